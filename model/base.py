@@ -1,0 +1,53 @@
+"""What all of tidemill's data is made of: frozen, strict models and instants that are always UTC."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+
+class Model(BaseModel):
+    """A value: never changed once made, and refusing fields that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Record(BaseModel):
+    """State that one workflow owns and changes in place; travels through continue-as-new."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=False)
+
+
+def to_utc(value: datetime) -> datetime:
+    """*value* as the same instant in UTC. Raises ValueError for a naive datetime."""
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise ValueError(
+            f"{value.isoformat()} has no time zone. Write an offset, such as {value.isoformat()}Z, "
+            "or give the datetime a tzinfo"
+        )
+    return value.astimezone(UTC)
+
+
+def _no_numbers(value: Any) -> Any:
+    # pydantic would read a bare number as seconds since 1970, which nobody means in a DAG.
+    if isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a date. Write it as ISO 8601, such as 2026-01-31T00:00:00Z")  # noqa: TRY004
+    return value
+
+
+Instant = Annotated[datetime, BeforeValidator(_no_numbers), AfterValidator(to_utc)]
+"""An instant, held in UTC. Any aware datetime or ISO 8601 text with an offset is accepted."""
+
+
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta():
+        raise ValueError(f"{value} is not a positive duration. Give more than zero, in seconds or as ISO 8601 (PT5M)")
+    return value
+
+
+PositiveDuration = Annotated[timedelta, AfterValidator(_positive)]
+
+
+def iso(instant: datetime) -> str:
+    """*instant* as Airflow writes it in run ids and templates: ISO 8601 with its offset."""
+    return instant.isoformat()

@@ -1,0 +1,136 @@
+"""A DAG as data: what is stored, sent and shown. Written by `authoring`, or by hand as JSON."""
+
+from collections import Counter
+from datetime import timedelta
+from functools import cached_property
+from hashlib import sha256
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PositiveInt, ValidationError, model_validator
+
+from .base import Instant, Model, PositiveDuration
+from .errors import InvalidInputError, explain
+from .graph import ancestors, cycle
+from .schedules import ScheduleKind, read_schedule
+from .tasks import Task, require_order
+from .timetables import Continuous, Null, TimeRestriction, Timetable
+from .timetables.cron import zone
+
+SPEC_VERSION = 1
+
+
+class DagSource(Model):
+    """The file that a DAG was read from: where functions of its tasks are found."""
+
+    path: str
+    sha256: str
+
+
+class DagSpec(Model):
+    """A DAG: its tasks and when they run. Names and defaults are Airflow's.
+
+    `schedule` may be written as a timetable, a cron string or preset, a number of seconds, or
+    null. `schedule_kind` says what a bare cron string or duration means: `data_interval` (a run is
+    about the stretch that has just ended; the default) or `trigger` (Airflow 3's own default).
+    """
+
+    spec_version: Literal[1] = 1
+    dag_id: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
+    description: str | None = None
+    doc_md: str | None = None
+    tags: tuple[str, ...] = ()
+    schedule: Timetable = Null()
+    schedule_kind: ScheduleKind = "data_interval"
+    timezone: str = "UTC"
+    start_date: Instant | None = None
+    end_date: Instant | None = None
+    catchup: bool = False
+    max_active_runs: PositiveInt = 16
+    max_active_tasks: Annotated[int, Field(ge=1, le=500)] = 16
+    dagrun_timeout: PositiveDuration | None = None
+    is_paused_upon_creation: bool = False
+    params: dict[str, Any] = {}
+    render_template_as_native_obj: bool = False
+    heartbeat_timeout: Annotated[timedelta, Field(ge=timedelta(seconds=1))] = timedelta(seconds=20)
+    """How long a task's worker may be silent before the attempt is handed to another."""
+    tasks: tuple[Task, ...] = ()
+    source: DagSource | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _schedule_in_short(cls, fields: Any) -> Any:
+        return read_schedule(fields) if isinstance(fields, dict) else fields
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        zone(self.timezone)
+        self.schedule.check()
+        require_order("the DAG", self.start_date, self.end_date)
+        if self.catchup and self.restriction.earliest is None:
+            raise ValueError("catchup = True needs a start_date: the first interval to catch up on. Give a start_date")
+        if isinstance(self.schedule, Continuous) and self.max_active_runs != 1:
+            raise ValueError(
+                f"max_active_runs = {self.max_active_runs} does not go with @continuous. Set max_active_runs to 1"
+            )
+        self._check_graph()
+        return self
+
+    def _check_graph(self) -> None:
+        counts = Counter(task.task_id for task in self.tasks)
+        for task_id, n in counts.items():
+            if n > 1:
+                raise ValueError(f"task_id {task_id!r} is used by {n} tasks. Give each task its own task_id")
+        for task in self.tasks:
+            for other in (*task.upstream, *sorted(task.uses())):
+                if other not in counts:
+                    raise ValueError(
+                        f"task {task.task_id!r} names upstream {other!r}, which is not a task of this DAG. "
+                        f"Its tasks are: {', '.join(sorted(counts))}"
+                    )
+        if (loop := cycle(self.upstreams)) is not None:
+            raise ValueError(
+                f"task {loop[0]!r} is downstream of itself ({' >> '.join(loop)}). Remove one of these edges"
+            )
+        for task in self.tasks:
+            for other in sorted(task.uses() - ancestors(self.upstreams, task.task_id)):
+                raise ValueError(
+                    f"task {task.task_id!r} uses the result of {other!r} without being downstream of it. "
+                    f"Add {other!r} to its upstream"
+                )
+
+    @cached_property
+    def upstreams(self) -> dict[str, tuple[str, ...]]:
+        return {task.task_id: task.upstream for task in self.tasks}
+
+    @cached_property
+    def by_id(self) -> dict[str, Task]:
+        return {task.task_id: task for task in self.tasks}
+
+    @cached_property
+    def restriction(self) -> TimeRestriction:
+        """The bounds on this DAG's runs (Airflow: a task's own dates only count where the DAG has none)."""
+        starts = [task.start_date for task in self.tasks if task.start_date is not None]
+        ends = [task.end_date for task in self.tasks if task.end_date is not None]
+        open_ended = len(ends) < len(self.tasks)
+        return TimeRestriction(
+            earliest=self.start_date or min(starts, default=None),
+            latest=self.end_date or (None if open_ended else max(ends, default=None)),
+            catchup=self.catchup,
+        )
+
+    @cached_property
+    def version(self) -> str:
+        """A short content hash: equal for equal DAGs, wherever and whenever they were read."""
+        return sha256(self.model_dump_json().encode()).hexdigest()[:12]
+
+
+def read_dag(document: Any) -> DagSpec:
+    """*document* (a dict, as from JSON) as a DAG. Raises InvalidInputError."""
+    if not isinstance(document, dict):
+        raise InvalidInputError(
+            f"a DAG is a JSON object, not {type(document).__name__}. Start with {{\"dag_id\": ..., \"tasks\": [...]}}"
+        )
+    try:
+        return DagSpec.model_validate(document)
+    except ValidationError as error:
+        raise explain(error, f"DAG {document.get('dag_id', '?')!r}", DagSpec) from None

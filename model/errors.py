@@ -1,0 +1,66 @@
+"""Bad input, said once and clearly: the field, the value, and what to write instead."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+
+class InvalidInputError(ValueError):
+    """What the user gave cannot be used. The message is meant to be shown as it is."""
+
+
+def explain(error: ValidationError, what: str, model: type[BaseModel] | None = None) -> InvalidInputError:
+    """*error* in the user's terms; *what* names the thing that was read, such as "DAG 'sales'"."""
+    lines = list(dict.fromkeys(_line(details, model) for details in error.errors(include_url=False)))
+    if len(lines) == 1:
+        return InvalidInputError(f"{what}: {lines[0]}")
+    return InvalidInputError(f"{what} has {len(lines)} errors:\n" + "\n".join(f"  - {line}" for line in lines))
+
+
+def _line(details: Any, model: type[BaseModel] | None) -> str:
+    where = field_path(details["loc"])
+    if details["type"] == "value_error":
+        problem = str(details["ctx"]["error"])
+        return f"{where}: {problem}" if where else problem
+    value = f" = {_short(details['input'])}" if details["type"] != "missing" else ""
+    return f"{where}{value}: {_problem(details, model)}"
+
+
+def _problem(details: Any, model: type[BaseModel] | None) -> str:
+    match details["type"]:
+        case "extra_forbidden":
+            return "no such field. " + _suggest(str(details["loc"][-1]), model.model_fields if model else ())
+        case "missing":
+            return "is missing. Give it a value"
+        case "union_tag_invalid":
+            return f"unknown kind. Use one of {details['ctx']['expected_tags']}"
+        case "union_tag_not_found":
+            return "no 'kind' is given. Add one, such as \"kind\": \"bash\""
+        case _:
+            return f"{details['msg'][0].lower()}{details['msg'][1:]}. Correct the value"
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return "Remove it or correct its spelling"
+
+
+def field_path(loc: Iterable[str | int]) -> str:
+    """`("tasks", 0, "bash", "retries")` as `tasks[0].bash.retries`."""
+    path = ""
+    for part in loc:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            path += f".{part}" if path else part
+    return path
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

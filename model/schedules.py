@@ -1,0 +1,41 @@
+"""What an author may write for `schedule`, and the timetable that it means."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+from dateutil.relativedelta import relativedelta
+from pydantic import BaseModel
+
+ScheduleKind = Literal["data_interval", "trigger"]
+
+
+def read_schedule(fields: dict[str, Any]) -> dict[str, Any]:
+    """*fields* of a DAG with `schedule` written out as a timetable."""
+    schedule = fields.get("schedule")
+    if schedule is None or isinstance(schedule, dict | BaseModel):
+        return fields if schedule is not None else {**fields, "schedule": {"kind": "null"}}
+    kind = fields.get("schedule_kind", "data_interval")
+    return {**fields, "schedule": timetable_for(schedule, fields.get("timezone", "UTC"), kind)}
+
+
+def timetable_for(schedule: Any, timezone: str, kind: ScheduleKind) -> dict[str, Any]:
+    """The fields of the timetable that *schedule* is short for. Raises ValueError."""
+    intervals = kind == "data_interval"
+    match schedule:
+        case "@once" | "@continuous":
+            return {"kind": schedule[1:]}
+        case str():
+            return {"kind": "cron_interval" if intervals else "cron_trigger", "expression": schedule, "timezone": timezone}
+        case bool():
+            pass
+        case int() | float() | timedelta() | relativedelta():
+            return {"kind": "delta_interval" if intervals else "delta_trigger", "delta": schedule}
+        case Sequence() if schedule and all(isinstance(part, str) for part in schedule):
+            return {"kind": "multi_cron_trigger", "expressions": tuple(schedule), "timezone": timezone}
+        case _:
+            pass
+    raise ValueError(
+        f"schedule = {schedule!r} is not understood. "
+        "Give a cron string, a preset such as @daily, a timedelta, a timetable, or None"
+    )

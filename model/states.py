@@ -1,0 +1,80 @@
+"""The states of tasks and runs, as in Airflow, and which may follow which."""
+
+from enum import StrEnum
+
+
+class TaskState(StrEnum):
+    """Where a task instance stands (Airflow: TaskInstanceState; NONE is Airflow's null)."""
+
+    NONE = "none"
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    RUNNING = "running"
+    UP_FOR_RETRY = "up_for_retry"
+    UP_FOR_RESCHEDULE = "up_for_reschedule"
+    DEFERRED = "deferred"
+    AWAITING_INPUT = "awaiting_input"
+    SHUTDOWN = "shutdown"
+    RESTARTING = "restarting"
+    SUCCESS = "success"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    UPSTREAM_FAILED = "upstream_failed"
+    REMOVED = "removed"
+
+    @property
+    def finished(self) -> bool:
+        return self in FINISHED
+
+    @property
+    def holds_a_worker(self) -> bool:
+        """Whether the task counts against limits on what runs at once."""
+        return self in (TaskState.QUEUED, TaskState.RUNNING, TaskState.SHUTDOWN, TaskState.RESTARTING)
+
+
+_S = TaskState
+FINISHED = frozenset({_S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UPSTREAM_FAILED, _S.REMOVED})
+FAILURES = frozenset({_S.FAILED, _S.UPSTREAM_FAILED})
+
+TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
+    _S.NONE: frozenset({_S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UPSTREAM_FAILED, _S.REMOVED}),
+    _S.SCHEDULED: frozenset({_S.QUEUED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.REMOVED}),
+    _S.QUEUED: frozenset({_S.RUNNING, _S.SHUTDOWN, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UP_FOR_RETRY}),
+    _S.RUNNING: frozenset(
+        {_S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UP_FOR_RETRY, _S.UP_FOR_RESCHEDULE, _S.DEFERRED, _S.SHUTDOWN}
+    ),
+    _S.UP_FOR_RETRY: frozenset({_S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.REMOVED}),
+    _S.UP_FOR_RESCHEDULE: frozenset({_S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.REMOVED}),
+    _S.DEFERRED: frozenset({_S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UP_FOR_RETRY, _S.SHUTDOWN}),
+    _S.AWAITING_INPUT: frozenset({_S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.SHUTDOWN}),
+    _S.SHUTDOWN: frozenset({_S.FAILED, _S.UP_FOR_RETRY, _S.SUCCESS, _S.SKIPPED}),
+    _S.RESTARTING: frozenset({_S.NONE, _S.SCHEDULED, _S.FAILED, _S.UP_FOR_RETRY}),
+    # A finished task moves again only when a person clears or marks it.
+    **{
+        finished: frozenset({_S.NONE, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.REMOVED}) - {finished}
+        for finished in FINISHED
+    },
+}
+"""Which state may follow which. The run's workflow is the only writer, and holds itself to this."""
+
+
+class IllegalTransitionError(RuntimeError):
+    """A task was about to take a state that cannot follow the one it has: a defect of tidemill."""
+
+
+def check_transition(task_id: str, old: TaskState, new: TaskState) -> None:
+    if new not in TRANSITIONS[old]:
+        raise IllegalTransitionError(f"task {task_id!r} cannot go from {old} to {new}")
+
+
+class RunState(StrEnum):
+    """Where a run stands (Airflow: DagRunState)."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCESS = "success"
+    FAILED = "failed"
+
+    @property
+    def finished(self) -> bool:
+        return self in (RunState.SUCCESS, RunState.FAILED)

@@ -1,0 +1,185 @@
+"""Which instants a cron expression names in a time zone.
+
+Reads the dialect that Airflow reads, through croniter. Two policies at a change of the clocks,
+as in Airflow: an expression whose hour field is `*` ticks at every matching instant, both times
+through the hour that comes twice; any other names wall-clock times, each of which happens once:
+in the hour that comes twice the second time counts, and a time that is skipped moves forward by
+the length of the gap.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from croniter import CroniterError, croniter
+
+PRESETS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@quarterly": "0 0 1 */3 *",
+    "@yearly": "0 0 1 1 *",
+}
+"""Airflow's own presets; croniter adds `@midnight` and `@annually`."""
+
+_MOMENT = timedelta(microseconds=1)
+# The longest stretch that a clock was ever moved by (Samoa crossed the date line).
+_LONGEST_SHIFT = timedelta(hours=25)
+
+
+class CronError(ValueError):
+    """The expression or the time zone cannot be read."""
+
+
+@lru_cache(maxsize=512)
+def zone(name: str) -> ZoneInfo:
+    """The time zone called *name*. Raises CronError if there is none."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise CronError(f"unknown time zone {name!r}. Use an IANA name, such as Europe/Berlin or UTC") from error
+
+
+@lru_cache(maxsize=2048)
+def cron(expression: str, timezone: str) -> "Cron":
+    """The parsed expression, shared by all who use it. Raises CronError."""
+    return Cron(expression, timezone)
+
+
+class Cron:
+    """A cron expression read in a time zone; answers which tick comes next, and which came last."""
+
+    def __init__(self, expression: str, timezone: str) -> None:
+        self.expression = PRESETS.get(expression, expression)
+        self.zone: tzinfo = zone(timezone)
+        try:
+            fields, _ = croniter.expand(self.expression)
+        except (CroniterError, ValueError, KeyError, AttributeError) as error:
+            raise CronError(
+                f"cannot read cron expression {expression!r}: {error}. "
+                "Write five fields (minute hour day month weekday), such as 0 6 * * 1-5, or a preset such as @daily"
+            ) from error
+        self.every_hour = fields[1] == ["*"]
+
+    def next(self, instant: datetime) -> datetime | None:
+        """The first tick after *instant*; None if there is none within croniter's horizon."""
+        instant = instant.astimezone(UTC)
+        if self.every_hour:
+            return self._next_by_clock(instant)
+        return min((tick for tick in self._wall_ticks_near(instant, forward=True) if tick > instant), default=None)
+
+    def prev(self, instant: datetime) -> datetime | None:
+        """The last tick before *instant*; None if there is none within croniter's horizon."""
+        instant = instant.astimezone(UTC)
+        if self.every_hour:
+            return self._prev_by_clock(instant)
+        return max((tick for tick in self._wall_ticks_near(instant, forward=False) if tick < instant), default=None)
+
+    def at_or_after(self, instant: datetime) -> datetime | None:
+        return self.next(instant - _MOMENT)
+
+    def at_or_before(self, instant: datetime) -> datetime | None:
+        return self.prev(instant + _MOMENT)
+
+    # Wall-clock times
+
+    def _wall_ticks_near(self, instant: datetime, *, forward: bool) -> list[datetime]:
+        """The ticks around *instant* up to the first one beyond it.
+
+        Next to a change of the clocks the order of wall times is not the order of instants, so
+        the search starts and ends as far out as the clock was moved.
+        """
+        shift = self._shift_near(instant)
+        wall = self._wall(instant)
+        step = 1 if forward else -1
+        ticks: list[datetime] = []
+        last: datetime | None = None
+        for candidate in self._walls(wall - step * shift - step * _MOMENT, forward=forward):
+            if last is not None and (candidate - last) * step > timedelta():
+                break
+            tick = self._resolve(candidate)
+            ticks.append(tick)
+            if last is None and (tick - instant) * step > timedelta():
+                # Near a later change of the clocks a wall time a little further on may come sooner.
+                last = candidate + step * self._shift_near(tick)
+        return ticks
+
+    def _walls(self, start: datetime, *, forward: bool) -> Iterator[datetime]:
+        walker = croniter(self.expression, start_time=start)
+        while True:
+            try:
+                yield walker.get_next(datetime) if forward else walker.get_prev(datetime)
+            except (CroniterError, OverflowError, ValueError):
+                return
+
+    def _wall(self, instant: datetime) -> datetime:
+        return instant.astimezone(self.zone).replace(tzinfo=None, fold=0)
+
+    def _resolve(self, wall: datetime) -> datetime:
+        """The instant at which the clock shows *wall*: the second one, or moved out of a gap."""
+        first = wall.replace(tzinfo=self.zone, fold=0)
+        second = wall.replace(tzinfo=self.zone, fold=1)
+        before, after = _offset(first), _offset(second)
+        # In a gap fold=0 means the offset before it; reading the time by that moves it forward.
+        return (wall - (before if after > before else after)).replace(tzinfo=UTC)
+
+    def _shift_near(self, instant: datetime) -> timedelta:
+        """How far the clock is moved within a day or so of *instant*."""
+        before = _offset((instant - _LONGEST_SHIFT).astimezone(self.zone))
+        at = _offset(instant.astimezone(self.zone))
+        after = _offset((instant + _LONGEST_SHIFT).astimezone(self.zone))
+        return max(abs(after - at), abs(at - before), abs(after - before))
+
+    # Every matching instant
+
+    def _next_by_clock(self, instant: datetime) -> datetime | None:
+        """Walks by one offset from UTC at a time: within it, wall times and instants are alike."""
+        offset = _offset(instant.astimezone(self.zone))
+        start = instant
+        for _ in range(64):
+            tick = self._step(start, offset, forward=True)
+            if tick is None or _offset(tick.astimezone(self.zone)) == offset:
+                return tick
+            change = self._change_between(start, tick)
+            offset = _offset(change.astimezone(self.zone))
+            start = change - _MOMENT
+        return None
+
+    def _prev_by_clock(self, instant: datetime) -> datetime | None:
+        start = instant
+        offset = _offset((instant - _MOMENT).astimezone(self.zone))
+        for _ in range(64):
+            tick = self._step(start, offset, forward=False)
+            if tick is None or _offset(tick.astimezone(self.zone)) == offset:
+                return tick
+            start = self._change_between(tick, start - _MOMENT)
+            offset = _offset((start - _MOMENT).astimezone(self.zone))
+        return None
+
+    def _step(self, start: datetime, offset: timedelta, *, forward: bool) -> datetime | None:
+        wall = (start + offset).replace(tzinfo=None)
+        found = next(self._walls(wall, forward=forward), None)
+        return None if found is None else (found - offset).replace(tzinfo=UTC)
+
+    def _change_between(self, low: datetime, high: datetime) -> datetime:
+        """The instant of the change of offset nearest to where the walk started, to the microsecond.
+
+        *low* and *high* differ in offset. With several changes between them the bisection may find
+        any; walking on from there finds the others.
+        """
+        before = _offset(low.astimezone(self.zone))
+        while high - low > _MOMENT:
+            middle = low + (high - low) / 2
+            if _offset(middle.astimezone(self.zone)) == before:
+                low = middle
+            else:
+                high = middle
+        return high
+
+
+def _offset(local: datetime) -> timedelta:
+    offset = local.utcoffset()
+    assert offset is not None  # noqa: S101 - every zone here gives one
+    return offset

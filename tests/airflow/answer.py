@@ -1,0 +1,150 @@
+"""Tidemill's answers to questions that the real Airflow has answered.
+
+`answer(case)` returns what tidemill says, in the form of the recorded answers; a refused input
+raises ValueError.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from tidemill.model.dag import DagSpec
+from tidemill.model.runs import RunType, TriggerRequest, manual_run, run_id, timetable_run_id
+from tidemill.model.timetables import DagRunInfo, DataInterval, TimeRestriction, Timetable
+from tidemill.model.states import TaskState
+from tidemill.model.timetables.base import BaseTimetable, backfill_infos
+from tidemill.model.trigger_rules import TriggerRule, Upstreams, judge
+
+type_adapter: TypeAdapter[BaseTimetable] = TypeAdapter(Timetable)
+
+Case = dict[str, Any]
+Row = list[datetime]
+
+
+def answer(case: Case) -> Any:
+    return ANSWERS[case["op"]](case)
+
+
+def timetable(case: Case) -> BaseTimetable:
+    kind, schedule = case["kind"], case["schedule"]
+    zone = case.get("timezone", "UTC")
+    extra = {name: case[name] for name in ("interval", "run_immediately") if case.get(name) is not None}
+    fields: Case = {
+        "cron_interval": lambda: {"expression": schedule, "timezone": zone},
+        "cron_trigger": lambda: {"expression": schedule, "timezone": zone, **extra},
+        "multi_cron_trigger": lambda: {"expressions": schedule, "timezone": zone, **extra},
+        "delta_interval": lambda: {"delta": schedule},
+        "delta_trigger": lambda: {"delta": schedule, **extra},
+        "events": lambda: {"event_dates": schedule, "restrict_to_events": case.get("restrict_to_events", False)},
+        "asset": lambda: {"assets": schedule},
+    }.get(kind, dict)()
+    return type_adapter.validate_python({"kind": kind, **fields})
+
+
+def at(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def row(info: DagRunInfo | None) -> Row | None:
+    if info is None:
+        return None
+    return [info.logical_date, info.data_interval.start, info.data_interval.end, info.run_after]
+
+
+def restriction(case: Case) -> TimeRestriction:
+    if case["catchup"] and case["start_date"] is None:
+        raise ValueError("catchup needs a start_date")
+    return TimeRestriction(earliest=case["start_date"], latest=case.get("end_date"), catchup=case["catchup"])
+
+
+def next_runs(case: Case) -> list[Row | None]:
+    given = case["last_data_interval"]
+    last = None if given is None else DataInterval(start=given[0], end=given[1])
+    rows: list[Row | None] = []
+    for _ in range(case["n"]):
+        info = timetable(case).next_dagrun_info(last, restriction(case), at(case["now"]))
+        rows.append(row(info))
+        if info is None:
+            break
+        last = info.data_interval
+    return rows
+
+
+def timeline(case: Case) -> list[Case]:
+    schedule, bounds, last = timetable(case), restriction(case), None
+    answers = []
+    for step in case["steps"]:
+        now = at(step)
+        created = []
+        info = schedule.next_dagrun_info(last, bounds, now)
+        while info is not None and info.run_after <= now:
+            created.append(row(info))
+            last = info.data_interval
+            info = schedule.next_dagrun_info(last, bounds, now)
+        answers.append({"created": created, "next": row(info)})
+    return answers
+
+
+def manual(case: Case) -> Row:
+    interval = timetable(case).manual_interval(at(case["run_after"]))
+    return [interval.start, interval.end]
+
+
+def manual_trigger(case: Case) -> list[Any]:
+    names = ("logical_date", "run_after", "data_interval_start", "data_interval_end")
+    request = TriggerRequest(run_id=case.get("dag_run_id"), **{name: case.get(name) for name in names})
+    run = manual_run("dag", timetable(case), request, at(case["now"]))
+    interval = run.data_interval
+    return [run.run_id, run.logical_date, interval and [interval.start, interval.end], run.run_after]
+
+
+def name_of_run(case: Case) -> str:
+    run_type, run_after = RunType(case["run_type"]), at(case["run_after"])
+    if case["via"] == "generic":
+        return run_id(run_type, run_after, tail="" if case["logical_date"] else "abcd1234")
+    logical_date = at(case["logical_date"])
+    interval = None if logical_date is None else DataInterval(start=logical_date, end=max(logical_date, run_after))
+    return timetable_run_id(timetable(case), run_type, run_after, interval)
+
+
+def between(case: Case) -> list[Row]:
+    infos = timetable(case).infos_between(at(case["earliest"]), at(case["latest"]), at(case["now"]))
+    return [row(info) for info in islice(infos, 10_000)]
+
+
+def backfill_range(case: Case) -> list[Row]:
+    infos = backfill_infos(timetable(case), at(case["earliest"]), at(case["latest"]), at(case["now"]))
+    return [row(info) for info in (reversed(infos) if case["reverse"] else infos)]
+
+
+def bounds(case: Case) -> list[datetime | None]:
+    own = [{"task_id": f"t{i}", "kind": "empty", **dates} for i, dates in enumerate(case["tasks"])]
+    spec = DagSpec(
+        dag_id="dag",
+        schedule=timetable(case),
+        start_date=case["start_date"],
+        end_date=case["end_date"],
+        catchup=case["catchup"],
+        tasks=own,
+    )
+    return [spec.restriction.earliest, spec.restriction.latest]
+
+
+def trigger_rule(case: Case) -> str:
+    return judge(TriggerRule(case["rule"]), Upstreams.of(TaskState(state) for state in case["upstream"]))
+
+
+ANSWERS: dict[str, Callable[[Case], Any]] = {
+    "next": next_runs,
+    "timeline": timeline,
+    "manual": manual,
+    "manual_trigger": manual_trigger,
+    "run_id": name_of_run,
+    "between": between,
+    "backfill_range": backfill_range,
+    "restriction": bounds,
+    "trigger_rule": trigger_rule,
+}

@@ -1,0 +1,1 @@
+"""Airflow's contract, Temporal's guarantees."""
