@@ -124,6 +124,11 @@ class DagSpec(Model):
         return sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
 
+def param_value(param: Any) -> Any:
+    """A param's default: a plain one, or the `value` of one that has a `schema`."""
+    return param.get("value") if isinstance(param, dict) and "schema" in param else param
+
+
 def read_dag(document: Any) -> DagSpec:
     """*document* (a dict, as from JSON) as a DAG. Raises InvalidInputError."""
     if not isinstance(document, dict):

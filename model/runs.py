@@ -133,7 +133,7 @@ class TriggerRequest(Model):
     data_interval_start: Instant | None = None
     data_interval_end: Instant | None = None
     conf: dict[str, Any] = {}
-    triggered_by: TriggeredBy = TriggeredBy.SIGNAL
+    triggered_by: TriggeredBy | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -162,7 +162,7 @@ def manual_run(
         dag_id=dag_id,
         run_id=request.run_id or run_id(RunType.MANUAL, run_after),
         run_type=RunType.MANUAL,
-        triggered_by=request.triggered_by,
+        triggered_by=request.triggered_by or TriggeredBy.SIGNAL,
         run_after=run_after,
         logical_date=request.logical_date,
         data_interval=data_interval,

@@ -44,6 +44,7 @@ class BaseTask(Model):
     queue: Annotated[str, Field(min_length=1)] | None = None
     """The Temporal task queue that the work goes to; None: the one that the DAG runs on."""
     params: dict[str, Any] = {}
+    owner: str | None = None
     doc_md: str | None = None
 
     @model_validator(mode="after")
@@ -87,15 +88,12 @@ class BashTask(BaseTask):
         return (self.command, self.env, self.cwd)
 
 
-class PythonTask(BaseTask):
-    """A function of the DAG file, called in a child process of its own (Airflow: PythonOperator).
+class _CallTask(BaseTask):
+    """A call of the function that the DAG file defines for this task_id.
 
-    The function is the one that the file defines for this task_id; it may take the context's
-    names (`ds`, `params`, `ti`, ...) as keyword arguments.
+    The function may take the context's names (`ds`, `params`, `ti`, ...) as keyword arguments.
     """
 
-    activity: ClassVar[str | None] = "tidemill.python"
-    kind: Literal["python"] = "python"
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
     takes_context: bool = False
@@ -107,6 +105,20 @@ class PythonTask(BaseTask):
     @property
     def pulls_xcom(self) -> bool:
         return self.takes_context or super().pulls_xcom
+
+
+class PythonTask(_CallTask):
+    """A Python function, called in a child process of its own (Airflow: PythonOperator)."""
+
+    activity: ClassVar[str | None] = "tidemill.python"
+    kind: Literal["python"] = "python"
+
+
+class BashFunctionTask(_CallTask):
+    """A Python function that returns the bash command to run (Airflow: @task.bash)."""
+
+    activity: ClassVar[str | None] = "tidemill.bash_function"
+    kind: Literal["bash_function"] = "bash_function"
 
 
 class SparkOptions(Model):
@@ -126,41 +138,40 @@ class SparkOptions(Model):
     name: str | None = None
 
 
-class _SparkBase(BaseTask):
+class SparkSubmitTask(BaseTask):
+    """A Spark application, submitted with spark-submit (Airflow: SparkSubmitOperator).
+
+    A relative `application` is looked up from the folder of the DAG file.
+    """
+
     activity: ClassVar[str | None] = "tidemill.spark"
-    spark: SparkOptions = SparkOptions()
-    env: dict[str, str] = {}
-
-
-class SparkSubmitTask(_SparkBase):
-    """A Spark application, submitted with spark-submit (Airflow: SparkSubmitOperator)."""
-
     kind: Literal["spark_submit"] = "spark_submit"
     application: Annotated[str, Field(min_length=1)]
     application_args: tuple[str, ...] = ()
     java_class: str | None = None
+    spark: SparkOptions = SparkOptions()
+    env: dict[str, str] = {}
 
     def templated(self) -> tuple[Any, ...]:
         return (self.application, self.application_args, self.spark.conf, self.env)
 
 
-class PySparkTask(_SparkBase):
+class PySparkTask(_CallTask):
     """A function of the DAG file that is given a SparkSession (Airflow: @task.pyspark)."""
 
+    activity: ClassVar[str | None] = "tidemill.spark"
     kind: Literal["pyspark"] = "pyspark"
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = {}
-    takes_context: bool = False
+    spark: SparkOptions = SparkOptions()
+    env: dict[str, str] = {}
 
     def templated(self) -> tuple[Any, ...]:
-        return (self.args, self.kwargs, self.spark.conf, self.env)
-
-    @property
-    def pulls_xcom(self) -> bool:
-        return self.takes_context or super().pulls_xcom
+        return (*super().templated(), self.spark.conf, self.env)
 
 
-Task = Annotated[EmptyTask | BashTask | PythonTask | SparkSubmitTask | PySparkTask, Field(discriminator="kind")]
+Task = Annotated[
+    EmptyTask | BashTask | PythonTask | BashFunctionTask | SparkSubmitTask | PySparkTask,
+    Field(discriminator="kind"),
+]
 """Any kind of task."""
 
 

@@ -79,6 +79,11 @@ class BaseTimetable(Model):
         """Whether the runs follow a calendar, so that a backfill of a range means something."""
         return True
 
+    @property
+    def answers_by_moment(self) -> bool:
+        """Whether each answer only holds for the moment of asking, so that none is worked out ahead."""
+        return False
+
     def check(self) -> None:
         """Raises TimetableError or CronError for what only shows when the schedule is used."""
 

@@ -77,6 +77,10 @@ class Continuous(_Unscheduled):
 
     kind: Literal["continuous"] = "continuous"
 
+    @property
+    def answers_by_moment(self) -> bool:
+        return True
+
     def next_dagrun_info(
         self, last: DataInterval | None, restriction: TimeRestriction, now: datetime
     ) -> DagRunInfo | None:

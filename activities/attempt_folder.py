@@ -1,0 +1,77 @@
+"""Where an attempt keeps its files, and what an earlier try of the same attempt left there.
+
+An attempt (one try_number of a task in a run) may be started more than once: when its worker
+dies, Temporal hands it to another. The folder is what makes the second start safe: a result that
+is there is returned, not made again, and a process that still runs is ended before a new one starts.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ..model.attempts import TaskAttempt
+
+XCOM_LIMIT = 256 * 1024
+
+
+@dataclass(frozen=True)
+class AttemptFolder:
+    """The files of one attempt, on the host that runs it."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, home: Path, attempt: TaskAttempt) -> "AttemptFolder":
+        folder = cls(home / "attempts" / attempt.path)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.log.parent.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @property
+    def log(self) -> Path:
+        """Everything that the attempt printed, in Airflow's layout of log files."""
+        below = self.path.relative_to(self.path.parents[3])
+        return self.path.parents[4] / "logs" / below.with_name(below.name + ".log")
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """The JSON file *name*; None if it is not there."""
+        try:
+            return dict(json.loads((self.path / name).read_text()))
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: Any) -> None:
+        temporary = self.path / f"{name}.tmp"
+        temporary.write_text(json.dumps(content))
+        temporary.replace(self.path / name)
+
+    def forget(self) -> None:
+        """Makes room for another start of the attempt; the log stays and is added to."""
+        for name in ("claim.json", "exit.json", "result.json", "progress.json"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def end_earlier_start(self) -> bool:
+        """Ends what an earlier start left running here. True if there was something."""
+        claim = self.read("claim.json")
+        if claim is None:
+            return False
+        supervisor = find_process(claim["supervisor"], claim["supervisor_started"])
+        if supervisor is None:
+            return False
+        supervisor.terminate()  # it ends its descendants first
+        supervisor.wait(timeout=30)
+        return True
+
+
+def find_process(pid: int, started: float) -> psutil.Process | None:
+    """The process *pid* if it is still the one that started at *started* (seconds since 1970)."""
+    try:
+        process = psutil.Process(pid)
+        if abs(process.create_time() - started) < 0.1 and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    except psutil.NoSuchProcess:
+        pass
+    return None

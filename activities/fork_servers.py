@@ -1,0 +1,170 @@
+"""The worker's end of the Python servers: one for each version of a DAG file, started when first needed."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from hashlib import sha256
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+
+from ..model.attempts import TaskAttempt
+from ..model.task_instances import Failure
+from .attempt_folder import AttemptFolder
+from .supervision import POLL_EVERY, Watch, task_failed
+
+MOST_SERVERS = 8
+
+
+class ServerGone(Exception):  # noqa: N818
+    """The server ended while a call was under way."""
+
+
+class ForkServer:
+    """A running `python_server` for one DAG file. Safe to use from many threads."""
+
+    def __init__(self, path: Path, log: Path) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tidemill.activities.python_server", str(path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+        self._lock = threading.Lock()
+        self._waiting: dict[str, Queue[dict[str, Any] | None]] = {}
+        self._greeted = threading.Event()
+        self._failure: Failure | None = None
+        threading.Thread(target=self._listen, daemon=True, name=f"answers of {path.name}").start()
+
+    def ready(self, watch: Watch) -> None:
+        """Waits until the file is imported. Raises the task's failure if it cannot be."""
+        while not self._greeted.wait(4 * POLL_EVERY):
+            watch.check()
+        if self._failure is not None:
+            raise task_failed(self._failure)
+
+    def call(self, attempt: TaskAttempt, folder: AttemptFolder, watch: Watch) -> int:
+        """Runs *attempt*'s function in a child; the child's exit code. The result is in the folder."""
+        id_ = f"{attempt.path}@{id(watch)}"
+        answers: Queue[dict[str, Any] | None] = Queue()
+        self._waiting[id_] = answers
+        request = {"id": id_, "attempt": attempt.model_dump(mode="json"), "folder": str(folder.path), "log": str(folder.log)}
+        try:
+            self._send(request)
+            try:
+                answer = _await(answers, watch)
+            except BaseException:
+                self._send({"kill": id_})
+                _drain(answers)
+                raise
+        finally:
+            self._waiting.pop(id_, None)
+        if answer is None:
+            raise ServerGone
+        return int(answer["code"])
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def idle(self) -> bool:
+        return not self._waiting
+
+    def stop(self) -> None:
+        """Ends the server and every child of it."""
+        assert self._process.stdin is not None  # noqa: S101
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _send(self, request: dict[str, Any]) -> None:
+        assert self._process.stdin is not None  # noqa: S101
+        try:
+            with self._lock:
+                self._process.stdin.write(json.dumps(request).encode() + b"\n")
+                self._process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            raise ServerGone from None
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            if "id" in answer:
+                queue = self._waiting.get(answer["id"])
+                if queue is not None:
+                    queue.put(answer)
+                continue
+            if "failure" in answer:
+                self._failure = Failure.model_validate(answer["failure"])
+            self._greeted.set()
+        self._ended()
+
+    def _ended(self) -> None:
+        if not self._greeted.is_set():
+            end = _end(self._process.wait())
+            self._failure = Failure(error_type="ImportError", message=f"importing the DAG file ended its process ({end})")
+            self._greeted.set()
+        for queue in [*self._waiting.values()]:
+            queue.put(None)
+
+
+class ForkServers:
+    """The servers of one worker, by file and content; the least recently used idle one goes first."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._lock = threading.Lock()
+        self._servers: OrderedDict[tuple[str, str], ForkServer] = OrderedDict()
+
+    def for_file(self, path: Path) -> ForkServer:
+        """The server of the file as it is now. Raises OSError if it cannot be read."""
+        key = (str(path), sha256(path.read_bytes()).hexdigest())
+        with self._lock:
+            server = self._servers.get(key)
+            if server is None or not server.alive:
+                server = ForkServer(path, self._home / "logs" / "dag_files" / f"{path.stem}.log")
+                self._servers[key] = server
+            self._servers.move_to_end(key)
+            self._evict()
+            return server
+
+    def close(self) -> None:
+        """Ends every server."""
+        with self._lock:
+            for server in self._servers.values():
+                server.stop()
+            self._servers.clear()
+
+    def _evict(self) -> None:
+        spare = [key for key, server in self._servers.items() if server.idle][: max(0, len(self._servers) - MOST_SERVERS)]
+        for key in spare:
+            self._servers.pop(key).stop()
+
+
+def _await(queue: "Queue[dict[str, Any] | None]", watch: Watch) -> dict[str, Any] | None:
+    while True:
+        watch.check()
+        try:
+            return queue.get(timeout=4 * POLL_EVERY)
+        except Empty:
+            continue
+
+
+def _drain(queue: "Queue[dict[str, Any] | None]") -> None:
+    try:
+        queue.get(timeout=10)
+    except Empty:
+        return
+
+
+def _end(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,0 +1,121 @@
+"""Calls a task's function and tells, in one file, how that went. Runs only in child processes.
+
+Shared by Python tasks (in a fork of the DAG file's server) and by PySpark functions (in a driver).
+"""
+
+import inspect
+import json
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from ..model.attempts import TaskAttempt
+from ..model.authoring import DAG
+from ..model.context import context, resolve, running
+from ..model.errors import InvalidInputError
+from ..model.exceptions import AirflowFailException, AirflowSkipException
+from ..model.task_instances import Failure, Outcome
+from ..model.states import TaskState
+from ..model.tasks import RETURN_VALUE
+from .attempt_folder import XCOM_LIMIT
+from .rendering import render
+
+OURS = str(Path(__file__).parent)
+
+
+def perform(dags: list[DAG], attempt: TaskAttempt, given: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """Calls the function of *attempt* and returns what goes into `result.json`.
+
+    *given* are arguments that come before the task's own, such as a SparkSession.
+    """
+    started = datetime.now(UTC)
+    values = context(attempt)
+    try:
+        with running(values):
+            result = call(find_function(dags, attempt), attempt, values, given)
+        xcom = checked({**values["ti"].pushed, **({} if result is None else {RETURN_VALUE: result})})
+        outcome = Outcome(xcom=xcom, started_at=started)
+    except AirflowSkipException as skip:
+        outcome = Outcome(state=TaskState.SKIPPED, started_at=started, note=str(skip) or "the task skipped itself")
+    except BaseException as error:  # noqa: BLE001 - also sys.exit() and KeyboardInterrupt end only this child
+        return {"failure": describe_failure(error).model_dump(mode="json"), "started_at": started.isoformat()}
+    return {"outcome": outcome.model_dump(mode="json")}
+
+
+def call(function: Callable[..., Any], attempt: TaskAttempt, values: dict[str, Any], given: tuple[Any, ...]) -> Any:
+    task = attempt.task
+    args = render(resolve(getattr(task, "args", ()), attempt.xcom), values, native=attempt.render_template_as_native_obj)
+    kwargs = render(
+        resolve(getattr(task, "kwargs", {}), attempt.xcom), values, native=attempt.render_template_as_native_obj
+    )
+    return function(*given, *args, **kwargs, **from_context(function, values, len(given) + len(args), kwargs))
+
+
+def from_context(
+    function: Callable[..., Any], values: dict[str, Any], positional: int, kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The variables of the context that *function* takes and was not given."""
+    parameters = list(inspect.signature(function).parameters.values())[positional:]
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return {name: value for name, value in values.items() if name not in kwargs}
+    return {p.name: values[p.name] for p in parameters if p.name in values and p.name not in kwargs}
+
+
+def find_function(dags: list[DAG], attempt: TaskAttempt) -> Callable[..., Any]:
+    for dag in dags:
+        if dag.dag_id == attempt.run.dag_id:
+            found = dag.functions.get(attempt.task.task_id)
+            if found is not None:
+                return found
+            raise InvalidInputError(
+                f"task {attempt.task.task_id!r} is no longer in DAG {dag.dag_id!r} of {_file(attempt)}. "
+                "Put it back, or register the DAG again"
+            )
+    raise InvalidInputError(
+        f"DAG {attempt.run.dag_id!r} is no longer in {_file(attempt)}. Put it back, or register the DAG again"
+    )
+
+
+def checked(xcom: dict[str, Any]) -> dict[str, Any]:
+    """*xcom* as JSON. Raises InvalidInputError for what JSON cannot hold, or too much of it."""
+    try:
+        plain: dict[str, Any] = to_jsonable_python(xcom)
+        size = len(json.dumps(plain))
+    except (PydanticSerializationError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"the task's result is not JSON: {error}. Return plain data, or a path to it") from None
+    if size > XCOM_LIMIT:
+        raise InvalidInputError(
+            f"the task's result has {size:,} bytes; at most {XCOM_LIMIT:,} travel between tasks. "
+            "Write it to a file or table and return its path"
+        )
+    return plain
+
+
+def describe_failure(error: BaseException) -> Failure:
+    """The innermost cause in the user's terms: type, message, and the frames of the user's own code."""
+    cause = innermost(error)
+    frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if not frame.filename.startswith(OURS)]
+    lines = [f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in frames]
+    message = str(cause)
+    if isinstance(cause, SystemExit):
+        message = f"the task called sys.exit({cause.code!r})"
+    return Failure(
+        error_type=type(cause).__name__,
+        message=message[:4000],
+        traceback=tuple(lines[-20:]),
+        retryable=not isinstance(error, AirflowFailException),
+    )
+
+
+def innermost(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _file(attempt: TaskAttempt) -> str:
+    return attempt.source.path if attempt.source is not None else "its file"

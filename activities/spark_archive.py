@@ -1,0 +1,78 @@
+"""A class-data-sharing archive: half of a Spark driver's start-up, paid once per Spark and Java version."""
+
+import fcntl
+import logging
+import os
+import subprocess
+import tempfile
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+
+import pyspark
+
+from .spark_command import environment
+
+QUIET = "-XX:+UseSerialGC -Xlog:disable -Xlog:all=error:stderr"
+WARM_UP = """
+from pyspark.sql import SparkSession
+s = SparkSession.builder.getOrCreate()
+df = s.createDataFrame([(1, "a", 1.5), (2, "b", 2.5)], "i int, s string, x double")
+df.createOrReplaceTempView("t")
+import tempfile, os
+with tempfile.TemporaryDirectory() as d:
+    df.write.parquet(os.path.join(d, "p"))
+    df.write.option("header", True).csv(os.path.join(d, "c"))
+    s.read.option("header", True).csv(os.path.join(d, "c")).count()
+    s.read.parquet(os.path.join(d, "p")).groupBy("s").agg({"x": "avg"}).collect()
+s.sql("select t.s, count(*) from t join t u on t.i = u.i group by t.s order by 2").collect()
+s.stop()
+"""
+
+log = logging.getLogger(__name__)
+
+
+def fast_start(home: Path, java: Path) -> str:
+    """Java options for a small local driver that starts quickly; "" where the archive is not there yet."""
+    archive = archive_path(home, java)
+    if not archive.is_file():
+        return ""
+    return f"-XX:SharedArchiveFile={archive} -Xshare:auto {QUIET}"
+
+
+def archive_path(home: Path, java: Path) -> Path:
+    return home / "cache" / f"spark-{pyspark.__version__}-{_java_version(java)}.jsa"
+
+
+def build_archive(home: Path, java: Path) -> Path:
+    """Makes the archive unless it is there; several processes may ask at once. Raises OSError if Spark cannot run."""
+    archive = archive_path(home, java)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with archive.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if archive.is_file():
+            return archive
+        with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+            made = Path(folder, "made.jsa")
+            script = Path(folder, "warm_up.py")
+            script.write_text(WARM_UP)
+            spark_home = Path(pyspark.__file__).parent
+            done = subprocess.run(
+                [
+                    str(spark_home / "bin" / "spark-submit"), "--master", "local[2]",
+                    "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1",
+                    "--conf", "spark.ui.port=0",
+                    "--driver-java-options", f"-XX:ArchiveClassesAtExit={made} {QUIET}", str(script),
+                ],
+                env=environment({}, java), cwd=folder, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            if done.returncode != 0 or not made.is_file():
+                raise OSError(f"Spark could not run its warm-up: {done.stderr.strip()[-2000:]}")
+            os.replace(made, archive)
+    return archive
+
+
+@lru_cache(maxsize=4)
+def _java_version(java: Path) -> str:
+    told = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True)
+    return sha256(told.stderr.encode()).hexdigest()[:8]

@@ -1,0 +1,125 @@
+"""A child process lives while its activity does: no longer, and not without being watched."""
+
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from ..model.task_instances import Failure
+from .attempt_folder import AttemptFolder
+from .names import INFRASTRUCTURE, TASK_FAILED
+
+HEARTBEAT_EVERY = 1.0
+POLL_EVERY = 0.05
+STOP_WITHIN = 30.0
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
+
+log = logging.getLogger(__name__)
+
+
+def task_failed(failure: Failure) -> ApplicationError:
+    """The task itself failed: the run decides about another try, Temporal does not."""
+    return ApplicationError(
+        f"{failure.error_type}: {failure.message}" if failure.message else failure.error_type,
+        failure.model_dump(mode="json"),
+        type=TASK_FAILED,
+        non_retryable=True,
+    )
+
+
+def handed_over(reason: str) -> ApplicationError:
+    """The worker cannot go on with a sound attempt: Temporal starts it again elsewhere."""
+    return ApplicationError(reason, type=INFRASTRUCTURE)
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: a request that was followed
+    """The attempt was ended from outside: cancelled, timed out, or its worker is shutting down."""
+
+
+class Watch:
+    """Looks after one attempt while it runs: heartbeats, and says when it has to stop."""
+
+    def __init__(self, timeout: timedelta | None, progress: Callable[[], Any] = lambda: None) -> None:
+        self._timeout = None if timeout is None else timeout.total_seconds()
+        self._started = time.monotonic()
+        self._progress = progress
+        self._next_heartbeat = 0.0
+
+    def check(self) -> None:
+        """Raises Stopped, or the failure of a timeout, when the attempt may not go on."""
+        now = time.monotonic()
+        if activity.is_cancelled():
+            raise Stopped("cancelled")
+        if activity.is_worker_shutdown():
+            raise Stopped("worker shutdown")
+        if self._timeout is not None and now - self._started > self._timeout:
+            raise task_failed(
+                Failure(error_type="TaskTimeout", message=f"execution_timeout of {self._timeout:g} s was exceeded")
+            )
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + HEARTBEAT_EVERY
+            activity.heartbeat(self._progress())
+
+
+@contextmanager
+def stopping_cleanly() -> Iterator[None]:
+    """Turns a stop from outside into what Temporal expects to hear of it."""
+    try:
+        yield
+    except Stopped as stop:
+        if activity.is_cancelled():
+            raise activity_cancelled(str(stop)) from None
+        raise handed_over(f"the attempt was stopped by {stop} and is handed to another worker") from None
+
+
+def activity_cancelled(reason: str) -> Exception:
+    from temporalio.exceptions import CancelledError  # noqa: PLC0415 - shadows the builtin's name
+
+    return CancelledError(reason)
+
+
+def run_command(
+    folder: AttemptFolder, argv: Sequence[str], env: Mapping[str, str], cwd: Path, watch: Watch
+) -> dict[str, Any]:
+    """Runs *argv* below a supervisor until it ends. Its output goes to the attempt's log.
+
+    Returns what the supervisor wrote of the end: `code`, `started`, `ended` (seconds since 1970).
+    """
+    folder.write("command.json", {"argv": list(argv), "env": dict(env), "cwd": str(cwd), "log": str(folder.log)})
+    supervisor = subprocess.Popen(
+        [sys.executable, "-I", str(SUPERVISOR), str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    try:
+        while True:
+            watch.check()
+            try:
+                supervisor.wait(POLL_EVERY)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+    finally:
+        stop(supervisor)
+    end = folder.read("exit.json")
+    if end is None:
+        raise handed_over(f"the supervisor of the attempt ended (exit {supervisor.returncode}) and its command with it")
+    return end
+
+
+def stop(supervisor: "subprocess.Popen[bytes]") -> None:
+    """Ends the supervisor and with it every descendant; returns when they are gone."""
+    assert supervisor.stdin is not None  # noqa: S101
+    supervisor.stdin.close()
+    try:
+        supervisor.wait(STOP_WITHIN)
+    except subprocess.TimeoutExpired:
+        log.error("supervisor %s does not end; killing it", supervisor.pid)
+        supervisor.kill()
+        supervisor.wait()

@@ -1,0 +1,62 @@
+"""What the activities of one worker share: where its files are, and how Spark is found."""
+
+import os
+import shutil
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ..model.attempts import TaskAttempt
+from ..model.task_instances import Failure
+from .fork_servers import ForkServers
+from .supervision import task_failed
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """One worker's surroundings. `home` holds logs and attempts; a shared one lets workers share results."""
+
+    home: Path
+    dags_folder: Path | None = None
+    spark_master: str | None = None
+    """Where Spark tasks that name no master run; None: Spark's own default, else local[*]."""
+    spark_conf: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def servers(self) -> ForkServers:
+        return ForkServers(self.home)
+
+    def dag_file(self, attempt: TaskAttempt) -> Path:
+        """The file that *attempt*'s DAG was read from. Fails the task if this host does not have it."""
+        if attempt.source is None:
+            raise task_failed(
+                Failure(
+                    error_type="InvalidInputError",
+                    message=f"DAG {attempt.run.dag_id!r} was not registered from a file, so its Python functions are not "
+                    "known. Register the file that defines it: tidemill dags register PATH",
+                )
+            )
+        path = Path(attempt.source.path)
+        if not path.is_file():
+            raise task_failed(
+                Failure(
+                    error_type="FileNotFoundError",
+                    message=f"{path} is not on this worker's host. Mount the DAG folder at the same path on every worker",
+                )
+            )
+        return path
+
+    def directory(self, attempt: TaskAttempt) -> Path:
+        """Where relative paths of *attempt* are looked up: beside its DAG file."""
+        if attempt.source is not None and Path(attempt.source.path).is_file():
+            return Path(attempt.source.path).parent
+        return self.dags_folder or Path.cwd()
+
+
+def find_java() -> Path | None:
+    """The `java` that Spark will use: of JAVA_HOME, else of PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (java := Path(home, "bin", "java")).is_file():
+        return java
+    found = shutil.which("java")
+    return Path(found).resolve() if found else None

@@ -1,0 +1,38 @@
+"""One try of a task as it is sent to a worker, with all that the work needs to know."""
+
+from datetime import timedelta
+from typing import Any
+
+from .base import Model
+from .dag import DagSource
+from .runs import RunIdentity
+from .tasks import Task
+
+
+class TaskAttempt(Model):
+    """Try *try_number* (from 1) of a task in a run. Its folder and its log are found from this alone."""
+
+    run: RunIdentity
+    task: Task
+    try_number: int
+    params: dict[str, Any] = {}
+    xcom: dict[str, dict[str, Any]] = {}
+    """Results of tasks upstream, by task_id and key: those that the arguments name or may pull."""
+    source: DagSource | None = None
+    render_template_as_native_obj: bool = False
+
+    @property
+    def path(self) -> str:
+        """Where the attempt's files are, below the folder for logs (Airflow's layout)."""
+        return (
+            f"dag_id={self.run.dag_id}/run_id={self.run.run_id}/task_id={self.task.task_id}/attempt={self.try_number}"
+        )
+
+    @property
+    def name(self) -> str:
+        """What the attempt is called wherever it runs, such as in Spark's own list of applications."""
+        return f"{self.run.dag_id}.{self.task.task_id} {self.run.run_id} try {self.try_number}"
+
+    @property
+    def timeout(self) -> timedelta | None:
+        return self.task.execution_timeout

@@ -1,0 +1,292 @@
+"""One DAG over its whole life: its schedule, its runs, and what may happen next.
+
+All that the `Dag` workflow knows is here, as plain data that travels through continue-as-new, and
+so are its decisions: which runs are due, which may start, who holds a date. They read no clock
+and ask nobody.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+
+from .base import Instant, Model, Record, iso
+from .dag import DagSpec
+from .runs import RunIdentity, RunType, scheduled_run
+from .states import RunState
+from .ticks import Ticks, TicksQuestion, due
+from .timetables import DagRunInfo, DataInterval, TimeRestriction
+
+LEDGER_LENGTH = 500
+DECISIONS_KEPT = 10
+REJECTIONS_KEPT = 10
+DATES_KEPT = 5000
+TICKS_AHEAD = 2
+TICKS_AHEAD_CATCHING_UP = 100
+
+
+class TrackedRun(Record):
+    """A run that is queued here, or running as a workflow of its own."""
+
+    run: RunIdentity
+    state: RunState = RunState.QUEUED
+    queued_at: Instant
+    started_at: Instant | None = None
+    watched: bool = False
+    """Whether this execution of the workflow hears of the run's end by itself, however it ends."""
+
+
+class RunRecord(Model):
+    """A finished run as the ledger keeps it, beyond the time that Temporal keeps its history."""
+
+    run_id: str
+    run_type: RunType
+    state: RunState
+    logical_date: Instant | None
+    run_after: Instant
+    queued_at: Instant
+    started_at: Instant | None
+    ended_at: Instant
+    reason: str | None = None
+
+
+class RunReport(Model):
+    """What a run tells its DAG when it ends."""
+
+    key: str
+    state: RunState
+    ended_at: Instant
+    reason: str
+
+
+class DecisionKind(StrEnum):
+    CREATED = "created"
+    SKIPPED = "skipped"
+    STARTED = "started"
+    FINISHED = "finished"
+    REGISTERED = "registered"
+    PAUSED = "paused"
+    UNPAUSED = "unpaused"
+    REFUSED = "refused"
+    BROKEN = "broken"
+
+
+class MadeDecision(Model):
+    """Something that the DAG decided, and why: what `explain` answers from."""
+
+    at: Instant
+    kind: DecisionKind
+    about: str
+    reason: str
+
+
+class DateTakenError(ValueError):
+    """The run cannot be made: another one holds its date or its id. Says which."""
+
+
+class DagState(Record):
+    """A DAG's state. Only its workflow changes it, through the methods here."""
+
+    spec: DagSpec
+    is_paused: bool = False
+    broken: str | None = None
+    registered_at: Instant
+    last_automated_interval: DataInterval | None = None
+    resume_at: Instant | None = None
+    """Where the present schedule takes over from another: no interval of it begins earlier."""
+    ticks: tuple[DagRunInfo, ...] = ()
+    ticks_ended: bool = False
+    runs: dict[str, TrackedRun] = {}
+    ledger: list[RunRecord] = []
+    dates: dict[str, str] = {}
+    """run_id by key, of runs made out of order: what the high-water mark does not tell."""
+    decisions: list[MadeDecision] = []
+    executions: int = 1
+
+    # The schedule
+
+    def question(self, now: datetime) -> TicksQuestion | None:
+        """What has to be asked of the timetable before anything can be decided at *now*; None if nothing."""
+        if self.broken is not None or self.ticks_ended:
+            return None if not self._late(now) else self._ask(now)
+        if self.spec.schedule.answers_by_moment and (self.is_paused or not self.room):
+            return None
+        if len(self.ticks) < TICKS_AHEAD or self._late(now):
+            return self._ask(now)
+        return None
+
+    def _late(self, now: datetime) -> bool:
+        """Without catchup, whether a later run than the planned one has fallen due meanwhile."""
+        return not self.spec.catchup and not self.is_paused and self.room > 0 and due(self.ticks, now) >= 2
+
+    def _ask(self, now: datetime) -> TicksQuestion:
+        many = self.spec.catchup and (not self.ticks or due(self.ticks, now) == len(self.ticks))
+        most = TICKS_AHEAD_CATCHING_UP if many else 2 * TICKS_AHEAD
+        return TicksQuestion(
+            timetable=self.spec.schedule,
+            restriction=self._restriction(),
+            last=self.last_automated_interval,
+            now=now,
+            most=1 if self.spec.schedule.answers_by_moment else most,
+        )
+
+    def _restriction(self) -> TimeRestriction:
+        bounds = self.spec.restriction
+        if self.resume_at is None:
+            return bounds
+        earliest = self.resume_at if bounds.earliest is None else max(bounds.earliest, self.resume_at)
+        return bounds.model_copy(update={"earliest": earliest})
+
+    def take(self, answer: Ticks) -> None:
+        """Keeps what the timetable answered."""
+        self.ticks = answer.infos
+        self.ticks_ended = answer.ended
+        self.broken = f"timetable: {answer.error}" if answer.error is not None else None
+
+    @property
+    def next_info(self) -> DagRunInfo | None:
+        """The next scheduled run; None if there is none, or none is known yet."""
+        return self.ticks[0] if self.ticks else None
+
+    @property
+    def room(self) -> int:
+        """How many more runs max_active_runs lets in: queued and running ones count, backfills do not."""
+        counted = sum(tracked.run.run_type is not RunType.BACKFILL for tracked in self.runs.values())
+        return max(0, self.spec.max_active_runs - counted)
+
+    def create_due(self, now: datetime) -> Iterator[TrackedRun]:
+        """Creates every scheduled run that is due and that the limit lets in, in order."""
+        while not self.is_paused and self.broken is None and self.ticks and self.ticks[0].run_after <= now:
+            if not self.room or self._late(now):
+                return
+            info, *rest = self.ticks
+            run = scheduled_run(self.spec.dag_id, self.spec.schedule, info)
+            holder = self.holder(run)
+            self.ticks = tuple(rest)
+            self.last_automated_interval = info.data_interval
+            if holder is not None:
+                self.note(now, DecisionKind.SKIPPED, run.run_id, f"its date is taken by {holder}, so the tick counts as done")
+                continue
+            yield self.create(run, now, f"due since {iso(info.run_after)}")
+
+    # Runs
+
+    def holder(self, run: RunIdentity) -> str | None:
+        """The run_id of the run that holds *run*'s date or its run_id; None if both are free."""
+        tracked = self.runs.get(run.key)
+        if tracked is not None:
+            return tracked.run.run_id
+        if run.key in self.dates:
+            return self.dates[run.key]
+        others = [(t.run.run_id, t.run.logical_date) for t in self.runs.values()]
+        others += [(record.run_id, record.logical_date) for record in self.ledger]
+        for run_id, logical_date in others:
+            if run_id == run.run_id or (run.logical_date is not None and run.logical_date == logical_date):
+                return run_id
+        return None
+
+    def create(self, run: RunIdentity, now: datetime, reason: str) -> TrackedRun:
+        """Adds *run* to the queue. Raises DateTakenError if another run holds its date or its id."""
+        holder = self.holder(run)
+        if holder is not None:
+            what = "run_id" if holder == run.run_id else f"logical_date {iso(run.logical_date or run.run_after)}"
+            raise DateTakenError(
+                f"DAG {self.spec.dag_id!r}: {what} is taken by run {holder!r}. Clear that run, or choose another"
+            )
+        tracked = TrackedRun(run=run, queued_at=now)
+        self.runs[run.key] = tracked
+        if run.run_type is not RunType.SCHEDULED:
+            self.dates[run.key] = run.run_id
+            while len(self.dates) > DATES_KEPT:
+                self.dates.pop(next(iter(self.dates)))
+        self.note(now, DecisionKind.CREATED, run.run_id, reason)
+        return tracked
+
+    def startable(self, now: datetime) -> list[TrackedRun]:
+        """The queued runs that may start at *now*, oldest logical date first."""
+        if self.is_paused:
+            return []
+        running = sum(t.state is RunState.RUNNING and t.run.run_type is not RunType.BACKFILL for t in self.runs.values())
+        waiting = sorted(
+            (t for t in self.runs.values() if t.state is RunState.QUEUED and t.run.run_after <= now),
+            key=lambda t: (t.run.logical_date or t.run.run_after, t.queued_at, t.run.run_id),
+        )
+        return waiting[: max(0, self.spec.max_active_runs - running)]
+
+    def start(self, tracked: TrackedRun, now: datetime) -> None:
+        tracked.state = RunState.RUNNING
+        tracked.started_at = now
+        self.note(now, DecisionKind.STARTED, tracked.run.run_id, "a slot is free")
+
+    def finish(self, report: RunReport) -> bool:
+        """Takes a run off the list and into the ledger. False if it was not on the list (told twice)."""
+        tracked = self.runs.pop(report.key, None)
+        if tracked is None:
+            return False
+        self.ledger.append(
+            RunRecord(
+                run_id=tracked.run.run_id,
+                run_type=tracked.run.run_type,
+                state=report.state,
+                logical_date=tracked.run.logical_date,
+                run_after=tracked.run.run_after,
+                queued_at=tracked.queued_at,
+                started_at=tracked.started_at,
+                ended_at=report.ended_at,
+                reason=report.reason,
+            )
+        )
+        del self.ledger[:-LEDGER_LENGTH]
+        self.note(report.ended_at, DecisionKind.FINISHED, tracked.run.run_id, f"{report.state}: {report.reason}")
+        return True
+
+    @property
+    def unwatched(self) -> list[TrackedRun]:
+        """Running runs whose end might be missed: started by an earlier execution of the workflow, or adopted."""
+        return [t for t in self.runs.values() if t.state is RunState.RUNNING and not t.watched]
+
+    # The DAG itself
+
+    def register(self, spec: DagSpec, now: datetime) -> bool:
+        """Puts *spec* in the place of the present one, at once. False if nothing changed.
+
+        Runs that exist keep the version they were made with. The next run is the first interval
+        of the new schedule that begins at or after the end of the last one.
+        """
+        if spec.version == self.spec.version and self.broken is None:
+            return False
+        if spec.schedule != self.spec.schedule and self.last_automated_interval is not None:
+            self.resume_at = self.last_automated_interval.end
+        self.spec = spec
+        self.replan()
+        self.note(now, DecisionKind.REGISTERED, spec.version, "a new version was registered")
+        return True
+
+    def replan(self) -> None:
+        """Forgets what was worked out ahead."""
+        self.ticks, self.ticks_ended, self.broken = (), False, None
+
+    def pause(self, paused: bool, now: datetime) -> None:
+        if self.is_paused != paused:
+            self.is_paused = paused
+            kind = DecisionKind.PAUSED if paused else DecisionKind.UNPAUSED
+            self.note(now, kind, self.spec.dag_id, "on request")
+
+    def refuse(self, about: str, reason: str, now: datetime) -> None:
+        """Remembers a request that could not be followed, where nobody waits for the answer."""
+        self.note(now, DecisionKind.REFUSED, about, reason)
+
+    def break_down(self, reason: str, now: datetime) -> None:
+        """Stops making runs until the DAG is registered again: something raised that should not have."""
+        self.broken = reason
+        self.note(now, DecisionKind.BROKEN, self.spec.dag_id, reason)
+
+    def note(self, at: datetime, kind: DecisionKind, about: str, reason: str) -> None:
+        self.decisions.append(MadeDecision(at=at, kind=kind, about=about, reason=reason))
+        del self.decisions[:-DECISIONS_KEPT]
+
+    def next_wake(self, now: datetime) -> datetime | None:
+        """When something may have to be done next, if nothing happens before; None: only when told."""
+        times = [t.run.run_after for t in self.runs.values() if t.state is RunState.QUEUED and t.run.run_after > now]
+        if self.ticks and not self.is_paused and self.broken is None and self.room:
+            times.append(self.ticks[0].run_after)
+        return min(times, default=None) if not self.is_paused else None

@@ -1,0 +1,191 @@
+"""What a DAG and a run answer when they are asked: plain data, the same in the CLI, the client and Temporal's UI."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from .base import Instant, Model
+from .dag_state import DagState, MadeDecision, RunRecord
+from .run_state import DagRunState, Progress, progress
+from .runs import RunIdentity, RunType
+from .scheduling import RunPlan
+from .states import RunState, TaskState
+from .task_instances import Attempt
+from .timetables import DataInterval
+
+
+class DagView(Model):
+    """A DAG as `describe` shows it; the fields of Airflow's DagModel, and what stands in the way of the next run."""
+
+    dag_id: str
+    description: str | None
+    schedule: dict[str, Any]
+    version: str
+    source: str | None
+    is_paused: bool
+    is_stale: bool = False
+    has_import_errors: bool = False
+    broken: str | None
+    next_dagrun: Instant | None
+    next_dagrun_create_after: Instant | None
+    next_dagrun_data_interval: DataInterval | None
+    next_dagrun_note: str
+    """Why the next run is due when it is, or why there is none: also tells a reached limit from the end."""
+    max_active_runs: int
+    active_runs: int
+    queued_runs: int
+    last_run: RunRecord | None
+    decisions: tuple[MadeDecision, ...]
+
+
+class Change(StrEnum):
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+class Registration(Model):
+    """What registering a DAG came to."""
+
+    dag_id: str
+    version: str
+    change: Change
+
+
+class RunView(Model):
+    """A run in a list: queued, running or finished."""
+
+    run_id: str
+    run_type: RunType
+    state: RunState
+    logical_date: Instant | None
+    run_after: Instant
+    queued_at: Instant
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+    reason: str | None = None
+    workflow_id: str
+
+
+class TaskView(Model):
+    """A task of a run."""
+
+    task_id: str
+    kind: str
+    state: TaskState
+    try_number: int
+    max_tries: int
+    upstream: tuple[str, ...]
+    queued_at: Instant | None
+    started_at: Instant | None
+    ended_at: Instant | None
+    retry_at: Instant | None
+    why: str
+    error: str | None
+    attempts: tuple[Attempt, ...]
+    progress: dict[str, Any] | None = None
+    """What the running attempt last told of itself, such as Spark's stage; filled in by the client."""
+
+
+class RunDetails(Model):
+    """A run with its tasks."""
+
+    run: RunIdentity
+    state: RunState
+    started_at: Instant | None
+    progress: Progress
+    tasks: tuple[TaskView, ...]
+
+
+def dag_view(state: DagState, now: datetime) -> DagView:
+    info = state.next_info
+    running = sum(tracked.state is RunState.RUNNING for tracked in state.runs.values())
+    return DagView(
+        dag_id=state.spec.dag_id,
+        description=state.spec.description,
+        schedule=state.spec.schedule.model_dump(mode="json"),
+        version=state.spec.version,
+        source=state.spec.source.path if state.spec.source is not None else None,
+        is_paused=state.is_paused,
+        broken=state.broken,
+        next_dagrun=info.logical_date if info is not None else None,
+        next_dagrun_create_after=info.run_after if info is not None else None,
+        next_dagrun_data_interval=info.data_interval if info is not None else None,
+        next_dagrun_note=next_note(state, now),
+        max_active_runs=state.spec.max_active_runs,
+        active_runs=running,
+        queued_runs=len(state.runs) - running,
+        last_run=state.ledger[-1] if state.ledger else None,
+        decisions=tuple(state.decisions),
+    )
+
+
+def next_note(state: DagState, now: datetime) -> str:
+    """In plain words, why the next scheduled run comes when it does, or does not come."""
+    info = state.next_info
+    if state.broken is not None:
+        return f"broken: {state.broken}. Register the DAG again once it is mended"
+    if state.is_paused:
+        return "paused: no run is created until it is unpaused"
+    if info is None:
+        if state.spec.schedule.kind == "null":
+            return "no schedule: runs are made by triggers only"
+        return "no more runs: the schedule has ended" if state.ticks_ended else "the next run is being worked out"
+    if not state.room:
+        holders = ", ".join(sorted(tracked.run.run_id for tracked in state.runs.values())[:5])
+        return f"limit reached: max_active_runs = {state.spec.max_active_runs}, held by {holders}"
+    if info.run_after > now:
+        return f"due when its interval ends, at {info.run_after.isoformat()}"
+    return "due now"
+
+
+def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
+    """All runs that the DAG knows of, newest first. *workflow_id* maps a run's key to its workflow's id."""
+    known = [
+        RunView(
+            run_id=t.run.run_id,
+            run_type=t.run.run_type,
+            state=t.state,
+            logical_date=t.run.logical_date,
+            run_after=t.run.run_after,
+            queued_at=t.queued_at,
+            started_at=t.started_at,
+            workflow_id=t.run.workflow_id,
+        )
+        for t in state.runs.values()
+    ]
+    known += [
+        RunView(**record.model_dump(), workflow_id=workflow_id(record.logical_date, record.run_id))
+        for record in state.ledger
+    ]
+    return sorted(known, key=lambda view: (view.logical_date or view.run_after, view.queued_at), reverse=True)
+
+
+def run_details(state: DagRunState, plan: RunPlan, end: RunState | None) -> RunDetails:
+    return RunDetails(
+        run=state.run,
+        state=end or RunState.RUNNING,
+        started_at=state.started_at,
+        progress=progress(state.instances),
+        tasks=tuple(task_view(state, plan, task_id) for task_id in state.instances),
+    )
+
+
+def task_view(state: DagRunState, plan: RunPlan, task_id: str) -> TaskView:
+    instance, task = state.instances[task_id], state.spec.by_id[task_id]
+    failure = instance.failure
+    return TaskView(
+        task_id=task_id,
+        kind=task.kind,
+        state=instance.state,
+        try_number=instance.try_number,
+        max_tries=task.retries,
+        upstream=task.upstream,
+        queued_at=instance.queued_at,
+        started_at=instance.started_at,
+        ended_at=instance.ended_at,
+        retry_at=instance.retry_at,
+        why=instance.reason or plan.why(task_id),
+        error=f"{failure.error_type}: {failure.message}" if failure is not None else None,
+        attempts=tuple(instance.attempts),
+    )

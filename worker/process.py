@@ -1,0 +1,67 @@
+"""A worker process: the plugin, settings, and an orderly end."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.worker import Worker
+
+from ..activities.workplace import Workplace
+from .client import Tidemill, connect
+from .plugin import TidemillPlugin
+from .settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def plugin_for(settings: Settings) -> TidemillPlugin:
+    place = Workplace(
+        home=settings.home.resolve(),
+        dags_folder=settings.dags_folder.resolve() if settings.dags_folder is not None else None,
+        spark_master=settings.spark_master,
+        spark_conf=settings.spark_conf,
+    )
+    return TidemillPlugin(workplace=place)
+
+
+def make_worker(client: Client, settings: Settings) -> Worker:
+    """A worker for *settings*; *client* must have the plugin."""
+    return Worker(
+        client,
+        task_queue=settings.task_queue,
+        max_concurrent_activities=settings.max_concurrent_activities,
+        max_cached_workflows=settings.max_cached_workflows,
+        graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_seconds),
+    )
+
+
+@asynccontextmanager
+async def running_worker(settings: Settings, address: str | None = None) -> AsyncIterator[Tidemill]:
+    """A worker as long as the block, and the way in to what it works on."""
+    overrides = {"target_host": address} if address is not None else {}
+    if settings.metrics_address is not None:
+        metrics = PrometheusConfig(bind_address=settings.metrics_address)
+        overrides["runtime"] = Runtime(telemetry=TelemetryConfig(metrics=metrics))  # type: ignore[assignment]
+    client = await connect(plugin_for(settings), **overrides)
+    async with make_worker(client, settings):
+        yield Tidemill(client, settings.task_queue)
+
+
+async def until_stopped() -> None:
+    """Waits for SIGINT or SIGTERM."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        await stopped.wait()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(ValueError):
+                loop.remove_signal_handler(number)

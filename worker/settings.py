@@ -1,0 +1,29 @@
+"""Tidemill's settings: environment variables `TIDEMILL_*`, and Temporal's own for the connection."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """What a worker and the CLI need to know. Each field is `TIDEMILL_<FIELD>` in the environment.
+
+    The connection to Temporal follows Temporal's own configuration instead: `TEMPORAL_ADDRESS`,
+    `TEMPORAL_NAMESPACE`, `TEMPORAL_TLS`, `TEMPORAL_API_KEY`, or a profile in its configuration file.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="TIDEMILL_", extra="ignore")
+
+    home: Path = Path(".tidemill")
+    """Logs, attempts and the embedded server's database."""
+    task_queue: str = "tidemill"
+    dags_folder: Path | None = None
+    spark_master: str | None = None
+    """Where Spark tasks run that name no master themselves."""
+    spark_conf: dict[str, str] = {}
+    max_concurrent_activities: int = Field(default=16, ge=1)
+    max_cached_workflows: int = Field(default=1000, ge=0)
+    graceful_shutdown_seconds: float = Field(default=10, ge=0)
+    metrics_address: str | None = None
+    """Where the worker serves Prometheus metrics, such as 127.0.0.1:9464; None: nowhere."""

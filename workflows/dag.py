@@ -1,0 +1,252 @@
+"""One DAG for as long as it exists: knows when its next run is due, and is the only one to create runs.
+
+Its state and all its decisions are `model.dag_state`; this waits, asks, starts and is told.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+
+from ..activities.runs import RunsQuestion, find_ended_runs
+from ..activities.ticks import ask_timetable, ask_trigger
+from ..model.dag import DagSpec
+from ..model.dag_state import DagState, DateTakenError, RunReport, TrackedRun
+from ..model.errors import InvalidInputError
+from ..model.inputs import read_report, read_start, read_update
+from ..model.manual_runs import TriggerQuestion
+from ..model.run_state import DagRunState
+from ..model.runs import RunIdentity, TriggeredBy, run_key, run_workflow_id
+from ..model.states import RunState
+from ..model.ticks import TicksQuestion
+from ..model.views import Change, DagView, Registration, RunView, dag_view, run_views
+from .alarm import Alarm
+from .calls import LOOK_UP, TIMETABLE
+from .dag_run import DagRunWorkflow
+
+RECONCILE_EVERY = timedelta(minutes=1)
+
+
+@workflow.defn(name="Dag")
+class DagWorkflow:
+    """One DAG. Its input is the DAG as JSON; starting the workflow is registering the DAG."""
+
+    @workflow.init
+    def __init__(self, *start: Any) -> None:
+        # Before any handler runs, so that none finds a half-made object; bad input ends the start at once.
+        try:
+            self.state: DagState = read_start(start, workflow.now())
+        except InvalidInputError as error:
+            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+        for tracked in self.state.runs.values():
+            tracked.watched = False  # handles of children do not carry over
+        self._alarm = Alarm()
+        self._triggers: list[Any] = []
+        self._followed: set[asyncio.Task[None]] = set()
+        self._reconcile_at: datetime | None = None
+
+    @workflow.run
+    async def run(self, *_: Any) -> None:
+        """Creates each run when it is due, for ever."""
+        while not self._go_on_as_new():
+            try:
+                await self._step()
+            except (ApplicationError, ValueError, LookupError, TypeError, ArithmeticError) as error:
+                # Raised on, the server would retry this task for ever: the DAG would hang, unseen.
+                self.state.break_down(f"{type(error).__name__}: {error}", workflow.now())
+            await self._alarm.until(self._next_wake())
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        self.state.executions += 1
+        workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}])
+
+    def _go_on_as_new(self) -> bool:
+        return workflow.info().is_continue_as_new_suggested() and not self._triggers
+
+    async def _step(self) -> None:
+        """Everything that can be done now."""
+        while self._triggers:
+            await self._create_triggered(self._triggers.pop(0))
+        await self._reconcile()
+        while True:
+            question = self.state.question(workflow.now())
+            if question is not None:
+                await self._ask(question)
+            created = list(self.state.create_due(workflow.now()))
+            await self._start_queued()
+            if not created and not self._can_still_create():
+                return
+
+    def _can_still_create(self) -> bool:
+        """Whether the runs worked out ahead ran out while more of them may be due."""
+        info = self.state.next_info
+        question = self.state.question(workflow.now())
+        return question is not None and self.state.room > 0 and (info is None or info.run_after <= workflow.now())
+
+    async def _ask(self, question: TicksQuestion) -> None:
+        version = self.state.spec.version
+        answer = await workflow.execute_local_activity(ask_timetable, question, **TIMETABLE)
+        if version == self.state.spec.version and question.last == self.state.last_automated_interval:
+            self.state.take(answer)  # else the DAG was registered anew meanwhile: the answer is to an old question
+
+    def _next_wake(self) -> datetime | None:
+        wake = self.state.next_wake(workflow.now())
+        if self.state.unwatched:
+            look = self._reconcile_at or workflow.now()
+            return look if wake is None else min(wake, look)
+        return wake
+
+    # Starting runs
+
+    async def _start_queued(self) -> None:
+        startable = self.state.startable(workflow.now())
+        for tracked in startable:
+            self.state.start(tracked, workflow.now())
+        if startable:
+            await asyncio.gather(*(self._start(tracked) for tracked in startable))
+
+    async def _start(self, tracked: TrackedRun) -> None:
+        """Starts the run's workflow, to outlive this execution. One that exists is taken as it is."""
+        try:
+            handle = await workflow.start_child_workflow(
+                DagRunWorkflow.run,
+                DagRunState(run=tracked.run, spec=self.state.spec),
+                id=tracked.run.workflow_id,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                memo={"dag_id": tracked.run.dag_id, "run_id": tracked.run.run_id},
+                static_summary=f"{tracked.run.dag_id}: {tracked.run.run_id}",
+            )
+        except WorkflowAlreadyStartedError:
+            self._reconcile_at = None  # find out at once whether it is still running
+            return
+        tracked.watched = True
+        follower = asyncio.create_task(self._follow(handle, tracked.run.key))
+        self._followed.add(follower)
+        follower.add_done_callback(self._followed.discard)
+
+    async def _follow(self, handle: workflow.ChildWorkflowHandle[Any, str], key: str) -> None:
+        """Hears of the run's end even if it cannot tell: terminated, timed out, failed."""
+        try:
+            await handle
+            self._finish(RunReport(key=key, state=RunState.SUCCESS, ended_at=workflow.now(), reason="completed"))
+        except ChildWorkflowError as error:
+            reason = str(error.cause or error)
+            self._finish(RunReport(key=key, state=RunState.FAILED, ended_at=workflow.now(), reason=reason))
+
+    def _finish(self, report: RunReport) -> None:
+        if self.state.finish(report):
+            self._alarm.ring()
+
+    async def _reconcile(self) -> None:
+        """Asks about runs whose end nobody would tell: those that an earlier execution started."""
+        unwatched = self.state.unwatched
+        if not unwatched or (self._reconcile_at is not None and workflow.now() < self._reconcile_at):
+            return
+        self._reconcile_at = workflow.now() + RECONCILE_EVERY
+        question = RunsQuestion(workflow_ids={t.run.key: t.run.workflow_id for t in unwatched})
+        for report in await workflow.execute_local_activity(find_ended_runs, question, **LOOK_UP):
+            self._finish(report)
+
+    # Manual runs
+
+    async def _create_triggered(self, request: Any) -> None:
+        """Follows a trigger that nobody waits for: what is wrong with it is kept for `describe` and `explain`."""
+        try:
+            await self._trigger(request, TriggeredBy.SIGNAL)
+        except InvalidInputError as error:
+            self.state.refuse("trigger", str(error), workflow.now())
+
+    async def _trigger(self, request: Any, by: TriggeredBy) -> RunIdentity:
+        now = workflow.now()
+        if isinstance(request, dict):
+            request = {**request, "triggered_by": request.get("triggered_by") or by}
+        question = TriggerQuestion(spec=self.state.spec, request=request, now=now)
+        answer = await workflow.execute_local_activity(ask_trigger, question, **TIMETABLE)
+        if answer.run is None:
+            raise InvalidInputError(answer.error or "the trigger was refused")
+        try:
+            self.state.create(answer.run, now, f"triggered by {answer.run.triggered_by}")
+        except DateTakenError as error:
+            raise InvalidInputError(str(error)) from None
+        self._alarm.ring()
+        return answer.run
+
+    # Messages
+
+    @workflow.signal
+    def pause(self) -> None:
+        """Creates and starts no more runs. Those that run go on."""
+        self.state.pause(True, workflow.now())
+        self._alarm.ring()
+
+    @workflow.signal
+    def unpause(self) -> None:
+        """Creates runs again, as `catchup` says."""
+        self.state.pause(False, workflow.now())
+        self._alarm.ring()
+
+    @workflow.signal
+    def trigger(self, *request: Any) -> None:
+        """Asks for a manual run; nobody waits for the answer. Takes a `TriggerRequest`, or nothing."""
+        self._triggers.append(request[0] if request else None)
+        self._alarm.ring()
+
+    @workflow.signal
+    def run_finished(self, report: Any) -> None:
+        """A run tells that it has ended."""
+        try:
+            self._finish(read_report(report))
+        except InvalidInputError as error:
+            self.state.refuse("run_finished", str(error), workflow.now())
+
+    @workflow.update
+    async def trigger_run(self, *request: Any) -> RunIdentity:
+        """Creates a manual run and returns it; refused with the name of the run that holds the date."""
+        try:
+            return await self._trigger(request[0] if request else {}, TriggeredBy.CLIENT)
+        except InvalidInputError as error:
+            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+
+    @workflow.update
+    def register(self, *spec: Any) -> Registration:
+        """Puts another version of the DAG in place, at once."""
+        try:
+            changed = self.state.register(self._read(spec), workflow.now())
+        except InvalidInputError as error:
+            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+        self._alarm.ring()
+        new = workflow.now() == self.state.registered_at  # this very message started the workflow
+        change = Change.CREATED if new else Change.CHANGED if changed else Change.UNCHANGED
+        return Registration(dag_id=self.state.spec.dag_id, version=self.state.spec.version, change=change)
+
+    @register.validator
+    def _check_register(self, *spec: Any) -> None:
+        try:
+            self._read(spec)
+        except InvalidInputError as error:
+            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+
+    def _read(self, spec: Sequence[Any]) -> DagSpec:
+        return read_update(spec, self.state.spec.dag_id)
+
+    # Questions
+
+    @workflow.query
+    def describe(self) -> DagView:
+        """The DAG: when it runs next and why, what it is doing, what it decided last."""
+        return dag_view(self.state, workflow.now())
+
+    @workflow.query
+    def spec(self) -> DagSpec:
+        """The version of the DAG that is in place."""
+        return self.state.spec
+
+    @workflow.query
+    def runs(self) -> list[RunView]:
+        """Queued, running and recent runs, newest first."""
+        dag_id = self.state.spec.dag_id
+        return run_views(self.state, lambda date, run_id: run_workflow_id(dag_id, run_key(date, run_id)))
