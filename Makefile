@@ -1,1 +1,59 @@
+# Every target sets up what it needs: Python 3.11+, Java 17+ and make are all that has to be there.
 .DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := $(shell find tidemill model activities workflows worker examples -name '*.py' 2>/dev/null | sort)
+
+.PHONY: help env demo test check bench format lock histories clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+env: .venv/.ready ## Make the environment in .venv
+
+.venv/.requirements: requirements.lock
+	@$(PYTHON) scripts/check_prerequisites.py
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@touch $@
+
+# Strict editable mode links file by file, so a new file needs a new link: hence the list of files.
+build/.files: FORCE
+	@mkdir -p build && printf '%s\n' $(SOURCES) | cmp -s - $@ || printf '%s\n' $(SOURCES) > $@
+FORCE:
+
+.venv/.ready: .venv/.requirements pyproject.toml build/.files
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --editable . --config-settings editable_mode=strict 2>&1 | grep -iE '^error|failed' ; test $${PIPESTATUS[0]} -eq 0
+	@touch $@
+
+demo: env ## Catch up on a week of real flights with Spark, and look at the result
+	@$(BIN)/tidemill demo $(ARGS)
+
+test: env ## Run the checks and every test
+	@$(BIN)/python scripts/check_prerequisites.py
+	@$(MAKE) --no-print-directory check
+	@$(BIN)/pytest $(ARGS)
+
+check: env ## Format, lint and strict types
+	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+
+format: env ## Format the code, and mend what the linter can mend
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
+
+bench: env ## Measure: prints a table, writes build/bench.json
+	@$(BIN)/python -P benchmarks/run.py $(ARGS)
+
+histories: env ## Record histories for the replay tests (adds, never replaces)
+	@$(BIN)/python -P tests/record_histories.py
+
+lock: ## Pin what pyproject.toml asks for, in requirements.lock
+	@$(BIN)/python -m pip install --quiet uv && $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+	  --extra test --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml \
+	  --output-file requirements.lock
+
+clean: ## Remove what was built, and the environment
+	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -53,7 +53,9 @@ class BashActivities:
                 return asked
             if not isinstance(command, str):
                 raise task_failed(
-                    Failure(error_type="TypeError", message=f"@task.bash returned {command!r}. Return the command as text")
+                    Failure(
+                        error_type="TypeError", message=f"@task.bash returned {command!r}. Return the command as text"
+                    )
                 )
             [command] = rendered(attempt, [command])
             return run_bash(self._workplace, attempt, command, {}, self._workplace.directory(attempt), watch)

@@ -52,7 +52,12 @@ class ForkServer:
         id_ = f"{attempt.path}@{id(watch)}"
         answers: Queue[dict[str, Any] | None] = Queue()
         self._waiting[id_] = answers
-        request = {"id": id_, "attempt": attempt.model_dump(mode="json"), "folder": str(folder.path), "log": str(folder.log)}
+        request = {
+            "id": id_,
+            "attempt": attempt.model_dump(mode="json"),
+            "folder": str(folder.path),
+            "log": str(folder.log),
+        }
         try:
             self._send(request)
             try:
@@ -111,7 +116,9 @@ class ForkServer:
     def _ended(self) -> None:
         if not self._greeted.is_set():
             end = _end(self._process.wait())
-            self._failure = Failure(error_type="ImportError", message=f"importing the DAG file ended its process ({end})")
+            self._failure = Failure(
+                error_type="ImportError", message=f"importing the DAG file ended its process ({end})"
+            )
             self._greeted.set()
         for queue in [*self._waiting.values()]:
             queue.put(None)
@@ -145,7 +152,9 @@ class ForkServers:
             self._servers.clear()
 
     def _evict(self) -> None:
-        spare = [key for key, server in self._servers.items() if server.idle][: max(0, len(self._servers) - MOST_SERVERS)]
+        spare = [key for key, server in self._servers.items() if server.idle][
+            : max(0, len(self._servers) - MOST_SERVERS)
+        ]
         for key in spare:
             self._servers.pop(key).stop()
 

@@ -18,8 +18,8 @@ from ..model.authoring import DAG
 from ..model.context import context, resolve, running
 from ..model.errors import InvalidInputError
 from ..model.exceptions import AirflowFailException, AirflowSkipException
-from ..model.task_instances import Failure, Outcome
 from ..model.states import TaskState
+from ..model.task_instances import Failure, Outcome
 from ..model.tasks import RETURN_VALUE
 from .attempt_folder import XCOM_LIMIT
 from .rendering import render
@@ -41,14 +41,16 @@ def perform(dags: list[DAG], attempt: TaskAttempt, given: tuple[Any, ...] = ()) 
         outcome = Outcome(xcom=xcom, started_at=started)
     except AirflowSkipException as skip:
         outcome = Outcome(state=TaskState.SKIPPED, started_at=started, note=str(skip) or "the task skipped itself")
-    except BaseException as error:  # noqa: BLE001 - also sys.exit() and KeyboardInterrupt end only this child
+    except BaseException as error:
         return {"failure": describe_failure(error).model_dump(mode="json"), "started_at": started.isoformat()}
     return {"outcome": outcome.model_dump(mode="json")}
 
 
 def call(function: Callable[..., Any], attempt: TaskAttempt, values: dict[str, Any], given: tuple[Any, ...]) -> Any:
     task = attempt.task
-    args = render(resolve(getattr(task, "args", ()), attempt.xcom), values, native=attempt.render_template_as_native_obj)
+    args = render(
+        resolve(getattr(task, "args", ()), attempt.xcom), values, native=attempt.render_template_as_native_obj
+    )
     kwargs = render(
         resolve(getattr(task, "kwargs", {}), attempt.xcom), values, native=attempt.render_template_as_native_obj
     )

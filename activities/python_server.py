@@ -143,7 +143,7 @@ def main(path: Path) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the file prints is not an answer
     try:
         dags = import_dags(path)
-    except BaseException as error:  # noqa: BLE001 - the file may raise anything, sys.exit() included
+    except BaseException as error:
         tell(answers, {"failure": describe_failure(error).model_dump(mode="json")})
         return
     wake_read, wake_write = os.pipe()

@@ -16,7 +16,10 @@ from .supervision import Watch, run_command, stopping_cleanly, task_failed
 from .workplace import Workplace, find_java
 
 # What spark-submit itself says of how a JVM ended, where nobody else was left to say it.
-EXIT_CODES = {52: "an executor or the driver ran out of memory", 137: "the process was killed, often for want of memory"}
+EXIT_CODES = {
+    52: "an executor or the driver ran out of memory",
+    137: "the process was killed, often for want of memory",
+}
 
 
 class SparkActivities:

@@ -2,7 +2,6 @@
 
 import fcntl
 import logging
-import os
 import subprocess
 import tempfile
 from functools import lru_cache
@@ -68,7 +67,7 @@ def build_archive(home: Path, java: Path) -> Path:
             )  # fmt: skip
             if done.returncode != 0 or not made.is_file():
                 raise OSError(f"Spark could not run its warm-up: {done.stderr.strip()[-2000:]}")
-            os.replace(made, archive)
+            made.replace(archive)
     return archive
 
 

@@ -17,6 +17,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+# Imported before the watching thread starts: two threads in this import at once would break it.
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
 PROGRESS_EVERY = 0.5
 RESULT_LIMIT = 256 * 1024
 
@@ -36,14 +40,12 @@ def watch(folder: Path, parent: int) -> None:
             progress = current_progress()
             if progress is not None:
                 write_json(folder / "progress.json", progress)
-        except Exception:  # noqa: BLE001, S110 - progress is a courtesy; the application goes on without
+        except Exception:  # noqa: S110 - progress is a courtesy; the application goes on without
             pass
         time.sleep(PROGRESS_EVERY)
 
 
 def current_progress() -> dict[str, Any] | None:
-    from pyspark import SparkContext  # noqa: PLC0415 - only once Spark is up
-
     sc = SparkContext._active_spark_context
     if sc is None:
         return None
@@ -117,10 +119,9 @@ def run_script(folder: Path, argv: list[str]) -> dict[str, Any]:
 
 
 def run_function(folder: Path) -> dict[str, Any]:
-    from pyspark.sql import SparkSession  # noqa: PLC0415
-    from tidemill.activities.dag_import import import_dags  # noqa: PLC0415
-    from tidemill.activities.isolated_call import perform  # noqa: PLC0415
-    from tidemill.model.attempts import TaskAttempt  # noqa: PLC0415
+    from tidemill.activities.dag_import import import_dags
+    from tidemill.activities.isolated_call import perform
+    from tidemill.model.attempts import TaskAttempt
 
     attempt = TaskAttempt.model_validate_json((folder / "attempt.json").read_text())
     assert attempt.source is not None  # noqa: S101
@@ -136,7 +137,7 @@ def main() -> int:
     threading.Thread(target=watch, args=(folder, os.getppid()), daemon=True).start()
     try:
         result = run_function(folder) if application == ["--function"] else run_script(folder, application)
-    except BaseException as error:  # noqa: BLE001 - the cause is told before the process ends
+    except BaseException as error:
         traceback.print_exc()
         result = {"failure": failure(error)}
     write_json(folder / "result.json", result)

@@ -17,7 +17,12 @@ DEFAULT_MASTER = "local[*]"
 
 
 def spark_submit(
-    attempt: TaskAttempt, filled: dict[str, Any], folder: Path, directory: Path, defaults: dict[str, str], java_options: str
+    attempt: TaskAttempt,
+    filled: dict[str, Any],
+    folder: Path,
+    directory: Path,
+    defaults: dict[str, str],
+    java_options: str,
 ) -> list[str]:
     """The command line. *filled* are the templated fields, *defaults* conf that the task may override."""
     task = attempt.task

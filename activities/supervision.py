@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from ..model.task_instances import Failure
 from .attempt_folder import AttemptFolder
@@ -32,6 +32,7 @@ def task_failed(failure: Failure) -> ApplicationError:
         failure.model_dump(mode="json"),
         type=TASK_FAILED,
         non_retryable=True,
+        category=ApplicationErrorCategory.BENIGN,  # the run's matter, not the worker's: no stack trace in its log
     )
 
 
@@ -81,7 +82,7 @@ def stopping_cleanly() -> Iterator[None]:
 
 
 def activity_cancelled(reason: str) -> Exception:
-    from temporalio.exceptions import CancelledError  # noqa: PLC0415 - shadows the builtin's name
+    from temporalio.exceptions import CancelledError
 
     return CancelledError(reason)
 

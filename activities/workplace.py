@@ -32,8 +32,8 @@ class Workplace:
             raise task_failed(
                 Failure(
                     error_type="InvalidInputError",
-                    message=f"DAG {attempt.run.dag_id!r} was not registered from a file, so its Python functions are not "
-                    "known. Register the file that defines it: tidemill dags register PATH",
+                    message=f"DAG {attempt.run.dag_id!r} was not registered from a file, so its Python functions "
+                    "are not known. Register the file that defines it: tidemill dags register PATH",
                 )
             )
         path = Path(attempt.source.path)
@@ -41,7 +41,8 @@ class Workplace:
             raise task_failed(
                 Failure(
                     error_type="FileNotFoundError",
-                    message=f"{path} is not on this worker's host. Mount the DAG folder at the same path on every worker",
+                    message=f"{path} is not on this worker's host. "
+                    "Mount the DAG folder at the same path on every worker",
                 )
             )
         return path

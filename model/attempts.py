@@ -24,9 +24,7 @@ class TaskAttempt(Model):
     @property
     def path(self) -> str:
         """Where the attempt's files are, below the folder for logs (Airflow's layout)."""
-        return (
-            f"dag_id={self.run.dag_id}/run_id={self.run.run_id}/task_id={self.task.task_id}/attempt={self.try_number}"
-        )
+        return attempt_path(self.run.dag_id, self.run.run_id, self.task.task_id, self.try_number)
 
     @property
     def name(self) -> str:
@@ -36,3 +34,8 @@ class TaskAttempt(Model):
     @property
     def timeout(self) -> timedelta | None:
         return self.task.execution_timeout
+
+
+def attempt_path(dag_id: str, run_id: str, task_id: str, try_number: int) -> str:
+    """An attempt's files below a worker's home; its log is `logs/<this>.log`."""
+    return f"dag_id={dag_id}/run_id={run_id}/task_id={task_id}/attempt={try_number}"

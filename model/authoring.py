@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta
+from itertools import pairwise
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import pendulum
 from dateutil.relativedelta import relativedelta
@@ -184,8 +185,8 @@ class Node(Linked):
         return [self]
 
     @property
-    def output(self) -> Output:
-        """The task's result, to be given to another task."""
+    def output(self) -> Any:
+        """The task's result, to be given to another task; a type checker cannot know what it will be."""
         return Output(self)
 
     def _follow(self, value: Any) -> None:
@@ -230,7 +231,7 @@ class Output(Linked):
 
 def chain(*steps: Any) -> None:
     """Puts *steps* in order: each a task or a list; lists of one length are linked pairwise (as Airflow's chain)."""
-    for first, second in zip(steps, steps[1:], strict=False):
+    for first, second in pairwise(steps):
         if isinstance(first, Sequence) and isinstance(second, Sequence):
             if len(first) != len(second):
                 raise InvalidInputError(
@@ -294,8 +295,7 @@ def _aware(value: Any, timezone: str) -> Any:
     if isinstance(value, date):
         return datetime.combine(value, time(), zone(timezone))
     if isinstance(value, str):
-        parsed = pendulum.parse(value, tz=timezone)
-        return cast(datetime, parsed) if isinstance(parsed, datetime) else value
+        return pendulum.parse(value, tz=timezone, exact=False)
     return value
 
 

@@ -31,7 +31,7 @@ def to_utc(value: datetime) -> datetime:
 def _no_numbers(value: Any) -> Any:
     # pydantic would read a bare number as seconds since 1970, which nobody means in a DAG.
     if isinstance(value, int | float):
-        raise ValueError(f"{value!r} is not a date. Write it as ISO 8601, such as 2026-01-31T00:00:00Z")  # noqa: TRY004
+        raise ValueError(f"{value!r} is not a date. Write it as ISO 8601, such as 2026-01-31T00:00:00Z")
     return value
 
 

@@ -100,7 +100,9 @@ def resolve(value: Any, xcom: dict[str, dict[str, Any]]) -> Any:
         found = results.get(RETURN_VALUE)
         if isinstance(found, dict) and key in found:  # multiple outputs: one returned dict
             return found[key]
-        raise InvalidInputError(f"task {task_id!r} left no result called {key!r}. It left: {', '.join(results) or 'none'}")
+        raise InvalidInputError(
+            f"task {task_id!r} left no result called {key!r}. It left: {', '.join(results) or 'none'}"
+        )
     if isinstance(value, dict):
         return {name: resolve(part, xcom) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -128,11 +130,11 @@ def running(values: dict[str, Any]) -> Iterator[None]:
 
 def ds_add(ds: str, days: int) -> str:
     """The date *days* after *ds*, both as YYYY-MM-DD."""
-    return (datetime.strptime(ds, "%Y-%m-%d") + timedelta(days=days)).strftime("%Y-%m-%d")  # noqa: DTZ007
+    return (datetime.strptime(ds, "%Y-%m-%d") + timedelta(days=days)).strftime("%Y-%m-%d")
 
 
 def ds_format(ds: str, input_format: str, output_format: str) -> str:
-    return datetime.strptime(ds, input_format).strftime(output_format)  # noqa: DTZ007
+    return datetime.strptime(ds, input_format).strftime(output_format)
 
 
 def _pendulum(value: datetime | None) -> pendulum.DateTime | None:

@@ -133,7 +133,7 @@ def read_dag(document: Any) -> DagSpec:
     """*document* (a dict, as from JSON) as a DAG. Raises InvalidInputError."""
     if not isinstance(document, dict):
         raise InvalidInputError(
-            f"a DAG is a JSON object, not {type(document).__name__}. Start with {{\"dag_id\": ..., \"tasks\": [...]}}"
+            f'a DAG is a JSON object, not {type(document).__name__}. Start with {{"dag_id": ..., "tasks": [...]}}'
         )
     try:
         return DagSpec.model_validate(document)

@@ -164,7 +164,9 @@ class DagState(Record):
             self.ticks = tuple(rest)
             self.last_automated_interval = info.data_interval
             if holder is not None:
-                self.note(now, DecisionKind.SKIPPED, run.run_id, f"its date is taken by {holder}, so the tick counts as done")
+                self.note(
+                    now, DecisionKind.SKIPPED, run.run_id, f"its date is taken by {holder}, so the tick counts as done"
+                )
                 continue
             yield self.create(run, now, f"due since {iso(info.run_after)}")
 
@@ -205,7 +207,9 @@ class DagState(Record):
         """The queued runs that may start at *now*, oldest logical date first."""
         if self.is_paused:
             return []
-        running = sum(t.state is RunState.RUNNING and t.run.run_type is not RunType.BACKFILL for t in self.runs.values())
+        running = sum(
+            t.state is RunState.RUNNING and t.run.run_type is not RunType.BACKFILL for t in self.runs.values()
+        )
         waiting = sorted(
             (t for t in self.runs.values() if t.state is RunState.QUEUED and t.run.run_after <= now),
             key=lambda t: (t.run.logical_date or t.run.run_after, t.queued_at, t.run.run_id),

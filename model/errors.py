@@ -37,7 +37,7 @@ def _problem(details: Any, model: type[BaseModel] | None) -> str:
         case "union_tag_invalid":
             return f"unknown kind. Use one of {details['ctx']['expected_tags']}"
         case "union_tag_not_found":
-            return "no 'kind' is given. Add one, such as \"kind\": \"bash\""
+            return 'no \'kind\' is given. Add one, such as "kind": "bash"'
         case _:
             return f"{details['msg'][0].lower()}{details['msg'][1:]}. Correct the value"
 

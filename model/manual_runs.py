@@ -53,6 +53,6 @@ def check_conf(spec: DagSpec, request: TriggerRequest) -> None:
             problem = next(Draft202012Validator(param["schema"]).iter_errors(request.conf[name]), None)
             if problem is not None:
                 raise InvalidInputError(
-                    f"DAG {spec.dag_id!r}: conf.{name} = {request.conf[name]!r} does not fit its param: {problem.message}. "
-                    "Correct the value"
+                    f"DAG {spec.dag_id!r}: conf.{name} = {request.conf[name]!r} does not fit its param: "
+                    f"{problem.message}. Correct the value"
                 )

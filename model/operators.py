@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from .authoring import DAG, InvalidInputError, Linked, Node, Output, Schedule, current_dag
+from .authoring import DAG, Linked, Node, Output, Schedule, current_dag
 from .context import CONTEXT_NAMES
+from .errors import InvalidInputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -202,9 +203,7 @@ class _TaskDecorator:
     def pyspark(self, function: Callable[Concatenate[S, P], R], /) -> TaskFunction[P, R]: ...
 
     @overload
-    def pyspark(
-        self, /, **options: Any
-    ) -> Callable[[Callable[Concatenate[S, P], R]], TaskFunction[P, R]]: ...
+    def pyspark(self, /, **options: Any) -> Callable[[Callable[Concatenate[S, P], R]], TaskFunction[P, R]]: ...
 
     def pyspark(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """A function whose first argument is a SparkSession."""

@@ -78,7 +78,9 @@ def task_table(state: DagRunState, most: int = 40) -> str:
     lines = [f"**{state.run.run_id}**: {counts.finished} of {counts.total_tasks} tasks finished"]
     if len(state.instances) <= most:
         lines += ["", "| task | state | try | |", "|---|---|---|---|"]
-        lines += [f"| {i.task_id} | {i.state} | {i.try_number or ''} | {_remark(i)} |" for i in state.instances.values()]
+        lines += [
+            f"| {i.task_id} | {i.state} | {i.try_number or ''} | {_remark(i)} |" for i in state.instances.values()
+        ]
     return "\n".join(lines)
 
 
@@ -89,4 +91,6 @@ def _remark(instance: TaskInstance) -> str:
 
 
 def earliest_retry(instances: dict[str, TaskInstance]) -> datetime | None:
-    return min((i.retry_at for i in instances.values() if i.state is TaskState.UP_FOR_RETRY and i.retry_at), default=None)
+    return min(
+        (i.retry_at for i in instances.values() if i.state is TaskState.UP_FOR_RETRY and i.retry_at), default=None
+    )

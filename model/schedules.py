@@ -26,7 +26,11 @@ def timetable_for(schedule: Any, timezone: str, kind: ScheduleKind) -> dict[str,
         case "@once" | "@continuous":
             return {"kind": schedule[1:]}
         case str():
-            return {"kind": "cron_interval" if intervals else "cron_trigger", "expression": schedule, "timezone": timezone}
+            return {
+                "kind": "cron_interval" if intervals else "cron_trigger",
+                "expression": schedule,
+                "timezone": timezone,
+            }
         case bool():
             pass
         case int() | float() | timedelta() | relativedelta():

@@ -120,7 +120,9 @@ class RunPlan:
         leaves = [task_id for task_id, below in self._below.items() if not below]
         failed = [task_id for task_id in leaves if self.states[task_id] in FAILURES]
         if failed:
-            return RunEnd(RunState.FAILED, f"{_listing(failed)} failed" if len(failed) == 1 else f"failed: {_listing(failed)}")
+            return RunEnd(
+                RunState.FAILED, f"{_listing(failed)} failed" if len(failed) == 1 else f"failed: {_listing(failed)}"
+            )
         return RunEnd(RunState.SUCCESS, "every leaf task succeeded or was skipped")
 
     @property
@@ -150,7 +152,9 @@ class RunPlan:
             state = self.states[above]
             if task.trigger_rule is not TriggerRule.ALL_SUCCESS or state is not TaskState.SUCCESS:
                 groups.setdefault(state, []).append(above)
-        told = "; ".join(f"{_listing(names)} {'is' if len(names) == 1 else 'are'} {state}" for state, names in groups.items())
+        told = "; ".join(
+            f"{_listing(names)} {'is' if len(names) == 1 else 'are'} {state}" for state, names in groups.items()
+        )
         return f"trigger_rule {task.trigger_rule}: {told}" if told else f"trigger_rule {task.trigger_rule}"
 
 

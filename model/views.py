@@ -31,6 +31,7 @@ class DagView(Model):
     next_dagrun_data_interval: DataInterval | None
     next_dagrun_note: str
     """Why the next run is due when it is, or why there is none: also tells a reached limit from the end."""
+    last_automated_interval: DataInterval | None
     max_active_runs: int
     active_runs: int
     queued_runs: int
@@ -112,6 +113,7 @@ def dag_view(state: DagState, now: datetime) -> DagView:
         next_dagrun_create_after=info.run_after if info is not None else None,
         next_dagrun_data_interval=info.data_interval if info is not None else None,
         next_dagrun_note=next_note(state, now),
+        last_automated_interval=state.last_automated_interval,
         max_active_runs=state.spec.max_active_runs,
         active_runs=running,
         queued_runs=len(state.runs) - running,

@@ -59,7 +59,7 @@ class Tidemill:
 
     async def register(self, spec: DagSpec) -> Registration:
         """Registers a DAG, or puts its new version in place."""
-        start = WithStartWorkflowOperation(
+        start: WithStartWorkflowOperation[Any, None] = WithStartWorkflowOperation(
             "Dag",
             spec,
             id=dag_workflow_id(spec.dag_id),
@@ -69,9 +69,10 @@ class Tidemill:
             static_summary=spec.description or spec.dag_id,
         )
         async with _clear_errors(f"DAG {spec.dag_id!r}", self):
-            return await self.client.execute_update_with_start_workflow(
+            made: Registration = await self.client.execute_update_with_start_workflow(
                 "register", spec, start_workflow_operation=start, result_type=Registration
             )
+            return made
 
     async def pause(self, dag_id: str, paused: bool = True) -> None:
         """Stops the making of runs, or lets it go on. Runs that have started go on either way."""
@@ -81,9 +82,10 @@ class Tidemill:
     async def trigger(self, dag_id: str, request: TriggerRequest | None = None) -> RunIdentity:
         """Creates a manual run. Raises InvalidInputError, naming the run that holds the date if one does."""
         async with _clear_errors(f"DAG {dag_id!r}", self):
-            return await self._dag(dag_id).execute_update(
+            made: RunIdentity = await self._dag(dag_id).execute_update(
                 "trigger_run", request or TriggerRequest(), result_type=RunIdentity
             )
+            return made
 
     async def describe(self, dag_id: str) -> DagView:
         async with _clear_errors(f"DAG {dag_id!r}", self):

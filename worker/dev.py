@@ -14,8 +14,11 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
+from temporalio.api.namespace.v1 import NamespaceConfig
+from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -33,7 +36,7 @@ DYNAMIC_CONFIG: dict[str, object] = {
     "matching.rps": 20000,
 }
 READY_WITHIN = 60.0
-RETENTION = "720h"
+RETENTION = timedelta(days=30)
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,17 @@ def server_command(
     *, port: int, database: Path | None, ui_port: int | None, config: dict[str, object] | None = None
 ) -> list[str]:
     """The command line of the server, on loopback only."""
-    command = [temporal_binary(), "server", "start-dev", "--ip", "127.0.0.1", "--port", str(port), "--log-level", "warn"]
+    command = [
+        temporal_binary(),
+        "server",
+        "start-dev",
+        "--ip",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--log-level",
+        "warn",
+    ]
     command += ["--headless"] if ui_port is None else ["--ui-port", str(ui_port)]
     if database is not None:
         command += ["--db-filename", str(database), "--sqlite-pragma", "journal_mode=WAL"]
@@ -98,9 +111,14 @@ async def dev_server(
     try:
         address = f"127.0.0.1:{port}"
         await wait_until_ready(address, process, log)
+        await keep_histories(address)
         yield DevServer(address, f"http://127.0.0.1:{ui_port}" if ui_port else None, log, process)
     finally:
         await asyncio.to_thread(stop, process)
+
+
+def last_words(log: Path) -> str:
+    return log.read_text(errors="replace")[-1500:] if log.exists() else ""
 
 
 def start_supervised(folder: Path, command: list[str], log: Path) -> "subprocess.Popen[bytes]":
@@ -113,6 +131,14 @@ def start_supervised(folder: Path, command: list[str], log: Path) -> "subprocess
     return subprocess.Popen([sys.executable, "-I", str(SUPERVISOR), str(folder)], stdin=subprocess.PIPE)
 
 
+async def keep_histories(address: str) -> None:
+    """Sets how long ended runs keep their history: the development server's own default is a day."""
+    client = await Client.connect(address)
+    config = NamespaceConfig()
+    config.workflow_execution_retention_ttl.FromTimedelta(RETENTION)
+    await client.workflow_service.update_namespace(UpdateNamespaceRequest(namespace="default", config=config))
+
+
 async def wait_until_ready(address: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     """Waits until the server answers. Raises RuntimeError with its last words if it ends instead."""
     deadline = asyncio.get_running_loop().time() + READY_WITHIN
@@ -122,6 +148,5 @@ async def wait_until_ready(address: str, process: "subprocess.Popen[bytes]", log
             await client.count_workflows()
             return
         if process.poll() is not None or asyncio.get_running_loop().time() > deadline:
-            words = log.read_text(errors="replace")[-1500:] if log.exists() else ""
-            raise RuntimeError(f"the embedded Temporal server did not start. Its log, {log}, ends:\n{words}")
+            raise RuntimeError(f"the embedded Temporal server did not start. Its log, {log}, ends:\n{last_words(log)}")
         await asyncio.sleep(0.1)

@@ -25,7 +25,7 @@ from ..model.states import RunState
 from ..model.ticks import TicksQuestion
 from ..model.views import Change, DagView, Registration, RunView, dag_view, run_views
 from .alarm import Alarm
-from .calls import LOOK_UP, TIMETABLE
+from .calls import ask, look_up
 from .dag_run import DagRunWorkflow
 
 RECONCILE_EVERY = timedelta(minutes=1)
@@ -88,7 +88,7 @@ class DagWorkflow:
 
     async def _ask(self, question: TicksQuestion) -> None:
         version = self.state.spec.version
-        answer = await workflow.execute_local_activity(ask_timetable, question, **TIMETABLE)
+        answer = await ask(ask_timetable, question)
         if version == self.state.spec.version and question.last == self.state.last_automated_interval:
             self.state.take(answer)  # else the DAG was registered anew meanwhile: the answer is to an old question
 
@@ -148,7 +148,7 @@ class DagWorkflow:
             return
         self._reconcile_at = workflow.now() + RECONCILE_EVERY
         question = RunsQuestion(workflow_ids={t.run.key: t.run.workflow_id for t in unwatched})
-        for report in await workflow.execute_local_activity(find_ended_runs, question, **LOOK_UP):
+        for report in await look_up(find_ended_runs, question):
             self._finish(report)
 
     # Manual runs
@@ -165,7 +165,7 @@ class DagWorkflow:
         if isinstance(request, dict):
             request = {**request, "triggered_by": request.get("triggered_by") or by}
         question = TriggerQuestion(spec=self.state.spec, request=request, now=now)
-        answer = await workflow.execute_local_activity(ask_trigger, question, **TIMETABLE)
+        answer = await ask(ask_trigger, question)
         if answer.run is None:
             raise InvalidInputError(answer.error or "the trigger was refused")
         try:

@@ -8,8 +8,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError, TimeoutError, is_cancelled_exception
+from temporalio import exceptions, workflow
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError, is_cancelled_exception
 
 from ..activities.names import TASK_FAILED
 from ..model.dag_state import RunReport
@@ -51,7 +51,9 @@ class DagRunWorkflow:
             raise
         await self._report(end)
         if end.state is RunState.FAILED:
-            raise ApplicationError(f"run {self.state.run.run_id} failed: {end.reason}", type="RunFailed", non_retryable=True)
+            raise ApplicationError(
+                f"run {self.state.run.run_id} failed: {end.reason}", type="RunFailed", non_retryable=True
+            )
         return f"{end.state}: {end.reason}"
 
     async def _to_the_end(self) -> RunEnd:
@@ -136,7 +138,9 @@ class DagRunWorkflow:
             again = may_retry(task, instance.try_number, failure)
             instance.move(TaskState.UP_FOR_RETRY if again else TaskState.FAILED, failure.error_type)
             if again:
-                delay = retry_delay(task, instance.try_number, f"{self.state.run.dag_id}#{task.task_id}#{self.state.run.key}")
+                delay = retry_delay(
+                    task, instance.try_number, f"{self.state.run.dag_id}#{task.task_id}#{self.state.run.key}"
+                )
                 instance.retry_at = now + delay
                 self._clock(self._retry_later(instance))
         instance.attempts.append(
@@ -236,9 +240,12 @@ def failure_of(error: ActivityError) -> Failure:
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type == TASK_FAILED and cause.details:
         return Failure.model_validate(cause.details[0])
-    if isinstance(cause, TimeoutError):
+    if isinstance(cause, exceptions.TimeoutError):
         kind = cause.type.name.lower() if cause.type is not None else "unknown"
-        return Failure(error_type="WorkerLost", message=f"no worker finished the attempt ({kind} timeout, tried again {INFRASTRUCTURE.maximum_attempts} times)")
+        starts = INFRASTRUCTURE.maximum_attempts
+        return Failure(
+            error_type="WorkerLost", message=f"no worker finished the attempt: {kind} timeout, {starts} starts"
+        )
     if cause is not None and is_cancelled_exception(cause):
         return Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
     return Failure(error_type="Infrastructure", message=str(cause or error))

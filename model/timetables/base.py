@@ -116,9 +116,7 @@ class BaseTimetable(Model):
             info = self.next_dagrun_info(info.data_interval, restriction, now)
 
 
-def backfill_infos(
-    timetable: BaseTimetable, earliest: datetime, latest: datetime, now: datetime
-) -> list[DagRunInfo]:
+def backfill_infos(timetable: BaseTimetable, earliest: datetime, latest: datetime, now: datetime) -> list[DagRunInfo]:
     """The runs of a backfill from *earliest* to *latest*, oldest first: intervals that ended before *now*.
 
     As in Airflow the DAG's start_date and catchup do not matter here.

@@ -123,7 +123,7 @@ class Cron:
         second = wall.replace(tzinfo=self.zone, fold=1)
         before, after = _offset(first), _offset(second)
         # In a gap fold=0 means the offset before it; reading the time by that moves it forward.
-        return (wall - (before if after > before else after)).replace(tzinfo=UTC)
+        return (wall - (min(after, before))).replace(tzinfo=UTC)
 
     def _shift_near(self, instant: datetime) -> timedelta:
         """How far the clock is moved within a day or so of *instant*."""

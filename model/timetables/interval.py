@@ -117,4 +117,3 @@ class DeltaInterval(BaseTimetable):
         while (following := plus(end, self.delta)) <= now:
             start, end = end, following
         return start
-

@@ -32,9 +32,7 @@ class _Trigger(BaseTimetable):
     def manual_interval(self, run_after: datetime) -> DataInterval:
         return DataInterval(start=minus(run_after, self.interval), end=run_after)
 
-    def _next_tick(
-        self, last: DataInterval | None, restriction: TimeRestriction, now: datetime
-    ) -> datetime | None:
+    def _next_tick(self, last: DataInterval | None, restriction: TimeRestriction, now: datetime) -> datetime | None:
         if restriction.catchup and last is not None:
             return self._after(last.end)
         if restriction.catchup and restriction.earliest is not None:

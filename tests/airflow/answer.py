@@ -10,11 +10,10 @@ from itertools import islice
 from typing import Any
 
 from pydantic import TypeAdapter
-
 from tidemill.model.dag import DagSpec
 from tidemill.model.runs import RunType, TriggerRequest, manual_run, run_id, timetable_run_id
-from tidemill.model.timetables import DagRunInfo, DataInterval, TimeRestriction, Timetable
 from tidemill.model.states import TaskState
+from tidemill.model.timetables import DagRunInfo, DataInterval, TimeRestriction, Timetable
 from tidemill.model.timetables.base import BaseTimetable, backfill_infos
 from tidemill.model.trigger_rules import TriggerRule, Upstreams, judge
 

@@ -1,0 +1,18 @@
+"""The command line, put together."""
+
+import typer
+
+from . import dags, processes, runs
+
+app = typer.Typer(
+    name="tidemill",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Airflow's contract, Temporal's guarantees: DAGs scheduled and run by durable workflows.",
+)
+app.add_typer(dags.app, name="dags")
+app.add_typer(runs.app, name="runs")
+app.command()(processes.worker)
+app.command()(processes.dev)
+app.command()(processes.demo)
+app.command()(processes.doctor)

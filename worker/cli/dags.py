@@ -1,0 +1,226 @@
+"""`tidemill dags`: registering, looking at, pausing and triggering DAGs."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.markup import escape
+
+from ...activities.dag_files import find_dag_files, parse_dag_file
+from ...model.dag import DagSpec, read_dag
+from ...model.errors import InvalidInputError, explain
+from ...model.runs import RunIdentity, TriggeredBy, TriggerRequest
+from ...model.ticks import TicksQuestion, coming_runs
+from ...model.timetables import DagRunInfo, DataInterval
+from ...model.views import DagView, Registration
+from ..client import Tidemill
+from .output import Json, console, errors, fail, instant_text, make_table, print_json, run, show, state_text
+
+app = typer.Typer(no_args_is_help=True, help="Register, look at, pause and trigger DAGs.")
+
+DagId = Annotated[str, typer.Argument(help="The DAG's id.")]
+
+
+@app.command()
+def register(
+    path: Annotated[Path, typer.Argument(help="A DAG file, a folder of them, or a DAG as .json.", exists=True)],
+    as_json: Json = False,
+) -> None:
+    """Register the DAGs of a file or folder, or put their new versions in place."""
+    specs, problems = read_path(path)
+    for problem in problems:
+        errors.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
+    if not specs and not problems:
+        fail(f"{path} defines no DAG. Write `with DAG(...)` at its top level, or call a function made with @dag")
+
+    async def work() -> list[Registration]:
+        tidemill = await Tidemill.connect()
+        return [await tidemill.register(spec) for spec in specs]
+
+    done = run(work()) if specs else []
+    show(done, as_json, make_table(["DAG", "VERSION", ""], [(r.dag_id, r.version, r.change) for r in done]))
+    if problems:
+        raise typer.Exit(1)
+
+
+def read_path(path: Path) -> tuple[list[DagSpec], list[str]]:
+    """The DAGs at *path*, and what is wrong with files that could not be read."""
+    if path.suffix == ".json":
+        try:
+            return [read_dag(json.loads(path.read_text()))], []
+        except (InvalidInputError, json.JSONDecodeError) as error:
+            return [], [f"{path}: {error}"]
+    parsed = [parse_dag_file(file) for file in find_dag_files(path)]
+    specs = [spec for file in parsed for spec in file.dags]
+    return specs, [f"{file.path}: {file.error}" for file in parsed if file.error is not None]
+
+
+@app.command("list")
+def list_dags(as_json: Json = False) -> None:
+    """List the registered DAGs."""
+
+    async def work() -> list[DagView]:
+        return await (await Tidemill.connect()).dags()
+
+    views = run(work())
+    rows = [
+        (
+            view.dag_id,
+            "paused" if view.is_paused else "[bold red]broken[/]" if view.broken else "active",
+            schedule_text(view.schedule),
+            instant_text(view.next_dagrun_create_after),
+            state_text(view.last_run.state) if view.last_run else "",
+            f"{view.active_runs}+{view.queued_runs}/{view.max_active_runs}",
+        )
+        for view in views
+    ]
+    show(views, as_json, make_table(["DAG", "STATUS", "SCHEDULE", "NEXT RUN AFTER", "LAST RUN", "RUNS"], rows))
+
+
+@app.command("show")
+def show_dag(dag_id: DagId, as_json: Json = False) -> None:
+    """Show a DAG: when it runs next and why, its limits, its last decisions."""
+
+    async def work() -> DagView:
+        return await (await Tidemill.connect()).describe(dag_id)
+
+    view = run(work())
+    if as_json:
+        print_json(view)
+        return
+    interval = view.next_dagrun_data_interval
+    rows: list[tuple[str, Any]] = [
+        ("dag_id", view.dag_id),
+        ("description", view.description),
+        ("schedule", schedule_text(view.schedule)),
+        ("version", view.version),
+        ("source", view.source),
+        ("is_paused", view.is_paused),
+        ("next_dagrun", instant_text(view.next_dagrun)),
+        ("next_dagrun_data_interval", interval and f"{instant_text(interval.start)} to {instant_text(interval.end)}"),
+        ("next_dagrun_create_after", instant_text(view.next_dagrun_create_after)),
+        ("", view.next_dagrun_note),
+        ("runs", f"{view.active_runs} running, {view.queued_runs} queued, max_active_runs {view.max_active_runs}"),
+    ]
+    console.print(make_table(["", ""], [row for row in rows if row[1] not in (None, "")]))
+    decisions = [(instant_text(d.at), d.kind, d.about, d.reason) for d in reversed(view.decisions)]
+    console.print(make_table(["AT", "DECISION", "ABOUT", "WHY"], decisions))
+
+
+@app.command()
+def preview(
+    target: Annotated[str, typer.Argument(help="A registered DAG's id, or a DAG file.")],
+    n: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many runs.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Show the next runs: logical date, data interval, and when each is created."""
+    if Path(target).is_file():
+        specs, problems = read_path(Path(target))
+        if problems:
+            fail(problems[0])
+        answers = {spec.dag_id: next_runs(spec, None, n) for spec in specs}
+    else:
+
+        async def work() -> dict[str, list[DagRunInfo]]:
+            tidemill = await Tidemill.connect()
+            spec, view = await tidemill.spec(target), await tidemill.describe(target)
+            return {spec.dag_id: next_runs(spec, view.last_automated_interval, n)}
+
+        answers = run(work())
+    if as_json:
+        print_json(
+            {
+                dag_id: [{"logical_date": i.logical_date, **i.model_dump()} for i in infos]
+                for dag_id, infos in answers.items()
+            }
+        )
+        return
+    for dag_id, infos in answers.items():
+        rows = [
+            (*map(instant_text, (i.logical_date, i.data_interval.start, i.data_interval.end, i.run_after)),)
+            for i in infos
+        ]
+        console.print(make_table(["LOGICAL DATE", "INTERVAL START", "INTERVAL END", "RUN AFTER"], rows, title=dag_id))
+        if len(infos) < n:
+            console.print(f"no run after {len(infos)}: the schedule ends there" if infos else "no scheduled run")
+
+
+def next_runs(spec: DagSpec, last: DataInterval | None, n: int) -> list[DagRunInfo]:
+    question = TicksQuestion(
+        timetable=spec.schedule, restriction=spec.restriction, last=last, now=datetime.now(UTC), most=n
+    )
+    return list(coming_runs(question).infos)
+
+
+@app.command()
+def trigger(
+    dag_id: DagId,
+    conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
+    run_id: Annotated[str | None, typer.Option(help="The run's id; by default manual__<now>.")] = None,
+    logical_date: Annotated[str | None, typer.Option(help="ISO 8601 with an offset.")] = None,
+    run_after: Annotated[str | None, typer.Option(help="Not before this instant; ISO 8601 with an offset.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Create a manual run."""
+    fields = {"run_id": run_id, "logical_date": logical_date, "run_after": run_after, "conf": read_conf(conf)}
+    try:
+        request = TriggerRequest.model_validate({**fields, "triggered_by": TriggeredBy.CLI})
+    except ValidationError as error:
+        fail(str(explain(error, f"trigger of DAG {dag_id!r}", TriggerRequest)))
+
+    async def work() -> RunIdentity:
+        return await (await Tidemill.connect()).trigger(dag_id, request)
+
+    made = run(work())
+    show(made, as_json, make_table(["DAG", "RUN"], [(made.dag_id, made.run_id)]))
+
+
+def read_conf(text: str | None) -> dict[str, Any]:
+    try:
+        conf = json.loads(text) if text is not None else {}
+    except json.JSONDecodeError as error:
+        fail(f"--conf = {text!r} is not JSON ({error}). Write an object, such as --conf '{{\"day\": 1}}'")
+    if not isinstance(conf, dict):
+        fail(f"--conf = {text!r} is not a JSON object. Write one, such as --conf '{{\"day\": 1}}'")
+    return conf
+
+
+@app.command()
+def pause(dag_id: DagId, as_json: Json = False) -> None:
+    """Create and start no more runs of a DAG. Those that run go on."""
+    set_paused(dag_id, True, as_json)
+
+
+@app.command()
+def unpause(dag_id: DagId, as_json: Json = False) -> None:
+    """Create runs again, as `catchup` says."""
+    set_paused(dag_id, False, as_json)
+
+
+def set_paused(dag_id: str, paused: bool, as_json: bool) -> None:
+    async def work() -> DagView:
+        tidemill = await Tidemill.connect()
+        await tidemill.pause(dag_id, paused)
+        return await tidemill.describe(dag_id)
+
+    view = run(work())
+    show(view, as_json, make_table(["DAG", ""], [(view.dag_id, "paused" if view.is_paused else "active")]))
+
+
+def schedule_text(schedule: dict[str, Any]) -> str:
+    """A schedule in a few words."""
+    match schedule["kind"]:
+        case "cron_interval" | "cron_trigger":
+            zone = "" if schedule["timezone"] == "UTC" else f" {schedule['timezone']}"
+            return f"{schedule['expression']}{zone}"
+        case "delta_interval" | "delta_trigger":
+            return f"every {schedule['delta']}"
+        case "multi_cron_trigger":
+            return ", ".join(schedule["expressions"])
+        case "null":
+            return "none"
+        case kind:
+            return str(kind)

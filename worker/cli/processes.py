@@ -1,0 +1,128 @@
+"""`tidemill worker`, `dev`, `demo` and `doctor`: the commands that run things."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.logging import RichHandler
+from rich.markup import escape
+
+from ...activities.spark_archive import build_archive
+from ...activities.workplace import find_java
+from ..demo import Demo
+from ..dev import dev_server
+from ..doctor import Check, all_checks
+from ..folder import register_folder, watch_folder
+from ..process import running_worker, until_stopped
+from ..settings import Settings
+from .output import Json, console, errors, fail, make_table, print_json, run
+
+Home = Annotated[
+    Path | None, typer.Option(help="Where logs and state are kept; by default TIDEMILL_HOME or .tidemill.")
+]
+
+
+def set_up_logging() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(message)s", handlers=[RichHandler(console=errors, show_path=False)]
+    )
+    logging.getLogger("temporalio").setLevel(logging.WARNING)
+
+
+def worker(home: Home = None) -> None:
+    """Run a worker: it polls the task queue until it is stopped by SIGINT or SIGTERM."""
+    set_up_logging()
+    settings = with_home(home)
+
+    async def work() -> None:
+        async with running_worker(settings):
+            console.print(f"worker polls task queue {settings.task_queue!r}; stop it with Ctrl-C")
+            await until_stopped()
+
+    run(work())
+
+
+def dev(
+    dags: Annotated[Path, typer.Argument(help="The folder of DAG files.", exists=True)],
+    port: Annotated[int, typer.Option(help="The port of the Temporal service.")] = 7233,
+    ui_port: Annotated[int, typer.Option(help="The port of Temporal's UI.")] = 8233,
+    home: Home = None,
+) -> None:
+    """Run everything for daily use on one machine: Temporal, a worker, and a folder of DAGs."""
+    set_up_logging()
+    settings = with_home(home).model_copy(update={"dags_folder": dags})
+
+    async def work() -> None:
+        async with (
+            dev_server(settings.home.resolve(), port=port, ui_port=ui_port) as server,
+            running_worker(settings, server.address) as tidemill,
+        ):
+            console.print(f"Temporal UI  {server.ui}\nTemporal     {server.address}\nDAGs         {dags}")
+            watcher = asyncio.create_task(watch_folder(tidemill, dags))
+            try:
+                await until_stopped()
+            finally:
+                watcher.cancel()
+
+    run(work())
+
+
+def demo(
+    home: Home = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running at the end, to look around.")] = False,
+) -> None:
+    """Catch up on a real week of flights with Spark, from an empty folder to a chart."""
+    settings = with_home(home or Path("build/demo"))
+    problems = [check for check in run(all_checks()) if not check.ok and check.name != "Temporal service"]
+    if problems:
+        fail("; ".join(f"{check.name}: {check.found}. {check.remedy}" for check in problems))
+
+    async def work() -> bool:
+        java = find_java()
+        assert java is not None  # noqa: S101 - checked above
+        with console.status("getting Spark ready (once)"):
+            await asyncio.to_thread(build_archive, settings.home.resolve(), java)
+        async with (
+            dev_server(settings.home.resolve()) as server,
+            running_worker(settings, server.address) as tidemill,
+        ):
+            show = Demo(tidemill, server, settings.home.resolve(), console)
+            await register_folder(tidemill, show.dag_file)
+            stopped = asyncio.create_task(until_stopped())
+            finished = asyncio.create_task(show.run())
+            await asyncio.wait([stopped, finished], return_when=asyncio.FIRST_COMPLETED)
+            if finished.done():
+                good = finished.result()
+                if keep:
+                    console.print("everything stays up until Ctrl-C")
+                    await stopped
+                stopped.cancel()
+                return good
+            finished.cancel()
+            console.print("stopping; the next start goes on from here")
+            return False
+
+    if not run(work()):
+        raise typer.Exit(1)
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check Python, Java, Spark and Temporal, and say what to do about what is missing."""
+    checks: list[Check] = run(all_checks())
+    if as_json:
+        print_json(checks)
+    else:
+        rows = [
+            (c.name, "[green]ok[/]" if c.ok else "[bold red]missing[/]", escape(c.found), escape(c.remedy or ""))
+            for c in checks
+        ]
+        console.print(make_table(["", "", "FOUND", "REMEDY"], rows))
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+def with_home(home: Path | None) -> Settings:
+    settings = Settings()
+    return settings if home is None else settings.model_copy(update={"home": home})

@@ -1,0 +1,78 @@
+"""Checks what tidemill stands on, and says the remedy for what is missing."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+from temporalio.service import RPCError
+
+from ..activities.workplace import find_java
+from ..model.base import Model
+from .dev import temporal_binary
+
+LEAST_PYTHON = (3, 11)
+LEAST_JAVA = 17
+
+
+class Check(Model):
+    """One thing looked at: what was found, and what to do if it is not enough."""
+
+    name: str
+    ok: bool
+    found: str
+    remedy: str | None = None
+
+
+def check_python() -> Check:
+    version = sys.version.split()[0]
+    ok = sys.version_info[:2] >= LEAST_PYTHON
+    return Check(name="Python", ok=ok, found=version, remedy=None if ok else "Install Python 3.11 or later")
+
+
+def check_java() -> Check:
+    remedy = (
+        "Install a Java runtime, version 17 or later (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
+    )
+    java = find_java()
+    if java is None:
+        return Check(name="Java", ok=False, found="not found", remedy=remedy)
+    told = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    number = int(version[2] or 0) if version and version[1] == "1" else int(version[1]) if version else 0
+    ok = number >= LEAST_JAVA
+    return Check(name="Java", ok=ok, found=f"{number} at {java}", remedy=None if ok else remedy)
+
+
+def check_spark() -> Check:
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    ok = (home / "bin" / "spark-submit").is_file()
+    remedy = None if ok else "Unset SPARK_HOME to use pip's pyspark, or point it at a Spark installation"
+    return Check(name="Spark", ok=ok, found=f"{pyspark.__version__} at {home}", remedy=remedy)
+
+
+def check_server() -> Check:
+    try:
+        return Check(name="Temporal CLI", ok=True, found=temporal_binary())
+    except FileNotFoundError as error:
+        return Check(name="Temporal CLI", ok=False, found="not found", remedy=str(error))
+
+
+async def check_temporal() -> Check:
+    config = {"target_host": "localhost:7233", **ClientConfig.load_client_connect_config()}
+    address = str(config["target_host"])
+    try:
+        client = await Client.connect(**config)  # type: ignore[arg-type]
+        await client.count_workflows()
+    except (RuntimeError, RPCError) as error:
+        remedy = "Start one with `tidemill dev`, or set TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and TEMPORAL_API_KEY"
+        return Check(name="Temporal service", ok=False, found=f"{address}: {str(error)[:80]}", remedy=remedy)
+    return Check(name="Temporal service", ok=True, found=f"{address}, namespace {client.namespace}")
+
+
+async def all_checks() -> list[Check]:
+    return [check_python(), check_java(), check_spark(), check_server(), await check_temporal()]
