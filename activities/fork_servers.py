@@ -38,7 +38,8 @@ class ForkServer:
         self._waiting: dict[str, Queue[dict[str, Any] | None]] = {}
         self._greeted = threading.Event()
         self._failure: Failure | None = None
-        threading.Thread(target=self._listen, daemon=True, name=f"answers of {path.name}").start()
+        self._listener = threading.Thread(target=self._listen, daemon=True, name=f"answers of {path.name}")
+        self._listener.start()
 
     def ready(self, watch: Watch) -> None:
         """Waits until the file is imported. Raises the task's failure if it cannot be."""
@@ -89,6 +90,7 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._listener.join()
 
     def _send(self, request: dict[str, Any]) -> None:
         assert self._process.stdin is not None  # noqa: S101
@@ -101,17 +103,20 @@ class ForkServer:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None  # noqa: S101
-        for line in self._process.stdout:
-            answer = json.loads(line)
-            if "id" in answer:
-                queue = self._waiting.get(answer["id"])
-                if queue is not None:
-                    queue.put(answer)
-                continue
-            if "failure" in answer:
-                self._failure = Failure.model_validate(answer["failure"])
-            self._greeted.set()
+        with self._process.stdout as lines:
+            for line in lines:
+                self._hear(json.loads(line))
         self._ended()
+
+    def _hear(self, answer: dict[str, Any]) -> None:
+        if "id" in answer:
+            queue = self._waiting.get(answer["id"])
+            if queue is not None:
+                queue.put(answer)
+            return
+        if "failure" in answer:
+            self._failure = Failure.model_validate(answer["failure"])
+        self._greeted.set()
 
     def _ended(self) -> None:
         if not self._greeted.is_set():

@@ -104,7 +104,7 @@ def describe_failure(error: BaseException) -> Failure:
     lines = [f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in frames]
     message = str(cause)
     if isinstance(cause, SystemExit):
-        message = f"the task called sys.exit({cause.code!r})"
+        message = f"it called sys.exit({cause.code!r})"
     return Failure(
         error_type=type(cause).__name__,
         message=message[:4000],

@@ -34,7 +34,7 @@ def _render(value: Any, context: Mapping[str, Any], environment: SandboxedEnviro
         except TemplateError as error:
             raise InvalidInputError(
                 f"template {value!r}: {error}. Use Airflow's variables, such as ds, params.x or data_interval_start"
-            ) from error
+            ) from None
     if isinstance(value, dict):
         return {key: _render(part, context, environment) for key, part in value.items()}
     if isinstance(value, list | tuple):

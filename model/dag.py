@@ -98,6 +98,11 @@ class DagSpec(Model):
                     f"Add {other!r} to its upstream"
                 )
 
+    @property
+    def folder(self) -> str | None:
+        """Where the DAG's file is; modules beside it can be imported by its timetable and tasks."""
+        return self.source.path.rpartition("/")[0] if self.source is not None else None
+
     @cached_property
     def upstreams(self) -> dict[str, tuple[str, ...]]:
         return {task.task_id: task.upstream for task in self.tasks}

@@ -126,6 +126,7 @@ class DagState(Record):
             restriction=self._restriction(),
             last=self.last_automated_interval,
             now=now,
+            folder=self.spec.folder,
             most=1 if self.spec.schedule.answers_by_moment else most,
         )
 

@@ -7,6 +7,8 @@ from .base import Instant, Model
 from .dag import DagSpec
 from .errors import InvalidInputError, explain
 from .runs import RunIdentity, TriggerRequest, manual_run
+from .ticks import IntervalQuestion
+from .timetables import DataInterval
 
 
 class TriggerQuestion(Model):
@@ -24,15 +26,26 @@ class TriggerAnswer(Model):
     error: str | None = None
 
 
-def answer_trigger(question: TriggerQuestion) -> TriggerAnswer:
-    """What comes of the trigger. Bad input is an answer, not an exception."""
+def read_and_check(question: TriggerQuestion) -> TriggerRequest:
+    """The trigger, found to be in order. Raises InvalidInputError."""
+    request = read_request(question.request, question.spec.dag_id)
+    check_conf(question.spec, request)
+    return request
+
+
+def question_of(spec: DagSpec, request: TriggerRequest) -> IntervalQuestion | None:
+    """What the timetable has to be asked for *request*; None if nothing."""
+    if request.logical_date is None or request.data_interval_start is not None:
+        return None
+    return IntervalQuestion(timetable=spec.schedule, run_after=request.logical_date, folder=spec.folder)
+
+
+def answer_trigger(
+    question: TriggerQuestion, request: TriggerRequest, interval: DataInterval | None = None
+) -> TriggerAnswer:
+    """The run. *interval* is that of a timetable which only its own process can ask."""
     spec = question.spec
-    try:
-        request = read_request(question.request, spec.dag_id)
-        check_conf(spec, request)
-        return TriggerAnswer(run=manual_run(spec.dag_id, spec.schedule, request, question.now))
-    except InvalidInputError as error:
-        return TriggerAnswer(error=str(error))
+    return TriggerAnswer(run=manual_run(spec.dag_id, spec.schedule, request, question.now, interval))
 
 
 def read_request(document: object, dag_id: str) -> TriggerRequest:

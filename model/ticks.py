@@ -1,22 +1,41 @@
 """The coming runs of a DAG, worked out ahead and then kept: a schedule is read once, not on every replay."""
 
+from collections.abc import Callable
 from datetime import datetime
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from .base import Instant, Model
 from .timetables import DagRunInfo, DataInterval, TimeRestriction, Timetable
-from .timetables.base import BaseTimetable
+
+NextRun = Callable[[DataInterval | None, TimeRestriction, datetime], DagRunInfo | None]
 
 
 class TicksQuestion(Model):
     """Which runs follow the automated run over `last`, as of `now`; at most `most` of them."""
 
+    asks: Literal["ticks"] = "ticks"
     timetable: Timetable
     restriction: TimeRestriction
     last: DataInterval | None
     now: Instant
     most: int = Field(ge=1, le=1000)
+    folder: str | None = None
+    """Where a timetable of the user's own may be found, beside what is installed."""
+
+
+class IntervalQuestion(Model):
+    """Which interval a manual run at `run_after` is about."""
+
+    asks: Literal["interval"] = "interval"
+    timetable: Timetable
+    run_after: Instant
+    folder: str | None = None
+
+
+Question = TicksQuestion | IntervalQuestion
+question_adapter: TypeAdapter[Question] = TypeAdapter(Annotated[Question, Field(discriminator="asks")])
 
 
 class Ticks(Model):
@@ -29,17 +48,21 @@ class Ticks(Model):
 
 
 def coming_runs(question: TicksQuestion) -> Ticks:
-    """The runs that *question* asks for.
+    """The runs that *question* asks for."""
+    return walk(question.timetable.next_dagrun_info, question)
+
+
+def walk(next_run: NextRun, question: TicksQuestion) -> Ticks:
+    """Asks *next_run* again and again, each time about the run after the one before.
 
     Without catchup an answer depends on when it is asked: each run after the first is what the
     timetable says at the moment when the one before it falls due. Who wakes up later than that
     has to ask again.
     """
-    timetable: BaseTimetable = question.timetable
     last, now = question.last, question.now
     infos: list[DagRunInfo] = []
     while len(infos) < question.most:
-        info = timetable.next_dagrun_info(last, question.restriction, now)
+        info = next_run(last, question.restriction, now)
         if info is None:
             return Ticks(infos=tuple(infos), ended=True)
         infos.append(info)

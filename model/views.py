@@ -10,7 +10,7 @@ from .run_state import DagRunState, Progress, progress
 from .runs import RunIdentity, RunType
 from .scheduling import RunPlan
 from .states import RunState, TaskState
-from .task_instances import Attempt
+from .task_instances import Attempt, TaskInstance
 from .timetables import DataInterval
 
 
@@ -173,6 +173,13 @@ def run_details(state: DagRunState, plan: RunPlan, end: RunState | None) -> RunD
     )
 
 
+def why(plan: RunPlan, instance: TaskInstance) -> str:
+    """Why the task has its state: what it waits for while it waits, else what brought it there."""
+    if instance.state in (TaskState.NONE, TaskState.SCHEDULED, TaskState.QUEUED) or instance.reason is None:
+        return plan.why(instance.task_id)
+    return instance.reason
+
+
 def task_view(state: DagRunState, plan: RunPlan, task_id: str) -> TaskView:
     instance, task = state.instances[task_id], state.spec.by_id[task_id]
     failure = instance.failure
@@ -187,7 +194,7 @@ def task_view(state: DagRunState, plan: RunPlan, task_id: str) -> TaskView:
         started_at=instance.started_at,
         ended_at=instance.ended_at,
         retry_at=instance.retry_at,
-        why=instance.reason or plan.why(task_id),
+        why=why(plan, instance),
         error=f"{failure.error_type}: {failure.message}" if failure is not None else None,
         attempts=tuple(instance.attempts),
     )

@@ -23,7 +23,8 @@ class Settings(BaseSettings):
     """Where Spark tasks run that name no master themselves."""
     spark_conf: dict[str, str] = {}
     max_concurrent_activities: int = Field(default=16, ge=1)
-    max_cached_workflows: int = Field(default=1000, ge=0)
+    max_cached_workflows: int = Field(default=1000, ge=10)
+    """How many workflows stay in memory between their steps. DAGs beyond that are replayed at each wake-up."""
     graceful_shutdown_seconds: float = Field(default=10, ge=0)
     metrics_address: str | None = None
     """Where the worker serves Prometheus metrics, such as 127.0.0.1:9464; None: nowhere."""

@@ -13,7 +13,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
 
 from ..activities.runs import RunsQuestion, find_ended_runs
-from ..activities.ticks import ask_timetable, ask_trigger
+from ..activities.timetables import ask_timetable, ask_trigger
 from ..model.dag import DagSpec
 from ..model.dag_state import DagState, DateTakenError, RunReport, TrackedRun
 from ..model.errors import InvalidInputError
@@ -28,7 +28,8 @@ from .alarm import Alarm
 from .calls import ask, look_up
 from .dag_run import DagRunWorkflow
 
-RECONCILE_EVERY = timedelta(minutes=1)
+RECONCILE_FIRST = timedelta(seconds=2)
+RECONCILE_LAST = timedelta(minutes=1)
 
 
 @workflow.defn(name="Dag")
@@ -48,6 +49,7 @@ class DagWorkflow:
         self._triggers: list[Any] = []
         self._followed: set[asyncio.Task[None]] = set()
         self._reconcile_at: datetime | None = None
+        self._reconcile_pause = RECONCILE_FIRST
 
     @workflow.run
     async def run(self, *_: Any) -> None:
@@ -146,7 +148,8 @@ class DagWorkflow:
         unwatched = self.state.unwatched
         if not unwatched or (self._reconcile_at is not None and workflow.now() < self._reconcile_at):
             return
-        self._reconcile_at = workflow.now() + RECONCILE_EVERY
+        self._reconcile_at = workflow.now() + self._reconcile_pause
+        self._reconcile_pause = min(2 * self._reconcile_pause, RECONCILE_LAST)
         question = RunsQuestion(workflow_ids={t.run.key: t.run.workflow_id for t in unwatched})
         for report in await look_up(find_ended_runs, question):
             self._finish(report)

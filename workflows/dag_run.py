@@ -18,7 +18,7 @@ from ..model.runs import dag_workflow_id
 from ..model.scheduling import Decision, RunEnd, RunPlan
 from ..model.states import RunState, TaskState
 from ..model.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry, retry_delay
-from ..model.views import RunDetails, run_details
+from ..model.views import RunDetails, run_details, why
 from .calls import INFRASTRUCTURE, TIMEOUT_GRACE, UNBOUNDED
 
 
@@ -195,7 +195,7 @@ class DagRunWorkflow:
         for attempt in attempts:
             attempt.cancel()
         if attempts:
-            await asyncio.wait(attempts)
+            await workflow.wait(attempts)
         for clock in self._clocks:
             clock.cancel()
         if self.ended is not None:
@@ -232,7 +232,7 @@ class DagRunWorkflow:
         instance = self.state.instances.get(task_id)
         if instance is None:
             return f"there is no task {task_id!r}; the tasks are: {', '.join(self.state.instances)}"
-        return f"{task_id} is {instance.state}: {instance.reason or self.plan.why(task_id)}"
+        return f"{task_id} is {instance.state}: {why(self.plan, instance)}"
 
 
 def failure_of(error: ActivityError) -> Failure:

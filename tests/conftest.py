@@ -1,0 +1,52 @@
+"""Real servers for the tests: one for the session, and one that makes every workflow go on as new, soon."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from support import Stack, stack, temporal_server
+
+from tidemill.activities.spark_archive import build_archive
+from tidemill.activities.workplace import find_java
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Temporal server that lives as long as the session."""
+    with temporal_server(tmp_path_factory.mktemp("temporal")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def impatient_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that suggests to continue as new after a few dozen events instead of thousands."""
+    config = {"limit.historyCount.suggestContinueAsNew": 40}
+    with temporal_server(tmp_path_factory.mktemp("impatient"), **config) as address:
+        yield address
+
+
+@pytest.fixture
+async def here(server: str, tmp_path: Path) -> AsyncIterator[Stack]:
+    """A worker on the session's server."""
+    async with stack(server, tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def spark_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose class-data-sharing archive is built: other homes link to it."""
+    home = Path(__file__).parents[1] / "build" / "test-home"
+    home.mkdir(parents=True, exist_ok=True)
+    java = find_java()
+    assert java is not None
+    build_archive(home, java)
+    return home / "cache"
+
+
+@pytest.fixture
+def spark_home(spark_cache: Path, tmp_path: Path) -> Path:
+    """A home of the test's own in which Spark starts quickly."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "cache").symlink_to(spark_cache)
+    return home

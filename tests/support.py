@@ -1,0 +1,189 @@
+"""What tests share: a stack of real parts, and words for time and waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import psutil
+from temporalio.client import Client
+from temporalio.worker import Replayer, Worker
+
+from tidemill.activities.supervision import stop
+from tidemill.model.dag import DagSpec, read_dag
+from tidemill.model.views import RunDetails, RunView
+from tidemill.worker.client import NoWorkerError, Tidemill
+from tidemill.worker.dev import free_port, server_command, start_supervised
+from tidemill.worker.plugin import TidemillPlugin
+
+T = TypeVar("T")
+
+
+def at(text: str) -> datetime:
+    """`at("2024-01-01")`, `at("2024-01-01 06:30")`: an instant in UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def dag(dag_id: str, tasks: list[dict[str, Any]], **fields: Any) -> DagSpec:
+    return read_dag({"dag_id": dag_id, "tasks": tasks, "heartbeat_timeout": 4, **fields})
+
+
+def empty(task_id: str, *upstream: str, **fields: Any) -> dict[str, Any]:
+    return {"kind": "empty", "task_id": task_id, "upstream": list(upstream), **fields}
+
+
+def bash(task_id: str, command: str, *upstream: str, **fields: Any) -> dict[str, Any]:
+    return {"kind": "bash", "task_id": task_id, "command": command, "upstream": list(upstream), **fields}
+
+
+async def eventually(look: Callable[[], Awaitable[T]], wanted: Callable[[T], Any], within: float = 60) -> T:
+    """What *look* finds as soon as it is *wanted*. Fails with the last thing found."""
+    deadline = time.monotonic() + within
+    found: Any = None
+    while True:
+        with contextlib.suppress(NoWorkerError):  # busy, or between two workers: asked again until the deadline
+            found = await look()
+            if wanted(found):
+                return cast(T, found)
+        assert time.monotonic() < deadline, f"still not so after {within} s: {found}"
+        await asyncio.sleep(0.1)
+
+
+@contextmanager
+def temporal_server(folder: Path, **config: object) -> Iterator[str]:
+    """A real server with a database file, tuned as the embedded one is. Yields its address."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    command = server_command(port=port, database=folder / "temporal.db", ui_port=None, config=config)
+    process = start_supervised(folder, command, folder / "server.log")
+    try:
+        wait_for_port(port, process)
+        yield f"127.0.0.1:{port}"
+    finally:
+        stop(process)
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes], within: float = 60) -> None:
+    import socket
+
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the Temporal server did not start")
+
+
+@dataclass
+class Stack:
+    """A worker on a task queue of its own, and the way in to it."""
+
+    tidemill: Tidemill
+    address: str
+    home: Path
+    task_queue: str
+
+    async def run_once(self, spec: DagSpec, **trigger: Any) -> RunDetails:
+        """Registers *spec*, triggers one run and follows it to its end."""
+        from tidemill.model.runs import TriggerRequest
+
+        await self.tidemill.register(spec)
+        run = await self.tidemill.trigger(spec.dag_id, TriggerRequest(**trigger))
+        return await self.finished(spec.dag_id, run.run_id)
+
+    async def finished(self, dag_id: str, run_id: str, within: float = 120) -> RunDetails:
+        await eventually(
+            lambda: self.tidemill.find_run(dag_id, run_id), lambda run: run.state.finished, within
+        )
+        return await self.tidemill.run(dag_id, run_id)
+
+    async def all_finished(self, dag_id: str, n: int, within: float = 120) -> list[RunView]:
+        """The runs of the DAG, oldest first, once there are *n* and all have ended."""
+        runs = await eventually(
+            lambda: self.tidemill.runs(dag_id),
+            lambda found: len(found) >= n and all(run.state.finished for run in found),
+            within,
+        )
+        return sorted(runs, key=lambda run: run.logical_date or run.run_after)
+
+    def log_of(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
+        from tidemill.model.attempts import attempt_path
+
+        return (self.home / "logs" / f"{attempt_path(dag_id, run_id, task_id, try_number)}.log").read_text()
+
+
+@asynccontextmanager
+async def stack(address: str, home: Path, *, cached: int = 100, **worker_options: Any) -> AsyncIterator[Stack]:
+    task_queue = f"test-{uuid.uuid4().hex[:8]}"
+    client = await Client.connect(address, plugins=[TidemillPlugin(home)])
+    async with Worker(client, task_queue=task_queue, max_cached_workflows=cached, **worker_options):
+        made = Stack(Tidemill(client, task_queue), address, home, task_queue)
+        try:
+            yield made
+        finally:
+            await end_workflows(client, task_queue)
+    await replay_all(client, task_queue, home)
+
+
+async def replay_all(client: Client, task_queue: str, home: Path) -> None:
+    """Replays every workflow of a test, without a cache: what a worker does after a restart."""
+    replayer = Replayer(workflows=[], plugins=[TidemillPlugin(home)])
+    async for found in client.list_workflows(f'TaskQueue = "{task_queue}"'):
+        history = await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
+        await replayer.replay_workflow(history)
+
+
+async def end_workflows(client: Client, task_queue: str) -> None:
+    """Terminates what a test started, so that nothing of it wakes up under the next one."""
+    async for found in client.list_workflows(f'TaskQueue = "{task_queue}" AND ExecutionStatus = "Running"'):
+        with contextlib.suppress(Exception):
+            await client.get_workflow_handle(found.id).terminate("the test is over")
+
+
+def worker_environment(stack_address: str, home: Path, task_queue: str) -> dict[str, str]:
+    """The environment of a `tidemill` command that works on a test's server."""
+    import os
+
+    return {
+        **os.environ,
+        "TEMPORAL_ADDRESS": stack_address,
+        "TIDEMILL_HOME": str(home),
+        "TIDEMILL_TASK_QUEUE": task_queue,
+        "COLUMNS": "200",
+    }
+
+
+@contextmanager
+def worker_process(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A `tidemill worker` process; killed at the end if the test has not."""
+    command = [str(Path(sys.executable).with_name("tidemill")), "worker"]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def processes_with(text: str) -> list[psutil.Process]:
+    """Running processes that have *text* in their command line or environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            told = [*process.cmdline(), *process.environ().values()]
+            if process.status() != psutil.STATUS_ZOMBIE and any(text in part for part in told):
+                found.append(process)
+    return [process for process in found if process.pid != psutil.Process().pid]

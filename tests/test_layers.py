@@ -1,0 +1,52 @@
+"""The folders are the architecture: imports run one way."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LAYERS = ["model", "activities", "workflows", "worker"]
+
+
+def imports(path: Path, package: tuple[str, ...]) -> set[str]:
+    """The absolute names that the file at *path* imports."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            names.add(".".join([*base, *([node.module] if node.module else [])]))
+    return names
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_only_those_below_it(layer: str) -> None:
+    above = {f"tidemill.{name}" for name in LAYERS[LAYERS.index(layer) + 1 :]} | {"tidemill.examples"}
+    if layer == "worker":
+        above = set()
+    for path in (ROOT / layer).rglob("*.py"):
+        package = ("tidemill", layer, *path.relative_to(ROOT / layer).parent.parts)
+        for name in imports(path, package):
+            assert not any(name == other or name.startswith(other + ".") for other in above), f"{path} imports {name}"
+
+
+def test_the_model_knows_neither_temporal_nor_processes() -> None:
+    """Pure functions over plain data: no server, no subprocess, no clock but the one passed in."""
+    forbidden = {"temporalio", "subprocess", "psutil", "os", "time", "pyspark", "threading", "asyncio"}
+    for path in (ROOT / "model").rglob("*.py"):
+        used = {name.split(".")[0] for name in imports(path, ("tidemill", "model"))}
+        assert not used & forbidden, f"{path} imports {used & forbidden}"
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                assert node.func.attr not in ("now", "utcnow", "today"), f"{path}:{node.lineno} reads a clock"
+
+
+def test_nothing_plainly_named_is_installed() -> None:
+    """Two packages that both install a top-level `workflows` would silently overwrite each other."""
+    import importlib.util
+
+    for name in LAYERS:
+        spec = importlib.util.find_spec(name)
+        assert spec is None or "site-packages" not in str(spec.submodule_search_locations)

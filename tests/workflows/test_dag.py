@@ -1,0 +1,279 @@
+"""A DAG over its life, on a real server: when runs are made, how many, and that none is made twice."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Stack, at, bash, dag, empty, eventually, stack
+
+from tidemill.model.dag import DagSpec
+from tidemill.model.errors import InvalidInputError
+from tidemill.model.runs import RunType, TriggerRequest
+from tidemill.model.states import RunState
+from tidemill.model.views import Change, DagView, RunView
+
+TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+ONE_TASK = [empty("only")]
+
+
+def days_ago(n: int) -> str:
+    return (TODAY - timedelta(days=n)).isoformat()
+
+
+def dates(runs: list[RunView]) -> list[datetime | None]:
+    return [run.logical_date for run in runs]
+
+
+def overlapping(runs: list[RunView]) -> int:
+    """The most runs that were under way at one instant."""
+    moments = [(run.started_at, 1) for run in runs] + [(run.ended_at, -1) for run in runs]
+    level, most = 0, 0
+    for _, step in sorted(((when, step) for when, step in moments if when), key=lambda m: (m[0], m[1])):
+        level += step
+        most = max(most, level)
+    return most
+
+
+async def test_catchup_makes_every_missed_run_once_in_order(here: Stack) -> None:
+    spec = dag("daily", ONE_TASK, schedule="@daily", start_date=days_ago(10), catchup=True, max_active_runs=3)
+    await here.tidemill.register(spec)
+    runs = await here.all_finished("daily", 10)
+    assert dates(runs) == [TODAY - timedelta(days=n) for n in range(10, 0, -1)]
+    assert [run.run_id for run in runs][0] == f"scheduled__{days_ago(10)}"
+    assert sorted(runs, key=lambda run: run.queued_at) == runs
+    assert overlapping(runs) <= 3
+    view = await here.tidemill.describe("daily")
+    assert (view.next_dagrun, view.next_dagrun_create_after) == (TODAY, TODAY + timedelta(days=1))
+
+
+async def test_without_catchup_only_the_latest_interval_runs(here: Stack) -> None:
+    await here.tidemill.register(dag("latest", ONE_TASK, schedule="@daily", start_date=days_ago(10)))
+    assert dates(await here.all_finished("latest", 1)) == [TODAY - timedelta(days=1)]
+
+
+async def test_runs_are_made_when_they_fall_due(here: Stack) -> None:
+    """Every two seconds, each within a moment after its interval's end and never before."""
+    await here.tidemill.register(dag("often", ONE_TASK, schedule="* * * * * */2"))
+    runs = await eventually(lambda: here.tidemill.runs("often"), lambda found: len(found) >= 4)
+    for run in runs:
+        assert run.queued_at >= run.run_after
+    found = sorted(run.run_after for run in runs[:-1])  # the first was already due when the DAG was registered
+    assert all(b - a == timedelta(seconds=2) for a, b in zip(found, found[1:], strict=False))
+
+
+async def test_the_schedule_ends_at_end_date(here: Stack) -> None:
+    spec = dag("ended", ONE_TASK, schedule="@daily", start_date=days_ago(9), end_date=days_ago(7), catchup=True)
+    await here.tidemill.register(spec)
+    runs = await here.all_finished("ended", 3)
+    assert dates(runs) == [TODAY - timedelta(days=n) for n in (9, 8, 7)]
+    view = await here.tidemill.describe("ended")
+    assert view.next_dagrun is None
+    assert view.next_dagrun_note == "no more runs: the schedule has ended"
+
+
+async def test_once_runs_once_in_the_dags_life(here: Stack) -> None:
+    spec = dag("single", ONE_TASK, schedule="@once", start_date=days_ago(3))
+    await here.tidemill.register(spec)
+    await here.all_finished("single", 1)
+    await here.tidemill.register(dag("single", [*ONE_TASK, empty("more")], schedule="@once", start_date=days_ago(3)))
+    await here.tidemill.pause("single")
+    await here.tidemill.pause("single", False)
+    await asyncio.sleep(1)
+    assert len(await here.tidemill.runs("single")) == 1
+
+
+async def test_a_dag_without_a_schedule_waits_for_triggers(here: Stack) -> None:
+    await here.tidemill.register(dag("manual", ONE_TASK))
+    view = await here.tidemill.describe("manual")
+    assert (view.next_dagrun, view.next_dagrun_create_after, view.next_dagrun_data_interval) == (None, None, None)
+    assert view.next_dagrun_note == "no schedule: runs are made by triggers only"
+    run = await here.tidemill.trigger("manual", TriggerRequest(conf={"x": 1}))
+    assert run.run_id.startswith("manual__")
+    assert (await here.finished("manual", run.run_id)).run.conf == {"x": 1}
+
+
+async def test_the_limit_holds_and_is_told_apart_from_the_end(here: Stack) -> None:
+    tasks = [bash("wait", "sleep 2")]
+    spec = dag("limited", tasks, schedule="@daily", start_date=days_ago(5), catchup=True, max_active_runs=2)
+    await here.tidemill.register(spec)
+    view = await eventually(lambda: here.tidemill.describe("limited"), lambda found: found.active_runs == 2)
+    assert view.next_dagrun_note.startswith("limit reached: max_active_runs = 2, held by scheduled__")
+    assert view.next_dagrun == TODAY - timedelta(days=3)
+    assert overlapping(await here.all_finished("limited", 5)) == 2
+
+
+async def test_a_terminated_run_frees_its_slot(here: Stack) -> None:
+    """Such a run can tell nobody that it ended."""
+    await here.tidemill.register(dag("terminated", [bash("wait", "sleep 60")], max_active_runs=1))
+    first = await here.tidemill.trigger("terminated")
+    second = await here.tidemill.trigger("terminated")
+    await eventually(lambda: here.tidemill.describe("terminated"), lambda v: (v.active_runs, v.queued_runs) == (1, 1))
+    await here.tidemill.client.get_workflow_handle(first.workflow_id).terminate("by hand")
+    await eventually(
+        lambda: here.tidemill.find_run("terminated", second.run_id), lambda run: run.state is RunState.RUNNING
+    )
+    assert (await here.tidemill.find_run("terminated", first.run_id)).state is RunState.FAILED
+
+
+async def test_a_run_terminated_after_continue_as_new_frees_its_slot(impatient_server: str, tmp_path: Path) -> None:
+    """The execution that started it is over, and so is its handle: only asking finds out."""
+    async with stack(impatient_server, tmp_path / "home") as made:
+        await made.tidemill.register(dag("carried", [bash("wait", "sleep 60")], max_active_runs=1))
+        first = await made.tidemill.trigger("carried")
+        await eventually(lambda: made.tidemill.find_run("carried", first.run_id), lambda r: r.state == "running")
+        handle = made.tidemill.client.get_workflow_handle("dag:carried")
+        before = (await handle.describe()).run_id
+
+        async def nudge() -> str | None:
+            await made.tidemill.pause("carried")
+            await made.tidemill.pause("carried", False)
+            return (await handle.describe()).run_id
+
+        await eventually(nudge, lambda run_id: run_id != before)
+        second = await made.tidemill.trigger("carried")
+        await made.tidemill.client.get_workflow_handle(first.workflow_id).terminate("by hand")
+        await eventually(lambda: made.tidemill.find_run("carried", second.run_id), lambda r: r.state == "running")
+
+
+# Not 0: the SDK then drops a workflow while its local activity runs (sdk-rust#1304), and tries the task again.
+@pytest.mark.parametrize("cached", [100, 1])
+async def test_a_dag_that_goes_on_as_new_loses_and_doubles_nothing(
+    impatient_server: str, tmp_path: Path, cached: int
+) -> None:
+    """Dozens of runs, triggers among them, through many executions of the DAG's workflow."""
+    async with stack(impatient_server, tmp_path / "home", cached=cached) as made:
+        spec = dag("eternal", ONE_TASK, schedule="@daily", start_date=days_ago(30), catchup=True, max_active_runs=4)
+        await made.tidemill.register(spec)
+        handle = made.tidemill.client.get_workflow_handle("dag:eternal")
+        for n in range(20):
+            await handle.signal("trigger", {"run_id": f"extra{n}"})
+        runs = await made.all_finished("eternal", 50)
+        scheduled = [run for run in runs if run.run_type is RunType.SCHEDULED]
+        assert dates(scheduled) == [TODAY - timedelta(days=n) for n in range(30, 0, -1)]
+        assert {run.run_id for run in runs} - {run.run_id for run in scheduled} == {f"extra{n}" for n in range(20)}
+        assert overlapping(runs) <= 4
+        executions = [e async for e in made.tidemill.client.list_workflows("WorkflowId = 'dag:eternal'")]
+    assert len(executions) > 3
+
+
+async def test_nothing_is_made_while_paused(here: Stack) -> None:
+    spec = dag("paused", ONE_TASK, schedule="* * * * * *", is_paused_upon_creation=True)
+    await here.tidemill.register(spec)
+    run = await here.tidemill.trigger("paused")
+    await asyncio.sleep(2)
+    assert [(r.run_id, r.state) for r in await here.tidemill.runs("paused")] == [(run.run_id, RunState.QUEUED)]
+    view = await here.tidemill.describe("paused")
+    assert view.next_dagrun_note == "paused: no run is created until it is unpaused"
+    await here.tidemill.pause("paused", False)
+    await here.finished("paused", run.run_id)
+    await eventually(lambda: here.tidemill.runs("paused"), lambda found: len(found) >= 3)
+
+
+async def test_one_date_has_one_run_and_the_loser_is_told_who_has_it(here: Stack) -> None:
+    await here.tidemill.register(dag("unique", ONE_TASK, schedule="@daily", start_date=days_ago(2), catchup=True))
+    await here.all_finished("unique", 2)
+    with pytest.raises(InvalidInputError, match=f"is taken by run 'scheduled__{days_ago(1)}'".replace("+", r"\+")):
+        await here.tidemill.trigger("unique", TriggerRequest(logical_date=TODAY - timedelta(days=1)))
+    await here.tidemill.trigger("unique", TriggerRequest(run_id="mine"))
+    with pytest.raises(InvalidInputError, match="run_id is taken by run 'mine'"):
+        await here.tidemill.trigger("unique", TriggerRequest(run_id="mine"))
+
+
+async def test_a_manual_run_takes_the_schedules_date_and_that_is_said(here: Stack) -> None:
+    soon = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=4)
+    spec = dag("taken", ONE_TASK, schedule="* * * * * *", start_date=soon.isoformat(), catchup=True)
+    await here.tidemill.register(spec)
+    await here.tidemill.trigger("taken", TriggerRequest(run_id="first", logical_date=soon))
+    view = await eventually(
+        lambda: here.tidemill.describe("taken"), lambda v: any(d.kind == "skipped" for d in v.decisions)
+    )
+    told = next(d.reason for d in view.decisions if d.kind == "skipped")
+    assert told == "its date is taken by first, so the tick counts as done"
+    runs = await here.tidemill.runs("taken")
+    assert [run.run_id for run in runs if run.logical_date == soon] == ["first"]
+
+
+async def test_a_run_for_the_future_waits_for_its_time(here: Stack) -> None:
+    await here.tidemill.register(dag("later", ONE_TASK))
+    due = datetime.now(UTC) + timedelta(seconds=3)
+    run = await here.tidemill.trigger("later", TriggerRequest(run_after=due))
+    assert (await here.tidemill.find_run("later", run.run_id)).state is RunState.QUEUED
+    details = await here.finished("later", run.run_id)
+    assert details.started_at is not None
+    assert details.started_at >= due
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        ({"config": {}}, "config = {}: no such field. Did you mean 'conf'?"),
+        ({"logical_date": "2024-01-01T00:00:00"}, "logical_date: 2024-01-01T00:00:00 has no time zone"),
+        ({"run_id": "scheduled__x"}, "run_id 'scheduled__x' looks like a scheduled run's"),
+        ({"conf": {"n": "many"}}, "conf.n = 'many' does not fit its param: 'many' is not of type 'integer'"),
+        ("nonsense", "trigger of DAG 'asked'"),
+    ],
+)
+async def test_a_bad_trigger_is_refused_where_someone_waits_and_kept_where_nobody_does(
+    here: Stack, request_: Any, told: str
+) -> None:
+    params = {"n": {"value": 1, "schema": {"type": "integer"}}}
+    await here.tidemill.register(dag("asked", ONE_TASK, params=params))
+    handle = here.tidemill.client.get_workflow_handle("dag:asked")
+    await handle.signal("trigger", request_)
+    view = await eventually(lambda: here.tidemill.describe("asked"), lambda v: bool(v.decisions))
+    assert view.decisions[-1].kind == "refused"
+    assert told in view.decisions[-1].reason
+    assert await here.tidemill.runs("asked") == []
+    run = await here.tidemill.trigger("asked")
+    await here.finished("asked", run.run_id)
+
+
+async def test_registering_anew_changes_the_schedule_at_once_and_without_overlap(here: Stack) -> None:
+    """From daily to hourly: the first hour is the one after the last day."""
+    old = dag("changing", ONE_TASK, schedule="@daily", start_date=days_ago(3), catchup=True)
+    assert (await here.tidemill.register(old)).change is Change.CREATED
+    assert (await here.tidemill.register(old)).change is Change.UNCHANGED
+    await here.all_finished("changing", 3)
+    new = dag("changing", ONE_TASK, schedule="@hourly", start_date=days_ago(3), catchup=True)
+    assert (await here.tidemill.register(new)).change is Change.CHANGED
+    view: DagView = await eventually(
+        lambda: here.tidemill.describe("changing"), lambda v: v.version == new.version and v.next_dagrun is not None
+    )
+    assert view.next_dagrun_data_interval is not None
+    length = view.next_dagrun_data_interval.end - view.next_dagrun_data_interval.start
+    assert length == timedelta(hours=1)
+    runs = await here.tidemill.runs("changing")
+    assert all(run.logical_date is not None and run.logical_date >= TODAY for run in runs[:-3])
+
+
+async def test_runs_keep_the_version_that_they_were_made_with(here: Stack) -> None:
+    await here.tidemill.register(dag("pinned", [bash("slow", "sleep 3"), empty("old", "slow")]))
+    run = await here.tidemill.trigger("pinned")
+    await here.tidemill.register(dag("pinned", [empty("new")]))
+    assert {task.task_id for task in (await here.finished("pinned", run.run_id)).tasks} == {"slow", "old"}
+    again = await here.tidemill.trigger("pinned")
+    assert {task.task_id for task in (await here.finished("pinned", again.run_id)).tasks} == {"new"}
+
+
+async def test_a_dag_whose_timetable_raises_is_broken_and_mends(here: Stack) -> None:
+    """Broken is a state that can be seen, not a workflow that is tried again for ever."""
+    broken = DagSpec.model_validate(
+        {"dag_id": "broken", "schedule": {"kind": "custom", "name": "nowhere.at_all:Timetable"}}
+    )
+    await here.tidemill.register(broken)
+    view = await eventually(lambda: here.tidemill.describe("broken"), lambda v: v.broken is not None)
+    assert view.broken == "timetable: ModuleNotFoundError: No module named 'nowhere'"
+    await here.tidemill.register(dag("broken", ONE_TASK, schedule="@daily", start_date=days_ago(1), catchup=True))
+    await here.all_finished("broken", 1)
+
+
+async def test_the_dags_workflow_sleeps_between_runs(here: Stack) -> None:
+    """An idle DAG costs its timer and nothing else."""
+    await here.tidemill.register(dag("idle", ONE_TASK, schedule="@yearly", start_date=at("2020-01-01").isoformat()))
+    await here.all_finished("idle", 1)
+    handle = here.tidemill.client.get_workflow_handle("dag:idle")
+    before = (await handle.describe()).history_length
+    await asyncio.sleep(3)
+    assert (await handle.describe()).history_length == before
