@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
+EDITABLE := build/__editable__.tidemill-0.1.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker examples -name '*.py' 2>/dev/null | sort)
 
 .PHONY: help env demo test check bench format lock histories clean
@@ -40,6 +41,7 @@ check: env ## Format, lint and strict types
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
+	@MYPYPATH=$(EDITABLE) $(BIN)/mypy --config-file= --strict --follow-imports=silent tests/typing_cases.py
 
 format: env ## Format the code, and mend what the linter can mend
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
@@ -48,7 +50,7 @@ bench: env ## Measure: prints a table, writes build/bench.json
 	@$(BIN)/python -P benchmarks/run.py $(ARGS)
 
 histories: env ## Record histories for the replay tests (adds, never replaces)
-	@$(BIN)/python -P tests/record_histories.py
+	@$(BIN)/python -P tests/record_histories.py $(ARGS)
 
 lock: ## Pin what pyproject.toml asks for, in requirements.lock
 	@$(BIN)/python -m pip install --quiet uv && $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \

@@ -31,8 +31,10 @@ def ask_timetable(question: TicksQuestion) -> Ticks:
         if isinstance(question.timetable, Custom):
             return Ticks.model_validate_json(ask_elsewhere(question))
         return coming_runs(question)
-    except Exception as error:  # noqa: BLE001 - the answer to a schedule that cannot be read is its error
-        return Ticks(error=str(error) if isinstance(error, TimetableRaisedError) else f"{type(error).__name__}: {error}")
+    except Exception as error:
+        return Ticks(
+            error=str(error) if isinstance(error, TimetableRaisedError) else f"{type(error).__name__}: {error}"
+        )
 
 
 @activity.defn(name="tidemill.answer_trigger")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from support import Stack, stack, temporal_server
-
 from tidemill.activities.spark_archive import build_archive
 from tidemill.activities.workplace import find_java
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from hypothesis import strategies as st
-
 from tidemill.model.dag import DagSpec, read_dag
 from tidemill.model.states import TaskState
 from tidemill.model.trigger_rules import TriggerRule
@@ -19,9 +18,7 @@ def dags(draw: st.DrawFn, rules: list[TriggerRule] | None = None, most: int = 12
     for i in range(n):
         above = draw(st.lists(st.sampled_from(range(i)), unique=True, max_size=4)) if i else []
         rule = draw(st.sampled_from(rules or list(TriggerRule)))
-        tasks.append(
-            {"kind": "empty", "task_id": f"t{i}", "upstream": [f"t{j}" for j in above], "trigger_rule": rule}
-        )
+        tasks.append({"kind": "empty", "task_id": f"t{i}", "upstream": [f"t{j}" for j in above], "trigger_rule": rule})
     return read_dag({"dag_id": "random", "tasks": tasks, "max_active_tasks": draw(st.integers(1, 5))})
 
 

@@ -19,7 +19,6 @@ from typing import Any, TypeVar, cast
 import psutil
 from temporalio.client import Client
 from temporalio.worker import Replayer, Worker
-
 from tidemill.activities.supervision import stop
 from tidemill.model.dag import DagSpec, read_dag
 from tidemill.model.views import RunDetails, RunView
@@ -103,9 +102,7 @@ class Stack:
         return await self.finished(spec.dag_id, run.run_id)
 
     async def finished(self, dag_id: str, run_id: str, within: float = 120) -> RunDetails:
-        await eventually(
-            lambda: self.tidemill.find_run(dag_id, run_id), lambda run: run.state.finished, within
-        )
+        await eventually(lambda: self.tidemill.find_run(dag_id, run_id), lambda run: run.state.finished, within)
         return await self.tidemill.run(dag_id, run_id)
 
     async def all_finished(self, dag_id: str, n: int, within: float = 120) -> list[RunView]:

@@ -12,6 +12,7 @@ from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
+    WorkflowFailureError,
     WorkflowHandle,
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
@@ -24,13 +25,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..model.dag import DagSpec
 from ..model.errors import InvalidInputError
 from ..model.runs import RunIdentity, TriggerRequest, dag_workflow_id
-from ..model.states import TaskState
+from ..model.states import RunState, TaskState
 from ..model.views import DagView, Registration, RunDetails, RunView
 from ..workflows.dag import DagWorkflow
 from ..workflows.dag_run import DagRunWorkflow
 from .plugin import TidemillPlugin
 from .settings import Settings
 
+SHORTEST_WAIT, LONGEST_WAIT = 0.01, 2.0
 QUERY_TIMEOUT = timedelta(seconds=10)
 
 
@@ -121,6 +123,22 @@ class Tidemill:
             if view.run_id == run_id:
                 return view
         raise NotFoundError(f"DAG {dag_id!r} has no run {run_id!r}. `tidemill runs list {dag_id}` shows its runs")
+
+    async def wait(self, run: RunIdentity) -> RunState:
+        """Waits until a run that was triggered has ended, and says how. One that is queued may take its time."""
+        handle = self.client.get_workflow_handle_for(DagRunWorkflow.run, run.workflow_id)
+        pause = SHORTEST_WAIT
+        while True:
+            try:
+                await handle.result()
+                return RunState.SUCCESS
+            except WorkflowFailureError:
+                return RunState.FAILED
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+            await asyncio.sleep(pause)  # queued: its workflow does not exist yet
+            pause = min(2 * pause, LONGEST_WAIT)
 
     async def run_by_workflow(self, workflow_id: str) -> RunDetails:
         handle = self.client.get_workflow_handle_for(DagRunWorkflow.run, workflow_id)

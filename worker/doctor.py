@@ -35,9 +35,7 @@ def check_python() -> Check:
 
 
 def check_java() -> Check:
-    remedy = (
-        "Install a Java runtime, version 17 or later (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
-    )
+    remedy = "Install a Java 17 runtime or a later one (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
     java = find_java()
     if java is None:
         return Check(name="Java", ok=False, found="not found", remedy=remedy)

@@ -4,7 +4,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-
 from tidemill.activities.dag_files import find_dag_files, parse_dag_file
 
 GOOD = "from tidemill import DAG, EmptyOperator\nwith DAG('good') as d:\n    EmptyOperator(task_id='a')\n"

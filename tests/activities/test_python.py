@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from support import Stack, eventually, processes_with
-
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.dag import DagSpec
 from tidemill.model.runs import TriggerRequest

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from support import Stack, dag, eventually, processes_with, stack, worker_environment, worker_process
-
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.dag import DagSpec
 from tidemill.model.runs import TriggerRequest
@@ -94,9 +93,9 @@ async def outcome_of_task(here: Stack, workflow_id: str, task_id: str) -> dict[s
     }
     for event in history.events:
         done = event.activity_task_completed_event_attributes
-        if event.HasField("activity_task_completed_event_attributes"):
-            if scheduled[done.scheduled_event_id].startswith(f"{task_id}/"):
-                return dict(json.loads(done.result.payloads[0].data))
+        completed = event.HasField("activity_task_completed_event_attributes")
+        if completed and scheduled[done.scheduled_event_id].startswith(f"{task_id}/"):
+            return dict(json.loads(done.result.payloads[0].data))
     raise AssertionError(f"{task_id} has not completed")
 
 

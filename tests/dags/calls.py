@@ -7,8 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from tidemill import DAG, get_current_context, task
 from tidemill.model.exceptions import AirflowFailException, AirflowSkipException
+
+from tidemill import DAG, get_current_context, task
 
 print("this file prints when it is imported")
 
@@ -20,7 +21,7 @@ with DAG("calls", params={"how": "answer", "mark": ""}, heartbeat_timeout=4) as 
         return [1, 2, 3]
 
     @task
-    def total(values: list[int], scale: str, ds=None, ti=None):  # noqa: ANN001, ANN201
+    def total(values: list[int], scale: str, ds=None, ti=None):
         ti.xcom_push("seen", len(values))
         assert get_current_context()["ti"] is ti
         return {"total": sum(values) * int(scale), "ds": ds, "pulled": ti.xcom_pull(task_ids="numbers")}
@@ -34,7 +35,7 @@ with DAG("calls", params={"how": "answer", "mark": ""}, heartbeat_timeout=4) as 
 with DAG("behaviours", heartbeat_timeout=4) as behaviours:
 
     @task
-    def behave(params=None):  # noqa: ANN001, ANN201
+    def behave(params=None):
         how, mark = params["how"], params["mark"]
         if how == "raise":
             try:

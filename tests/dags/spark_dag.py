@@ -5,11 +5,11 @@ from tidemill import DAG, task
 with DAG("sparkling", heartbeat_timeout=4) as dag:
 
     @task.pyspark(master="local[2]", driver_memory="1g")
-    def rows(spark, n, ds=None):  # noqa: ANN001, ANN201
+    def rows(spark, n, ds=None):
         return {"n": spark.range(n).count(), "ds": ds}
 
     @task
-    def double(found):  # noqa: ANN001, ANN201
+    def double(found):
         return found["n"] * 2
 
     double(rows(21))

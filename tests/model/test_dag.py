@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from support import at, bash, dag, empty
-
 from tidemill.model.dag import DagSpec, read_dag
 from tidemill.model.errors import InvalidInputError
 
@@ -31,7 +30,10 @@ WHOLE: dict[str, Any] = {"dag_id": "sales", "schedule": "@daily", "start_date": 
         ({"schedule": 0}, "schedule interval must be positive"),
         ({"schedule": ["0 1 * * *", "nonsense"]}, "cannot read cron expression 'nonsense'"),
         ({"tasks": [empty("a"), empty("a")]}, "task_id 'a' is used by 2 tasks. Give each task its own task_id"),
-        ({"tasks": [empty("a", "b")]}, "task 'a' names upstream 'b', which is not a task of this DAG. Its tasks are: a"),
+        (
+            {"tasks": [empty("a", "b")]},
+            "task 'a' names upstream 'b', which is not a task of this DAG. Its tasks are: a",
+        ),
         (
             {"tasks": [empty("load", "check"), empty("check", "load")]},
             "task 'load' is downstream of itself (load >> check >> load). Remove one of these edges",

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import dags, outcomes
 from support import bash, dag, empty
-
 from tidemill.model.dag import DagSpec
 from tidemill.model.scheduling import RunEnd, RunPlan
 from tidemill.model.states import RunState, TaskState, check_transition

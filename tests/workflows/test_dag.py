@@ -2,12 +2,12 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import Stack, at, bash, dag, empty, eventually, stack
-
 from tidemill.model.dag import DagSpec
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.runs import RunType, TriggerRequest
@@ -41,7 +41,7 @@ async def test_catchup_makes_every_missed_run_once_in_order(here: Stack) -> None
     await here.tidemill.register(spec)
     runs = await here.all_finished("daily", 10)
     assert dates(runs) == [TODAY - timedelta(days=n) for n in range(10, 0, -1)]
-    assert [run.run_id for run in runs][0] == f"scheduled__{days_ago(10)}"
+    assert next(run.run_id for run in runs) == f"scheduled__{days_ago(10)}"
     assert sorted(runs, key=lambda run: run.queued_at) == runs
     assert overlapping(runs) <= 3
     view = await here.tidemill.describe("daily")
@@ -60,7 +60,7 @@ async def test_runs_are_made_when_they_fall_due(here: Stack) -> None:
     for run in runs:
         assert run.queued_at >= run.run_after
     found = sorted(run.run_after for run in runs[:-1])  # the first was already due when the DAG was registered
-    assert all(b - a == timedelta(seconds=2) for a, b in zip(found, found[1:], strict=False))
+    assert all(b - a == timedelta(seconds=2) for a, b in pairwise(found))
 
 
 async def test_the_schedule_ends_at_end_date(here: Stack) -> None:

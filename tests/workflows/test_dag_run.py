@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from support import Stack, bash, dag, empty, eventually, processes_with, stack, worker_environment, worker_process
-
 from tidemill.model.runs import TriggerRequest
 from tidemill.model.states import RunState, TaskState
 from tidemill.model.views import RunDetails

@@ -1,0 +1,113 @@
+"""Measures tidemill against its floor in one run: `make bench`. Prints a table, writes build/bench.json.
+
+Absolute figures are this machine's, under whatever else it is doing; the ratios are what counts.
+"""
+
+import asyncio
+import json
+import platform
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+sys.path.insert(0, str(Path(__file__).parent))
+from floor import FloorChain, FloorFan, noop
+from tidemill.activities.dag_files import parse_dag_file
+from tidemill.model.runs import TriggerRequest
+from tidemill.worker.client import Tidemill
+from tidemill.worker.dev import dev_server
+from tidemill.worker.plugin import TidemillPlugin
+
+ROOT = Path(__file__).parents[1]
+ROUNDS = 5
+
+
+@dataclass
+class Figure:
+    """One thing measured: the floor is the same by hand, in the same run."""
+
+    name: str
+    unit: str
+    tidemill: float
+    floor: float
+
+    @property
+    def ratio(self) -> float:
+        return self.tidemill / self.floor
+
+
+async def seconds(work: Callable[[], Awaitable[object]]) -> float:
+    start = time.perf_counter()
+    await work()
+    return time.perf_counter() - start
+
+
+async def measure(client: Client, tidemill: Tidemill, queue: str) -> list[Figure]:
+    for spec in parse_dag_file(Path(__file__).with_name("shapes.py")).dags:
+        await tidemill.register(spec)
+
+    async def by_hand(workflow: type, n: int) -> None:
+        await client.execute_workflow(workflow.run, n, id=uuid.uuid4().hex, task_queue=queue)  # type: ignore[attr-defined]
+
+    async def by_tidemill(dag_id: str) -> None:
+        run = await tidemill.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex))
+        await tidemill.wait(run)
+
+    figures = []
+    for name, dag_id, workflow, n, per in (
+        ("chain of 20", "bench_chain_20", FloorChain, 20, 20),
+        ("1 -> 200 -> 1", "bench_fan_200", FloorFan, 200, 202),
+    ):
+        await by_hand(workflow, n), await by_tidemill(dag_id)  # warm caches, fork servers and connections
+        floor, ours = [], []
+        for _ in range(ROUNDS):  # in turn, so that a busy moment hits both
+            floor.append(await seconds(lambda: by_hand(workflow, n)))  # noqa: B023
+            ours.append(await seconds(lambda: by_tidemill(dag_id)))  # noqa: B023
+        figures.append(Figure(f"{name}, isolated Python tasks: total", "s", median(ours), median(floor)))
+        figures.append(Figure(f"{name}: per task", "ms", 1000 * median(ours) / per, 1000 * median(floor) / per))
+    return figures
+
+
+def show(figures: list[Figure]) -> None:
+    table = Table("", "tidemill", "floor", "ratio", title="tidemill beside the same in plain Temporal, same run")
+    for figure in figures:
+        table.add_row(
+            figure.name,
+            f"{figure.tidemill:.3g} {figure.unit}",
+            f"{figure.floor:.3g} {figure.unit}",
+            f"{figure.ratio:.2f}",
+        )
+    Console().print(table)
+
+
+def write(figures: list[Figure], path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    machine = {"python": platform.python_version(), "system": platform.platform()}
+    measured = [{**asdict(figure), "ratio": figure.ratio} for figure in figures]
+    path.write_text(json.dumps({"machine": machine, "figures": measured}, indent=2) + "\n")
+
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home, queue = Path(folder), f"bench-{uuid.uuid4().hex[:8]}"
+        async with dev_server(home, ui=False) as server:
+            client = await Client.connect(server.address, plugins=[TidemillPlugin(home)])
+            floor = {"workflows": [FloorChain, FloorFan], "activities": [noop]}
+            async with Worker(client, task_queue=queue, max_concurrent_activities=200, **floor):  # type: ignore[arg-type]
+                figures = await measure(client, Tidemill(client, queue), queue)
+    show(figures)
+    write(figures, ROOT / "build" / "bench.json")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,67 @@
+"""Records histories of real workflows for the replay tests: `make histories`.
+
+A recorded history is a promise: whatever it tells of may be running somewhere. Histories are only
+ever added; a change that cannot replay one of them needs a patch marker in the workflow.
+"""
+
+import asyncio
+import sys
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from temporalio.client import Client
+
+sys.path.insert(0, str(Path(__file__).parent))
+from support import Stack, bash, dag, empty, eventually, stack, temporal_server
+
+FOLDER = Path(__file__).parent / "histories"
+TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+async def catching_up(here: Stack) -> None:
+    """Catchup, a limit, a failure, a retry; triggers by signal and update, good and bad; a new version; pauses."""
+    start = (TODAY - timedelta(days=6)).isoformat()
+    tasks = [
+        bash("first", "echo 1"),
+        bash("second", "echo {{ ti.xcom_pull('first') }}", "first"),
+        bash("flaky", "exit 1", "first", retries=1, retry_delay=1),
+        empty("end", "second", "flaky", trigger_rule="all_done"),
+    ]
+    spec = dag("recorded", tasks, schedule="@daily", start_date=start, catchup=True, max_active_runs=2)
+    await here.tidemill.register(spec)
+    await here.all_finished("recorded", 6)
+    handle = here.tidemill.client.get_workflow_handle("dag:recorded")
+    await handle.signal("trigger", {"run_id": "by_signal", "conf": {"x": 1}})
+    await handle.signal("trigger", {"nonsense": 1})
+    await here.finished("recorded", "by_signal")
+    await here.tidemill.pause("recorded")
+    await here.tidemill.trigger("recorded")
+    await here.tidemill.pause("recorded", False)
+    await here.tidemill.register(dag("recorded", tasks[:2], schedule="@hourly", start_date=start, max_active_runs=3))
+    await eventually(lambda: here.tidemill.describe("recorded"), lambda v: v.next_dagrun_note.startswith("due"))
+    await here.all_finished("recorded", 7)
+
+
+async def main(label: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, config in (("whole", {}), ("continued", {"limit.historyCount.suggestContinueAsNew": 30})):
+            with temporal_server(Path(folder, name), **config) as address:
+                async with stack(address, Path(folder, name, "home")) as here:
+                    await catching_up(here)
+                    await save(here.tidemill.client, f"{label}-{name}")
+
+
+async def save(client: Client, label: str) -> None:
+    """Every DAG's executions, and a few of the runs'."""
+    for kind, most in (("Dag", 6), ("DagRun", 5)):
+        found = [e async for e in client.list_workflows(f'WorkflowType = "{kind}"')]
+        for n, execution in enumerate(sorted(found, key=lambda e: (e.start_time, e.run_id))[:most]):
+            history = await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
+            path = FOLDER / f"{label}-{kind}-{n}.json"
+            assert not path.exists(), f"{path} is there already: histories are only ever added"
+            path.write_text(history.to_json())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else datetime.now(UTC).strftime("%Y%m%d")))

@@ -1,0 +1,89 @@
+"""What is installed, and that it works where nothing of ours is."""
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "-w",
+            str(folder),
+            str(ROOT),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    [built] = folder.glob("*.whl")
+    return built
+
+
+def test_everything_is_installed_below_one_name(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as files:
+        tops = {name.split("/")[0] for name in files.namelist()}
+        assert {top for top in tops if not top.endswith(".dist-info")} == {"tidemill"}
+        names = set(files.namelist())
+    assert {"tidemill/py.typed", "tidemill/workflows/dag.py", "tidemill/examples/flights/flights.py"} <= names
+
+
+def test_the_wheel_holds_every_module_of_the_checkout(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as files:
+        names = set(files.namelist())
+    for folder in ("model", "activities", "workflows", "worker", "examples"):
+        for path in (ROOT / folder).rglob("*.py"):
+            assert f"tidemill/{path.relative_to(ROOT)}" in names
+
+
+def test_the_wheel_works_in_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> None:
+    """Its code from the wheel alone; the libraries are those of the test environment, not downloaded again."""
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    target = tmp_path / "installed"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel)],
+        check=True,
+    )
+    libraries = next(Path(path) for path in sys.path if path.endswith("site-packages"))
+    env = {**os.environ, "PYTHONPATH": f"{target}{os.pathsep}{libraries}"}
+    told = subprocess.run(
+        [str(python), "-P", "-c", "import tidemill; from tidemill import DAG, task; print(tidemill.__file__)"],
+        env=env, check=True, capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert told.stdout.strip() == str(target / "tidemill" / "__init__.py")
+
+
+def test_the_lock_names_no_registry() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "http" not in lock
+    assert "index" not in lock
+    assert all("==" in line for line in lock.splitlines() if line and not line.startswith("#"))
+
+
+def test_the_public_names_are_the_ones_listed() -> None:
+    import tidemill
+
+    public = {name for name in vars(tidemill) if not name.startswith("_")} - {
+        "model",
+        "activities",
+        "workflows",
+        "worker",
+        "examples",
+    }
+    assert public == set(tidemill.__all__)

@@ -1,0 +1,123 @@
+"""The command line, as a person and as a program use it: real processes on a real server."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Stack, eventually, worker_environment
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TIDEMILL = str(Path(sys.executable).with_name("tidemill"))
+
+
+def command(here: Stack, *arguments: str, code: int = 0) -> str:
+    """What `tidemill` prints. Fails unless it ends with *code*."""
+    env = worker_environment(here.address, here.home, here.task_queue)
+    done = subprocess.run([TIDEMILL, *arguments], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout if code == 0 else done.stderr
+
+
+async def told(here: Stack, *arguments: str, code: int = 0) -> Any:
+    import asyncio
+
+    output = await asyncio.to_thread(command, here, *arguments, code=code)
+    return json.loads(output) if "--json" in arguments else output
+
+
+async def test_a_day_with_the_command_line(here: Stack) -> None:
+    [made] = await told(here, "dags", "register", str(EXAMPLES / "hello.py"), "--json")
+    assert (made["dag_id"], made["change"]) == ("hello_python", "created")
+    assert "unchanged" in await told(here, "dags", "register", str(EXAMPLES / "hello.py"))
+
+    run = await told(here, "dags", "trigger", "hello_python", "--conf", '{"name": "you"}', "--run-id", "mine", "--json")
+    assert run["run_id"] == "mine"
+    await here.finished("hello_python", "mine")
+    assert "mine" in await told(here, "runs", "list", "hello_python")
+    shown = await told(here, "runs", "show", "hello_python", "mine", "--json")
+    assert {task["task_id"]: task["state"] for task in shown["tasks"]} == dict.fromkeys(
+        ["greet", "count", "show", "done"], "success"
+    )
+    assert "4 of 4 tasks finished" in await told(here, "runs", "show", "hello_python", "mine")
+    assert await told(here, "runs", "logs", "hello_python", "mine", "show") == "2 words on no date\n"
+
+    async def listed() -> Any:
+        return await told(here, "dags", "list", "--json")
+
+    await eventually(listed, lambda found: "hello_python" in [dag["dag_id"] for dag in found])
+    assert "paused" in await told(here, "dags", "pause", "hello_python")
+    assert (await told(here, "dags", "show", "hello_python", "--json"))["is_paused"] is True
+    assert "active" in await told(here, "dags", "unpause", "hello_python")
+    assert "hello_python" in await told(here, "dags", "show", "hello_python")
+
+
+async def test_preview_shows_logical_date_interval_and_run_time(here: Stack) -> None:
+    preview = await told(here, "dags", "preview", str(EXAMPLES / "hello.json"), "-n", "3", "--json")
+    assert [set(info) for info in preview["hello"]] == [{"logical_date", "run_after", "data_interval"}] * 3
+    first, second, _ = preview["hello"]
+    assert first["data_interval"]["end"] == second["data_interval"]["start"] == first["run_after"]
+    await told(here, "dags", "register", str(EXAMPLES / "hello.json"))
+    assert "LOGICAL DATE" in await told(here, "dags", "preview", "hello")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["dags", "show", "nobody"], "DAG 'nobody' is not there. `tidemill dags list` shows what is registered"),
+        (["dags", "trigger", "nobody"], "DAG 'nobody' is not there"),
+        (["runs", "list", "nobody"], "DAG 'nobody' is not there"),
+        (["dags", "trigger", "x", "--conf", "{"], "--conf = '{' is not JSON"),
+        (["dags", "trigger", "x", "--conf", "[1]"], "is not a JSON object"),
+        (["dags", "trigger", "x", "--logical-date", "2024-01-01T00:00:00"], "has no time zone. Write an offset"),
+    ],
+)
+async def test_mistakes_end_with_one_clear_line_and_exit_code_1(here: Stack, arguments: list[str], error: str) -> None:
+    output = await told(here, *arguments, code=1)
+    assert output.startswith("error: ")
+    assert error in output
+    assert "Traceback" not in output
+
+
+async def test_a_bad_dag_file_registers_nothing_and_says_why(here: Stack, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("from tidemill import DAG\nDAG('bad', schedule='61 * * * *')\n")
+    (tmp_path / "good.py").write_text("from tidemill import DAG\nDAG('good_one')\n")
+    output = await told(here, "dags", "register", str(tmp_path), code=1)
+    assert "bad.py: DAG 'bad': schedule" in output
+    assert "cannot read cron expression '61 * * * *'" in output
+    assert (await here.tidemill.describe("good_one")).dag_id == "good_one"
+
+
+async def test_a_service_that_is_not_there_is_told_with_the_remedy(here: Stack) -> None:
+    env = {**os.environ, "TEMPORAL_ADDRESS": "127.0.0.1:1"}
+    done = subprocess.run([TIDEMILL, "dags", "list"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "no Temporal service answers at 127.0.0.1:1" in done.stderr
+    assert "Start one with `tidemill dev`, or set TEMPORAL_ADDRESS" in done.stderr
+
+
+async def test_short_lived_commands_end_with_their_own_exit_code(here: Stack) -> None:
+    """sdk-python#300: an interpreter with a Temporal client in it can abort on its way out (134)."""
+    await told(here, "dags", "register", str(EXAMPLES / "hello.json"))
+    for _ in range(10):
+        await told(here, "dags", "show", "hello", "--json")
+
+
+async def test_the_doctor_checks_what_is_needed(here: Stack) -> None:
+    checks = {check["name"]: check for check in await told(here, "doctor", "--json")}
+    assert set(checks) == {"Python", "Java", "Spark", "Temporal CLI", "Temporal service"}
+    assert all(check["ok"] for check in checks.values())
+    assert here.address in checks["Temporal service"]["found"]
+
+
+def test_the_doctor_names_the_remedy(tmp_path: Path) -> None:
+    env = {"PATH": str(tmp_path), "HOME": str(tmp_path), "TEMPORAL_ADDRESS": "127.0.0.1:1"}
+    done = subprocess.run([TIDEMILL, "doctor", "--json"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert not checks["Java"]["ok"]
+    assert "Install a Java 17 runtime" in checks["Java"]["remedy"]
+    assert "set TEMPORAL_ADDRESS" in checks["Temporal service"]["remedy"]
