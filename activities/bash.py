@@ -28,7 +28,7 @@ class BashActivities:
     def __init__(self, workplace: Workplace) -> None:
         self._workplace = workplace
 
-    @activity.defn(name="tidemill.bash")
+    @activity.defn(name="tidemill.bash", no_thread_cancel_exception=True)
     def run(self, attempt: TaskAttempt) -> Outcome:
         """Runs the command below a supervisor.
 
@@ -42,7 +42,7 @@ class BashActivities:
             directory = self._workplace.directory(attempt) / (cwd or "")
             return run_bash(self._workplace, attempt, command, env, directory, Watch(attempt.timeout))
 
-    @activity.defn(name="tidemill.bash_function")
+    @activity.defn(name="tidemill.bash_function", no_thread_cancel_exception=True)
     def run_function(self, attempt: TaskAttempt) -> Outcome:
         """Asks the task's function for a command, and runs that."""
         with stopping_cleanly():

@@ -15,7 +15,7 @@ class PythonActivities:
     def __init__(self, workplace: Workplace) -> None:
         self._workplace = workplace
 
-    @activity.defn(name="tidemill.python")
+    @activity.defn(name="tidemill.python", no_thread_cancel_exception=True)
     def run(self, attempt: TaskAttempt) -> Outcome:
         """Calls the task's function.
 

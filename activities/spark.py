@@ -26,7 +26,7 @@ class SparkActivities:
     def __init__(self, workplace: Workplace) -> None:
         self._workplace = workplace
 
-    @activity.defn(name="tidemill.spark")
+    @activity.defn(name="tidemill.spark", no_thread_cancel_exception=True)
     def run(self, attempt: TaskAttempt) -> Outcome:
         """Submits the application and follows it to its end.
 

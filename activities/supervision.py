@@ -46,7 +46,11 @@ class Stopped(Exception):  # noqa: N818 - not an error: a request that was follo
 
 
 class Watch:
-    """Looks after one attempt while it runs: heartbeats, and says when it has to stop."""
+    """Looks after one attempt while it runs: heartbeats, and says when it has to stop.
+
+    Activities are asked to stop here and nowhere else (`no_thread_cancel_exception`): an exception
+    thrown into a thread at any moment could leave a process behind that nobody knows of.
+    """
 
     def __init__(self, timeout: timedelta | None, progress: Callable[[], Any] = lambda: None) -> None:
         self._timeout = None if timeout is None else timeout.total_seconds()

@@ -9,6 +9,7 @@ import sys
 
 from pydantic import BaseModel
 
+from ..model.backfills import BackfillQuestion, all_infos, cut
 from ..model.ticks import IntervalQuestion, Question, TicksQuestion, question_adapter, walk
 from ..model.timetables import Custom
 
@@ -25,6 +26,8 @@ def answer(question: Question) -> BaseModel:
             return interval
         case TicksQuestion():
             return walk(timetable.next_dagrun_info, question)
+        case BackfillQuestion():
+            return cut(question, all_infos(timetable.next_dagrun_info, question))
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import tempfile
 
 from temporalio import activity
 
+from ..model.backfills import BackfillBatch, BackfillQuestion, backfill_batch
 from ..model.errors import InvalidInputError
 from ..model.manual_runs import TriggerAnswer, TriggerQuestion, answer_trigger, question_of, read_and_check
 from ..model.ticks import Question, Ticks, TicksQuestion, coming_runs
@@ -35,6 +36,17 @@ def ask_timetable(question: TicksQuestion) -> Ticks:
         return Ticks(
             error=str(error) if isinstance(error, TimetableRaisedError) else f"{type(error).__name__}: {error}"
         )
+
+
+@activity.defn(name="tidemill.backfill_batch")
+def ask_backfill(question: BackfillQuestion) -> BackfillBatch:
+    """Some of a backfill's runs. What the timetable raises is part of the answer."""
+    try:
+        if isinstance(question.timetable, Custom):
+            return BackfillBatch.model_validate_json(ask_elsewhere(question))
+        return backfill_batch(question)
+    except Exception as error:
+        return BackfillBatch(total=0, error=f"{type(error).__name__}: {error}")
 
 
 @activity.defn(name="tidemill.answer_trigger")

@@ -58,6 +58,7 @@ class DAG:
         timezone: str | None = None,
         schedule_kind: ScheduleKind = "data_interval",
         is_paused_upon_creation: bool = False,
+        allow_trigger_in_future: bool = False,
         render_template_as_native_obj: bool = False,
         heartbeat_timeout: timedelta = timedelta(seconds=20),
     ) -> None:
@@ -82,6 +83,7 @@ class DAG:
             "doc_md": doc_md,
             "tags": tuple(tags),
             "is_paused_upon_creation": is_paused_upon_creation,
+            "allow_trigger_in_future": allow_trigger_in_future,
             "render_template_as_native_obj": render_template_as_native_obj,
             "heartbeat_timeout": heartbeat_timeout,
         }

@@ -49,6 +49,8 @@ class DagSpec(Model):
     max_active_tasks: Annotated[int, Field(ge=1, le=500)] = 16
     dagrun_timeout: PositiveDuration | None = None
     is_paused_upon_creation: bool = False
+    allow_trigger_in_future: bool = False
+    """Whether a manual run of a DAG without a schedule starts at once though its logical date is in the future."""
     params: dict[str, Any] = {}
     render_template_as_native_obj: bool = False
     heartbeat_timeout: Annotated[timedelta, Field(ge=timedelta(seconds=1))] = timedelta(seconds=20)

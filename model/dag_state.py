@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 
+from .backfills import Backfill, BackfillBatch, BackfillRequest
 from .base import Instant, Model, Record, iso
 from .dag import DagSpec
-from .runs import RunIdentity, RunType, scheduled_run
+from .runs import RunIdentity, RunType, backfill_run, scheduled_run
 from .states import RunState
 from .ticks import Ticks, TicksQuestion, due
 from .timetables import DagRunInfo, DataInterval, TimeRestriction
@@ -20,6 +21,7 @@ LEDGER_LENGTH = 500
 DECISIONS_KEPT = 10
 REJECTIONS_KEPT = 10
 DATES_KEPT = 5000
+BACKFILLS_KEPT = 20
 TICKS_AHEAD = 2
 TICKS_AHEAD_CATCHING_UP = 100
 
@@ -31,6 +33,9 @@ class TrackedRun(Record):
     state: RunState = RunState.QUEUED
     queued_at: Instant
     started_at: Instant | None = None
+    backfill_id: str | None = None
+    again: bool = False
+    """Whether a finished run is run again, under the id that it had."""
     watched: bool = False
     """Whether this execution of the workflow hears of the run's end by itself, however it ends."""
 
@@ -60,6 +65,7 @@ class RunReport(Model):
 
 class DecisionKind(StrEnum):
     CREATED = "created"
+    BACKFILL = "backfill"
     SKIPPED = "skipped"
     STARTED = "started"
     FINISHED = "finished"
@@ -97,6 +103,10 @@ class DagState(Record):
     ticks_ended: bool = False
     runs: dict[str, TrackedRun] = {}
     ledger: list[RunRecord] = []
+    backfills: list[Backfill] = []
+    backfills_made: int = 0
+    start_date_moves: int = 0
+    """How often a new version moved the start_date on before there was a first run."""
     dates: dict[str, str] = {}
     """run_id by key, of runs made out of order: what the high-water mark does not tell."""
     decisions: list[MadeDecision] = []
@@ -107,18 +117,19 @@ class DagState(Record):
     def question(self, now: datetime) -> TicksQuestion | None:
         """What has to be asked of the timetable before anything can be decided at *now*; None if nothing."""
         if self.broken is not None or self.ticks_ended:
-            return None if not self._late(now) else self._ask(now)
+            return None if not self._late(now) else self.ask(now)
         if self.spec.schedule.answers_by_moment and (self.is_paused or not self.room):
             return None
         if len(self.ticks) < TICKS_AHEAD or self._late(now):
-            return self._ask(now)
+            return self.ask(now)
         return None
 
     def _late(self, now: datetime) -> bool:
         """Without catchup, whether a later run than the planned one has fallen due meanwhile."""
         return not self.spec.catchup and not self.is_paused and self.room > 0 and due(self.ticks, now) >= 2
 
-    def _ask(self, now: datetime) -> TicksQuestion:
+    def ask(self, now: datetime) -> TicksQuestion:
+        """What the timetable has to be asked to know the coming runs."""
         many = self.spec.catchup and (not self.ticks or due(self.ticks, now) == len(self.ticks))
         most = TICKS_AHEAD_CATCHING_UP if many else 2 * TICKS_AHEAD
         return TicksQuestion(
@@ -198,24 +209,31 @@ class DagState(Record):
         tracked = TrackedRun(run=run, queued_at=now)
         self.runs[run.key] = tracked
         if run.run_type is not RunType.SCHEDULED:
-            self.dates[run.key] = run.run_id
-            while len(self.dates) > DATES_KEPT:
-                self.dates.pop(next(iter(self.dates)))
+            self._keep_date(run)
         self.note(now, DecisionKind.CREATED, run.run_id, reason)
         return tracked
 
     def startable(self, now: datetime) -> list[TrackedRun]:
-        """The queued runs that may start at *now*, oldest logical date first."""
+        """The queued runs that may start at *now*: oldest logical date first, those of backfills last.
+
+        A backfill's runs are held back where they are created, by the backfill's own limit.
+        """
         if self.is_paused:
             return []
-        running = sum(
-            t.state is RunState.RUNNING and t.run.run_type is not RunType.BACKFILL for t in self.runs.values()
-        )
+        backfill = RunType.BACKFILL
+        running = sum(t.state is RunState.RUNNING and t.run.run_type is not backfill for t in self.runs.values())
         waiting = sorted(
-            (t for t in self.runs.values() if t.state is RunState.QUEUED and t.run.run_after <= now),
+            (t for t in self.runs.values() if t.state is RunState.QUEUED and self.not_before(t.run) <= now),
             key=lambda t: (t.run.logical_date or t.run.run_after, t.queued_at, t.run.run_id),
         )
-        return waiting[: max(0, self.spec.max_active_runs - running)]
+        first = [t for t in waiting if t.run.run_type is not backfill]
+        return first[: max(0, self.spec.max_active_runs - running)] + [t for t in waiting if t.run.run_type is backfill]
+
+    def not_before(self, run: RunIdentity) -> datetime:
+        """When *run* may start at the earliest. Data from the future is waited for, unless the DAG says otherwise."""
+        date = run.logical_date
+        at_once = self.spec.allow_trigger_in_future and self.spec.schedule.kind == "null"
+        return run.run_after if date is None or at_once else max(run.run_after, date)
 
     def start(self, tracked: TrackedRun, now: datetime) -> None:
         tracked.state = RunState.RUNNING
@@ -227,6 +245,7 @@ class DagState(Record):
         tracked = self.runs.pop(report.key, None)
         if tracked is None:
             return False
+        self.ledger = [record for record in self.ledger if record.run_id != tracked.run.run_id]
         self.ledger.append(
             RunRecord(
                 run_id=tracked.run.run_id,
@@ -242,7 +261,95 @@ class DagState(Record):
         )
         del self.ledger[:-LEDGER_LENGTH]
         self.note(report.ended_at, DecisionKind.FINISHED, tracked.run.run_id, f"{report.state}: {report.reason}")
+        backfill = self.backfill(tracked.backfill_id)
+        if backfill is not None:
+            backfill.ended(report.state)
+            self.close_backfills(report.ended_at)
         return True
+
+    # Backfills
+
+    def backfill(self, backfill_id: str | None) -> Backfill | None:
+        return next((backfill for backfill in self.backfills if backfill.backfill_id == backfill_id), None)
+
+    def add_backfill(self, request: BackfillRequest, batch: BackfillBatch, now: datetime) -> Backfill:
+        """Takes a backfill on, with the first of its runs."""
+        self.backfills_made += 1
+        made = Backfill(
+            backfill_id=f"backfill_{self.backfills_made}",
+            request=request,
+            timetable=self.spec.schedule,
+            folder=self.spec.folder,
+            created_at=now,
+            total=batch.total,
+        )
+        made.take(batch)
+        self.backfills.append(made)
+        closed = [backfill for backfill in self.backfills if not backfill.open]
+        for backfill in closed[: max(0, len(self.backfills) - BACKFILLS_KEPT)]:
+            self.backfills.remove(backfill)
+        self.note(now, DecisionKind.BACKFILL, made.backfill_id, f"{made.total} runs were asked for")
+        return made
+
+    def create_backfill_runs(self, now: datetime) -> int:
+        """Creates the runs that open backfills have room for; how many dates were dealt with."""
+        dealt_with = 0
+        for backfill in self.backfills:
+            while backfill.room and backfill.infos and not self.is_paused:
+                info, *rest = backfill.infos
+                backfill.infos = tuple(rest)
+                self._create_for(backfill, info, now)
+                dealt_with += 1
+        self.close_backfills(now)
+        return dealt_with
+
+    def _create_for(self, backfill: Backfill, info: DagRunInfo, now: datetime) -> None:
+        run = backfill_run(self.spec.dag_id, info, backfill.request.conf)
+        done = next((record for record in self.ledger if record.logical_date == run.logical_date), None)
+        if run.key in self.runs or (done is None and run.key in self.dates):
+            holder = self.holder(run)
+            self.skip_in_backfill(backfill, f"{holder} is in flight or holds the date", run, now)
+        elif done is not None and not backfill.request.reprocess_behavior.again(done.state):
+            self.skip_in_backfill(backfill, f"{done.run_id} exists already and ended in {done.state}", run, now)
+        else:
+            kept = run if done is None else run.model_copy(update={"run_id": done.run_id})
+            self.runs[run.key] = TrackedRun(
+                run=kept, queued_at=now, backfill_id=backfill.backfill_id, again=done is not None
+            )
+            backfill.created += 1
+            self._mark_ahead(kept)
+            self.note(now, DecisionKind.CREATED, kept.run_id, f"{backfill.backfill_id} has room for it")
+
+    def skip_in_backfill(self, backfill: Backfill, reason: str, run: RunIdentity, now: datetime) -> None:
+        backfill.skipped += 1
+        self.note(now, DecisionKind.SKIPPED, f"{backfill.backfill_id} {iso(run.logical_date or now)}", reason)
+
+    def _mark_ahead(self, run: RunIdentity) -> None:
+        """A backfill's run past the head: the schedule will find its date taken.
+
+        Without catchup the schedule goes on from there. With it the head stays, for dates
+        between that only the schedule would make; it passes this one when it gets there.
+        """
+        head, interval = self.last_automated_interval, run.data_interval
+        if interval is None or (head is not None and interval.start <= head.start):
+            return
+        if self.spec.catchup:
+            self._keep_date(run)
+        else:
+            self.last_automated_interval = interval
+            self.ticks, self.ticks_ended = (), False
+
+    def _keep_date(self, run: RunIdentity) -> None:
+        self.dates[run.key] = run.run_id
+        while len(self.dates) > DATES_KEPT:
+            self.dates.pop(next(iter(self.dates)))
+
+    def close_backfills(self, now: datetime) -> None:
+        for backfill in self.backfills:
+            if backfill.close_if_done(now):
+                progress = backfill.progress()
+                told = f"{progress.succeeded} succeeded, {progress.failed} failed, {progress.skipped} skipped"
+                self.note(now, DecisionKind.BACKFILL, backfill.backfill_id, f"{progress.state}: {told}")
 
     @property
     def unwatched(self) -> list[TrackedRun]:
@@ -259,6 +366,8 @@ class DagState(Record):
         """
         if spec.version == self.spec.version and self.broken is None:
             return False
+        if self.last_automated_interval is None and _later(spec.start_date, self.spec.start_date):
+            self.start_date_moves += 1
         if spec.schedule != self.spec.schedule and self.last_automated_interval is not None:
             self.resume_at = self.last_automated_interval.end
         self.spec = spec
@@ -291,7 +400,12 @@ class DagState(Record):
 
     def next_wake(self, now: datetime) -> datetime | None:
         """When something may have to be done next, if nothing happens before; None: only when told."""
-        times = [t.run.run_after for t in self.runs.values() if t.state is RunState.QUEUED and t.run.run_after > now]
+        starts = [self.not_before(t.run) for t in self.runs.values() if t.state is RunState.QUEUED]
+        times = [start for start in starts if start > now]
         if self.ticks and not self.is_paused and self.broken is None and self.room:
             times.append(self.ticks[0].run_after)
         return min(times, default=None) if not self.is_paused else None
+
+
+def _later(new: datetime | None, old: datetime | None) -> bool:
+    return new is not None and old is not None and new > old

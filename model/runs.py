@@ -107,7 +107,7 @@ def scheduled_run(dag_id: str, timetable: BaseTimetable, info: DagRunInfo) -> Ru
     )
 
 
-def backfill_run(dag_id: str, info: DagRunInfo) -> RunIdentity:
+def backfill_run(dag_id: str, info: DagRunInfo, conf: dict[str, Any] | None = None) -> RunIdentity:
     """A run of a backfill over *info*'s interval."""
     return RunIdentity(
         dag_id=dag_id,
@@ -117,6 +117,7 @@ def backfill_run(dag_id: str, info: DagRunInfo) -> RunIdentity:
         run_after=info.run_after,
         logical_date=info.logical_date,
         data_interval=info.data_interval,
+        conf=conf or {},
     )
 
 

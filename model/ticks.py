@@ -1,15 +1,14 @@
 """The coming runs of a DAG, worked out ahead and then kept: a schedule is read once, not on every replay."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from .backfills import BackfillQuestion
 from .base import Instant, Model
 from .timetables import DagRunInfo, DataInterval, TimeRestriction, Timetable
-
-NextRun = Callable[[DataInterval | None, TimeRestriction, datetime], DagRunInfo | None]
+from .timetables.base import NextRun
 
 
 class TicksQuestion(Model):
@@ -34,7 +33,7 @@ class IntervalQuestion(Model):
     folder: str | None = None
 
 
-Question = TicksQuestion | IntervalQuestion
+Question = TicksQuestion | IntervalQuestion | BackfillQuestion
 question_adapter: TypeAdapter[Question] = TypeAdapter(Annotated[Question, Field(discriminator="asks")])
 
 

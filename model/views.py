@@ -6,6 +6,7 @@ from typing import Any
 
 from .base import Instant, Model
 from .dag_state import DagState, MadeDecision, RunRecord
+from .explaining import next_run
 from .run_state import DagRunState, Progress, progress
 from .runs import RunIdentity, RunType
 from .scheduling import RunPlan
@@ -112,7 +113,7 @@ def dag_view(state: DagState, now: datetime) -> DagView:
         next_dagrun=info.logical_date if info is not None else None,
         next_dagrun_create_after=info.run_after if info is not None else None,
         next_dagrun_data_interval=info.data_interval if info is not None else None,
-        next_dagrun_note=next_note(state, now),
+        next_dagrun_note=next_run(state, now),
         last_automated_interval=state.last_automated_interval,
         max_active_runs=state.spec.max_active_runs,
         active_runs=running,
@@ -120,25 +121,6 @@ def dag_view(state: DagState, now: datetime) -> DagView:
         last_run=state.ledger[-1] if state.ledger else None,
         decisions=tuple(state.decisions),
     )
-
-
-def next_note(state: DagState, now: datetime) -> str:
-    """In plain words, why the next scheduled run comes when it does, or does not come."""
-    info = state.next_info
-    if state.broken is not None:
-        return f"broken: {state.broken}. Register the DAG again once it is mended"
-    if state.is_paused:
-        return "paused: no run is created until it is unpaused"
-    if info is None:
-        if state.spec.schedule.kind == "null":
-            return "no schedule: runs are made by triggers only"
-        return "no more runs: the schedule has ended" if state.ticks_ended else "the next run is being worked out"
-    if not state.room:
-        holders = ", ".join(sorted(tracked.run.run_id for tracked in state.runs.values())[:5])
-        return f"limit reached: max_active_runs = {state.spec.max_active_runs}, held by {holders}"
-    if info.run_after > now:
-        return f"due when its interval ends, at {info.run_after.isoformat()}"
-    return "due now"
 
 
 def run_views(state: DagState, workflow_id: Any) -> list[RunView]:

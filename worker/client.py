@@ -22,8 +22,11 @@ from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from ..model.backfills import BackfillPlan, BackfillProgress, BackfillRequest
 from ..model.dag import DagSpec
 from ..model.errors import InvalidInputError
+from ..model.explaining import Explanation
+from ..model.previews import Preview
 from ..model.runs import RunIdentity, TriggerRequest, dag_workflow_id
 from ..model.states import RunState, TaskState
 from ..model.views import DagView, Registration, RunDetails, RunView
@@ -105,6 +108,39 @@ class Tidemill:
 
     async def dags(self) -> list[DagView]:
         return list(await asyncio.gather(*(self.describe(dag_id) for dag_id in await self.dag_ids())))
+
+    async def explain(self, dag_id: str) -> Explanation:
+        """Why the DAG does what it does, or nothing."""
+        async with _clear_errors(f"DAG {dag_id!r}", self):
+            return await self._dag(dag_id).query(DagWorkflow.explain, rpc_timeout=QUERY_TIMEOUT)
+
+    async def preview(self, spec: DagSpec) -> Preview:
+        """What registering *spec* would do to the schedule of the DAG of its name."""
+        async with _clear_errors(f"DAG {spec.dag_id!r}", self):
+            found: Preview = await self._dag(spec.dag_id).query(
+                "preview", spec, result_type=Preview, rpc_timeout=QUERY_TIMEOUT
+            )
+            return found
+
+    # Backfills
+
+    async def create_backfill(self, dag_id: str, request: BackfillRequest) -> BackfillPlan:
+        """Runs the DAG over a range of the past; with `dry_run` only tells over what."""
+        async with _clear_errors(f"DAG {dag_id!r}", self):
+            return await self._dag(dag_id).execute_update(DagWorkflow.create_backfill, request)
+
+    async def backfills(self, dag_id: str) -> list[BackfillProgress]:
+        """The DAG's backfills, oldest first."""
+        async with _clear_errors(f"DAG {dag_id!r}", self):
+            return await self._dag(dag_id).query(DagWorkflow.backfills, rpc_timeout=QUERY_TIMEOUT)
+
+    async def change_backfill(self, dag_id: str, backfill_id: str, change: str) -> BackfillProgress:
+        """Pauses, unpauses or cancels a backfill (*change* is "pause", "unpause" or "cancel")."""
+        async with _clear_errors(f"DAG {dag_id!r}", self):
+            progress: BackfillProgress = await self._dag(dag_id).execute_update(
+                f"{change}_backfill", backfill_id, result_type=BackfillProgress
+            )
+            return progress
 
     # Runs
 

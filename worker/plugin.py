@@ -24,7 +24,7 @@ from ..activities.bash import BashActivities
 from ..activities.python import PythonActivities
 from ..activities.runs import find_ended_runs
 from ..activities.spark import SparkActivities
-from ..activities.timetables import ask_timetable, ask_trigger
+from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
 from ..activities.workplace import Workplace
 from ..workflows.dag import DagWorkflow
 from ..workflows.dag_run import DagRunWorkflow
@@ -69,6 +69,7 @@ class TidemillPlugin(SimplePlugin):
             data_converter=_with_models,
             workflows=[DagWorkflow, DagRunWorkflow],
             activities=[
+                ask_backfill,
                 ask_timetable,
                 ask_trigger,
                 find_ended_runs,

@@ -4,7 +4,8 @@ Its state and all its decisions are `model.dag_state`; this waits, asks, starts 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,12 +14,22 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
 
 from ..activities.runs import RunsQuestion, find_ended_runs
-from ..activities.timetables import ask_timetable, ask_trigger
+from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
+from ..model.backfills import (
+    BackfillPlan,
+    BackfillProgress,
+    BackfillQuestion,
+    BackfillRequest,
+    check_backfill,
+    check_batch,
+)
 from ..model.dag import DagSpec
 from ..model.dag_state import DagState, DateTakenError, RunReport, TrackedRun
 from ..model.errors import InvalidInputError
+from ..model.explaining import Explanation, explain_dag
 from ..model.inputs import read_report, read_start, read_update
 from ..model.manual_runs import TriggerQuestion
+from ..model.previews import Preview, preview
 from ..model.run_state import DagRunState
 from ..model.runs import RunIdentity, TriggeredBy, run_key, run_workflow_id
 from ..model.states import RunState
@@ -32,6 +43,15 @@ RECONCILE_FIRST = timedelta(seconds=2)
 RECONCILE_LAST = timedelta(minutes=1)
 
 
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turns bad input into a refusal that its sender reads."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+
+
 @workflow.defn(name="Dag")
 class DagWorkflow:
     """One DAG. Its input is the DAG as JSON; starting the workflow is registering the DAG."""
@@ -39,10 +59,8 @@ class DagWorkflow:
     @workflow.init
     def __init__(self, *start: Any) -> None:
         # Before any handler runs, so that none finds a half-made object; bad input ends the start at once.
-        try:
+        with _refusing():
             self.state: DagState = read_start(start, workflow.now())
-        except InvalidInputError as error:
-            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
         for tracked in self.state.runs.values():
             tracked.watched = False  # handles of children do not carry over
         self._alarm = Alarm()
@@ -77,7 +95,8 @@ class DagWorkflow:
             question = self.state.question(workflow.now())
             if question is not None:
                 await self._ask(question)
-            created = list(self.state.create_due(workflow.now()))
+            created = len(list(self.state.create_due(workflow.now())))
+            created += await self._create_for_backfills()
             await self._start_queued()
             if not created and not self._can_still_create():
                 return
@@ -87,6 +106,19 @@ class DagWorkflow:
         info = self.state.next_info
         question = self.state.question(workflow.now())
         return question is not None and self.state.room > 0 and (info is None or info.run_after <= workflow.now())
+
+    async def _create_for_backfills(self) -> int:
+        """Creates what backfills have room for; how many dates were dealt with."""
+        if self.state.is_paused:
+            return 0
+        for backfill in self.state.backfills:
+            question = backfill.question()
+            if question is not None:
+                batch = await ask(ask_backfill, question)
+                if batch.error is not None:
+                    raise InvalidInputError(f"{backfill.backfill_id}: timetable: {batch.error}")
+                backfill.take(batch)
+        return self.state.create_backfill_runs(workflow.now())
 
     async def _ask(self, question: TicksQuestion) -> None:
         version = self.state.spec.version
@@ -112,32 +144,57 @@ class DagWorkflow:
 
     async def _start(self, tracked: TrackedRun) -> None:
         """Starts the run's workflow, to outlive this execution. One that exists is taken as it is."""
+        again = WorkflowIDReusePolicy.ALLOW_DUPLICATE
         try:
             handle = await workflow.start_child_workflow(
                 DagRunWorkflow.run,
                 DagRunState(run=tracked.run, spec=self.state.spec),
                 id=tracked.run.workflow_id,
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_reuse_policy=again if tracked.again else WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 memo={"dag_id": tracked.run.dag_id, "run_id": tracked.run.run_id},
                 static_summary=f"{tracked.run.dag_id}: {tracked.run.run_id}",
             )
         except WorkflowAlreadyStartedError:
-            self._reconcile_at = None  # find out at once whether it is still running
+            await self._adopt(tracked)
             return
         tracked.watched = True
-        follower = asyncio.create_task(self._follow(handle, tracked.run.key))
+        follower = asyncio.create_task(self._follow(handle, tracked))
         self._followed.add(follower)
         follower.add_done_callback(self._followed.discard)
 
-    async def _follow(self, handle: workflow.ChildWorkflowHandle[Any, str], key: str) -> None:
+    async def _adopt(self, tracked: TrackedRun) -> None:
+        """The run's workflow exists, or existed. Most often it ran long ago; then a backfill may run it again."""
+        key = tracked.run.key
+        reports = await look_up(find_ended_runs, RunsQuestion(workflow_ids={key: tracked.run.workflow_id}))
+        backfill = self.state.backfill(tracked.backfill_id)
+        if not reports:
+            return  # it is running: whoever started it, its end will be found out
+        if backfill is None:
+            self._finish(reports[0])
+        elif backfill.request.reprocess_behavior.again(reports[0].state):
+            tracked.again = True
+            await self._start(tracked)
+        else:
+            del self.state.runs[key]
+            backfill.created -= 1
+            reason = f"it ran already and ended in {reports[0].state}"
+            self.state.skip_in_backfill(backfill, reason, tracked.run, workflow.now())
+            self._alarm.ring()
+
+    async def _follow(self, handle: workflow.ChildWorkflowHandle[Any, str], tracked: TrackedRun) -> None:
         """Hears of the run's end even if it cannot tell: terminated, timed out, failed."""
+        key = tracked.run.key
         try:
             await handle
+        except ChildWorkflowError:
+            # Perhaps not the end: a run that is reset ends here and goes on as another execution of its workflow.
+            tracked.watched = False
+            self._reconcile_at = None
+            self._alarm.ring()
+            return
+        if self.state.runs.get(key) is tracked:
             self._finish(RunReport(key=key, state=RunState.SUCCESS, ended_at=workflow.now(), reason="completed"))
-        except ChildWorkflowError as error:
-            reason = str(error.cause or error)
-            self._finish(RunReport(key=key, state=RunState.FAILED, ended_at=workflow.now(), reason=reason))
 
     def _finish(self, report: RunReport) -> None:
         if self.state.finish(report):
@@ -209,18 +266,14 @@ class DagWorkflow:
     @workflow.update
     async def trigger_run(self, *request: Any) -> RunIdentity:
         """Creates a manual run and returns it; refused with the name of the run that holds the date."""
-        try:
+        with _refusing():
             return await self._trigger(request[0] if request else {}, TriggeredBy.CLIENT)
-        except InvalidInputError as error:
-            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
 
     @workflow.update
     def register(self, *spec: Any) -> Registration:
         """Puts another version of the DAG in place, at once."""
-        try:
+        with _refusing():
             changed = self.state.register(self._read(spec), workflow.now())
-        except InvalidInputError as error:
-            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
         self._alarm.ring()
         new = workflow.now() == self.state.registered_at  # this very message started the workflow
         change = Change.CREATED if new else Change.CHANGED if changed else Change.UNCHANGED
@@ -228,15 +281,76 @@ class DagWorkflow:
 
     @register.validator
     def _check_register(self, *spec: Any) -> None:
-        try:
+        with _refusing():
             self._read(spec)
-        except InvalidInputError as error:
-            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
 
     def _read(self, spec: Sequence[Any]) -> DagSpec:
         return read_update(spec, self.state.spec.dag_id)
 
+    # Backfills
+
+    @workflow.update
+    async def create_backfill(self, request: BackfillRequest) -> BackfillPlan:
+        """Takes a backfill on, or with `dry_run` tells what it would be. Refuses an empty one."""
+        with _refusing():
+            check_backfill(self.state.spec)
+        now = workflow.now()
+        spec = self.state.spec
+        question = BackfillQuestion(timetable=spec.schedule, request=request, now=now, folder=spec.folder)
+        batch = await ask(ask_backfill, question)
+        with _refusing():
+            check_batch(self.state.spec, request, batch)
+        made = None if request.dry_run else self.state.add_backfill(request, batch, now)
+        self._alarm.ring()
+        return BackfillPlan(
+            backfill_id=made.backfill_id if made is not None else None, total=batch.total, infos=batch.infos
+        )
+
+    @workflow.update
+    def pause_backfill(self, backfill_id: str) -> BackfillProgress:
+        """Creates no more runs of the backfill. Those under way go on."""
+        return self._change_backfill(backfill_id, is_paused=True)
+
+    @workflow.update
+    def unpause_backfill(self, backfill_id: str) -> BackfillProgress:
+        """Goes on with the backfill."""
+        return self._change_backfill(backfill_id, is_paused=False)
+
+    @workflow.update
+    def cancel_backfill(self, backfill_id: str) -> BackfillProgress:
+        """Ends the backfill once the runs under way have ended; no more are created."""
+        return self._change_backfill(backfill_id, cancelled=True)
+
+    def _change_backfill(self, backfill_id: str, **change: bool) -> BackfillProgress:
+        backfill = self.state.backfill(backfill_id)
+        if backfill is None or not backfill.open:
+            known = ", ".join(b.backfill_id for b in self.state.backfills if b.open) or "none"
+            told = f"backfill_id = {backfill_id!r}: no such unfinished backfill. Unfinished are: {known}"
+            raise ApplicationError(told, type="InvalidInput", non_retryable=True)
+        for name, value in change.items():
+            setattr(backfill, name, value)
+        if backfill.cancelled:
+            backfill.infos, backfill.offset = (), backfill.total
+        self.state.close_backfills(workflow.now())
+        self._alarm.ring()
+        return backfill.progress()
+
     # Questions
+
+    @workflow.query
+    def backfills(self) -> list[BackfillProgress]:
+        """Every backfill that is kept, and how far it is."""
+        return [backfill.progress() for backfill in self.state.backfills]
+
+    @workflow.query
+    def explain(self) -> Explanation:
+        """Why the next run is due when it is or not at all, what is waited for, and what was decided last."""
+        return explain_dag(self.state, workflow.now())
+
+    @workflow.query
+    def preview(self, *spec: Any) -> Preview:
+        """What registering another version would do to the schedule."""
+        return preview(self.state, self._read(spec), workflow.now())
 
     @workflow.query
     def describe(self) -> DagView:

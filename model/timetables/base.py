@@ -1,7 +1,7 @@
 """The vocabulary of scheduling, as in Airflow: what a timetable is asked and what it answers."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Self
 
@@ -108,20 +108,29 @@ class BaseTimetable(Model):
 
     def infos_between(self, earliest: datetime, latest: datetime, now: datetime) -> Iterator[DagRunInfo]:
         """Every run with *earliest* <= logical date <= *latest*, in order (Airflow: iter_dagrun_infos_between)."""
-        restriction = TimeRestriction(earliest=earliest, latest=latest, catchup=True)
-        info = self.next_dagrun_info(None, restriction, now)
-        while info is not None and info.logical_date <= latest:
-            if info.logical_date >= earliest:
-                yield info
-            info = self.next_dagrun_info(info.data_interval, restriction, now)
+        return infos_between(self.next_dagrun_info, earliest, latest, now)
 
 
-def backfill_infos(timetable: BaseTimetable, earliest: datetime, latest: datetime, now: datetime) -> list[DagRunInfo]:
+NextRun = Callable[[DataInterval | None, TimeRestriction, datetime], DagRunInfo | None]
+"""What a timetable answers with, whosever it is."""
+
+
+def infos_between(next_run: NextRun, earliest: datetime, latest: datetime, now: datetime) -> Iterator[DagRunInfo]:
+    """Every run with *earliest* <= logical date <= *latest* that *next_run* gives, in order."""
+    restriction = TimeRestriction(earliest=earliest, latest=latest, catchup=True)
+    info = next_run(None, restriction, now)
+    while info is not None and info.logical_date <= latest:
+        if info.logical_date >= earliest:
+            yield info
+        info = next_run(info.data_interval, restriction, now)
+
+
+def backfill_infos(next_run: NextRun, earliest: datetime, latest: datetime, now: datetime) -> list[DagRunInfo]:
     """The runs of a backfill from *earliest* to *latest*, oldest first: intervals that ended before *now*.
 
     As in Airflow the DAG's start_date and catchup do not matter here.
     """
-    return [info for info in timetable.infos_between(earliest, latest, now) if info.data_interval.end < now]
+    return [info for info in infos_between(next_run, earliest, latest, now) if info.data_interval.end < now]
 
 
 def within(info_start: datetime, restriction: TimeRestriction) -> bool:

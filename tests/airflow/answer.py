@@ -115,7 +115,7 @@ def between(case: Case) -> list[Row]:
 
 
 def backfill_range(case: Case) -> list[Row]:
-    infos = backfill_infos(timetable(case), at(case["earliest"]), at(case["latest"]), at(case["now"]))
+    infos = backfill_infos(timetable(case).next_dagrun_info, at(case["earliest"]), at(case["latest"]), at(case["now"]))
     return [row(info) for info in (reversed(infos) if case["reverse"] else infos)]
 
 

@@ -2,7 +2,7 @@
 
 import typer
 
-from . import dags, processes, runs
+from . import backfills, dags, processes, runs
 
 app = typer.Typer(
     name="tidemill",
@@ -12,6 +12,7 @@ app = typer.Typer(
 )
 app.add_typer(dags.app, name="dags")
 app.add_typer(runs.app, name="runs")
+app.add_typer(backfills.app, name="backfill")
 app.command()(processes.worker)
 app.command()(processes.dev)
 app.command()(processes.demo)

@@ -11,7 +11,10 @@ from rich.markup import escape
 
 from ...activities.dag_files import find_dag_files, parse_dag_file
 from ...model.dag import DagSpec, read_dag
-from ...model.errors import InvalidInputError, explain
+from ...model.errors import InvalidInputError
+from ...model.errors import explain as clear
+from ...model.explaining import Explanation
+from ...model.previews import Preview
 from ...model.runs import RunIdentity, TriggeredBy, TriggerRequest
 from ...model.ticks import TicksQuestion, coming_runs
 from ...model.timetables import DagRunInfo, DataInterval
@@ -80,6 +83,7 @@ def list_dags(as_json: Json = False) -> None:
     show(views, as_json, make_table(["DAG", "STATUS", "SCHEDULE", "NEXT RUN AFTER", "LAST RUN", "RUNS"], rows))
 
 
+@app.command("describe", hidden=True)
 @app.command("show")
 def show_dag(dag_id: DagId, as_json: Json = False) -> None:
     """Show a DAG: when it runs next and why, its limits, its last decisions."""
@@ -108,6 +112,71 @@ def show_dag(dag_id: DagId, as_json: Json = False) -> None:
     console.print(make_table(["", ""], [row for row in rows if row[1] not in (None, "")]))
     decisions = [(instant_text(d.at), d.kind, d.about, d.reason) for d in reversed(view.decisions)]
     console.print(make_table(["AT", "DECISION", "ABOUT", "WHY"], decisions))
+
+
+@app.command()
+def explain(dag_id: DagId, as_json: Json = False) -> None:
+    """Say why the next run is due when it is, or why nothing is created, and what was decided last."""
+
+    async def work() -> Explanation:
+        return await (await Tidemill.connect()).explain(dag_id)
+
+    told = run(work())
+    if as_json:
+        print_json(told)
+        return
+    for line in (f"next run: {told.next_run}", *told.queued, *told.backfills):
+        console.print(escape(line), soft_wrap=True)
+    decisions = [(instant_text(d.at), d.kind, d.about, d.reason) for d in reversed(told.decisions)]
+    console.print(make_table(["AT", "DECISION", "ABOUT", "WHY"], decisions))
+
+
+@app.command()
+def diff(
+    path: Annotated[Path, typer.Argument(help="A DAG file, or a DAG as .json.", exists=True)], as_json: Json = False
+) -> None:
+    """Show what registering a file would do to the schedules of its DAGs, without doing it."""
+    specs, problems = read_path(path)
+    if problems:
+        fail(problems[0])
+
+    async def work() -> dict[str, Preview]:
+        tidemill = await Tidemill.connect()
+        return {spec.dag_id: await tidemill.preview(spec) for spec in specs}
+
+    previews = run(work())
+    if as_json:
+        print_json(previews)
+        return
+    for dag_id, found in previews.items():
+        console.print(f"[bold]{dag_id}[/]: {escape(found.transition)}", soft_wrap=True)
+        rows = [
+            (*(_interval_text(infos[n]) if n < len(infos) else "" for infos in (found.current, found.proposed)),)
+            for n in range(max(len(found.current), len(found.proposed)))
+        ]
+        console.print(make_table(["NEXT RUNS NOW", "NEXT RUNS THEN"], rows))
+
+
+def _interval_text(info: DagRunInfo) -> str:
+    interval = info.data_interval
+    return f"{instant_text(interval.start)} to {instant_text(interval.end)}, run after {instant_text(info.run_after)}"
+
+
+@app.command()
+def validate(
+    path: Annotated[Path, typer.Argument(help="A DAG file, a folder of them, or a DAG as .json.", exists=True)],
+    as_json: Json = False,
+) -> None:
+    """Check DAG files without a server: exit code 0 if every one can be registered."""
+    specs, problems = read_path(path)
+    if as_json:
+        print_json({"dags": [spec.dag_id for spec in specs], "errors": problems})
+    else:
+        for problem in problems:
+            errors.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
+        console.print(make_table(["DAG", "VERSION"], [(spec.dag_id, spec.version) for spec in specs]))
+    if problems:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -169,7 +238,7 @@ def trigger(
     try:
         request = TriggerRequest.model_validate({**fields, "triggered_by": TriggeredBy.CLI})
     except ValidationError as error:
-        fail(str(explain(error, f"trigger of DAG {dag_id!r}", TriggerRequest)))
+        fail(str(clear(error, f"trigger of DAG {dag_id!r}", TriggerRequest)))
 
     async def work() -> RunIdentity:
         return await (await Tidemill.connect()).trigger(dag_id, request)

@@ -1,0 +1,154 @@
+"""Backfills, on a real server: every date once, in order, under a limit of their own, beside the schedule."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Stack, bash, dag, empty, eventually, stack
+from tidemill.model.backfills import BackfillProgress, BackfillRequest, ReprocessBehavior
+from tidemill.model.errors import InvalidInputError
+from tidemill.model.runs import RunType
+
+TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+ONE_TASK = [empty("only")]
+
+
+def ago(n: int) -> datetime:
+    return TODAY - timedelta(days=n)
+
+
+def request(start: int, end: int, **fields: Any) -> BackfillRequest:
+    return BackfillRequest(from_date=ago(start), to_date=ago(end), **fields)
+
+
+async def done(here: Stack, dag_id: str, backfill_id: str | None, within: float = 120) -> BackfillProgress:
+    async def look() -> BackfillProgress:
+        return next(p for p in await here.tidemill.backfills(dag_id) if p.backfill_id == backfill_id)
+
+    return await eventually(look, lambda progress: progress.completed_at is not None, within)
+
+
+async def test_a_range_is_run_once_each_in_order(here: Stack) -> None:
+    await here.tidemill.register(dag("filled", ONE_TASK, schedule="@daily", start_date=ago(1).isoformat()))
+    plan = await here.tidemill.create_backfill("filled", request(9, 5, max_active_runs=1))
+    assert (plan.total, plan.infos[0].logical_date) == (5, ago(9))
+    progress = await done(here, "filled", plan.backfill_id)
+    assert (progress.succeeded, progress.skipped, progress.failed) == (5, 0, 0)
+    runs = sorted(await here.tidemill.runs("filled"), key=lambda run: run.queued_at)
+    filled = [run for run in runs if run.run_type is RunType.BACKFILL]
+    assert [run.logical_date for run in filled] == [ago(n) for n in (9, 8, 7, 6, 5)]
+    assert filled[0].run_id == f"backfill__{ago(8).isoformat()}"
+    assert progress.line(1) == (
+        "[backfill progress: 100.0%] | total dagruns: 5 | total tasks: 5 | "
+        "finished: 5 | succeeded: 5 | skipped: 0 | failed: 0"
+    )
+
+
+async def test_backwards_is_newest_first_and_a_dry_run_runs_nothing(here: Stack) -> None:
+    await here.tidemill.register(dag("backwards", ONE_TASK, schedule="@daily", start_date=ago(1).isoformat()))
+    asked = request(9, 6, run_backwards=True, max_active_runs=1)
+    dry = await here.tidemill.create_backfill("backwards", asked.model_copy(update={"dry_run": True}))
+    assert (dry.backfill_id, [info.logical_date for info in dry.infos]) == (None, [ago(n) for n in (6, 7, 8, 9)])
+    assert await here.tidemill.backfills("backwards") == []
+    plan = await here.tidemill.create_backfill("backwards", asked)
+    await done(here, "backwards", plan.backfill_id)
+    runs = sorted(await here.tidemill.runs("backwards"), key=lambda run: run.queued_at)
+    assert [r.logical_date for r in runs if r.run_type is RunType.BACKFILL] == [ago(n) for n in (6, 7, 8, 9)]
+
+
+@pytest.mark.parametrize(("behavior", "again"), [("none", set()), ("failed", {2}), ("completed", {1, 2, 3})])
+async def test_dates_that_have_a_run_are_treated_as_asked(here: Stack, behavior: str, again: set[int]) -> None:
+    dag_id = f"again_{behavior}"
+    fails = bash("maybe", f"test {{{{ ds }}}} != {ago(2).date()}")
+    spec = dag(dag_id, [fails], schedule="@daily", start_date=ago(3).isoformat(), catchup=True)
+    await here.tidemill.register(spec)
+    before = {run.logical_date: run for run in await here.all_finished(dag_id, 3)}
+    asked = request(4, 1, reprocess_behavior=ReprocessBehavior(behavior))
+    plan = await here.tidemill.create_backfill(dag_id, asked)
+    progress = await done(here, dag_id, plan.backfill_id)
+    assert (progress.created, progress.skipped) == (1 + len(again), 3 - len(again))
+    after = {run.logical_date: run for run in await here.tidemill.runs(dag_id)}
+    assert len(after) == 4
+    for n in (1, 2, 3):
+        assert after[ago(n)].run_id == before[ago(n)].run_id
+        assert (after[ago(n)].run_type is RunType.BACKFILL) == (n in again)
+        assert (after[ago(n)].queued_at > before[ago(n)].queued_at) == (n in again)
+
+
+async def test_its_limit_is_its_own(here: Stack) -> None:
+    """A full DAG does not hold a backfill up, nor a full backfill the DAG."""
+    await here.tidemill.register(
+        dag("apart", [bash("wait", "sleep 3")], schedule="@daily", start_date=ago(1).isoformat(), max_active_runs=1)
+    )
+    await eventually(lambda: here.tidemill.describe("apart"), lambda view: view.active_runs == 1)
+    plan = await here.tidemill.create_backfill("apart", request(9, 5, max_active_runs=2))
+    view = await eventually(lambda: here.tidemill.describe("apart"), lambda view: view.active_runs == 3)
+    assert view.next_dagrun_note.startswith("limit reached: max_active_runs = 1")
+    most = 0
+    while (progress := (await here.tidemill.backfills("apart"))[0]).completed_at is None:
+        most = max(most, progress.running)
+        await asyncio.sleep(0.1)
+    assert most == 2
+    assert plan.total == progress.succeeded == 5
+
+
+async def test_pausing_resuming_and_cancelling(here: Stack) -> None:
+    await here.tidemill.register(
+        dag("held", [bash("wait", "sleep 1")], schedule="@daily", start_date=ago(1).isoformat())
+    )
+    plan = await here.tidemill.create_backfill("held", request(30, 10, max_active_runs=2))
+    assert plan.backfill_id is not None
+    paused = await here.tidemill.change_backfill("held", plan.backfill_id, "pause")
+    await asyncio.sleep(3)
+    [progress] = await here.tidemill.backfills("held")
+    assert (progress.state, progress.running, progress.created) == ("paused", 0, paused.created)
+    await here.tidemill.change_backfill("held", plan.backfill_id, "unpause")
+    await eventually(lambda: here.tidemill.backfills("held"), lambda found: found[0].created > paused.created)
+    await here.tidemill.change_backfill("held", plan.backfill_id, "cancel")
+    cancelled = await done(here, "held", plan.backfill_id)
+    assert cancelled.state == "cancelled"
+    assert cancelled.created < plan.total
+    with pytest.raises(InvalidInputError, match=r"no such unfinished backfill\. Unfinished are: none"):
+        await here.tidemill.change_backfill("held", plan.backfill_id, "pause")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "start", "end", "told"),
+    [
+        ("@daily", -3, -5, "has no complete interval from"),
+        ("@once", 5, 1, "has no periodic schedule"),
+        (None, 5, 1, "has no periodic schedule"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(here: Stack, schedule: str, start: int, end: int, told: str) -> None:
+    await here.tidemill.register(dag("refused", ONE_TASK, schedule=schedule, start_date=ago(1).isoformat()))
+    with pytest.raises(InvalidInputError, match=told):
+        await here.tidemill.create_backfill("refused", request(start, end))
+
+
+def test_a_reversed_range_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(ValueError, match="is before from_date"):
+        request(1, 5)
+
+
+async def test_backfills_and_the_schedule_make_every_date_once(impatient_server: str, tmp_path: Path) -> None:
+    """Two overlapping backfills and a catching-up schedule, through many executions of the DAG's workflow."""
+    async with stack(impatient_server, tmp_path / "home") as made:
+        spec = dag("busy", ONE_TASK, schedule="@daily", start_date=ago(20).isoformat(), catchup=True, max_active_runs=2)
+        await made.tidemill.register(spec)
+        first = await made.tidemill.create_backfill("busy", request(40, 5, max_active_runs=3))
+        second = await made.tidemill.create_backfill("busy", request(30, 1, run_backwards=True, max_active_runs=3))
+        progress = [await done(made, "busy", plan.backfill_id) for plan in (first, second)]
+        await eventually(
+            lambda: made.tidemill.describe("busy"), lambda v: v.next_dagrun == TODAY and v.active_runs == 0
+        )
+        runs = await made.tidemill.runs("busy")
+        client = made.tidemill.client
+        executions = [
+            e async for e in client.list_workflows("WorkflowType = 'DagRun' AND WorkflowId STARTS_WITH 'run:busy:'")
+        ]
+    assert sorted(run.logical_date for run in runs if run.logical_date) == [ago(n) for n in range(40, 0, -1)]
+    assert len(executions) == len({execution.id for execution in executions}) == 40
+    assert all(p.succeeded + p.skipped == p.total_dagruns for p in progress)

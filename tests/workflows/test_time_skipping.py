@@ -1,0 +1,75 @@
+"""A year of a daily DAG in seconds, on Temporal's time-skipping server: the runs are those of the pure function.
+
+That server's time stands still while no worker polls, so a downtime is no part of the year: it is in
+`tests/model/test_schedules.py` and, with real kills, in the demo's test.
+"""
+
+import uuid
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from support import at, dag, empty
+from temporalio.client import Client
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+from tidemill.model.dag_state import DagState
+from tidemill.model.ticks import coming_runs
+from tidemill.worker.client import Tidemill
+from tidemill.worker.plugin import TidemillPlugin
+
+ZONE = "Europe/Berlin"
+
+
+def time_skipping_server() -> str:
+    import shutil
+    import sys
+
+    beside = Path(sys.executable).with_name("temporal-test-server")
+    found = str(beside) if beside.is_file() else shutil.which("temporal-test-server")
+    assert found is not None
+    return found
+
+
+def expected(state: DagState, until: datetime) -> list[datetime]:
+    """The logical dates that the timetable alone gives from *state* until *until*."""
+    answer = coming_runs(state.ask(until).model_copy(update={"most": 1000}))
+    return [info.logical_date for info in answer.infos if info.run_after <= until]
+
+
+async def test_a_year_with_a_pause_both_clock_changes_and_a_new_schedule(tmp_path: Path) -> None:
+    async with await WorkflowEnvironment.start_time_skipping(test_server_existing_path=time_skipping_server()) as env:
+        plugin = TidemillPlugin(tmp_path)
+        client = await Client.connect(env.client.service_client.config.target_host, plugins=[plugin])
+        queue = f"year-{uuid.uuid4()}"
+        tidemill = Tidemill(client, queue)
+        begin = (await env.get_current_time()).replace(hour=0, minute=0, second=0, microsecond=0)
+        daily = {"schedule": "30 2 * * *", "timezone": ZONE, "start_date": begin.isoformat(), "catchup": True}
+        old = dag("year", [empty("only")], **daily)
+        new = dag("year", [empty("only")], **{**daily, "schedule": "0 */8 * * *"})
+
+        async with Worker(client, task_queue=queue):
+            await tidemill.register(old)
+            await env.sleep(timedelta(days=60))
+            await tidemill.pause("year")
+            await env.sleep(timedelta(days=9, hours=5))
+            await tidemill.pause("year", False)
+            await env.sleep(timedelta(days=250))
+            view = await tidemill.describe("year")
+            assert view.last_automated_interval is not None
+            changed_after = view.last_automated_interval
+            await tidemill.register(new)
+            await env.sleep(timedelta(days=46))
+            end = await env.get_current_time()
+            await env.sleep(timedelta(hours=1))
+            runs = [run for run in await tidemill.runs("year") if run.run_after <= end]
+
+    first = expected(DagState(spec=old, registered_at=begin), changed_after.end)
+    second = expected(
+        DagState(spec=new, registered_at=begin, last_automated_interval=changed_after, resume_at=changed_after.end),
+        end,
+    )
+    found = sorted(run.logical_date for run in runs if run.logical_date)
+    assert found == first + second
+    assert len(first) >= 318
+    assert at("2000-01-01") < found[0] < begin + timedelta(days=2)
+    assert all(run.queued_at >= run.run_after for run in runs)

@@ -1,0 +1,149 @@
+"""`tidemill backfill`: running a DAG over a range of the past."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ...model.backfills import BackfillPlan, BackfillProgress, BackfillRequest, ReprocessBehavior
+from ...model.errors import explain
+from ..client import Tidemill
+from .dags import read_conf
+from .output import Json, console, fail, instant_text, make_table, print_json, run, show
+
+app = typer.Typer(no_args_is_help=True, help="Run a DAG over a range of the past.")
+
+DagId = Annotated[str, typer.Argument(help="The DAG's id.")]
+BackfillId = Annotated[str, typer.Argument(help="The backfill's id, as `create` printed it.")]
+REFRESH_SECONDS = 0.5
+
+
+@app.command()
+def create(
+    dag_id: DagId,
+    from_date: Annotated[str, typer.Option(help="The first logical date; ISO 8601 with an offset.")],
+    to_date: Annotated[str, typer.Option(help="The last logical date; ISO 8601 with an offset.")],
+    run_backwards: Annotated[bool, typer.Option("--run-backwards", help="Newest first.")] = False,
+    reprocess: Annotated[
+        ReprocessBehavior, typer.Option(help="Which finished runs to run again: none, failed, or completed ones.")
+    ] = ReprocessBehavior.NONE,
+    max_active_runs: Annotated[int, typer.Option(help="How many of its runs at once, beside the DAG's own.")] = 10,
+    conf: Annotated[str | None, typer.Option(help="The runs' conf, as a JSON object.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would run.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Create a run for every interval of a range that has none."""
+    fields = {
+        "from_date": from_date,
+        "to_date": to_date,
+        "run_backwards": run_backwards,
+        "reprocess_behavior": reprocess,
+        "max_active_runs": max_active_runs,
+        "conf": read_conf(conf),
+        "dry_run": dry_run,
+    }
+    try:
+        request = BackfillRequest.model_validate(fields)
+    except ValidationError as error:
+        fail(str(explain(error, f"backfill of DAG {dag_id!r}", BackfillRequest)))
+
+    async def work() -> BackfillPlan:
+        tidemill = await Tidemill.connect()
+        plan = await tidemill.create_backfill(dag_id, request)
+        if watch and plan.backfill_id is not None:
+            await follow(tidemill, dag_id, plan.backfill_id)
+        return plan
+
+    plan = run(work())
+    rows = [(instant_text(i.logical_date), instant_text(i.data_interval.end)) for i in plan.infos[:20]]
+    title = f"{plan.backfill_id or 'dry run'}: {plan.total} runs"
+    show(plan, as_json, make_table(["LOGICAL DATE", "INTERVAL END"], rows, title=title))
+
+
+async def follow(tidemill: Tidemill, dag_id: str, backfill_id: str) -> None:
+    """A live bar until the backfill has ended, then Airflow's progress line."""
+    tasks = len((await tidemill.spec(dag_id)).tasks)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bar:
+        shown = bar.add_task(f"{dag_id} {backfill_id}", total=None)
+        while True:
+            progress = await find(tidemill, dag_id, backfill_id)
+            bar.update(shown, completed=progress.finished, total=progress.total_dagruns)
+            if progress.completed_at is not None:
+                break
+            await asyncio.sleep(REFRESH_SECONDS)
+    console.print(progress.line(tasks), markup=False, soft_wrap=True)
+
+
+async def find(tidemill: Tidemill, dag_id: str, backfill_id: str) -> BackfillProgress:
+    found = {progress.backfill_id: progress for progress in await tidemill.backfills(dag_id)}
+    if backfill_id not in found:
+        fail(f"DAG {dag_id!r} has no backfill {backfill_id!r}. It has: {', '.join(found) or 'none'}")
+    return found[backfill_id]
+
+
+@app.command("list")
+def list_backfills(dag_id: DagId, as_json: Json = False) -> None:
+    """List a DAG's backfills."""
+
+    async def work() -> list[BackfillProgress]:
+        return await (await Tidemill.connect()).backfills(dag_id)
+
+    found = run(work())
+    rows = [
+        (p.backfill_id, p.state, instant_text(p.from_date), instant_text(p.to_date), f"{p.finished}/{p.total_dagruns}")
+        for p in found
+    ]
+    show(found, as_json, make_table(["BACKFILL", "STATE", "FROM", "TO", "FINISHED"], rows))
+
+
+@app.command("show")
+def show_backfill(
+    dag_id: DagId,
+    backfill_id: BackfillId,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show how far a backfill is."""
+
+    async def work() -> tuple[BackfillProgress, int]:
+        tidemill = await Tidemill.connect()
+        if watch:
+            await follow(tidemill, dag_id, backfill_id)
+        return await find(tidemill, dag_id, backfill_id), len((await tidemill.spec(dag_id)).tasks)
+
+    progress, tasks = run(work())
+    if as_json:
+        print_json(progress)
+    elif not watch:
+        console.print(f"{progress.state}, {progress.running} under way")
+        console.print(progress.line(tasks), markup=False, soft_wrap=True)
+
+
+@app.command()
+def pause(dag_id: DagId, backfill_id: BackfillId, as_json: Json = False) -> None:
+    """Create no more runs of a backfill. Those under way go on."""
+    change(dag_id, backfill_id, "pause", as_json)
+
+
+@app.command()
+def resume(dag_id: DagId, backfill_id: BackfillId, as_json: Json = False) -> None:
+    """Go on with a paused backfill."""
+    change(dag_id, backfill_id, "unpause", as_json)
+
+
+@app.command()
+def cancel(dag_id: DagId, backfill_id: BackfillId, as_json: Json = False) -> None:
+    """End a backfill once the runs under way have ended."""
+    change(dag_id, backfill_id, "cancel", as_json)
+
+
+def change(dag_id: str, backfill_id: str, what: str, as_json: bool) -> None:
+    async def work() -> BackfillProgress:
+        return await (await Tidemill.connect()).change_backfill(dag_id, backfill_id, what)
+
+    progress = run(work())
+    show(progress, as_json, make_table(["BACKFILL", "STATE"], [(progress.backfill_id, progress.state)]))
