@@ -22,19 +22,16 @@ class AttemptFolder:
     """The files of one attempt, on the host that runs it."""
 
     path: Path
+    log: Path
+    """Everything that the attempt printed, in Airflow's layout of log files."""
 
     @classmethod
     def of(cls, home: Path, attempt: TaskAttempt) -> "AttemptFolder":
-        folder = cls(home / "attempts" / attempt.path)
+        # A run that is run again has its old run_id and tries, but no claim on what the old ones left.
+        folder = cls(home / "attempts" / attempt.path / attempt.execution, home / "logs" / f"{attempt.path}.log")
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.log.parent.mkdir(parents=True, exist_ok=True)
         return folder
-
-    @property
-    def log(self) -> Path:
-        """Everything that the attempt printed, in Airflow's layout of log files."""
-        below = self.path.relative_to(self.path.parents[3])
-        return self.path.parents[4] / "logs" / below.with_name(below.name + ".log")
 
     def read(self, name: str) -> dict[str, Any] | None:
         """The JSON file *name*; None if it is not there."""

@@ -15,6 +15,8 @@ class TaskAttempt(Model):
     run: RunIdentity
     task: Task
     try_number: int
+    execution: str = "1"
+    """Which execution of the run this is: another one after the run was reset, or was run again."""
     params: dict[str, Any] = {}
     xcom: dict[str, dict[str, Any]] = {}
     """Results of tasks upstream, by task_id and key: those that the arguments name or may pull."""

@@ -27,13 +27,14 @@ class DagRunState(Record):
         for task in self.spec.tasks:
             self.instances.setdefault(task.task_id, TaskInstance(task_id=task.task_id))
 
-    def attempt(self, task: Task) -> TaskAttempt:
-        """The present try of *task* as its worker gets it."""
+    def attempt(self, task: Task, execution: str) -> TaskAttempt:
+        """The present try of *task* as its worker gets it, in the workflow execution *execution*."""
         params = {**self.spec.params, **task.params, **self.run.conf}
         return TaskAttempt(
             run=self.run,
             task=task,
             try_number=self.instances[task.task_id].try_number,
+            execution=execution,
             params={name: param_value(value) for name, value in params.items()},
             xcom=self.results_for(task),
             source=self.spec.source,

@@ -1,10 +1,14 @@
 """What runs somewhere today goes on under tomorrow's code: recorded histories replay without a difference."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from support import Stack, dag, empty
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
+from tidemill.model.dag import DagSpec
+from tidemill.model.timetables.cron import Cron
 from tidemill.worker.plugin import TidemillPlugin
 
 RECORDED = sorted((Path(__file__).parent / "histories").glob("*.json"))
@@ -19,3 +23,30 @@ async def test_a_recorded_history_replays(path: Path, tmp_path: Path) -> None:
 def test_there_are_histories_of_both_kinds_with_and_without_continue_as_new() -> None:
     names = {path.stem.rpartition("-")[0].split("-", 1)[1] for path in RECORDED}
     assert {"whole-Dag", "whole-DagRun", "continued-Dag", "continued-DagRun"} <= names
+
+
+async def test_another_release_of_cron_or_of_the_time_zones_cannot_change_what_was_decided(
+    here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ticks are in history: a worker whose tables put them elsewhere replays to the same child ids."""
+    start = (datetime.now(UTC) - timedelta(days=5)).replace(hour=0, minute=0, second=0, microsecond=0)
+    fields = {"schedule": "30 2 * * *", "timezone": "Europe/Berlin", "start_date": start.isoformat(), "catchup": True}
+    spec = dag("zoned", [empty("only")], **fields)
+    await here.tidemill.register(spec)
+    await here.all_finished("zoned", 4)
+    history = await here.tidemill.client.get_workflow_handle("dag:zoned").fetch_history()
+    real = Cron.next
+    monkeypatch.setattr(Cron, "next", lambda self, instant: moved(real(self, instant)))
+    assert spec.schedule.next_dagrun_info(None, spec.restriction, start) != await asked_before(spec, start, real)
+    await Replayer(workflows=[], plugins=[TidemillPlugin(tmp_path)]).replay_workflow(history)
+
+
+def moved(tick: datetime | None) -> datetime | None:
+    return None if tick is None else tick + timedelta(hours=1)
+
+
+async def asked_before(spec: DagSpec, start: datetime, real: object) -> object:
+    """What the timetable answers with the tables as they were."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cron, "next", real)
+        return spec.schedule.next_dagrun_info(None, spec.restriction, start)

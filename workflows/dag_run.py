@@ -102,7 +102,7 @@ class DagRunWorkflow:
         try:
             outcome = await workflow.execute_activity(
                 activity,
-                self.state.attempt(task),
+                self.state.attempt(task, workflow.info().run_id),
                 activity_id=f"{task.task_id}/{instance.try_number}",
                 result_type=Outcome,
                 task_queue=task.queue,

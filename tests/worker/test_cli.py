@@ -64,6 +64,39 @@ async def test_preview_shows_logical_date_interval_and_run_time(here: Stack) -> 
     assert "LOGICAL DATE" in await told(here, "dags", "preview", "hello")
 
 
+async def test_explaining_comparing_and_validating(here: Stack, tmp_path: Path) -> None:
+    await told(here, "dags", "register", str(EXAMPLES / "hello.json"))
+    await here.all_finished("hello", 1)
+    assert "next run: due when its interval ends, at" in await told(here, "dags", "explain", "hello")
+    assert (await told(here, "dags", "explain", "hello", "--json"))["next_run"].startswith("due when")
+    changed = tmp_path / "hello.json"
+    changed.write_text(json.dumps({**json.loads((EXAMPLES / "hello.json").read_text()), "schedule": "@hourly"}))
+    found = (await told(here, "dags", "diff", str(changed), "--json"))["hello"]
+    assert found["changed"]
+    assert len(found["current"]) == len(found["proposed"]) == 5
+    assert "NEXT RUNS THEN" in await told(here, "dags", "diff", str(changed))
+    assert (await told(here, "dags", "show", "hello", "--json"))["schedule"]["expression"] == "0 6 * * *"
+    assert (await told(here, "dags", "validate", str(changed), "--json"))["dags"] == ["hello"]
+    changed.write_text('{"dag_id": "hello", "max_active_runs": 0}')
+    assert "max_active_runs = 0" in await told(here, "dags", "validate", str(changed), code=1)
+
+
+async def test_backfills(here: Stack) -> None:
+    await told(here, "dags", "register", str(EXAMPLES / "hello.json"))
+    await here.all_finished("hello", 1)
+    span = ["--from-date", "2026-01-10T00:00:00Z", "--to-date", "2026-01-13T00:00:00Z"]
+    assert "dry run: 3 runs" in await told(here, "backfill", "create", "hello", *span, "--dry-run")
+    output = await told(here, "backfill", "create", "hello", *span, "--watch")
+    assert "[backfill progress: 100.0%] | total dagruns: 3 | total tasks: 6 | finished: 6 | succeeded: 6" in output
+    [listed] = await told(here, "backfill", "list", "hello", "--json")
+    assert (listed["backfill_id"], listed["state"], listed["succeeded"]) == ("backfill_1", "completed", 3)
+    assert "completed, 0 under way" in await told(here, "backfill", "show", "hello", "backfill_1")
+    assert "no such unfinished backfill" in await told(here, "backfill", "pause", "hello", "backfill_1", code=1)
+    assert "has no backfill 'nope'" in await told(here, "backfill", "show", "hello", "nope", code=1)
+    swapped = ["--from-date", "2026-01-13T00:00:00Z", "--to-date", "2026-01-10T00:00:00Z"]
+    assert "is before from_date" in await told(here, "backfill", "create", "hello", *swapped, code=1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

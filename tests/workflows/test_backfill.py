@@ -77,6 +77,18 @@ async def test_dates_that_have_a_run_are_treated_as_asked(here: Stack, behavior:
         assert (after[ago(n)].queued_at > before[ago(n)].queued_at) == (n in again)
 
 
+async def test_running_again_does_the_work_again(here: Stack, tmp_path: Path) -> None:
+    """The second execution of a run takes nothing from what the first one left in its folders."""
+    count = tmp_path / "count"
+    tasks = [bash("work", f"echo x >> {count}")]
+    await here.tidemill.register(dag("worked", tasks, schedule="@daily", start_date=ago(1).isoformat()))
+    await here.all_finished("worked", 1)
+    asked = request(1, 1, reprocess_behavior=ReprocessBehavior.COMPLETED)
+    plan = await here.tidemill.create_backfill("worked", asked)
+    await done(here, "worked", plan.backfill_id)
+    assert count.read_text().split() == ["x", "x"]
+
+
 async def test_its_limit_is_its_own(here: Stack) -> None:
     """A full DAG does not hold a backfill up, nor a full backfill the DAG."""
     await here.tidemill.register(

@@ -1,6 +1,7 @@
 """A DAG over its life, on a real server: when runs are made, how many, and that none is made twice."""
 
 import asyncio
+import subprocess
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from tidemill.model.errors import InvalidInputError
 from tidemill.model.runs import RunType, TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.model.views import Change, DagView, RunView
+from tidemill.worker.dev import temporal_binary
 
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 ONE_TASK = [empty("only")]
@@ -115,6 +117,28 @@ async def test_a_terminated_run_frees_its_slot(here: Stack) -> None:
         lambda: here.tidemill.find_run("terminated", second.run_id), lambda run: run.state is RunState.RUNNING
     )
     assert (await here.tidemill.find_run("terminated", first.run_id)).state is RunState.FAILED
+
+
+async def test_a_run_that_is_reset_keeps_its_slot_until_it_ends(here: Stack, tmp_path: Path) -> None:
+    """`temporal workflow reset`: the run's workflow ends and goes on as another execution, under the same limit."""
+    go = tmp_path / "go"
+    tasks = [bash("work", f"while ! test -e {go}; do sleep 0.1; done")]
+    await here.tidemill.register(dag("reset", tasks, max_active_runs=1))
+    first = await here.tidemill.trigger("reset")
+    second = await here.tidemill.trigger("reset")
+    await eventually(lambda: here.tidemill.find_run("reset", first.run_id), lambda run: run.state is RunState.RUNNING)
+    handle = here.tidemill.client.get_workflow_handle(first.workflow_id)
+    before = (await handle.describe()).run_id
+    command = [temporal_binary(), "workflow", "reset", "--workflow-id", first.workflow_id, "--address", here.address]
+    command += ["--type", "FirstWorkflowTask", "--reason", "by hand"]
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+    assert (await handle.describe()).run_id != before
+    await asyncio.sleep(3)
+    assert (await here.tidemill.find_run("reset", first.run_id)).state is RunState.RUNNING
+    assert (await here.tidemill.find_run("reset", second.run_id)).state is RunState.QUEUED
+    go.touch()
+    runs = await here.all_finished("reset", 2)
+    assert [run.state for run in runs] == [RunState.SUCCESS, RunState.SUCCESS]
 
 
 async def test_a_run_terminated_after_continue_as_new_frees_its_slot(impatient_server: str, tmp_path: Path) -> None:

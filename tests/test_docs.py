@@ -1,0 +1,55 @@
+"""What the documentation shows works: every block of code, and every command."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidemill.model.authoring import collect
+from tidemill.model.dag import read_dag
+from tidemill.worker.cli import app
+from tidemill.worker.settings import Settings
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(language: str) -> Iterator[Any]:
+    for page in PAGES:
+        for n, text in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)):
+            yield pytest.param(text, id=f"{page.stem}-{n}")
+
+
+@pytest.mark.parametrize("text", [*blocks("python")])
+def test_python_blocks_run_and_their_dags_are_in_order(text: str) -> None:
+    for dag in collect(lambda: exec(compile(text, "block", "exec"), {"__name__": "block"})):
+        dag.spec()
+
+
+@pytest.mark.parametrize("text", [*blocks("json")])
+def test_json_blocks_are_dags(text: str) -> None:
+    read_dag(json.loads(text))
+
+
+def commands() -> Iterator[Any]:
+    for page in PAGES:
+        for text in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
+            for line in text.splitlines():
+                if line.startswith("tidemill "):
+                    yield pytest.param(line.split("#")[0], id=line.split("#")[0].strip())
+
+
+@pytest.mark.parametrize("line", [*commands()])
+def test_commands_exist_with_their_options(line: str) -> None:
+    """Parsed by the command line itself, up to the point where it would act: `--help` comes first."""
+    done = CliRunner().invoke(app, [*shlex.split(line)[1:], "--help"])
+    assert done.exit_code == 0, done.output
+
+
+def test_the_settings_that_are_documented_are_the_ones_there_are() -> None:
+    told = set(re.findall(r"^\| `TIDEMILL_(\w+)`", (ROOT / "docs" / "operating.md").read_text(), re.MULTILINE))
+    assert told == {name.upper() for name in Settings.model_fields}
