@@ -6,7 +6,7 @@ BIN := .venv/bin
 EDITABLE := build/__editable__.tidemill-0.1.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check bench format lock histories clean
+.PHONY: help env demo test check chaos bench format lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ check: env ## Format, lint and strict types
 
 format: env ## Format the code, and mend what the linter can mend
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
+
+chaos: env ## Kill workers and the server at random for a long while, then check every history
+	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)
 
 bench: env ## Measure: prints a table, writes build/bench.json
 	@$(BIN)/python -P benchmarks/run.py $(ARGS)

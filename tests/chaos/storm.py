@@ -1,0 +1,268 @@
+"""A storm: many DAGs on second-scale schedules, triggers and backfills, while workers and the server are killed.
+
+Seeded and bounded. `make chaos` runs the long form; a short one is part of the tests.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also when run as a program
+from checker import Expected, Verdict, judge
+from support import bash, dag, empty
+from tidemill.activities.supervision import stop
+from tidemill.model.backfills import BackfillRequest
+from tidemill.model.errors import InvalidInputError
+from tidemill.model.runs import TriggerRequest
+from tidemill.worker.client import NotFoundError, NoWorkerError, Tidemill
+from tidemill.worker.dev import free_port, server_command, start_supervised
+from tidemill.worker.plugin import TidemillPlugin
+
+QUEUE = "storm"
+WORKERS = 3
+SERVER_SHARE = 0.1
+SHAKEN = (RPCError, RuntimeError, NoWorkerError, NotFoundError, ConnectionError, asyncio.TimeoutError)
+
+
+@dataclass
+class Plan:
+    """How hard it blows."""
+
+    kills: int = 200
+    dags: int = 50
+    ticks: int = 30
+    backfill_days: int = 60
+    triggers: int = 40
+    seed: int = 1
+    pause_between_kills: float = 1.0
+    suggest_continue_as_new: int = 60
+    settle_within: float = 900
+
+
+@dataclass
+class World:
+    """The processes of a storm, each to be killed at any time."""
+
+    folder: Path
+    port: int
+    plan: Plan
+    server: "subprocess.Popen[bytes] | None" = None
+    workers: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
+    kills: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start_server(self) -> None:
+        config: dict[str, object] = {"limit.historyCount.suggestContinueAsNew": self.plan.suggest_continue_as_new}
+        place = self.folder / "temporal"
+        place.mkdir(exist_ok=True)
+        command = server_command(port=self.port, database=place / "temporal.db", ui_port=None, config=config)
+        self.server = start_supervised(place, command, place / "server.log")
+
+    def start_worker(self) -> None:
+        env = {
+            **os.environ,
+            "TEMPORAL_ADDRESS": self.address,
+            "TIDEMILL_HOME": str(self.folder / "home"),
+            "TIDEMILL_TASK_QUEUE": QUEUE,
+        }
+        command = [str(Path(sys.executable).with_name("tidemill")), "worker"]
+        with (self.folder / "workers.log").open("ab") as log:
+            self.workers.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT))
+
+    def kill_one(self, chance: random.Random) -> None:
+        if chance.random() < SERVER_SHARE:
+            self.kill_server()
+            self.start_server()
+        else:
+            worker = self.workers.pop(chance.randrange(len(self.workers)))
+            worker.send_signal(signal.SIGKILL)
+            worker.wait()
+            self.kills["worker"] += 1
+        self.replace_the_dead()
+
+    def kill_server(self) -> None:
+        assert self.server is not None
+        claim = self.folder / "temporal" / "claim.json"
+        import json
+
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            os.kill(json.loads(claim.read_text())["command"], signal.SIGKILL)
+            self.kills["server"] += 1
+        stop(self.server)
+
+    def replace_the_dead(self) -> None:
+        """A worker that cannot reach the server when it starts gives up: whoever runs it starts it again."""
+        self.workers = [worker for worker in self.workers if worker.poll() is None]
+        while len(self.workers) < WORKERS:
+            self.start_worker()
+
+    def end(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+            worker.wait()
+        if self.server is not None:
+            stop(self.server)
+
+
+async def again(attempt: Any, within: float = 120) -> Any:
+    """Asks until it is answered: whoever uses a service that is being killed has to."""
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            return await attempt()
+        except SHAKEN:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.3)
+
+
+async def connect(world: World) -> Tidemill:
+    async def attempt() -> Client:
+        client = await Client.connect(world.address, plugins=[TidemillPlugin(world.folder / "client")])
+        await client.count_workflows()
+        return client
+
+    return Tidemill(await again(attempt), QUEUE)
+
+
+async def register_all(tidemill: Tidemill, plan: Plan, chance: random.Random) -> dict[str, Expected]:
+    """DAGs whose every run is known beforehand: each has a first and a last tick."""
+    expected: dict[str, Expected] = {}
+    now = datetime.now(UTC).replace(microsecond=0)
+    for n in range(plan.dags):
+        step, limit = chance.choice([1, 2, 3]), chance.choice([1, 2, 4])
+        start = now - timedelta(seconds=chance.randrange(30))
+        start -= timedelta(seconds=start.second % step)
+        end = start + timedelta(seconds=step * (plan.ticks - 1))
+        tasks = [bash("work", "true"), empty("end", "work")] if n % 5 == 0 else [empty("only")]
+        spec = dag(
+            f"storm_{n}", tasks, schedule=f"* * * * * */{step}", start_date=start.isoformat(),
+            end_date=end.isoformat(), catchup=True, max_active_runs=limit,
+        )  # fmt: skip
+        ticks = {start + timedelta(seconds=step * i) for i in range(plan.ticks)}
+        expected[spec.dag_id] = Expected({t.isoformat().replace("+00:00", "Z") for t in ticks}, max_active_runs=limit)
+        await again(lambda spec=spec: tidemill.register(spec))
+    today = now.replace(hour=0, minute=0, second=0)
+    for n, backwards in enumerate((False, True)):
+        spec = dag(f"filled_{n}", [empty("only")], schedule="@daily", start_date=today.isoformat())
+        days = [today - timedelta(days=i + 2) for i in range(plan.backfill_days)]
+        expected[spec.dag_id] = Expected(
+            backfilled={day.isoformat().replace("+00:00", "Z") for day in days}, backfill_limit=3
+        )
+        await again(lambda spec=spec: tidemill.register(spec))
+        asked = BackfillRequest(from_date=days[-1], to_date=days[0], run_backwards=backwards, max_active_runs=3)
+        await create_once(tidemill, spec.dag_id, asked)
+    return expected
+
+
+async def create_once(tidemill: Tidemill, dag_id: str, asked: BackfillRequest) -> None:
+    """A backfill has no id of the caller's: whoever was not answered looks before asking again."""
+
+    async def attempt() -> None:
+        if not await tidemill.backfills(dag_id):
+            await tidemill.create_backfill(dag_id, asked)
+
+    await again(attempt)
+
+
+async def trigger_some(tidemill: Tidemill, plan: Plan, expected: dict[str, Expected], chance: random.Random) -> None:
+    for n in range(plan.triggers):
+        dag_id = chance.choice([name for name in expected if name.startswith("storm_")])
+        run_id = f"by_hand_{n}"
+        expected[dag_id].triggered.add(run_id)
+
+        async def attempt(dag_id: str = dag_id, run_id: str = run_id) -> None:
+            try:
+                await tidemill.trigger(dag_id, TriggerRequest(run_id=run_id))
+            except InvalidInputError as error:  # the answer to an earlier attempt was lost, not the run
+                if "is taken by" not in str(error):
+                    raise
+
+        await again(attempt)
+        await asyncio.sleep(chance.random())
+
+
+async def blow(world: World, chance: random.Random) -> None:
+    for _ in range(world.plan.kills):
+        await asyncio.sleep(world.plan.pause_between_kills * (0.3 + chance.random()))
+        await asyncio.to_thread(world.kill_one, chance)
+
+
+async def settle(tidemill: Tidemill, expected: dict[str, Expected], within: float) -> None:
+    """Waits until nothing is due, queued or running any more."""
+    deadline = time.monotonic() + within
+    for dag_id in expected:
+        while True:
+            view = await again(lambda dag_id=dag_id: tidemill.describe(dag_id))
+            backfills = await again(lambda dag_id=dag_id: tidemill.backfills(dag_id))
+            due = view.next_dagrun_create_after is not None and view.next_dagrun_create_after <= datetime.now(UTC)
+            if not (view.active_runs or view.queued_runs or due or any(b.completed_at is None for b in backfills)):
+                break
+            assert time.monotonic() < deadline, f"{dag_id} does not settle: {view}"
+            await asyncio.sleep(0.5)
+
+
+async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
+    """Runs a storm in *folder* and judges it."""
+    chance = random.Random(plan.seed)
+    world = World(folder, free_port(), plan)
+    world.start_server()
+    try:
+        world.replace_the_dead()
+        tidemill = await connect(world)
+        expected = await register_all(tidemill, plan, chance)
+        await asyncio.gather(blow(world, chance), trigger_some(tidemill, plan, expected, random.Random(plan.seed + 1)))
+        last = max(datetime.fromisoformat(max(e.scheduled)) for e in expected.values() if e.scheduled)
+        await asyncio.sleep(max(0.0, (last - datetime.now(UTC)).total_seconds() + 4))
+        await settle(tidemill, expected, plan.settle_within)
+        for dag_id in ("filled_0", "filled_1"):  # their own schedule made yesterday's run, which the backfill left out
+            yesterday = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+            expected[dag_id].scheduled |= {
+                run.logical_date.isoformat().replace("+00:00", "Z")
+                for run in await again(lambda dag_id=dag_id: tidemill.runs(dag_id))
+                if run.run_type == "scheduled" and run.logical_date == yesterday
+            }
+        await asyncio.sleep(2)  # visibility lags
+        return await judge(tidemill.client, expected), world.kills
+    finally:
+        world.end()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--dags", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    plan = Plan(kills=options.kills, dags=options.dags, seed=options.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.monotonic()
+        verdict, kills = asyncio.run(storm(plan, Path(folder)))
+    print(f"seed {plan.seed}: {plan.dags} DAGs, {kills['worker']} workers and {kills['server']} servers killed")
+    print(f"{verdict.runs} runs in {verdict.executions} executions, {verdict.dag_executions} executions of DAGs")
+    print(f"{len(verdict.violations)} violations, {time.monotonic() - started:.0f} s")
+    for violation in verdict.violations:
+        print(" ", violation)
+    sys.exit(1 if verdict.violations else 0)
+
+
+if __name__ == "__main__":
+    main()
