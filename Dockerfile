@@ -16,7 +16,7 @@ COPY worker worker
 COPY examples examples
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 
-RUN useradd --create-home tidemill && mkdir /var/lib/tidemill && chown tidemill /var/lib/tidemill
+RUN useradd --create-home tidemill && mkdir /var/lib/tidemill /data && chown tidemill /var/lib/tidemill /data
 USER tidemill
 ENV TIDEMILL_HOME=/var/lib/tidemill
 WORKDIR /var/lib/tidemill

@@ -47,7 +47,7 @@ class AttemptFolder:
 
     def forget(self) -> None:
         """Makes room for another start of the attempt; the log stays and is added to."""
-        for name in ("claim.json", "exit.json", "result.json", "progress.json"):
+        for name in ("claim.json", "exit.json", "result.json", "progress.json", "xcom.json"):
             (self.path / name).unlink(missing_ok=True)
 
     def end_earlier_start(self) -> bool:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from queue import Empty, Queue
@@ -38,6 +40,7 @@ class ForkServer:
         self._waiting: dict[str, Queue[dict[str, Any] | None]] = {}
         self._greeted = threading.Event()
         self._failure: Failure | None = None
+        self.users = 0
         self._listener = threading.Thread(target=self._listen, daemon=True, name=f"answers of {path.name}")
         self._listener.start()
 
@@ -76,10 +79,6 @@ class ForkServer:
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
-
-    @property
-    def idle(self) -> bool:
-        return not self._waiting
 
     def stop(self) -> None:
         """Ends the server and every child of it."""
@@ -137,8 +136,9 @@ class ForkServers:
         self._lock = threading.Lock()
         self._servers: OrderedDict[tuple[str, str], ForkServer] = OrderedDict()
 
-    def for_file(self, path: Path) -> ForkServer:
-        """The server of the file as it is now. Raises OSError if it cannot be read."""
+    @contextmanager
+    def for_file(self, path: Path) -> Iterator[ForkServer]:
+        """The server of the file as it is now, kept as long as the block. Raises OSError if it cannot be read."""
         key = (str(path), sha256(path.read_bytes()).hexdigest())
         with self._lock:
             server = self._servers.get(key)
@@ -146,8 +146,15 @@ class ForkServers:
                 server = ForkServer(path, self._home / "logs" / "dag_files" / f"{path.stem}.log")
                 self._servers[key] = server
             self._servers.move_to_end(key)
-            self._evict()
-            return server
+            server.users += 1
+            spare = self._spare()
+        for other in spare:
+            other.stop()
+        try:
+            yield server
+        finally:
+            with self._lock:
+                server.users -= 1
 
     def close(self) -> None:
         """Ends every server."""
@@ -156,12 +163,10 @@ class ForkServers:
                 server.stop()
             self._servers.clear()
 
-    def _evict(self) -> None:
-        spare = [key for key, server in self._servers.items() if server.idle][
-            : max(0, len(self._servers) - MOST_SERVERS)
-        ]
-        for key in spare:
-            self._servers.pop(key).stop()
+    def _spare(self) -> list[ForkServer]:
+        """Takes servers that nobody uses off the list, the least recently used first, until few enough are left."""
+        idle = [key for key, server in self._servers.items() if not server.users]
+        return [self._servers.pop(key) for key in idle[: max(0, len(self._servers) - MOST_SERVERS)]]
 
 
 def _await(queue: "Queue[dict[str, Any] | None]", watch: Watch) -> dict[str, Any] | None:

@@ -42,6 +42,7 @@ def perform(dags: list[DAG], attempt: TaskAttempt, given: tuple[Any, ...] = ()) 
     except AirflowSkipException as skip:
         outcome = Outcome(state=TaskState.SKIPPED, started_at=started, note=str(skip) or "the task skipped itself")
     except BaseException as error:
+        traceback.print_exc()
         return {"failure": describe_failure(error).model_dump(mode="json"), "started_at": started.isoformat()}
     return {"outcome": outcome.model_dump(mode="json")}
 

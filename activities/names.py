@@ -1,6 +1,13 @@
-"""The error types that activities and workflows understand each other by."""
+"""The names that activities and workflows understand each other by."""
 
 TASK_FAILED = "TaskFailed"
 """The task itself failed; the first detail is a `Failure`. Never retried by Temporal."""
 INFRASTRUCTURE = "Infrastructure"
 """Not the task's fault; Temporal starts the same attempt again."""
+
+CONTROL_SUFFIX = "-control"
+
+
+def control_queue(task_queue: str) -> str:
+    """Where the workflows on *task_queue* have their questions answered, apart from tasks."""
+    return task_queue if task_queue.endswith(CONTROL_SUFFIX) else task_queue + CONTROL_SUFFIX

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..model.task_instances import Failure, Outcome
-from .attempt_folder import AttemptFolder
+from .attempt_folder import XCOM_LIMIT, AttemptFolder
 from .supervision import task_failed
 
 
@@ -21,17 +21,18 @@ def instant(seconds: float) -> datetime:
 
 def last_line(folder: AttemptFolder, start: int) -> str | None:
     """The last line that was added to the log since offset *start*."""
-    with folder.log.open("rb") as log:
-        log.seek(start)
-        lines = log.read()[-65536:].decode(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), None)
+    return next((line.strip() for line in reversed(added(folder, start)) if line.strip()), None)
 
 
 def log_tail(folder: AttemptFolder, start: int, lines: int = 15) -> tuple[str, ...]:
+    return tuple("\n".join(added(folder, start)).rstrip().split("\n")[-lines:])
+
+
+def added(folder: AttemptFolder, start: int) -> list[str]:
+    """The lines of the log since offset *start*; of many only the last, as much as a result may hold."""
     with folder.log.open("rb") as log:
-        log.seek(start)
-        text = log.read()[-65536:].decode(errors="replace")
-    return tuple(text.rstrip().split("\n")[-lines:])
+        log.seek(max(start, log_size(folder) - XCOM_LIMIT))
+        return log.read().decode(errors="replace").split("\n")
 
 
 def log_size(folder: AttemptFolder) -> int:

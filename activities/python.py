@@ -30,12 +30,12 @@ def call_function(workplace: Workplace, attempt: TaskAttempt, watch: Watch) -> O
     folder = AttemptFolder.of(workplace.home, attempt)
     if (earlier := folder.read("result.json")) is not None:
         return outcome_of(earlier)
-    server = workplace.servers.for_file(workplace.dag_file(attempt))
-    server.ready(watch)
-    try:
-        code = server.call(attempt, folder, watch)
-    except ServerGone:
-        raise handed_over("the process that holds the DAG file ended while the task ran") from None
+    with workplace.servers.for_file(workplace.dag_file(attempt)) as server:
+        server.ready(watch)
+        try:
+            code = server.call(attempt, folder, watch)
+        except ServerGone:
+            raise handed_over("the process that holds the DAG file ended while the task ran") from None
     result = folder.read("result.json")
     if result is None:
         raise task_failed(Failure(error_type="ProcessEnded", message=f"the task's process {describe_exit(code)}"))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError
+from jinja2 import StrictUndefined
 from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
 
@@ -31,7 +31,7 @@ def _render(value: Any, context: Mapping[str, Any], environment: SandboxedEnviro
     if isinstance(value, str) and "{" in value:
         try:
             return environment.from_string(value).render(context)
-        except TemplateError as error:
+        except Exception as error:  # a template can raise whatever its functions do
             raise InvalidInputError(
                 f"template {value!r}: {error}. Use Airflow's variables, such as ds, params.x or data_interval_start"
             ) from None

@@ -36,7 +36,9 @@ class SparkActivities:
         """
         folder = AttemptFolder.of(self._workplace.home, attempt)
         with stopping_cleanly():
-            if (earlier := folder.read("result.json")) is not None:
+            earlier = folder.read("result.json")
+            # A failure counts only if the driver ended by itself: one that was being stopped may have told of one, too.
+            if earlier is not None and ("outcome" in earlier or folder.read("exit.json") is not None):
                 return outcome_of(earlier)
             folder.end_earlier_start()
             folder.forget()

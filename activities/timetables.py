@@ -59,8 +59,10 @@ def ask_trigger(question: TriggerQuestion) -> TriggerAnswer:
         if asked is not None and isinstance(asked.timetable, Custom):
             interval = DataInterval.model_validate_json(ask_elsewhere(asked))
         return answer_trigger(question, request, interval)
-    except (InvalidInputError, TimetableRaisedError, ValueError) as error:
+    except InvalidInputError as error:
         return TriggerAnswer(error=str(error))
+    except Exception as error:
+        return TriggerAnswer(error=f"the run cannot be worked out: {type(error).__name__}: {error}")
 
 
 def ask_elsewhere(question: Question) -> str:

@@ -4,24 +4,21 @@ Absolute figures are this machine's, under whatever else it is doing; the ratios
 """
 
 import asyncio
-import json
-import platform
 import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from rich.console import Console
-from rich.table import Table
 from temporalio.client import Client
 from temporalio.worker import Worker
 
 sys.path.insert(0, str(Path(__file__).parent))
-from floor import FloorChain, FloorFan, noop
+from figures import Figure, show, write
+from floor import FloorCatchUp, FloorChain, FloorDue, FloorFan, FloorOne, noop
+from scheduling import catch_up, due_at_once
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.runs import TriggerRequest
 from tidemill.worker.client import Tidemill
@@ -30,20 +27,8 @@ from tidemill.worker.plugin import TidemillPlugin
 
 ROOT = Path(__file__).parents[1]
 ROUNDS = 5
-
-
-@dataclass
-class Figure:
-    """One thing measured: the floor is the same by hand, in the same run."""
-
-    name: str
-    unit: str
-    tidemill: float
-    floor: float
-
-    @property
-    def ratio(self) -> float:
-        return self.tidemill / self.floor
+DUE_AT_ONCE = (20, 100, 500)
+CAUGHT_UP = 1000
 
 
 async def seconds(work: Callable[[], Awaitable[object]]) -> float:
@@ -78,33 +63,21 @@ async def measure(client: Client, tidemill: Tidemill, queue: str) -> list[Figure
     return figures
 
 
-def show(figures: list[Figure]) -> None:
-    table = Table("", "tidemill", "floor", "ratio", title="tidemill beside the same in plain Temporal, same run")
-    for figure in figures:
-        table.add_row(
-            figure.name,
-            f"{figure.tidemill:.3g} {figure.unit}",
-            f"{figure.floor:.3g} {figure.unit}",
-            f"{figure.ratio:.2f}",
-        )
-    Console().print(table)
-
-
-def write(figures: list[Figure], path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
-    machine = {"python": platform.python_version(), "system": platform.platform()}
-    measured = [{**asdict(figure), "ratio": figure.ratio} for figure in figures]
-    path.write_text(json.dumps({"machine": machine, "figures": measured}, indent=2) + "\n")
-
-
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, queue = Path(folder), f"bench-{uuid.uuid4().hex[:8]}"
         async with dev_server(home, ui=False) as server:
             client = await Client.connect(server.address, plugins=[TidemillPlugin(home)])
-            floor = {"workflows": [FloorChain, FloorFan], "activities": [noop]}
+            floor = {
+                "workflows": [FloorChain, FloorFan, FloorDue, FloorCatchUp, FloorOne],
+                "activities": [noop],
+            }
             async with Worker(client, task_queue=queue, max_concurrent_activities=200, **floor):  # type: ignore[arg-type]
-                figures = await measure(client, Tidemill(client, queue), queue)
+                tidemill = Tidemill(client, queue)
+                figures = await measure(client, tidemill, queue)
+                for n in DUE_AT_ONCE:
+                    figures += await due_at_once(client, tidemill, queue, n)
+                figures += await catch_up(client, tidemill, queue, CAUGHT_UP)
     show(figures)
     write(figures, ROOT / "build" / "bench.json")
 

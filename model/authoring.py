@@ -15,7 +15,6 @@ from typing import Any, Self, TypeVar
 
 import pendulum
 from dateutil.relativedelta import relativedelta
-from pydantic import BaseModel
 
 from .base import Model
 from .dag import DagSpec, read_dag
@@ -220,12 +219,12 @@ class Output(Linked):
     def nodes(self) -> list[Node]:
         return [self.node]
 
-    @property
-    def operator(self) -> Node:
-        return self.node
-
     def __getitem__(self, key: str) -> Output:
         return Output(self.node, key)
+
+    def __str__(self) -> str:
+        """In a text, such as a command, a result is a template that asks for it (as in Airflow)."""
+        return f"{{{{ ti.xcom_pull(task_ids='{self.node.task_id}', key='{self.key}') }}}}"
 
     def reference(self) -> dict[str, str]:
         return xcom_reference(self.node.task_id, self.key)
@@ -286,8 +285,6 @@ def _plain(value: Any) -> Any:
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return tuple(_plain(part) for part in value)
-    if isinstance(value, BaseModel):
-        return value
     return value
 
 
@@ -297,7 +294,12 @@ def _aware(value: Any, timezone: str) -> Any:
     if isinstance(value, date):
         return datetime.combine(value, time(), zone(timezone))
     if isinstance(value, str):
-        return pendulum.parse(value, tz=timezone, exact=False)
+        try:
+            return pendulum.parse(value, tz=timezone, exact=False)
+        except ValueError:
+            raise InvalidInputError(
+                f"date = {value!r} cannot be read. Write it as 2026-01-31, or with a time"
+            ) from None
     return value
 
 

@@ -138,6 +138,7 @@ class Backfill(Record):
     infos: tuple[DagRunInfo, ...] = ()
     is_paused: bool = False
     cancelled: bool = False
+    error: str | None = None
     completed_at: Instant | None = None
     created: int = 0
     skipped: int = 0
@@ -155,7 +156,8 @@ class Backfill(Record):
     @property
     def room(self) -> int:
         """How many more of its runs may be under way."""
-        return 0 if self.is_paused or not self.open else max(0, self.request.max_active_runs - self.running)
+        held = self.is_paused or self.cancelled or not self.open
+        return 0 if held else max(0, self.request.max_active_runs - self.running)
 
     def question(self) -> BackfillQuestion | None:
         """What has to be asked before the next run can be made; None if nothing."""
@@ -170,6 +172,12 @@ class Backfill(Record):
         )
 
     def take(self, batch: BackfillBatch) -> None:
+        """Keeps the next of its runs. A timetable that raises ends the backfill, and no more than that."""
+        if self.cancelled:
+            return
+        if batch.error is not None:
+            self.error, self.cancelled = batch.error, True
+            return
         self.infos = batch.infos
         self.offset += len(batch.infos)
         if not batch.infos:  # the tables changed under it: there are fewer runs than there were
@@ -192,6 +200,8 @@ class Backfill(Record):
 
     def progress(self) -> BackfillProgress:
         state = "cancelled" if self.cancelled else "running" if self.open else "completed"
+        if self.error is not None:
+            state = f"failed: timetable: {self.error}"
         if self.open and self.is_paused:
             state = "paused"
         return BackfillProgress(

@@ -6,6 +6,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
+from jsonschema import Draft202012Validator, SchemaError
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from .base import Instant, Model, PositiveDuration
@@ -16,7 +17,7 @@ from .tasks import Task, require_order
 from .timetables import Continuous, Null, TimeRestriction, Timetable
 from .timetables.cron import zone
 
-SPEC_VERSION = 1
+PARAM_KEYS = {"value", "schema", "description"}
 
 
 class DagSource(Model):
@@ -75,7 +76,18 @@ class DagSpec(Model):
                 f"max_active_runs = {self.max_active_runs} does not go with @continuous. Set max_active_runs to 1"
             )
         self._check_graph()
+        self._check_params()
         return self
+
+    def _check_params(self) -> None:
+        for name, param in self.params.items():
+            if has_schema(param):
+                try:
+                    Draft202012Validator.check_schema(param["schema"])
+                except SchemaError as error:
+                    raise ValueError(
+                        f"params.{name}.schema is no JSON schema: {error.message}. Correct the schema"
+                    ) from None
 
     def _check_graph(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)
@@ -133,7 +145,12 @@ class DagSpec(Model):
 
 def param_value(param: Any) -> Any:
     """A param's default: a plain one, or the `value` of one that has a `schema`."""
-    return param.get("value") if isinstance(param, dict) and "schema" in param else param
+    return param.get("value") if has_schema(param) else param
+
+
+def has_schema(param: Any) -> bool:
+    """Whether *param* is written as {"value": ..., "schema": {...}}, and not a plain dict that has such a key."""
+    return isinstance(param, dict) and isinstance(param.get("schema"), dict) and set(param) <= PARAM_KEYS
 
 
 def read_dag(document: Any) -> DagSpec:
@@ -145,4 +162,7 @@ def read_dag(document: Any) -> DagSpec:
     try:
         return DagSpec.model_validate(document)
     except ValidationError as error:
-        raise explain(error, f"DAG {document.get('dag_id', '?')!r}", DagSpec) from None
+        tasks: Any = document.get("tasks")
+        named = tasks if isinstance(tasks, list | tuple) else ()
+        task_ids = [str(task.get("task_id", "?")) if isinstance(task, dict) else "?" for task in named]
+        raise explain(error, f"DAG {document.get('dag_id', '?')!r}", DagSpec, task_ids) from None

@@ -5,24 +5,24 @@ so are its decisions: which runs are due, which may start, who holds a date. The
 and ask nobody.
 """
 
-from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from .backfills import Backfill, BackfillBatch, BackfillRequest
 from .base import Instant, Model, Record, iso
 from .dag import DagSpec
-from .runs import RunIdentity, RunType, backfill_run, scheduled_run
+from .runs import RunIdentity, RunType, backfill_run, run_id, scheduled_run
 from .states import RunState
 from .ticks import Ticks, TicksQuestion, due
 from .timetables import DagRunInfo, DataInterval, TimeRestriction
 
 LEDGER_LENGTH = 500
 DECISIONS_KEPT = 10
-REJECTIONS_KEPT = 10
 DATES_KEPT = 5000
 BACKFILLS_KEPT = 20
 TICKS_AHEAD = 2
+TICKS_PLANNED = 20
 TICKS_AHEAD_CATCHING_UP = 100
 
 
@@ -101,8 +101,11 @@ class DagState(Record):
     """Where the present schedule takes over from another: no interval of it begins earlier."""
     ticks: tuple[DagRunInfo, ...] = ()
     ticks_ended: bool = False
+    ticks_asked_at: Instant | None = None
     runs: dict[str, TrackedRun] = {}
     ledger: list[RunRecord] = []
+    triggers: list[Any] = []
+    """Triggers that have arrived and were not looked at yet."""
     backfills: list[Backfill] = []
     backfills_made: int = 0
     start_date_moves: int = 0
@@ -125,13 +128,16 @@ class DagState(Record):
         return None
 
     def _late(self, now: datetime) -> bool:
-        """Without catchup, whether a later run than the planned one has fallen due meanwhile."""
-        return not self.spec.catchup and not self.is_paused and self.room > 0 and due(self.ticks, now) >= 2
+        """Without catchup, whether a later run than the planned one has fallen due since the planning."""
+        if self.spec.catchup or self.is_paused or not self.room or self.ticks_asked_at is None:
+            return False
+        due_now = due(self.ticks, now)
+        return due_now >= 2 and due_now > due(self.ticks, self.ticks_asked_at)
 
     def ask(self, now: datetime) -> TicksQuestion:
         """What the timetable has to be asked to know the coming runs."""
         many = self.spec.catchup and (not self.ticks or due(self.ticks, now) == len(self.ticks))
-        most = TICKS_AHEAD_CATCHING_UP if many else 2 * TICKS_AHEAD
+        most = TICKS_AHEAD_CATCHING_UP if many else TICKS_PLANNED
         return TicksQuestion(
             timetable=self.spec.schedule,
             restriction=self._restriction(),
@@ -148,11 +154,15 @@ class DagState(Record):
         earliest = self.resume_at if bounds.earliest is None else max(bounds.earliest, self.resume_at)
         return bounds.model_copy(update={"earliest": earliest})
 
-    def take(self, answer: Ticks) -> None:
-        """Keeps what the timetable answered."""
+    def take(self, answer: Ticks, asked_at: datetime) -> None:
+        """Keeps what the timetable answered at *asked_at*."""
         self.ticks = answer.infos
         self.ticks_ended = answer.ended
+        self.ticks_asked_at = asked_at
         self.broken = f"timetable: {answer.error}" if answer.error is not None else None
+        if answer.infos and answer.infos[0].data_interval == self.last_automated_interval:
+            self.ticks = ()
+            self.broken = f"timetable: it does not move on from {iso(answer.infos[0].logical_date)}. Mend the class"
 
     @property
     def next_info(self) -> DagRunInfo | None:
@@ -165,11 +175,12 @@ class DagState(Record):
         counted = sum(tracked.run.run_type is not RunType.BACKFILL for tracked in self.runs.values())
         return max(0, self.spec.max_active_runs - counted)
 
-    def create_due(self, now: datetime) -> Iterator[TrackedRun]:
+    def create_due(self, now: datetime) -> list[TrackedRun]:
         """Creates every scheduled run that is due and that the limit lets in, in order."""
+        created: list[TrackedRun] = []
         while not self.is_paused and self.broken is None and self.ticks and self.ticks[0].run_after <= now:
             if not self.room or self._late(now):
-                return
+                break
             info, *rest = self.ticks
             run = scheduled_run(self.spec.dag_id, self.spec.schedule, info)
             holder = self.holder(run)
@@ -180,7 +191,8 @@ class DagState(Record):
                     now, DecisionKind.SKIPPED, run.run_id, f"its date is taken by {holder}, so the tick counts as done"
                 )
                 continue
-            yield self.create(run, now, f"due since {iso(info.run_after)}")
+            created.append(self.create(run, now, f"due since {iso(info.run_after)}"))
+        return created
 
     # Runs
 
@@ -193,13 +205,15 @@ class DagState(Record):
             return self.dates[run.key]
         others = [(t.run.run_id, t.run.logical_date) for t in self.runs.values()]
         others += [(record.run_id, record.logical_date) for record in self.ledger]
-        for run_id, logical_date in others:
-            if run_id == run.run_id or (run.logical_date is not None and run.logical_date == logical_date):
-                return run_id
+        for other, logical_date in others:
+            if other == run.run_id or (run.logical_date is not None and run.logical_date == logical_date):
+                return other
         return None
 
     def create(self, run: RunIdentity, now: datetime, reason: str) -> TrackedRun:
         """Adds *run* to the queue. Raises DateTakenError if another run holds its date or its id."""
+        if run.run_type is RunType.MANUAL and run.run_id == run_id(RunType.MANUAL, run.run_after):
+            run = self._with_free_id(run)
         holder = self.holder(run)
         if holder is not None:
             what = "run_id" if holder == run.run_id else f"logical_date {iso(run.logical_date or run.run_after)}"
@@ -212,6 +226,14 @@ class DagState(Record):
             self._keep_date(run)
         self.note(now, DecisionKind.CREATED, run.run_id, reason)
         return tracked
+
+    def _with_free_id(self, run: RunIdentity) -> RunIdentity:
+        """*run* with a number behind the id that it was given here, if two were triggered for one instant."""
+        n, wanted = 1, run
+        while run.logical_date is None and self.holder(wanted) is not None:
+            n += 1
+            wanted = run.model_copy(update={"run_id": f"{run.run_id}_{n}"})
+        return wanted
 
     def startable(self, now: datetime) -> list[TrackedRun]:
         """The queued runs that may start at *now*: oldest logical date first, those of backfills last.
@@ -272,14 +294,14 @@ class DagState(Record):
     def backfill(self, backfill_id: str | None) -> Backfill | None:
         return next((backfill for backfill in self.backfills if backfill.backfill_id == backfill_id), None)
 
-    def add_backfill(self, request: BackfillRequest, batch: BackfillBatch, now: datetime) -> Backfill:
-        """Takes a backfill on, with the first of its runs."""
+    def add_backfill(self, spec: DagSpec, request: BackfillRequest, batch: BackfillBatch, now: datetime) -> Backfill:
+        """Takes a backfill on, with the first of its runs by the schedule of *spec*."""
         self.backfills_made += 1
         made = Backfill(
             backfill_id=f"backfill_{self.backfills_made}",
             request=request,
-            timetable=self.spec.schedule,
-            folder=self.spec.folder,
+            timetable=spec.schedule,
+            folder=spec.folder,
             created_at=now,
             total=batch.total,
         )
@@ -323,6 +345,12 @@ class DagState(Record):
     def skip_in_backfill(self, backfill: Backfill, reason: str, run: RunIdentity, now: datetime) -> None:
         backfill.skipped += 1
         self.note(now, DecisionKind.SKIPPED, f"{backfill.backfill_id} {iso(run.logical_date or now)}", reason)
+
+    def give_up_in_backfill(self, backfill: Backfill, tracked: TrackedRun, reason: str, now: datetime) -> None:
+        """Takes back a run that was created for a backfill and turned out to have run already."""
+        del self.runs[tracked.run.key]
+        backfill.created -= 1
+        self.skip_in_backfill(backfill, reason, tracked.run, now)
 
     def _mark_ahead(self, run: RunIdentity) -> None:
         """A backfill's run past the head: the schedule will find its date taken.

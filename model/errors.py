@@ -1,7 +1,7 @@
 """Bad input, said once and clearly: the field, the value, and what to write instead."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -11,16 +11,18 @@ class InvalidInputError(ValueError):
     """What the user gave cannot be used. The message is meant to be shown as it is."""
 
 
-def explain(error: ValidationError, what: str, model: type[BaseModel] | None = None) -> InvalidInputError:
+def explain(
+    error: ValidationError, what: str, model: type[BaseModel] | None = None, task_ids: Sequence[str] = ()
+) -> InvalidInputError:
     """*error* in the user's terms; *what* names the thing that was read, such as "DAG 'sales'"."""
-    lines = list(dict.fromkeys(_line(details, model) for details in error.errors(include_url=False)))
+    lines = list(dict.fromkeys(_line(details, model, task_ids) for details in error.errors(include_url=False)))
     if len(lines) == 1:
         return InvalidInputError(f"{what}: {lines[0]}")
     return InvalidInputError(f"{what} has {len(lines)} errors:\n" + "\n".join(f"  - {line}" for line in lines))
 
 
-def _line(details: Any, model: type[BaseModel] | None) -> str:
-    where = field_path(details["loc"])
+def _line(details: Any, model: type[BaseModel] | None, task_ids: Sequence[str]) -> str:
+    where = _in_task(details["loc"], task_ids) or field_path(details["loc"])
     if details["type"] == "value_error":
         problem = str(details["ctx"]["error"])
         return f"{where}: {problem}" if where else problem
@@ -48,6 +50,13 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"Did you mean {close[0]!r}?"
     return "Remove it or correct its spelling"
+
+
+def _in_task(loc: Sequence[str | int], task_ids: Sequence[str]) -> str | None:
+    """`("tasks", 0, "bash", "retries")` as `task 'load': retries`, as the author knows it."""
+    if len(loc) < 4 or loc[0] != "tasks" or not isinstance(loc[1], int) or loc[1] >= len(task_ids):
+        return None
+    return f"task {task_ids[loc[1]]!r}: {field_path(loc[3:])}"
 
 
 def field_path(loc: Iterable[str | int]) -> str:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from .dag import DagSpec, read_dag
 from .dag_state import DagState, RunReport
 from .errors import InvalidInputError, explain
+from .runs import dag_workflow_id
 
 
 def read_start(arguments: Sequence[Any], now: datetime) -> DagState:
@@ -18,6 +19,15 @@ def read_start(arguments: Sequence[Any], now: datetime) -> DagState:
         return DagState.model_validate(document["state"])
     spec = read_dag(document)
     return DagState(spec=spec, is_paused=spec.is_paused_upon_creation, registered_at=now)
+
+
+def check_workflow_id(workflow_id: str, dag_id: str) -> None:
+    """One DAG has one writer: the workflow of its own id. Raises InvalidInputError for any other."""
+    if workflow_id != dag_workflow_id(dag_id):
+        raise InvalidInputError(
+            f"workflow id = {workflow_id!r}: DAG {dag_id!r} lives at {dag_workflow_id(dag_id)!r}. "
+            f"Start it with --workflow-id {dag_workflow_id(dag_id)}"
+        )
 
 
 def read_update(arguments: Sequence[Any], dag_id: str) -> DagSpec:

@@ -4,7 +4,7 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from .base import Instant, Model
-from .dag import DagSpec
+from .dag import DagSpec, has_schema
 from .errors import InvalidInputError, explain
 from .runs import RunIdentity, TriggerRequest, manual_run
 from .ticks import IntervalQuestion
@@ -62,7 +62,7 @@ def check_conf(spec: DagSpec, request: TriggerRequest) -> None:
     A param is a plain default, or {"value": ..., "schema": {...}} with a JSON schema for what conf gives.
     """
     for name, param in spec.params.items():
-        if isinstance(param, dict) and "schema" in param and name in request.conf:
+        if has_schema(param) and name in request.conf:
             problem = next(Draft202012Validator(param["schema"]).iter_errors(request.conf[name]), None)
             if problem is not None:
                 raise InvalidInputError(

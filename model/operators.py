@@ -90,7 +90,7 @@ class SparkSubmitOperator(Node):
         fields = {
             **rest,
             "application": application,
-            "application_args": tuple(str(argument) for argument in application_args),
+            "application_args": tuple(a if isinstance(a, Output) else str(a) for a in application_args),
             "java_class": java_class,
             "env": env_vars or {},
             "spark": spark,

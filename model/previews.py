@@ -33,9 +33,9 @@ def preview(state: DagState, spec: DagSpec, now: datetime) -> Preview:
 
 
 def upcoming(state: DagState, now: datetime, most: int = RUNS_SHOWN) -> Ticks:
-    """The next *most* runs from *state*. A user's own timetable is not asked here: it has no answer."""
+    """The next *most* runs from *state*. A user's own timetable is not asked here: of it, what is known already."""
     if isinstance(state.spec.schedule, Custom):
-        return Ticks()
+        return Ticks(infos=state.ticks[:most], ended=state.ticks_ended)
     return coming_runs(state.ask(now).model_copy(update={"most": most}))
 
 

@@ -1,6 +1,5 @@
 """One run from its first task to its last, as the data that its workflow carries and shows."""
 
-from datetime import datetime
 from typing import Any
 
 from .attempts import TaskAttempt
@@ -29,13 +28,13 @@ class DagRunState(Record):
 
     def attempt(self, task: Task, execution: str) -> TaskAttempt:
         """The present try of *task* as its worker gets it, in the workflow execution *execution*."""
-        params = {**self.spec.params, **task.params, **self.run.conf}
+        defaults = {name: param_value(value) for name, value in {**self.spec.params, **task.params}.items()}
         return TaskAttempt(
             run=self.run,
             task=task,
             try_number=self.instances[task.task_id].try_number,
             execution=execution,
-            params={name: param_value(value) for name, value in params.items()},
+            params={**defaults, **self.run.conf},
             xcom=self.results_for(task),
             source=self.spec.source,
             render_template_as_native_obj=self.spec.render_template_as_native_obj,
@@ -89,9 +88,3 @@ def _remark(instance: TaskInstance) -> str:
     if instance.failure is not None and instance.state is not TaskState.SUCCESS:
         return f"{instance.failure.error_type}: {instance.failure.message}".split("\n")[0][:120].replace("|", "\\|")
     return instance.reason or ""
-
-
-def earliest_retry(instances: dict[str, TaskInstance]) -> datetime | None:
-    return min(
-        (i.retry_at for i in instances.values() if i.state is TaskState.UP_FOR_RETRY and i.retry_at), default=None
-    )

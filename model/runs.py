@@ -21,11 +21,6 @@ class RunType(StrEnum):
     ASSET_MATERIALIZATION = "asset_materialization"
     OPERATOR_TRIGGERED = "operator_triggered"
 
-    @property
-    def automated(self) -> bool:
-        """Whether the schedule goes on from such a run. Manual and asset runs never move it."""
-        return self in (RunType.SCHEDULED, RunType.BACKFILL)
-
 
 class TriggeredBy(StrEnum):
     """Who asked for a run (Airflow: DagRunTriggeredByType)."""
@@ -128,7 +123,7 @@ class TriggerRequest(Model):
     `run_after` in the future it stays queued until then.
     """
 
-    run_id: str | None = Field(default=None, min_length=1, max_length=250)
+    run_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.~:+-]+$", max_length=200)
     logical_date: Instant | None = None
     run_after: Instant | None = None
     data_interval_start: Instant | None = None

@@ -7,12 +7,22 @@ from typing import Any, Literal
 from dateutil.relativedelta import relativedelta
 from pydantic import BaseModel
 
+from .timetables import CronInterval, CronTrigger, MultiCronTrigger
+
+ZONED = (CronInterval, CronTrigger, MultiCronTrigger)
+ZONED_KINDS = ("cron_interval", "cron_trigger", "multi_cron_trigger")
 ScheduleKind = Literal["data_interval", "trigger"]
 
 
 def read_schedule(fields: dict[str, Any]) -> dict[str, Any]:
-    """*fields* of a DAG with `schedule` written out as a timetable."""
+    """*fields* of a DAG with `schedule` written out as a timetable, in the DAG's time zone if it names none."""
     schedule = fields.get("schedule")
+    zone = fields.get("timezone")
+    if zone is not None and isinstance(schedule, ZONED) and "timezone" not in schedule.model_fields_set:
+        schedule = schedule.model_copy(update={"timezone": zone})
+        return {**fields, "schedule": schedule}
+    if zone is not None and isinstance(schedule, dict) and str(schedule.get("kind")) in ZONED_KINDS:
+        return {**fields, "schedule": {"timezone": zone, **schedule}}
     if schedule is None or isinstance(schedule, dict | BaseModel):
         return fields if schedule is not None else {**fields, "schedule": {"kind": "null"}}
     kind = fields.get("schedule_kind", "data_interval")

@@ -125,11 +125,6 @@ class RunPlan:
             )
         return RunEnd(RunState.SUCCESS, "every leaf task succeeded or was skipped")
 
-    @property
-    def busy(self) -> int:
-        """How many tasks hold a worker, or wait for one to take them up."""
-        return self._busy
-
     def why(self, task_id: str) -> str:
         """Why *task_id* is not running, in plain words."""
         state = self.states[task_id]

@@ -1,12 +1,12 @@
 """One task in one run: its state, its attempts, what came of it, and when it may be tried again."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
 from .base import Instant, Model, Record
 from .states import TaskState, check_transition
-from .tasks import RETURN_VALUE, BaseTask
+from .tasks import BaseTask
 
 # Airflow's own bound on an exponential backoff that has none.
 LONGEST_RETRY_DELAY = timedelta(days=1)
@@ -63,10 +63,6 @@ class TaskInstance(Record):
         self.reason = reason
 
     @property
-    def result(self) -> Any:
-        return self.xcom.get(RETURN_VALUE)
-
-    @property
     def failure(self) -> Failure | None:
         return self.attempts[-1].failure if self.attempts else None
 
@@ -88,10 +84,3 @@ def retry_delay(task: BaseTask, try_number: int, seed: str) -> timedelta:
 def may_retry(task: BaseTask, try_number: int, failure: Failure) -> bool:
     """Whether a try is left after *try_number* (from 1) ended in *failure*."""
     return failure.retryable and try_number <= task.retries
-
-
-def duration(instance: TaskInstance, now: datetime) -> timedelta | None:
-    """How long the last try ran, or has run by *now*."""
-    if instance.started_at is None:
-        return None
-    return (instance.ended_at or now) - instance.started_at

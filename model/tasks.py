@@ -147,7 +147,8 @@ class SparkSubmitTask(BaseTask):
     activity: ClassVar[str | None] = "tidemill.spark"
     kind: Literal["spark_submit"] = "spark_submit"
     application: Annotated[str, Field(min_length=1)]
-    application_args: tuple[str, ...] = ()
+    application_args: tuple[str | dict[str, str], ...] = ()
+    """Texts, or references to results of other tasks."""
     java_class: str | None = None
     spark: SparkOptions = SparkOptions()
     env: dict[str, str] = {}

@@ -5,10 +5,12 @@ ever added; a change that cannot replay one of them needs a patch marker in the 
 """
 
 import asyncio
+import json
 import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from temporalio.client import Client
 
@@ -54,13 +56,22 @@ async def main(label: str) -> None:
 
 async def save(client: Client, label: str) -> None:
     """Every DAG's executions, and a few of the runs'."""
+    FOLDER.mkdir(exist_ok=True)
     for kind, most in (("Dag", 6), ("DagRun", 5)):
         found = [e async for e in client.list_workflows(f'WorkflowType = "{kind}"')]
         for n, execution in enumerate(sorted(found, key=lambda e: (e.start_time, e.run_id))[:most]):
             history = await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
             path = FOLDER / f"{label}-{kind}-{n}.json"
             assert not path.exists(), f"{path} is there already: histories are only ever added"
-            path.write_text(history.to_json())
+            path.write_text(json.dumps(without_machine(json.loads(history.to_json())), indent=1) + "\n")
+
+
+def without_machine(part: Any) -> Any:
+    """*part* of a history without what only tells where it was recorded: stack traces and process names."""
+    if isinstance(part, dict):
+        told = {"stackTrace": "", "identity": "recorded"}
+        return {key: told[key] if key in told else without_machine(value) for key, value in part.items()}
+    return [without_machine(value) for value in part] if isinstance(part, list) else part
 
 
 if __name__ == "__main__":

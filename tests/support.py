@@ -22,7 +22,7 @@ from temporalio.worker import Replayer, Worker
 from tidemill.activities.supervision import stop
 from tidemill.model.dag import DagSpec, read_dag
 from tidemill.model.views import RunDetails, RunView
-from tidemill.worker.client import NoWorkerError, Tidemill
+from tidemill.worker.client import NotFoundError, NoWorkerError, Tidemill
 from tidemill.worker.dev import free_port, server_command, start_supervised
 from tidemill.worker.plugin import TidemillPlugin
 
@@ -51,7 +51,9 @@ async def eventually(look: Callable[[], Awaitable[T]], wanted: Callable[[T], Any
     deadline = time.monotonic() + within
     found: Any = None
     while True:
-        with contextlib.suppress(NoWorkerError):  # busy, or between two workers: asked again until the deadline
+        with contextlib.suppress(
+            NoWorkerError, NotFoundError
+        ):  # busy, or not there yet: asked again until the deadline
             found = await look()
             if wanted(found):
                 return cast(T, found)

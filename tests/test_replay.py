@@ -16,7 +16,7 @@ RECORDED = sorted((Path(__file__).parent / "histories").glob("*.json"))
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 async def test_a_recorded_history_replays(path: Path, tmp_path: Path) -> None:
-    history = WorkflowHistory.from_json("recorded", path.read_text())
+    history = WorkflowHistory.from_json("dag:recorded", path.read_text())
     await Replayer(workflows=[], plugins=[TidemillPlugin(tmp_path)]).replay_workflow(history)
 
 

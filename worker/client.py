@@ -16,6 +16,7 @@ from temporalio.client import (
     WorkflowHandle,
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.envconfig import ClientConfig
@@ -29,6 +30,7 @@ from ..model.explaining import Explanation
 from ..model.previews import Preview
 from ..model.runs import RunIdentity, TriggerRequest, dag_workflow_id
 from ..model.states import RunState, TaskState
+from ..model.timetables import DagRunInfo
 from ..model.views import DagView, Registration, RunDetails, RunView
 from ..workflows.dag import DagWorkflow
 from ..workflows.dag_run import DagRunWorkflow
@@ -37,6 +39,7 @@ from .settings import Settings
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 2.0
 QUERY_TIMEOUT = timedelta(seconds=10)
+UPDATE_TIMEOUT = timedelta(seconds=30)
 
 
 class NotFoundError(LookupError):
@@ -75,7 +78,11 @@ class Tidemill:
         )
         async with _clear_errors(f"DAG {spec.dag_id!r}", self):
             made: Registration = await self.client.execute_update_with_start_workflow(
-                "register", spec, start_workflow_operation=start, result_type=Registration
+                "register",
+                spec,
+                start_workflow_operation=start,
+                result_type=Registration,
+                rpc_timeout=UPDATE_TIMEOUT,
             )
             return made
 
@@ -88,7 +95,7 @@ class Tidemill:
         """Creates a manual run. Raises InvalidInputError, naming the run that holds the date if one does."""
         async with _clear_errors(f"DAG {dag_id!r}", self):
             made: RunIdentity = await self._dag(dag_id).execute_update(
-                "trigger_run", request or TriggerRequest(), result_type=RunIdentity
+                "trigger_run", request or TriggerRequest(), result_type=RunIdentity, rpc_timeout=UPDATE_TIMEOUT
             )
             return made
 
@@ -114,6 +121,12 @@ class Tidemill:
         async with _clear_errors(f"DAG {dag_id!r}", self):
             return await self._dag(dag_id).query(DagWorkflow.explain, rpc_timeout=QUERY_TIMEOUT)
 
+    async def upcoming(self, dag_id: str, n: int) -> list[DagRunInfo]:
+        """The DAG's next *n* scheduled runs as things are."""
+        async with _clear_errors(f"DAG {dag_id!r}", self):
+            found = await self._dag(dag_id).query(DagWorkflow.upcoming, n, rpc_timeout=QUERY_TIMEOUT)
+            return list(found.infos)
+
     async def preview(self, spec: DagSpec) -> Preview:
         """What registering *spec* would do to the schedule of the DAG of its name."""
         async with _clear_errors(f"DAG {spec.dag_id!r}", self):
@@ -127,7 +140,9 @@ class Tidemill:
     async def create_backfill(self, dag_id: str, request: BackfillRequest) -> BackfillPlan:
         """Runs the DAG over a range of the past; with `dry_run` only tells over what."""
         async with _clear_errors(f"DAG {dag_id!r}", self):
-            return await self._dag(dag_id).execute_update(DagWorkflow.create_backfill, request)
+            return await self._dag(dag_id).execute_update(
+                DagWorkflow.create_backfill, request, rpc_timeout=UPDATE_TIMEOUT
+            )
 
     async def backfills(self, dag_id: str) -> list[BackfillProgress]:
         """The DAG's backfills, oldest first."""
@@ -138,7 +153,7 @@ class Tidemill:
         """Pauses, unpauses or cancels a backfill (*change* is "pause", "unpause" or "cancel")."""
         async with _clear_errors(f"DAG {dag_id!r}", self):
             progress: BackfillProgress = await self._dag(dag_id).execute_update(
-                f"{change}_backfill", backfill_id, result_type=BackfillProgress
+                f"{change}_backfill", backfill_id, result_type=BackfillProgress, rpc_timeout=UPDATE_TIMEOUT
             )
             return progress
 
@@ -210,7 +225,7 @@ def _with_pending(details: RunDetails, running: Mapping[str, tuple[Any, Any, int
 
 
 async def connect(plugin: TidemillPlugin, **overrides: Any) -> Client:
-    """A client by Temporal's environment configuration. Raises RuntimeError if nothing answers."""
+    """A client by Temporal's environment configuration. Raises ConnectionError if nothing answers."""
     config = cast(dict[str, Any], ClientConfig.load_client_connect_config())
     config = {"target_host": "localhost:7233", **config, **overrides}
     try:
@@ -233,6 +248,12 @@ async def _clear_errors(what: str, tidemill: Tidemill) -> AsyncIterator[None]:
         raise InvalidInputError(message) from None
     except WorkflowQueryFailedError as error:
         raise InvalidInputError(f"{what}: {error}") from None
+    except WorkflowUpdateRPCTimeoutOrCancelledError:
+        raise NoWorkerError(
+            f"{what} did not answer within {UPDATE_TIMEOUT.total_seconds():g} s: no worker polls task queue "
+            f"{tidemill.task_queue!r}, or it is very busy. Start one with `tidemill worker`; the request may still be "
+            "followed then"
+        ) from None
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise NotFoundError(f"{what} is not there. `tidemill dags list` shows what is registered") from None

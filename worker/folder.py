@@ -4,10 +4,12 @@ import asyncio
 import logging
 from pathlib import Path
 
+from temporalio.service import RPCError
+
 from ..activities.dag_files import find_dag_files, parse_dag_file
 from ..model.errors import InvalidInputError
 from ..model.views import Change, Registration
-from .client import Tidemill
+from .client import NoWorkerError, Tidemill
 
 LIST_EVERY_SECONDS = 1.0
 
@@ -29,19 +31,25 @@ async def register_file(tidemill: Tidemill, file: Path) -> list[Registration]:
     return [await tidemill.register(spec) for spec in parsed.dags]
 
 
+async def register_and_tell(tidemill: Tidemill, file: Path) -> None:
+    for registration in await register_file(tidemill, file):
+        if registration.change is not Change.UNCHANGED:
+            log.info("%s: DAG %s %s", file.name, registration.dag_id, registration.change)
+
+
 async def watch_folder(tidemill: Tidemill, folder: Path) -> None:
     """Registers the folder's DAGs, and again each file that changes, until cancelled."""
     seen: dict[Path, int] = {}
     while True:
         for file in find_dag_files(folder):
-            changed = file.stat().st_mtime_ns
-            if seen.get(file) == changed:
-                continue
-            seen[file] = changed
             try:
-                for registration in await register_file(tidemill, file):
-                    if registration.change is not Change.UNCHANGED:
-                        log.info("%s: DAG %s %s", file.name, registration.dag_id, registration.change)
+                changed = file.stat().st_mtime_ns
+                if seen.get(file) != changed:
+                    await register_and_tell(tidemill, file)
+                    seen[file] = changed
             except InvalidInputError as error:
+                seen[file] = changed  # until it is mended
                 log.error("%s", error)
+            except (NoWorkerError, RPCError, OSError) as error:
+                log.warning("%s: %s; trying again", file.name, error)
         await asyncio.sleep(LIST_EVERY_SECONDS)

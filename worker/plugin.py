@@ -8,7 +8,7 @@ A plugin given to the client reaches its workers too. Giving it to the worker al
 client's data converter as it is, and tidemill's models need theirs: so the client is the place.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,10 +17,11 @@ from pathlib import Path
 
 from temporalio.converter import DataConverter, DefaultPayloadConverter
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import WorkerConfig, WorkflowRunner
+from temporalio.worker import Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from ..activities.bash import BashActivities
+from ..activities.names import CONTROL_SUFFIX, control_queue
 from ..activities.python import PythonActivities
 from ..activities.runs import find_ended_runs
 from ..activities.spark import SparkActivities
@@ -49,6 +50,8 @@ PASSED_THROUGH = (
 
 HEARTBEAT_THROTTLE = timedelta(milliseconds=500)
 MOST_ACTIVITIES = 100
+CONTROL_THREADS = 4
+CONTROL_ACTIVITIES: list[Callable[..., object]] = [ask_backfill, ask_timetable, ask_trigger, find_ended_runs]
 
 
 class TidemillPlugin(SimplePlugin):
@@ -69,10 +72,6 @@ class TidemillPlugin(SimplePlugin):
             data_converter=_with_models,
             workflows=[DagWorkflow, DagRunWorkflow],
             activities=[
-                ask_backfill,
-                ask_timetable,
-                ask_trigger,
-                find_ended_runs,
                 BashActivities(place).run,
                 BashActivities(place).run_function,
                 PythonActivities(place).run,
@@ -82,8 +81,25 @@ class TidemillPlugin(SimplePlugin):
             run_context=run_context,
         )
 
+    async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002
+        """Runs beside *worker* a small one for the questions of its workflows, which never wait behind tasks."""
+        if worker.task_queue.endswith(CONTROL_SUFFIX):
+            await next(worker)
+            return
+        control = Worker(
+            worker.client,
+            task_queue=control_queue(worker.task_queue),
+            activities=CONTROL_ACTIVITIES,
+            activity_executor=ThreadPoolExecutor(CONTROL_THREADS, thread_name_prefix="tidemill-control"),
+            max_concurrent_activities=CONTROL_THREADS,
+        )
+        async with control:
+            await super().run_worker(worker, next)
+
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Adds what tidemill needs; what the worker's owner has set stays, apart from too slow heartbeats."""
+        if config["task_queue"].endswith(CONTROL_SUFFIX):
+            return config
         config = super().configure_worker(config)
         # Threads that stop by themselves: an exception thrown into one could leave a process behind.
         if config.get("activity_executor") is None:

@@ -7,12 +7,31 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
+from ..activities.names import control_queue
+
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 ANSWER_WITHIN = timedelta(seconds=30)
-# A local activity that always fails would hold up its workflow for ever.
-GIVE_UP_AFTER = timedelta(minutes=2)
+
+
+async def ask(activity: Callable[[Q], A], question: Q) -> A:
+    """An answer from outside the workflow, kept in history; asked again until there is one.
+
+    On a task queue of its own, so that a DAG's decisions never wait behind its tasks. Not a local
+    activity: their answers can take another place among signals on replay than they had at first.
+    """
+    return await workflow.execute_activity(
+        activity, question, task_queue=control_queue(workflow.info().task_queue), start_to_close_timeout=ANSWER_WITHIN
+    )
+
+
+async def look_up(activity: Callable[[Q], Awaitable[A]], question: Q) -> A:
+    """The same, of an activity that is a coroutine."""
+    return await workflow.execute_activity(
+        activity, question, task_queue=control_queue(workflow.info().task_queue), start_to_close_timeout=ANSWER_WITHIN
+    )
+
 
 INFRASTRUCTURE = RetryPolicy(
     initial_interval=timedelta(seconds=1),
@@ -21,21 +40,6 @@ INFRASTRUCTURE = RetryPolicy(
     maximum_attempts=10,
 )
 """For what is not the task's fault: a killed worker, a lost heartbeat, a shutdown. Not the user's `retries`."""
-
-
-async def ask(activity: Callable[[Q], A], question: Q) -> A:
-    """The answer of a local activity: worked out once, then kept in history."""
-    return await workflow.execute_local_activity(
-        activity, question, start_to_close_timeout=ANSWER_WITHIN, schedule_to_close_timeout=GIVE_UP_AFTER
-    )
-
-
-async def look_up(activity: Callable[[Q], Awaitable[A]], question: Q) -> A:
-    """The same, of one that asks a server."""
-    return await workflow.execute_local_activity(
-        activity, question, start_to_close_timeout=ANSWER_WITHIN, schedule_to_close_timeout=GIVE_UP_AFTER
-    )
-
 
 UNBOUNDED = timedelta(days=3650)
 TIMEOUT_GRACE = timedelta(minutes=1)

@@ -11,7 +11,7 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
 
 from ..activities.runs import RunsQuestion, find_ended_runs
 from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
@@ -27,18 +27,19 @@ from ..model.dag import DagSpec
 from ..model.dag_state import DagState, DateTakenError, RunReport, TrackedRun
 from ..model.errors import InvalidInputError
 from ..model.explaining import Explanation, explain_dag
-from ..model.inputs import read_report, read_start, read_update
+from ..model.inputs import check_workflow_id, read_report, read_start, read_update
 from ..model.manual_runs import TriggerQuestion
-from ..model.previews import Preview, preview
+from ..model.previews import Preview, preview, upcoming
 from ..model.run_state import DagRunState
 from ..model.runs import RunIdentity, TriggeredBy, run_key, run_workflow_id
 from ..model.states import RunState
-from ..model.ticks import TicksQuestion
+from ..model.ticks import Ticks, TicksQuestion
 from ..model.views import Change, DagView, Registration, RunView, dag_view, run_views
 from .alarm import Alarm
 from .calls import ask, look_up
 from .dag_run import DagRunWorkflow
 
+CLOSING = timedelta(seconds=1)
 RECONCILE_FIRST = timedelta(seconds=2)
 RECONCILE_LAST = timedelta(minutes=1)
 
@@ -61,10 +62,10 @@ class DagWorkflow:
         # Before any handler runs, so that none finds a half-made object; bad input ends the start at once.
         with _refusing():
             self.state: DagState = read_start(start, workflow.now())
+            check_workflow_id(workflow.info().workflow_id, self.state.spec.dag_id)
         for tracked in self.state.runs.values():
             tracked.watched = False  # handles of children do not carry over
         self._alarm = Alarm()
-        self._triggers: list[Any] = []
         self._followed: set[asyncio.Task[None]] = set()
         self._reconcile_at: datetime | None = None
         self._reconcile_pause = RECONCILE_FIRST
@@ -72,33 +73,35 @@ class DagWorkflow:
     @workflow.run
     async def run(self, *_: Any) -> None:
         """Creates each run when it is due, for ever."""
-        while not self._go_on_as_new():
+        while True:
             try:
                 await self._step()
-            except (ApplicationError, ValueError, LookupError, TypeError, ArithmeticError) as error:
+            except (ActivityError, ApplicationError, ValueError, LookupError, TypeError, ArithmeticError) as error:
                 # Raised on, the server would retry this task for ever: the DAG would hang, unseen.
                 self.state.break_down(f"{type(error).__name__}: {error}", workflow.now())
+            if workflow.info().is_continue_as_new_suggested():
+                break
             await self._alarm.until(self._next_wake())
         await workflow.wait_condition(workflow.all_handlers_finished)
         self.state.executions += 1
         workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}])
 
-    def _go_on_as_new(self) -> bool:
-        return workflow.info().is_continue_as_new_suggested() and not self._triggers
-
     async def _step(self) -> None:
         """Everything that can be done now."""
-        while self._triggers:
-            await self._create_triggered(self._triggers.pop(0))
+        while self.state.triggers:
+            await self._create_triggered(self.state.triggers.pop(0))
         await self._reconcile()
         while True:
             question = self.state.question(workflow.now())
             if question is not None:
                 await self._ask(question)
-            created = len(list(self.state.create_due(workflow.now())))
-            created += await self._create_for_backfills()
+            ahead = self.state.ticks
+            self.state.create_due(workflow.now())
+            dealt_with = await self._create_for_backfills()
             await self._start_queued()
-            if not created and not self._can_still_create():
+            done = self.state.ticks == ahead and not dealt_with and not self._can_still_create()
+            # A catch-up has no end of its own that a history could wait for.
+            if done or workflow.info().is_continue_as_new_suggested():
                 return
 
     def _can_still_create(self) -> bool:
@@ -114,17 +117,16 @@ class DagWorkflow:
         for backfill in self.state.backfills:
             question = backfill.question()
             if question is not None:
-                batch = await ask(ask_backfill, question)
-                if batch.error is not None:
-                    raise InvalidInputError(f"{backfill.backfill_id}: timetable: {batch.error}")
-                backfill.take(batch)
+                backfill.take(await ask(ask_backfill, question))
         return self.state.create_backfill_runs(workflow.now())
 
     async def _ask(self, question: TicksQuestion) -> None:
         version = self.state.spec.version
         answer = await ask(ask_timetable, question)
         if version == self.state.spec.version and question.last == self.state.last_automated_interval:
-            self.state.take(answer)  # else the DAG was registered anew meanwhile: the answer is to an old question
+            self.state.take(
+                answer, question.now
+            )  # else the DAG was registered anew meanwhile: the answer is to an old question
 
     def _next_wake(self) -> datetime | None:
         wake = self.state.next_wake(workflow.now())
@@ -167,19 +169,22 @@ class DagWorkflow:
         """The run's workflow exists, or existed. Most often it ran long ago; then a backfill may run it again."""
         key = tracked.run.key
         reports = await look_up(find_ended_runs, RunsQuestion(workflow_ids={key: tracked.run.workflow_id}))
+        if self.state.runs.get(key) is not tracked:
+            return  # it has told us meanwhile that it ended
         backfill = self.state.backfill(tracked.backfill_id)
-        if not reports:
+        if not reports and tracked.again:
+            await workflow.sleep(CLOSING)  # the execution before is just about to close
+            await self._start(tracked)
+        elif not reports:
             return  # it is running: whoever started it, its end will be found out
-        if backfill is None:
+        elif backfill is None:
             self._finish(reports[0])
         elif backfill.request.reprocess_behavior.again(reports[0].state):
             tracked.again = True
             await self._start(tracked)
         else:
-            del self.state.runs[key]
-            backfill.created -= 1
             reason = f"it ran already and ended in {reports[0].state}"
-            self.state.skip_in_backfill(backfill, reason, tracked.run, workflow.now())
+            self.state.give_up_in_backfill(backfill, tracked, reason, workflow.now())
             self._alarm.ring()
 
     async def _follow(self, handle: workflow.ChildWorkflowHandle[Any, str], tracked: TrackedRun) -> None:
@@ -229,11 +234,11 @@ class DagWorkflow:
         if answer.run is None:
             raise InvalidInputError(answer.error or "the trigger was refused")
         try:
-            self.state.create(answer.run, now, f"triggered by {answer.run.triggered_by}")
+            made = self.state.create(answer.run, now, f"triggered by {answer.run.triggered_by}")
         except DateTakenError as error:
             raise InvalidInputError(str(error)) from None
         self._alarm.ring()
-        return answer.run
+        return made.run
 
     # Messages
 
@@ -252,7 +257,7 @@ class DagWorkflow:
     @workflow.signal
     def trigger(self, *request: Any) -> None:
         """Asks for a manual run; nobody waits for the answer. Takes a `TriggerRequest`, or nothing."""
-        self._triggers.append(request[0] if request else None)
+        self.state.triggers.append(request[0] if request else None)
         self._alarm.ring()
 
     @workflow.signal
@@ -300,7 +305,7 @@ class DagWorkflow:
         batch = await ask(ask_backfill, question)
         with _refusing():
             check_batch(self.state.spec, request, batch)
-        made = None if request.dry_run else self.state.add_backfill(request, batch, now)
+        made = None if request.dry_run else self.state.add_backfill(spec, request, batch, now)
         self._alarm.ring()
         return BackfillPlan(
             backfill_id=made.backfill_id if made is not None else None, total=batch.total, infos=batch.infos
@@ -329,8 +334,6 @@ class DagWorkflow:
             raise ApplicationError(told, type="InvalidInput", non_retryable=True)
         for name, value in change.items():
             setattr(backfill, name, value)
-        if backfill.cancelled:
-            backfill.infos, backfill.offset = (), backfill.total
         self.state.close_backfills(workflow.now())
         self._alarm.ring()
         return backfill.progress()
@@ -346,6 +349,11 @@ class DagWorkflow:
     def explain(self) -> Explanation:
         """Why the next run is due when it is or not at all, what is waited for, and what was decided last."""
         return explain_dag(self.state, workflow.now())
+
+    @workflow.query
+    def upcoming(self, most: int) -> Ticks:
+        """The next *most* scheduled runs as things are."""
+        return upcoming(self.state, workflow.now(), most)
 
     @workflow.query
     def preview(self, *spec: Any) -> Preview:

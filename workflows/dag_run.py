@@ -5,6 +5,7 @@ what comes of it, and tells it.
 """
 
 import asyncio
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +22,8 @@ from ..model.task_instances import Attempt, Failure, Outcome, TaskInstance, may_
 from ..model.views import RunDetails, run_details, why
 from .calls import INFRASTRUCTURE, TIMEOUT_GRACE, UNBOUNDED
 
+RESULTS_LIMIT = 1_000_000
+
 
 @workflow.defn(name="DagRun")
 class DagRunWorkflow:
@@ -33,6 +36,7 @@ class DagRunWorkflow:
         self.plan = RunPlan(state.spec, {task_id: i.state for task_id, i in state.instances.items()})
         self.ended: RunEnd | None = None
         self._news = False
+        self._defect: Exception | None = None
         self._attempts: dict[str, asyncio.Task[None]] = {}
         self._clocks: set[asyncio.Task[None]] = set()
 
@@ -48,6 +52,10 @@ class DagRunWorkflow:
                 raise
             if is_cancelled_exception(error):
                 await self._end_early(RunEnd(RunState.FAILED, "the run was cancelled"))
+            elif isinstance(error, Exception):
+                told = f"a defect of tidemill: {type(error).__name__}: {error}"
+                await self._end_early(RunEnd(RunState.FAILED, told))
+                raise ApplicationError(told, type="Defect", non_retryable=True) from error
             raise
         await self._report(end)
         if end.state is RunState.FAILED:
@@ -62,8 +70,10 @@ class DagRunWorkflow:
             # What is in flight does not carry over: before it goes on as new, a run lets it finish.
             draining = draining or workflow.info().is_continue_as_new_suggested()
             if not draining:
-                for decision in self.plan.decide():
-                    self._follow(decision)
+                # Again and again: a task without work is done at once, and lets others start.
+                while decisions := self.plan.decide():
+                    for decision in decisions:
+                        self._follow(decision)
             end = self.ended or self.plan.end()
             if end is not None:
                 await self._stop_attempts()
@@ -75,6 +85,8 @@ class DagRunWorkflow:
             workflow.set_current_details(task_table(self.state))
             await workflow.wait_condition(lambda: self._news)
             self._news = False
+            if self._defect is not None:
+                raise self._defect
 
     # What the plan decides
 
@@ -114,6 +126,8 @@ class DagRunWorkflow:
             )
         except ActivityError as error:
             self._settle(instance, failure_of(error))
+        except Exception as error:  # not the task's: the run has to fail, or it would wait for ever
+            self._defect = error
         else:
             self._settle(instance, outcome)
         finally:
@@ -127,6 +141,8 @@ class DagRunWorkflow:
         now = workflow.now()
         instance.move(TaskState.RUNNING)
         instance.ended_at = now
+        if isinstance(outcome, Outcome):
+            outcome = within_budget(outcome, self.state)
         if isinstance(outcome, Outcome):
             instance.started_at = outcome.started_at or instance.queued_at
             instance.xcom = outcome.xcom
@@ -233,6 +249,15 @@ class DagRunWorkflow:
         if instance is None:
             return f"there is no task {task_id!r}; the tasks are: {', '.join(self.state.instances)}"
         return f"{task_id} is {instance.state}: {why(self.plan, instance)}"
+
+
+def within_budget(outcome: Outcome, state: DagRunState) -> Outcome | Failure:
+    """*outcome*, or a failure if the run's results together would outgrow what Temporal carries."""
+    size = sum(len(json.dumps(instance.xcom)) for instance in state.instances.values() if instance.xcom)
+    if outcome.xcom and size + len(json.dumps(outcome.xcom)) > RESULTS_LIMIT:
+        told = f"the results of this run's tasks together exceed {RESULTS_LIMIT:,} bytes. Return paths instead of data"
+        return Failure(error_type="ResultsTooLarge", message=told, retryable=False)
+    return outcome
 
 
 def failure_of(error: ActivityError) -> Failure:

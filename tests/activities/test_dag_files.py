@@ -31,7 +31,7 @@ def test_a_good_file_gives_its_dags_and_where_they_are_from(tmp_path: Path) -> N
         ("raise RuntimeError('no luck')", "RuntimeError: no luck"),
         ("import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
         ("def (", "SyntaxError"),
-        (GOOD.replace("task_id='a'", "task_id='a', retries=-1"), "DAG 'good': tasks[0].empty.retries = -1"),
+        (GOOD.replace("task_id='a'", "task_id='a', retries=-1"), "DAG 'good': task 'a': retries = -1"),
     ],
 )
 def test_a_bad_file_is_told_apart(tmp_path: Path, text: str, told: str) -> None:

@@ -183,3 +183,14 @@ def test_two_tasks_of_one_id_are_refused() -> None:
         EmptyOperator(task_id="a")
         with pytest.raises(InvalidInputError, match="task_id 'a' is used by 2 tasks"):
             EmptyOperator(task_id="a")
+
+
+def test_results_go_into_spark_arguments_and_texts() -> None:
+    with DAG("texts") as made:
+        path = BashOperator(task_id="path", bash_command="echo there").output
+        spark_submit("submit", "app.py", application_args=["--in", path, 3])
+        BashOperator(task_id="say", bash_command=f"echo {path}") << path.node
+    spec = made.spec()
+    assert upstreams(made)["submit"] == {"path"}
+    assert spec.by_id["submit"].application_args == ("--in", {"$xcom": "path", "key": "return_value"}, "3")  # type: ignore[union-attr]
+    assert spec.by_id["say"].command == "echo {{ ti.xcom_pull(task_ids='path', key='return_value') }}"  # type: ignore[union-attr]

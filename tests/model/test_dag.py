@@ -2,12 +2,16 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from support import at, bash, dag, empty
-from tidemill.model.dag import DagSpec, read_dag
+from tidemill.model.dag import param_value, read_dag
 from tidemill.model.errors import InvalidInputError
+from tidemill.model.schema import dag_schema
+from tidemill.model.timetables import CronTrigger
 
 WHOLE: dict[str, Any] = {"dag_id": "sales", "schedule": "@daily", "start_date": "2024-01-01T00:00:00Z"}
 
@@ -115,9 +119,41 @@ def test_the_earliest_date_may_come_from_the_tasks() -> None:
     assert dag("d", own, start_date="2024-02-15T00:00:00Z").restriction.earliest == at("2024-02-15")
 
 
+ROOT = Path(__file__).parents[2]
+WRITTEN = [
+    pytest.param(json.loads((ROOT / "examples" / "hello.json").read_text()), id="example"),
+    pytest.param({**WHOLE, "schedule": 3600, "dagrun_timeout": 60}, id="seconds"),
+    pytest.param({**WHOLE, "schedule": ["@daily", "0 1 * * *"], "dagrun_timeout": "PT1M"}, id="crons"),
+    pytest.param({**WHOLE, "schedule": None, "tasks": [bash("a", "true", retry_delay=5)]}, id="null"),
+]
+
+
 def test_the_published_schema_is_the_models() -> None:
     """docs/dag.schema.json is what an editor checks a hand-written DAG against."""
-    from pathlib import Path
+    assert json.loads((ROOT / "docs" / "dag.schema.json").read_text()) == dag_schema()
 
-    published = Path(__file__).parents[2] / "docs" / "dag.schema.json"
-    assert json.loads(published.read_text()) == DagSpec.model_json_schema()
+
+@pytest.mark.parametrize("document", WRITTEN)
+def test_the_schema_accepts_what_is_accepted(document: dict[str, Any]) -> None:
+    Draft202012Validator(dag_schema()).validate(document)
+    read_dag(document)
+
+
+def test_the_schema_refuses_what_is_refused() -> None:
+    assert list(Draft202012Validator(dag_schema()).iter_errors({**WHOLE, "scheduel": 1}))
+
+
+def test_a_plain_dict_with_a_schema_key_is_a_plain_param() -> None:
+    spec = dag("d", [bash("a", "x")], params={"target": {"schema": "public", "table": "t"}})
+    assert param_value(spec.params["target"]) == {"schema": "public", "table": "t"}
+    with pytest.raises(InvalidInputError, match=r"params\.n\.schema is no JSON schema"):
+        dag("d", [], params={"n": {"value": 1, "schema": {"type": "int"}}})
+
+
+def test_a_timetable_is_read_in_the_dags_time_zone_unless_it_names_its_own() -> None:
+    for schedule in ({"kind": "cron_trigger", "expression": "0 6 * * *"}, CronTrigger(expression="0 6 * * *")):
+        assert read_dag({"dag_id": "d", "timezone": "Europe/Berlin", "schedule": schedule}).schedule.timezone == (
+            "Europe/Berlin"
+        )
+    own = CronTrigger(expression="0 6 * * *", timezone="UTC")
+    assert read_dag({"dag_id": "d", "timezone": "Europe/Berlin", "schedule": own}).schedule.timezone == "UTC"

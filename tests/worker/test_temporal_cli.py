@@ -36,8 +36,7 @@ def start(here: Stack, dag_id: str, *rest: str) -> list[str]:
 
 async def test_registering_signalling_and_asking(here: Stack) -> None:
     await temporal(here, *start(here, "hello", "--input-file", str(EXAMPLE)))
-    view = await here.tidemill.describe("hello")
-    assert view.next_dagrun is not None
+    await eventually(lambda: here.tidemill.describe("hello"), lambda view: view.next_dagrun is not None)
     await temporal(here, "workflow", "signal", "--workflow-id", "dag:hello", "--name", "pause")
     await eventually(lambda: here.tidemill.describe("hello"), lambda v: v.is_paused)
     await temporal(here, "workflow", "signal", "--workflow-id", "dag:hello", "--name", "unpause")

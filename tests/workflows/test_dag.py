@@ -72,7 +72,7 @@ async def test_the_schedule_ends_at_end_date(here: Stack) -> None:
     assert dates(runs) == [TODAY - timedelta(days=n) for n in (9, 8, 7)]
     view = await here.tidemill.describe("ended")
     assert view.next_dagrun is None
-    assert view.next_dagrun_note == "no more runs: the schedule has ended"
+    assert view.next_dagrun_note.startswith("no more runs: the schedule has ended, at end_date")
 
 
 async def test_once_runs_once_in_the_dags_life(here: Stack) -> None:
@@ -291,6 +291,38 @@ async def test_a_dag_whose_timetable_raises_is_broken_and_mends(here: Stack) -> 
     assert view.broken == "timetable: ModuleNotFoundError: No module named 'nowhere'"
     await here.tidemill.register(dag("broken", ONE_TASK, schedule="@daily", start_date=days_ago(1), catchup=True))
     await here.all_finished("broken", 1)
+
+
+async def test_two_triggers_at_one_instant_are_two_runs(here: Stack) -> None:
+    await here.tidemill.register(dag("twins", ONE_TASK))
+    due = datetime.now(UTC) + timedelta(seconds=1)
+    runs = [await here.tidemill.trigger("twins", TriggerRequest(run_after=due)) for _ in range(3)]
+    name = f"manual__{due.isoformat()}"
+    assert [run.run_id for run in runs] == [name, f"{name}_2", f"{name}_3"]
+    await here.all_finished("twins", 3)
+
+
+async def test_busy_workers_do_not_hold_up_schedules(server: str, tmp_path: Path) -> None:
+    """Every slot for tasks is taken; another DAG is registered, triggered and planned all the same."""
+    async with stack(server, tmp_path / "home", max_concurrent_activities=1) as made:
+        await made.tidemill.register(dag("hog", [bash("wait", "sleep 60")]))
+        hog = await made.tidemill.trigger("hog")
+        await eventually(lambda: made.tidemill.run("hog", hog.run_id), lambda d: d.tasks[0].state == "running")
+        await made.tidemill.register(dag("nimble", ONE_TASK, schedule="@daily", start_date=days_ago(3), catchup=True))
+        await made.tidemill.trigger("nimble", TriggerRequest(logical_date=TODAY + timedelta(hours=-1)))
+        await made.all_finished("nimble", 4, within=30)
+
+
+async def test_hundreds_of_runs_are_caught_up_while_being_asked_about(server: str, tmp_path: Path) -> None:
+    """Asked about all the while. Replayed at the end, like every workflow here."""
+    async with stack(server, tmp_path / "home") as made:
+        start = TODAY - timedelta(minutes=400)
+        schedule = {"kind": "delta_interval", "delta": 60}
+        ends = (start + timedelta(minutes=399)).isoformat()
+        fields = {"schedule": schedule, "start_date": start.isoformat(), "end_date": ends, "catchup": True}
+        await made.tidemill.register(dag("hundreds", ONE_TASK, **fields))
+        runs = await made.all_finished("hundreds", 400)
+    assert dates(runs) == [start + timedelta(minutes=n) for n in range(400)]
 
 
 async def test_the_dags_workflow_sleeps_between_runs(here: Stack) -> None:

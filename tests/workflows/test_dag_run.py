@@ -30,6 +30,22 @@ async def test_results_travel_down_the_graph(here: Stack) -> None:
     assert here.log_of("results", details.run.run_id, "third").strip() == "43 42"
 
 
+async def test_tasks_without_work_let_others_start(here: Stack) -> None:
+    """Nothing but the run itself moves it on: empty after empty, more of them than may be active, and work behind."""
+    tasks = [empty("start"), empty("second", "start"), *(empty(f"w{i}", "second") for i in range(20))]
+    tasks += [bash("work", "true", *(f"w{i}" for i in range(20))), empty("end", "work")]
+    details = await here.run_once(dag("hollow", tasks, max_active_tasks=3))
+    assert details.state is RunState.SUCCESS
+    assert set(states(details).values()) == {"success"}
+
+
+async def test_results_that_together_are_too_much_fail_the_task_that_goes_too_far(here: Stack) -> None:
+    much = [bash(f"t{i}", "head -c 250000 /dev/zero | tr '\\0' x", *([f"t{i - 1}"] if i else [])) for i in range(5)]
+    details = await here.run_once(dag("much", much))
+    assert [str(task.state) for task in details.tasks] == ["success", "success", "success", "failed", "upstream_failed"]
+    assert "together exceed 1,000,000 bytes. Return paths" in (details.tasks[3].error or "")
+
+
 async def test_templates_have_airflows_names(here: Stack) -> None:
     spec = dag("templates", [bash("show", f"echo '{CONTEXT}'")], params={"x": "default"})
     details = await here.run_once(spec, run_id="mine", conf={"y": 5})

@@ -10,17 +10,18 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from ...activities.dag_files import find_dag_files, parse_dag_file
+from ...activities.timetables import ask_timetable
 from ...model.dag import DagSpec, read_dag
 from ...model.errors import InvalidInputError
 from ...model.errors import explain as clear
 from ...model.explaining import Explanation
 from ...model.previews import Preview
 from ...model.runs import RunIdentity, TriggeredBy, TriggerRequest
-from ...model.ticks import TicksQuestion, coming_runs
-from ...model.timetables import DagRunInfo, DataInterval
+from ...model.ticks import TicksQuestion
+from ...model.timetables import DagRunInfo
 from ...model.views import DagView, Registration
 from ..client import Tidemill
-from .output import Json, console, errors, fail, instant_text, make_table, print_json, run, show, state_text
+from .output import Json, Markup, console, errors, fail, instant_text, make_table, print_json, run, show, state_text
 
 app = typer.Typer(no_args_is_help=True, help="Register, look at, pause and trigger DAGs.")
 
@@ -72,7 +73,7 @@ def list_dags(as_json: Json = False) -> None:
     rows = [
         (
             view.dag_id,
-            "paused" if view.is_paused else "[bold red]broken[/]" if view.broken else "active",
+            "paused" if view.is_paused else Markup("[bold red]broken[/]") if view.broken else "active",
             schedule_text(view.schedule),
             instant_text(view.next_dagrun_create_after),
             state_text(view.last_run.state) if view.last_run else "",
@@ -190,13 +191,11 @@ def preview(
         specs, problems = read_path(Path(target))
         if problems:
             fail(problems[0])
-        answers = {spec.dag_id: next_runs(spec, None, n) for spec in specs}
+        answers = {spec.dag_id: next_runs(spec, n) for spec in specs}
     else:
 
         async def work() -> dict[str, list[DagRunInfo]]:
-            tidemill = await Tidemill.connect()
-            spec, view = await tidemill.spec(target), await tidemill.describe(target)
-            return {spec.dag_id: next_runs(spec, view.last_automated_interval, n)}
+            return {target: await (await Tidemill.connect()).upcoming(target, n)}
 
         answers = run(work())
     if as_json:
@@ -217,11 +216,20 @@ def preview(
             console.print(f"no run after {len(infos)}: the schedule ends there" if infos else "no scheduled run")
 
 
-def next_runs(spec: DagSpec, last: DataInterval | None, n: int) -> list[DagRunInfo]:
+def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
+    """The first *n* runs of a DAG that is not registered. Its own kind of timetable is asked in its own process."""
     question = TicksQuestion(
-        timetable=spec.schedule, restriction=spec.restriction, last=last, now=datetime.now(UTC), most=n
+        timetable=spec.schedule,
+        restriction=spec.restriction,
+        last=None,
+        now=datetime.now(UTC),
+        most=n,
+        folder=spec.folder,
     )
-    return list(coming_runs(question).infos)
+    answer = ask_timetable(question)
+    if answer.error is not None:
+        fail(f"DAG {spec.dag_id!r}: timetable: {answer.error}")
+    return list(answer.infos)
 
 
 @app.command()

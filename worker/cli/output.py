@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.markup import escape
@@ -16,7 +16,7 @@ from rich.table import Table
 from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError
 
-from ...model.errors import InvalidInputError
+from ...model.errors import InvalidInputError, explain
 from ..client import NotFoundError, NoWorkerError
 
 T = TypeVar("T")
@@ -43,15 +43,17 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Runs *work*; what a user can mend ends the command with one line and exit code 1."""
     try:
         return asyncio.run(work)
-    except (InvalidInputError, NotFoundError, NoWorkerError, ConnectionError, FileNotFoundError, RPCError) as error:
+    except (InvalidInputError, NotFoundError, NoWorkerError, OSError, RPCError, RuntimeError) as error:
         fail(str(error))
+    except ValidationError as error:
+        fail(str(explain(error, "settings (environment variables TIDEMILL_*)")))
     except TemporalError as error:
         fail(f"Temporal: {error}")
 
 
-def fail(message: str, code: int = 1) -> NoReturn:
+def fail(message: str) -> NoReturn:
     errors.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
-    raise typer.Exit(code)
+    raise typer.Exit(1)
 
 
 def print_json(value: Any) -> None:
@@ -72,13 +74,21 @@ def make_table(columns: Iterable[str], rows: Iterable[Sequence[Any]], title: str
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+        table.add_row(
+            *("" if cell is None else cell if isinstance(cell, Markup) else escape(str(cell)) for cell in row)
+        )
     return table
 
 
-def state_text(state: str) -> str:
+class Markup(str):
+    """Text with rich's markup in it, meant as such. Every other text is shown as it is."""
+
+    __slots__ = ()
+
+
+def state_text(state: str) -> Markup:
     style = STATE_STYLES.get(state, "")
-    return f"[{style}]{state}[/]" if style else state
+    return Markup(f"[{style}]{state}[/]" if style else state)
 
 
 def instant_text(value: datetime | None) -> str:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.logging import RichHandler
-from rich.markup import escape
 
 from ...activities.spark_archive import build_archive
 from ...activities.workplace import find_java
@@ -17,7 +16,7 @@ from ..doctor import Check, all_checks
 from ..folder import register_folder, watch_folder
 from ..process import running_worker, until_stopped
 from ..settings import Settings
-from .output import Json, console, errors, fail, make_table, print_json, run
+from .output import Json, Markup, console, errors, fail, make_table, print_json, run
 
 Home = Annotated[
     Path | None, typer.Option(help="Where logs and state are kept; by default TIDEMILL_HOME or .tidemill.")
@@ -114,10 +113,7 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         print_json(checks)
     else:
-        rows = [
-            (c.name, "[green]ok[/]" if c.ok else "[bold red]missing[/]", escape(c.found), escape(c.remedy or ""))
-            for c in checks
-        ]
+        rows = [(c.name, Markup("[green]ok[/]" if c.ok else "[bold red]missing[/]"), c.found, c.remedy) for c in checks]
         console.print(make_table(["", "", "FOUND", "REMEDY"], rows))
     if not all(check.ok for check in checks):
         raise typer.Exit(1)

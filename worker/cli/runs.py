@@ -48,7 +48,7 @@ def runs_table(views: list[RunView]) -> Table:
             view.run_type,
             instant_text(view.logical_date),
             duration_text(view.started_at, view.ended_at) if view.started_at else "",
-            escape((view.reason or "").split("\n")[0][:80]) if view.state == "failed" else "",
+            (view.reason or "").split("\n")[0][:80] if view.state == "failed" else "",
         )
         for view in views
     ]

@@ -1,0 +1,37 @@
+"""What a benchmark finds, and how it is shown."""
+
+import json
+import platform
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass
+class Figure:
+    """One thing measured; the floor is the same by hand in plain Temporal, in the same run."""
+
+    name: str
+    unit: str
+    tidemill: float
+    floor: float
+
+    @property
+    def ratio(self) -> float:
+        return self.tidemill / self.floor
+
+
+def show(figures: list[Figure]) -> None:
+    table = Table("", "tidemill", "floor", "ratio", title="tidemill beside the same in plain Temporal, same run")
+    for f in figures:
+        table.add_row(f.name, f"{f.tidemill:.3g} {f.unit}", f"{f.floor:.3g} {f.unit}", f"{f.ratio:.2f}")
+    Console().print(table)
+
+
+def write(figures: list[Figure], path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    machine = {"python": platform.python_version(), "system": platform.platform()}
+    measured = [{**asdict(figure), "ratio": figure.ratio} for figure in figures]
+    path.write_text(json.dumps({"machine": machine, "figures": measured}, indent=2) + "\n")

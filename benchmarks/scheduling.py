@@ -1,0 +1,90 @@
+"""How late runs start, and how fast missed ones are caught up, beside the same timers and children by hand."""
+
+import asyncio
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from statistics import quantiles
+
+from figures import Figure
+from floor import FloorCatchUp, FloorDue
+from temporalio.client import Client
+from tidemill.model.dag import DagSpec, read_dag
+from tidemill.worker.client import Tidemill
+
+ONE_TASK = [{"kind": "empty", "task_id": "only"}]
+
+
+async def due_at_once(client: Client, tidemill: Tidemill, queue: str, n: int) -> list[Figure]:
+    """*n* DAGs that fall due at one instant: how long after it their runs have begun."""
+    label = uuid.uuid4().hex[:6]
+    due = soon(20 + n / 25)
+    floor = [
+        await client.start_workflow(FloorDue.run, due.isoformat(), id=f"due-{label}-{i}", task_queue=queue)
+        for i in range(n)
+    ]
+    by_hand = spread(sorted(await asyncio.gather(*(handle.result() for handle in floor))))
+    due = soon(20 + n / 25)
+    specs = [at_instant(f"due_{label}_{i}", due) for i in range(n)]
+    for spec in specs:
+        await tidemill.register(spec)
+    await asyncio.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds()) + 5)
+    delays = [await delay_of(tidemill, spec.dag_id, due) for spec in specs]
+    ours = spread(sorted(delays))
+    return [
+        Figure(f"{n} DAGs due at once: run started after due, p50", "ms", 1000 * ours[0], 1000 * by_hand[0]),
+        Figure(f"{n} DAGs due at once: run started after due, p99", "ms", 1000 * ours[1], 1000 * by_hand[1]),
+    ]
+
+
+async def delay_of(tidemill: Tidemill, dag_id: str, due: datetime) -> float:
+    while True:
+        runs = [run for run in await tidemill.runs(dag_id) if run.started_at is not None]
+        if runs:
+            details = await tidemill.run_by_workflow(runs[0].workflow_id)
+            if details.started_at is not None:
+                return (details.started_at - due).total_seconds()
+        await asyncio.sleep(0.2)
+
+
+async def catch_up(client: Client, tidemill: Tidemill, queue: str, n: int) -> list[Figure]:
+    """*n* missed runs of one task each, 16 at once."""
+    label = uuid.uuid4().hex[:6]
+    start = time.perf_counter()
+    await client.execute_workflow(FloorCatchUp.run, n, id=f"catch-up-{label}", task_queue=queue)
+    by_hand = n / (time.perf_counter() - start)
+    first = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=n)
+    spec = read_dag(
+        {
+            "dag_id": f"catch_up_{label}",
+            "schedule": {"kind": "delta_interval", "delta": 60},
+            "start_date": first.isoformat(),
+            "end_date": (first + timedelta(minutes=n - 1)).isoformat(),
+            "catchup": True,
+            "max_active_runs": 16,
+            "tasks": ONE_TASK,
+        }
+    )
+    start = time.perf_counter()
+    await tidemill.register(spec)
+    while True:
+        view = await tidemill.describe(spec.dag_id)
+        if view.next_dagrun is None and not view.active_runs and not view.queued_runs and view.last_run is not None:
+            break
+        await asyncio.sleep(0.1)
+    return [Figure(f"catch-up of {n} runs, 16 at once", "runs/s", n / (time.perf_counter() - start), by_hand)]
+
+
+def at_instant(dag_id: str, due: datetime) -> DagSpec:
+    schedule = {"kind": "events", "event_dates": [due.isoformat()]}
+    return read_dag({"dag_id": dag_id, "schedule": schedule, "tasks": ONE_TASK})
+
+
+def soon(seconds: float) -> datetime:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).replace(microsecond=0)
+
+
+def spread(delays: list[float]) -> tuple[float, float]:
+    """p50 and p99."""
+    cuts = quantiles(delays, n=100, method="inclusive")
+    return cuts[49], cuts[98]
