@@ -124,9 +124,8 @@ class DagWorkflow:
         version = self.state.spec.version
         answer = await ask(ask_timetable, question)
         if version == self.state.spec.version and question.last == self.state.last_automated_interval:
-            self.state.take(
-                answer, question.now
-            )  # else the DAG was registered anew meanwhile: the answer is to an old question
+            # Else the DAG was registered anew meanwhile, and this answers an old question.
+            self.state.take(answer, question.now)
 
     def _next_wake(self) -> datetime | None:
         wake = self.state.next_wake(workflow.now())
