@@ -6,7 +6,7 @@ BIN := .venv/bin
 EDITABLE := build/__editable__.tidemill-0.1.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check chaos bench format lock histories clean
+.PHONY: help env demo test check chaos bench format schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,9 @@ bench: env ## Measure: prints a table, writes build/bench.json
 
 histories: env ## Record histories for the replay tests (adds, never replaces)
 	@$(BIN)/python -P tests/record_histories.py $(ARGS)
+
+schema: env ## Write docs/dag.schema.json from the models
+	@$(BIN)/python -P -c "import json; from tidemill.model.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))" > docs/dag.schema.json
 
 lock: ## Pin what pyproject.toml asks for, in requirements.lock
 	@$(BIN)/python -m pip install --quiet uv && $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \

@@ -10,9 +10,10 @@ from temporalio import activity
 from ..model.attempts import TaskAttempt
 from ..model.context import context, resolve
 from ..model.errors import InvalidInputError
+from ..model.references import RETURN_VALUE
 from ..model.states import TaskState
 from ..model.task_instances import Failure, Outcome
-from ..model.tasks import RETURN_VALUE, BashTask
+from ..model.tasks import BashTask
 from .attempt_folder import AttemptFolder
 from .isolated_call import describe_failure
 from .outcomes import describe_exit, instant, last_line, log_size, log_tail

@@ -18,9 +18,9 @@ from ..model.authoring import DAG
 from ..model.context import context, resolve, running
 from ..model.errors import InvalidInputError
 from ..model.exceptions import AirflowFailException, AirflowSkipException
+from ..model.references import RETURN_VALUE
 from ..model.states import TaskState
 from ..model.task_instances import Failure, Outcome
-from ..model.tasks import RETURN_VALUE
 from .attempt_folder import XCOM_LIMIT
 from .rendering import render
 

@@ -1,15 +1,26 @@
-"""Looks up how runs ended that could not tell it themselves, such as terminated ones."""
+"""What a workflow cannot find out by itself about runs: how terminated ones ended, what ended ones left behind."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from temporalio import activity
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import (
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+)
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.base import Model
-from ..model.dag_state import RunReport
+from ..model.messages import RunReport
+from ..model.revisions import ClearRequest, MarkRequest, RunMark
+from ..model.run_state import DagRunState
+from ..model.runs import RunIdentity
 from ..model.states import RunState
+from .names import INVALID_INPUT
 
 
 class RunsQuestion(Model):
@@ -37,6 +48,80 @@ async def find_ended_runs(question: RunsQuestion) -> Sequence[RunReport]:
         status = found.status.name.lower() if found.status is not None else "unknown"
         reports.append(_report(key, state, found.close_time, f"its workflow is {status}"))
     return reports
+
+
+class LastExecution(Model):
+    """An execution of a run's workflow that has ended."""
+
+    workflow_id: str
+    execution: str
+
+
+class ReviseQuestion(Model):
+    """What a person wants to be changed in a run."""
+
+    workflow_id: str
+    clear: ClearRequest | None = None
+    mark: MarkRequest | None = None
+    mark_run: RunMark | None = None
+
+
+class Revised(Model):
+    """What came of it."""
+
+    instances: tuple[str, ...] = ()
+    """The instances that are changed."""
+    execution: str | None = None
+    """Where the run has ended: its last execution, which another has to go on from."""
+    run: RunIdentity | None = None
+
+
+@activity.defn(name="tidemill.load_run")
+async def load_run(last: LastExecution) -> DagRunState:
+    """The state that the last execution of a run left behind."""
+    handle = activity.client().get_workflow_handle(last.workflow_id, run_id=last.execution)
+    state: DagRunState = await handle.query("whole_state", result_type=DagRunState)
+    return state
+
+
+@activity.defn(name="tidemill.revise_run")
+async def revise_run(question: ReviseQuestion) -> Revised:
+    """Changes a run that goes on. Of one that has ended, tells what has to be known to run it again."""
+    handle = activity.client().get_workflow_handle(question.workflow_id)
+    try:
+        found = await handle.describe()
+        if found.status is WorkflowExecutionStatus.RUNNING:
+            return await _revise_running(handle, question)
+        run = await handle.query("identity", result_type=RunIdentity)
+        keys: list[str] = []
+        if question.clear is not None:
+            keys = await handle.query("would_clear", question.clear, result_type=list[str])
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        raise _refusal("its history is no longer kept by Temporal. Run the date again with a backfill") from None
+    except WorkflowQueryFailedError as error:
+        raise _refusal(str(error)) from None
+    return Revised(instances=tuple(keys), execution=found.run_id, run=run)
+
+
+async def _revise_running(handle: WorkflowHandle[Any, Any], question: ReviseQuestion) -> Revised:
+    try:
+        if question.clear is not None:
+            keys = await handle.execute_update("clear_tasks", question.clear, result_type=list[str])
+        elif question.mark is not None:
+            keys = await handle.execute_update("set_task_state", question.mark, result_type=list[str])
+        else:
+            await handle.execute_update("set_state", question.mark_run, result_type=RunState)
+            keys = []
+    except WorkflowUpdateFailedError as error:
+        cause = error.cause
+        raise _refusal(cause.message if isinstance(cause, ApplicationError) else str(cause)) from None
+    return Revised(instances=tuple(keys))
+
+
+def _refusal(told: str) -> ApplicationError:
+    return ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
 
 
 def _report(key: str, state: RunState, ended_at: datetime | None, reason: str) -> RunReport:

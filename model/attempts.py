@@ -3,8 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
-from .base import Model
+from .base import Instant, Model
 from .dag import DagSource
+from .instance_keys import UNMAPPED, instance_key
 from .runs import RunIdentity
 from .tasks import Task
 
@@ -15,6 +16,10 @@ class TaskAttempt(Model):
     run: RunIdentity
     task: Task
     try_number: int
+    map_index: int = UNMAPPED
+    poke: int = 1
+    """Which poke of this try it is, for tasks that wait."""
+    waiting_since: Instant | None = None
     execution: str = "1"
     """Which execution of the run this is: another one after the run was reset, or was run again."""
     params: dict[str, Any] = {}
@@ -26,18 +31,24 @@ class TaskAttempt(Model):
     @property
     def path(self) -> str:
         """Where the attempt's files are, below the folder for logs (Airflow's layout)."""
-        return attempt_path(self.run.dag_id, self.run.run_id, self.task.task_id, self.try_number)
+        return attempt_path(self.run.dag_id, self.run.run_id, self.task.task_id, self.try_number, self.map_index)
 
     @property
     def name(self) -> str:
         """What the attempt is called wherever it runs, such as in Spark's own list of applications."""
-        return f"{self.run.dag_id}.{self.task.task_id} {self.run.run_id} try {self.try_number}"
+        return f"{self.run.dag_id}.{self.key} {self.run.run_id} try {self.try_number}"
+
+    @property
+    def key(self) -> str:
+        """What the instance is called within its run."""
+        return instance_key(self.task.task_id, self.map_index)
 
     @property
     def timeout(self) -> timedelta | None:
         return self.task.execution_timeout
 
 
-def attempt_path(dag_id: str, run_id: str, task_id: str, try_number: int) -> str:
+def attempt_path(dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = UNMAPPED) -> str:
     """An attempt's files below a worker's home; its log is `logs/<this>.log`."""
-    return f"dag_id={dag_id}/run_id={run_id}/task_id={task_id}/attempt={try_number}"
+    mapped = "" if map_index == UNMAPPED else f"map_index={map_index}/"
+    return f"dag_id={dag_id}/run_id={run_id}/task_id={task_id}/{mapped}attempt={try_number}"

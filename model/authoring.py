@@ -19,8 +19,8 @@ from dateutil.relativedelta import relativedelta
 from .base import Model
 from .dag import DagSpec, read_dag
 from .errors import InvalidInputError
+from .references import xcom_reference
 from .schedules import ScheduleKind
-from .tasks import xcom_reference
 from .timetables.cron import zone
 
 Schedule = str | timedelta | relativedelta | Sequence[str] | Model | None

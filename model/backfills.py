@@ -224,12 +224,23 @@ class Backfill(Record):
         )
 
 
-def check_backfill(spec: DagSpec) -> None:
-    """Raises InvalidInputError for a DAG that cannot be run over a range."""
+def check_backfill(spec: DagSpec, request: BackfillRequest) -> None:
+    """Raises InvalidInputError for a DAG that cannot be run over a range, or not as it is asked for."""
     if not spec.schedule.periodic:
         raise InvalidInputError(
             f"DAG {spec.dag_id!r} has no periodic schedule ({spec.schedule.kind}), so a range of dates means nothing. "
             "Trigger single runs instead"
+        )
+    past = [task.task_id for task in spec.tasks if task.needs_past]
+    if past and request.run_backwards:
+        raise InvalidInputError(
+            f"run_backwards: task {past[0]!r} of DAG {spec.dag_id!r} depends on its past, which would come after it. "
+            "Leave run_backwards out"
+        )
+    if past and request.reprocess_behavior is ReprocessBehavior.NONE:
+        raise InvalidInputError(
+            f"reprocess_behavior = none: task {past[0]!r} of DAG {spec.dag_id!r} depends on its past, and would wait "
+            "for ever behind a run that failed. Use failed or completed"
         )
 
 

@@ -1,9 +1,17 @@
 """What all of tidemill's data is made of: frozen, strict models and instants that are always UTC."""
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 
 class Model(BaseModel):
@@ -16,6 +24,32 @@ class Record(BaseModel):
     """State that one workflow owns and changes in place; travels through continue-as-new."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=False)
+
+
+class Brief(BaseModel):
+    """Is written without the fields that have their default.
+
+    For what a run has thousands of, and so that a field added later changes no hash of what does not use it.
+    """
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        defaults = _defaults(type(self))
+        return {
+            name: value
+            for name, value in write(self).items()
+            if name not in defaults or getattr(self, name) != defaults[name]
+        }
+
+
+@cache
+def _defaults(model: type[BaseModel]) -> dict[str, Any]:
+    """Default by field; `kind` is always written, since it tells models apart."""
+    return {
+        name: field.get_default(call_default_factory=True)
+        for name, field in model.model_fields.items()
+        if not field.is_required() and name != "kind"
+    }
 
 
 def to_utc(value: datetime) -> datetime:

@@ -11,7 +11,7 @@ import pendulum
 
 from .attempts import TaskAttempt
 from .errors import InvalidInputError
-from .tasks import RETURN_VALUE, XCOM_REFERENCE, is_xcom_reference
+from .references import RETURN_VALUE, XCOM_REFERENCE, is_xcom_reference
 
 CONTEXT_NAMES = frozenset(
     {

@@ -1,21 +1,26 @@
 """A DAG as data: what is stored, sent and shown. Written by `authoring`, or by hand as JSON."""
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
 from jsonschema import Draft202012Validator, SchemaError
-from pydantic import Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
-from .base import Instant, Model, PositiveDuration
+from .base import Brief, Instant, Model, PositiveDuration
 from .errors import InvalidInputError, explain
-from .graph import ancestors, cycle
+from .graph import ancestors, cycle, downstreams
+from .mapping import Expansion, sources
+from .references import referenced_tasks
 from .schedules import ScheduleKind, read_schedule
+from .task_groups import TaskGroup
 from .tasks import Task, require_order
 from .timetables import Continuous, Null, TimeRestriction, Timetable
 from .timetables.cron import zone
+from .trigger_rules import TriggerRule
 
 PARAM_KEYS = {"value", "schema", "description"}
 
@@ -27,7 +32,7 @@ class DagSource(Model):
     sha256: str
 
 
-class DagSpec(Model):
+class DagSpec(Brief, Model):
     """A DAG: its tasks and when they run. Names and defaults are Airflow's.
 
     `schedule` may be written as a timetable, a cron string or preset, a number of seconds, or
@@ -48,7 +53,11 @@ class DagSpec(Model):
     catchup: bool = False
     max_active_runs: PositiveInt = 16
     max_active_tasks: Annotated[int, Field(ge=1, le=500)] = 16
+    max_consecutive_failed_dag_runs: NonNegativeInt = 0
+    """After how many failed runs in a row the DAG is paused; 0: never."""
     dagrun_timeout: PositiveDuration | None = None
+    fail_fast: bool = False
+    """Whether the first task that fails for good ends the others: running ones fail, the rest is skipped."""
     is_paused_upon_creation: bool = False
     allow_trigger_in_future: bool = False
     """Whether a manual run of a DAG without a schedule starts at once though its logical date is in the future."""
@@ -57,6 +66,7 @@ class DagSpec(Model):
     heartbeat_timeout: Annotated[timedelta, Field(ge=timedelta(seconds=1))] = timedelta(seconds=20)
     """How long a task's worker may be silent before the attempt is handed to another."""
     tasks: tuple[Task, ...] = ()
+    groups: tuple[TaskGroup, ...] = ()
     source: DagSource | None = None
 
     @model_validator(mode="before")
@@ -77,7 +87,29 @@ class DagSpec(Model):
             )
         self._check_graph()
         self._check_params()
+        self._check_fail_fast()
         return self
+
+    def _check_mapping(self) -> None:
+        known = {group.group_id for group in self.groups}
+        for task in self.tasks:
+            groups = [*enclosing(task.group)]
+            if task.group is not None and task.group not in known:
+                raise ValueError(f"task {task.task_id!r}: group = {task.group!r} is not among the groups of this DAG")
+            mapped = [group.group_id for group in self.groups if group.expand is not None and group.group_id in groups]
+            if len(mapped) + (task.expand is not None) > 1:
+                raise ValueError(
+                    f"task {task.task_id!r} is mapped more than once ({', '.join(mapped)}). "
+                    "Map either the task or one group around it"
+                )
+
+    def _check_fail_fast(self) -> None:
+        for task in self.tasks:
+            if self.fail_fast and not task.is_teardown and task.trigger_rule is not TriggerRule.ALL_SUCCESS:
+                raise ValueError(
+                    f"task {task.task_id!r}: trigger_rule {task.trigger_rule} does not go with fail_fast. "
+                    "Use all_success, or leave fail_fast out"
+                )
 
     def _check_params(self) -> None:
         for name, param in self.params.items():
@@ -105,6 +137,7 @@ class DagSpec(Model):
             raise ValueError(
                 f"task {loop[0]!r} is downstream of itself ({' >> '.join(loop)}). Remove one of these edges"
             )
+        self._check_mapping()
         for task in self.tasks:
             for other in sorted(task.uses() - ancestors(self.upstreams, task.task_id)):
                 raise ValueError(
@@ -122,8 +155,39 @@ class DagSpec(Model):
         return {task.task_id: task.upstream for task in self.tasks}
 
     @cached_property
+    def downstreams(self) -> dict[str, list[str]]:
+        return downstreams(self.upstreams)
+
+    @cached_property
     def by_id(self) -> dict[str, Task]:
         return {task.task_id: task for task in self.tasks}
+
+    @cached_property
+    def mapped(self) -> dict[str, Expansion]:
+        """What each mapped task is mapped over, by itself or with its group."""
+        groups = {group.group_id: group.expand for group in self.groups if group.expand is not None}
+        found = {}
+        for task in self.tasks:
+            expansion = task.expand or next((groups[name] for name in enclosing(task.group) if name in groups), None)
+            if expansion is not None:
+                found[task.task_id] = expansion
+        return found
+
+    @cached_property
+    def map_scopes(self) -> dict[str, str]:
+        """What each mapped task is mapped together with: its group, or itself alone."""
+        groups = {group.group_id for group in self.groups if group.expand is not None}
+        return {
+            task_id: task_id
+            if self.by_id[task_id].expand is not None
+            else next(name for name in enclosing(self.by_id[task_id].group) if name in groups)
+            for task_id in self.mapped
+        }
+
+    def mapped_over(self, task_id: str) -> list[str]:
+        """The tasks whose results *task_id* is mapped over."""
+        found = {name for value in sources(self.mapped[task_id]) for name in referenced_tasks(value)}
+        return sorted(found)
 
     @cached_property
     def restriction(self) -> TimeRestriction:
@@ -141,6 +205,13 @@ class DagSpec(Model):
     def version(self) -> str:
         """A short content hash: equal for equal DAGs, wherever and whenever they were read."""
         return sha256(self.model_dump_json().encode()).hexdigest()[:12]
+
+
+def enclosing(group: str | None) -> Iterator[str]:
+    """A group and those that it is in, innermost first."""
+    while group:
+        yield group
+        group = group.rpartition(".")[0]
 
 
 def param_value(param: Any) -> Any:

@@ -6,14 +6,17 @@ and ask nobody.
 """
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from .backfills import Backfill, BackfillBatch, BackfillRequest
-from .base import Instant, Model, Record, iso
+from .base import Instant, Record, iso
 from .dag import DagSpec
+from .dag_records import DateTakenError, DecisionKind, MadeDecision, RunRecord, TrackedRun
+from .messages import DagNews, RunReport, TasksEnded
+from .past import Past, remembered, run_before
+from .revisions import Revision
 from .runs import RunIdentity, RunType, backfill_run, run_id, scheduled_run
-from .states import RunState
+from .states import RunState, TaskState
 from .ticks import Ticks, TicksQuestion, due
 from .timetables import DagRunInfo, DataInterval, TimeRestriction
 
@@ -24,69 +27,6 @@ BACKFILLS_KEPT = 20
 TICKS_AHEAD = 2
 TICKS_PLANNED = 20
 TICKS_AHEAD_CATCHING_UP = 100
-
-
-class TrackedRun(Record):
-    """A run that is queued here, or running as a workflow of its own."""
-
-    run: RunIdentity
-    state: RunState = RunState.QUEUED
-    queued_at: Instant
-    started_at: Instant | None = None
-    backfill_id: str | None = None
-    again: bool = False
-    """Whether a finished run is run again, under the id that it had."""
-    watched: bool = False
-    """Whether this execution of the workflow hears of the run's end by itself, however it ends."""
-
-
-class RunRecord(Model):
-    """A finished run as the ledger keeps it, beyond the time that Temporal keeps its history."""
-
-    run_id: str
-    run_type: RunType
-    state: RunState
-    logical_date: Instant | None
-    run_after: Instant
-    queued_at: Instant
-    started_at: Instant | None
-    ended_at: Instant
-    reason: str | None = None
-
-
-class RunReport(Model):
-    """What a run tells its DAG when it ends."""
-
-    key: str
-    state: RunState
-    ended_at: Instant
-    reason: str
-
-
-class DecisionKind(StrEnum):
-    CREATED = "created"
-    BACKFILL = "backfill"
-    SKIPPED = "skipped"
-    STARTED = "started"
-    FINISHED = "finished"
-    REGISTERED = "registered"
-    PAUSED = "paused"
-    UNPAUSED = "unpaused"
-    REFUSED = "refused"
-    BROKEN = "broken"
-
-
-class MadeDecision(Model):
-    """Something that the DAG decided, and why: what `explain` answers from."""
-
-    at: Instant
-    kind: DecisionKind
-    about: str
-    reason: str
-
-
-class DateTakenError(ValueError):
-    """The run cannot be made: another one holds its date or its id. Says which."""
 
 
 class DagState(Record):
@@ -113,6 +53,8 @@ class DagState(Record):
     dates: dict[str, str] = {}
     """run_id by key, of runs made out of order: what the high-water mark does not tell."""
     decisions: list[MadeDecision] = []
+    news: int = 0
+    """The number of the last message to a run."""
     executions: int = 1
 
     # The schedule
@@ -260,6 +202,8 @@ class DagState(Record):
     def start(self, tracked: TrackedRun, now: datetime) -> None:
         tracked.state = RunState.RUNNING
         tracked.started_at = now
+        before = self.past_of(tracked)
+        tracked.previous = before.run_id if before is not None else None
         self.note(now, DecisionKind.STARTED, tracked.run.run_id, "a slot is free")
 
     def finish(self, report: RunReport) -> bool:
@@ -279,6 +223,7 @@ class DagState(Record):
                 started_at=tracked.started_at,
                 ended_at=report.ended_at,
                 reason=report.reason,
+                past={**self._unknown_past(), **tracked.past, **report.past},
             )
         )
         del self.ledger[:-LEDGER_LENGTH]
@@ -287,7 +232,58 @@ class DagState(Record):
         if backfill is not None:
             backfill.ended(report.state)
             self.close_backfills(report.ended_at)
+        self._pause_after_failures(report.ended_at)
         return True
+
+    def _unknown_past(self) -> dict[str, TaskState]:
+        """What is known of a run that has told nothing: where the next run looks, nothing has ended well."""
+        return dict.fromkeys(sorted(remembered(self.spec)), TaskState.NONE)
+
+    def _pause_after_failures(self, now: datetime) -> None:
+        """max_consecutive_failed_dag_runs: the last runs by run_after, of any type, have all failed."""
+        most = self.spec.max_consecutive_failed_dag_runs
+        last = sorted(self.ledger, key=lambda record: record.run_after)[-most:] if most else []
+        if most and len(last) == most and all(record.state is RunState.FAILED for record in last):
+            self.pause(True, now, f"the last {most} runs have failed (max_consecutive_failed_dag_runs)")
+
+    def revise(self, run: RunIdentity, revision: Revision, now: datetime) -> None:
+        """Has a run that has ended run again, changed. It keeps its run_id and its date."""
+        self.ledger = [record for record in self.ledger if record.run_id != run.run_id]
+        self.runs[run.key] = TrackedRun(run=run, queued_at=now, again=True, revision=revision)
+        self.note(now, DecisionKind.REVISED, run.run_id, "it runs again, on request")
+
+    # What runs have to know of each other
+
+    def past_of(self, tracked: TrackedRun) -> Past | None:
+        """The run before, if tasks depend on it: what is known of it now."""
+        unknown = self._unknown_past()
+        if not unknown or tracked.ignores_past:
+            return None
+        known: list[RunIdentity | RunRecord] = [other.run for other in self.runs.values()]
+        before = run_before(tracked.run, [*known, *self.ledger], catchup=self.spec.catchup)
+        if before is None:
+            return None
+        states = before.past if isinstance(before, RunRecord) else self.runs[before.key].past
+        if isinstance(before, RunRecord) and not states:  # it ran when no task was looked back at
+            return Past(run_id=before.run_id)
+        return Past(run_id=before.run_id, states={**unknown, **states})
+
+    def tasks_ended(self, ended: TasksEnded) -> list[TrackedRun]:
+        """Takes note of how tasks of a run have ended, and returns the runs that have to hear of it."""
+        tracked = self.runs.get(ended.key)
+        if tracked is None:
+            return []
+        tracked.past = ended.states
+        return self.after(tracked.run.run_id)
+
+    def after(self, before: str) -> list[TrackedRun]:
+        """The runs under way that look back at the run *before*."""
+        return [t for t in self.runs.values() if t.previous == before and t.state is RunState.RUNNING]
+
+    def news_for(self, tracked: TrackedRun) -> DagNews:
+        """What a run under way has to hear."""
+        self.news += 1
+        return DagNews(number=self.news, is_paused=self.is_paused, past=self.past_of(tracked))
 
     # Backfills
 
@@ -336,7 +332,11 @@ class DagState(Record):
         else:
             kept = run if done is None else run.model_copy(update={"run_id": done.run_id})
             self.runs[run.key] = TrackedRun(
-                run=kept, queued_at=now, backfill_id=backfill.backfill_id, again=done is not None
+                run=kept,
+                queued_at=now,
+                backfill_id=backfill.backfill_id,
+                again=done is not None,
+                ignores_past=backfill.created == 0,
             )
             backfill.created += 1
             self._mark_ahead(kept)
@@ -407,11 +407,14 @@ class DagState(Record):
         """Forgets what was worked out ahead."""
         self.ticks, self.ticks_ended, self.broken = (), False, None
 
-    def pause(self, paused: bool, now: datetime) -> None:
-        if self.is_paused != paused:
-            self.is_paused = paused
-            kind = DecisionKind.PAUSED if paused else DecisionKind.UNPAUSED
-            self.note(now, kind, self.spec.dag_id, "on request")
+    def pause(self, paused: bool, now: datetime, reason: str = "on request") -> bool:
+        """Pauses or unpauses. False if nothing changed."""
+        if self.is_paused == paused:
+            return False
+        self.is_paused = paused
+        kind = DecisionKind.PAUSED if paused else DecisionKind.UNPAUSED
+        self.note(now, kind, self.spec.dag_id, reason)
+        return True
 
     def refuse(self, about: str, reason: str, now: datetime) -> None:
         """Remembers a request that could not be followed, where nobody waits for the answer."""

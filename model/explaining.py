@@ -3,7 +3,8 @@
 from datetime import datetime
 
 from .base import Model, iso
-from .dag_state import DagState, MadeDecision
+from .dag_records import MadeDecision
+from .dag_state import DagState
 from .runs import RunType
 from .states import RunState
 

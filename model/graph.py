@@ -45,7 +45,10 @@ def cycle(upstreams: Mapping[str, Sequence[str]]) -> list[str] | None:
 
 
 def ancestors(upstreams: Mapping[str, Sequence[str]], task_id: str) -> set[str]:
-    """Every task that *task_id* is downstream of, directly or not."""
+    """Every task that can be reached from *task_id* along *upstreams*, directly or not.
+
+    With `downstreams` in the place of upstreams: every task below it.
+    """
     found: set[str] = set()
     ahead = list(upstreams[task_id])
     while ahead:

@@ -7,8 +7,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from .dag import DagSpec, read_dag
-from .dag_state import DagState, RunReport
+from .dag_state import DagState
 from .errors import InvalidInputError, explain
+from .messages import RunReport
 from .runs import dag_workflow_id
 
 

@@ -4,12 +4,29 @@ from typing import Any
 
 from .attempts import TaskAttempt
 from .base import Instant, Model, Record
+from .context import resolve
 from .dag import DagSpec, param_value
 from .graph import ancestors
-from .runs import RunIdentity
+from .instance_keys import UNMAPPED, instance_key
+from .mapping import instances, with_values
+from .past import Past, past_states
+from .revisions import Revision
+from .runs import RunIdentity, RunType
 from .states import TaskState
 from .task_instances import TaskInstance
-from .tasks import Task
+from .tasks import BaseTask, Task
+
+
+class HeldLease(Record):
+    """What an instance holds, or waits for, in pools."""
+
+    lease_id: str
+    pools: tuple[str, ...]
+    """Their workflow ids, in the order in which they are asked."""
+    granted: int = 0
+    """How many of the pools have let it in."""
+    error: str | None = None
+    """Why the next one cannot be asked."""
 
 
 class DagRunState(Record):
@@ -20,30 +37,131 @@ class DagRunState(Record):
     started_at: Instant | None = None
     instances: dict[str, TaskInstance] = {}
     executions: int = 1
+    past: Past | None = None
+    """The run before, where tasks depend on it."""
+    is_paused: bool = False
+    news: int = 0
+    """The number of the last message from the DAG that was followed."""
+    leases: dict[str, HeldLease] = {}
+    leases_made: int = 0
+    revision: Revision | None = None
+    """Set where a run that has ended runs again: what is changed in it first."""
 
     def fill(self) -> None:
-        """Gives every task of the DAG its instance."""
+        """Gives every task of the DAG its instance. One that is not for this date is removed from the run."""
+        expanded = {instance.task_id for instance in self.instances.values()}
         for task in self.spec.tasks:
-            self.instances.setdefault(task.task_id, TaskInstance(task_id=task.task_id))
+            if task.task_id not in expanded:
+                made = TaskInstance(task_id=task.task_id)
+                if (reason := self._outside_of_its_dates(task)) is not None:
+                    made.move(TaskState.REMOVED, reason)
+                self.instances[task.task_id] = made
 
-    def attempt(self, task: Task, execution: str) -> TaskAttempt:
-        """The present try of *task* as its worker gets it, in the workflow execution *execution*."""
+    def _outside_of_its_dates(self, task: BaseTask) -> str | None:
+        """A task's own dates hold it back in a catch-up, as in Airflow; backfills do not look at them."""
+        date = self.run.logical_date
+        if not self.spec.catchup or date is None or self.run.run_type is RunType.BACKFILL:
+            return None
+        if task.start_date is not None and date < task.start_date:
+            return f"its start_date {task.start_date.isoformat()} is after the run's logical date"
+        if task.end_date is not None and date > task.end_date:
+            return f"its end_date {task.end_date.isoformat()} is before the run's logical date"
+        return None
+
+    @property
+    def states(self) -> dict[str, TaskState]:
+        """The state of each instance."""
+        return {key: instance.state for key, instance in self.instances.items()}
+
+    def of_task(self, task_id: str) -> list[TaskInstance]:
+        """The instances of a task, by map_index."""
+        if task_id in self.instances:
+            return [self.instances[task_id]]
+        found: list[TaskInstance] = []
+        while (key := instance_key(task_id, len(found))) in self.instances:
+            found.append(self.instances[key])
+        return found
+
+    @property
+    def past_for_next(self) -> dict[str, TaskState]:
+        """What the run after this one has to know."""
+        tasks = {task.task_id: [i.state for i in self.of_task(task.task_id)] for task in self.spec.tasks}
+        return past_states(self.spec, tasks)
+
+    # Mapped tasks
+
+    def values_of(self, task_id: str) -> list[dict[str, Any]]:
+        """The arguments of each instance of a mapped task. Raises NotMappableError."""
+        expansion = self.spec.mapped[task_id]
+        return instances(expansion, lambda reference: resolve(reference, self._results([reference["$xcom"]], UNMAPPED)))
+
+    def expand(self, task_ids: list[str], n: int) -> None:
+        """Puts *n* instances in the place of each of the tasks."""
+        for task_id in task_ids:
+            del self.instances[task_id]
+            for i in range(n):
+                self.instances[instance_key(task_id, i)] = TaskInstance(task_id=task_id, map_index=i)
+
+    def collapse(self, task_id: str) -> None:
+        """Takes the expansion of a mapped task back."""
+        for instance in self.of_task(task_id):
+            del self.instances[instance.key]
+        self.instances[task_id] = TaskInstance(task_id=task_id)
+
+    # What a worker is sent
+
+    def attempt(self, instance: TaskInstance, execution: str, values: dict[str, Any] | None = None) -> TaskAttempt:
+        """The present try of *instance* as its worker gets it; *values* are its arguments if it is mapped."""
+        task = self.spec.by_id[instance.task_id]
+        if values is not None:
+            task = one_of(task, values)
         defaults = {name: param_value(value) for name, value in {**self.spec.params, **task.params}.items()}
         return TaskAttempt(
             run=self.run,
             task=task,
-            try_number=self.instances[task.task_id].try_number,
+            try_number=instance.try_number,
+            map_index=instance.map_index,
+            poke=instance.pokes + 1,
+            waiting_since=instance.waiting_since,
             execution=execution,
             params={**defaults, **self.run.conf},
-            xcom=self.results_for(task),
+            xcom=self._results_for(task, instance.map_index),
             source=self.spec.source,
             render_template_as_native_obj=self.spec.render_template_as_native_obj,
         )
 
-    def results_for(self, task: Task) -> dict[str, dict[str, Any]]:
+    def _results_for(self, task: Task, map_index: int) -> dict[str, dict[str, Any]]:
         """The results that *task* can see: those it names, or all upstream of it if it may pull any."""
         wanted = ancestors(self.spec.upstreams, task.task_id) if task.pulls_xcom else task.uses()
-        return {other: xcom for other in sorted(wanted) if (xcom := self.instances[other].xcom)}
+        scope = self.spec.map_scopes.get(task.task_id)
+        paired = {other for other in wanted if scope is not None and self.spec.map_scopes.get(other) == scope}
+        found = self._results(sorted(wanted - paired), UNMAPPED) | self._results(sorted(paired), map_index)
+        return {task_id: xcom for task_id, xcom in found.items() if xcom}
+
+    def _results(self, task_ids: list[str], map_index: int) -> dict[str, dict[str, Any]]:
+        """Results by task; of a mapped task lists over its instances, or that of one *map_index*."""
+        found: dict[str, dict[str, Any]] = {}
+        for task_id in task_ids:
+            made = self.of_task(task_id)
+            if not made or made[0].map_index == UNMAPPED:
+                found[task_id] = made[0].xcom if made else {}
+            elif map_index != UNMAPPED:
+                found[task_id] = made[map_index].xcom
+            else:
+                names = dict.fromkeys(name for instance in made for name in instance.xcom)
+                found[task_id] = {name: [i.xcom[name] for i in made if name in i.xcom] for name in names}
+        return found
+
+
+def one_of(task: Task, values: dict[str, Any]) -> Task:
+    """*task* as one instance of it is run: with its own arguments, and mapped over nothing."""
+    if task.expand is None:  # mapped with its group
+        fields = with_values(task.model_dump(), values)
+        return type(task).model_validate(fields)
+    if task.expand.into == "kwargs":
+        kwargs = {**getattr(task, "kwargs", {}), **values}
+        return task.model_copy(update={"expand": None, "kwargs": kwargs})
+    return type(task).model_validate({**task.model_dump(), "expand": None, **values})
 
 
 class Progress(Model):
@@ -78,9 +196,7 @@ def task_table(state: DagRunState, most: int = 40) -> str:
     lines = [f"**{state.run.run_id}**: {counts.finished} of {counts.total_tasks} tasks finished"]
     if len(state.instances) <= most:
         lines += ["", "| task | state | try | |", "|---|---|---|---|"]
-        lines += [
-            f"| {i.task_id} | {i.state} | {i.try_number or ''} | {_remark(i)} |" for i in state.instances.values()
-        ]
+        lines += [f"| {i.key} | {i.state} | {i.try_number or ''} | {_remark(i)} |" for i in state.instances.values()]
     return "\n".join(lines)
 
 

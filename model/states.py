@@ -28,8 +28,13 @@ class TaskState(StrEnum):
 
     @property
     def holds_a_worker(self) -> bool:
-        """Whether the task counts against limits on what runs at once."""
-        return self in (TaskState.QUEUED, TaskState.RUNNING, TaskState.SHUTDOWN, TaskState.RESTARTING)
+        """Whether the task counts against max_active_tasks and its pool."""
+        return self in (TaskState.QUEUED, TaskState.RUNNING, TaskState.SHUTDOWN)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it counts against the limits on instances of one task: also while it waits outside of a worker."""
+        return self.holds_a_worker or self in (TaskState.DEFERRED, TaskState.AWAITING_INPUT)
 
 
 _S = TaskState
@@ -38,17 +43,27 @@ FAILURES = frozenset({_S.FAILED, _S.UPSTREAM_FAILED})
 
 TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
     _S.NONE: frozenset({_S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UPSTREAM_FAILED, _S.REMOVED}),
-    _S.SCHEDULED: frozenset({_S.QUEUED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.REMOVED}),
-    _S.QUEUED: frozenset({_S.RUNNING, _S.SHUTDOWN, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UP_FOR_RETRY}),
+    _S.SCHEDULED: frozenset({_S.NONE, _S.QUEUED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.REMOVED}),
+    _S.QUEUED: frozenset({_S.RUNNING, _S.SHUTDOWN, _S.RESTARTING, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UP_FOR_RETRY}),
     _S.RUNNING: frozenset(
-        {_S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UP_FOR_RETRY, _S.UP_FOR_RESCHEDULE, _S.DEFERRED, _S.SHUTDOWN}
+        {
+            _S.SUCCESS,
+            _S.FAILED,
+            _S.SKIPPED,
+            _S.UP_FOR_RETRY,
+            _S.UP_FOR_RESCHEDULE,
+            _S.DEFERRED,
+            _S.AWAITING_INPUT,
+            _S.SHUTDOWN,
+            _S.RESTARTING,
+        }
     ),
-    _S.UP_FOR_RETRY: frozenset({_S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.REMOVED}),
-    _S.UP_FOR_RESCHEDULE: frozenset({_S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.REMOVED}),
-    _S.DEFERRED: frozenset({_S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UP_FOR_RETRY, _S.SHUTDOWN}),
-    _S.AWAITING_INPUT: frozenset({_S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.SHUTDOWN}),
-    _S.SHUTDOWN: frozenset({_S.FAILED, _S.UP_FOR_RETRY, _S.SUCCESS, _S.SKIPPED}),
-    _S.RESTARTING: frozenset({_S.NONE, _S.SCHEDULED, _S.FAILED, _S.UP_FOR_RETRY}),
+    _S.UP_FOR_RETRY: frozenset({_S.NONE, _S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.REMOVED}),
+    _S.UP_FOR_RESCHEDULE: frozenset({_S.NONE, _S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.REMOVED}),
+    _S.DEFERRED: frozenset({_S.NONE, _S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UP_FOR_RETRY, _S.SHUTDOWN}),
+    _S.AWAITING_INPUT: frozenset({_S.NONE, _S.SCHEDULED, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.SHUTDOWN}),
+    _S.SHUTDOWN: frozenset({_S.RESTARTING, _S.FAILED, _S.UP_FOR_RETRY, _S.SUCCESS, _S.SKIPPED}),
+    _S.RESTARTING: frozenset({_S.SHUTDOWN, _S.NONE, _S.SCHEDULED, _S.FAILED, _S.UP_FOR_RETRY}),
     # A finished task moves again only when a person clears or marks it.
     **{
         finished: frozenset({_S.NONE, _S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.REMOVED}) - {finished}

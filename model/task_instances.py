@@ -4,34 +4,39 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
-from .base import Instant, Model, Record
+from .base import Brief, Instant, Model, Record
+from .instance_keys import UNMAPPED, instance_key
 from .states import TaskState, check_transition
-from .tasks import BaseTask
+from .tasks import BaseTask, PokedTask
 
 # Airflow's own bound on an exponential backoff that has none.
 LONGEST_RETRY_DELAY = timedelta(days=1)
 
 
-class Failure(Model):
+class Failure(Brief, Model):
     """Why an attempt failed, as its user should read it: the innermost cause, not an exit code."""
 
     error_type: str
     message: str
     traceback: tuple[str, ...] = ()
     """The user's own frames, innermost last."""
+    kinds: tuple[str, ...] = ()
+    """The names of the exception's class and of those that it is derived from."""
     retryable: bool = True
 
 
-class Outcome(Model):
+class Outcome(Brief, Model):
     """What an attempt that did not fail reports."""
 
     state: TaskState = TaskState.SUCCESS
     xcom: dict[str, Any] = {}
     started_at: Instant | None = None
     note: str | None = None
+    wake_at: Instant | None = None
+    """When a wait ends that needs no worker."""
 
 
-class Attempt(Model):
+class Attempt(Brief, Model):
     """One finished try of a task."""
 
     try_number: int
@@ -41,10 +46,11 @@ class Attempt(Model):
     failure: Failure | None = None
 
 
-class TaskInstance(Record):
+class TaskInstance(Brief, Record):
     """A task in a run. Only the run's workflow changes it."""
 
     task_id: str
+    map_index: int = UNMAPPED
     state: TaskState = TaskState.NONE
     try_number: int = 0
     reason: str | None = None
@@ -53,6 +59,15 @@ class TaskInstance(Record):
     started_at: Instant | None = None
     ended_at: Instant | None = None
     retry_at: Instant | None = None
+    wake_at: Instant | None = None
+    """When a wait without a worker ends, or its next poke is."""
+    waiting_since: Instant | None = None
+    """When the first poke of this try was."""
+    pokes: int = 0
+    tries_cleared: int = 0
+    """How many tries there had been when the task was cleared last: `retries` count from there."""
+    skips: tuple[str, ...] = ()
+    """The tasks that this one, a branch or a short circuit, has decided not to run."""
     xcom: dict[str, Any] = {}
     attempts: list[Attempt] = []
 
@@ -61,6 +76,17 @@ class TaskInstance(Record):
         check_transition(self.task_id, self.state, state)
         self.state = state
         self.reason = reason
+
+    def clear(self) -> None:
+        """Forgets the result, for another try; earlier tries are kept."""
+        self.tries_cleared = self.try_number
+        self.xcom, self.skips, self.pokes = {}, (), 0
+        self.retry_at = self.wake_at = self.waiting_since = None
+        self.queued_at = self.started_at = self.ended_at = None
+
+    @property
+    def key(self) -> str:
+        return instance_key(self.task_id, self.map_index)
 
     @property
     def failure(self) -> Failure | None:
@@ -81,6 +107,17 @@ def retry_delay(task: BaseTask, try_number: int, seed: str) -> timedelta:
     return delay if task.max_retry_delay is None else min(delay, task.max_retry_delay)
 
 
+def poke_delay(task: PokedTask, pokes: int) -> timedelta:
+    """How long until the next poke after *pokes* of them (from 1)."""
+    if not task.exponential_backoff:
+        return task.poke_interval
+    delay = min(task.poke_interval * (1 << min(pokes - 1, 20)), LONGEST_RETRY_DELAY)
+    return delay if task.max_wait is None else min(delay, task.max_wait)
+
+
 def may_retry(task: BaseTask, try_number: int, failure: Failure) -> bool:
     """Whether a try is left after *try_number* (from 1) ended in *failure*."""
+    names = {failure.error_type, *failure.kinds}
+    if names & {*task.no_retry_on} or (task.retry_only_on and not names & {*task.retry_only_on}):
+        return False
     return failure.retryable and try_number <= task.retries

@@ -5,7 +5,7 @@ but all_success does not depend on the order in which they end.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 from typing import Self
 
@@ -47,6 +47,9 @@ class Upstreams:
     failed: int = 0
     upstream_failed: int = 0
     removed: int = 0
+    setups: int = 0
+    setups_succeeded: int = 0
+    setups_skipped: int = 0
 
     @classmethod
     def of(cls, states: Iterable[TaskState]) -> Self:
@@ -55,6 +58,16 @@ class Upstreams:
             counts.total += 1
             counts.add(state, 1)
         return counts
+
+    def add_setup(self, state: TaskState, n: int) -> None:
+        """The same as `add`, for an upstream that is a setup."""
+        self.add(state, n)
+        self.setups_succeeded += n * (state is TaskState.SUCCESS)
+        self.setups_skipped += n * (state is TaskState.SKIPPED)
+
+    def plus(self, other: Self) -> Self:
+        """Both together."""
+        return type(self)(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def add(self, state: TaskState, n: int) -> None:
         """Counts *n* more upstreams in *state* (-1: one that leaves it). Unfinished ones are not counted."""
@@ -92,6 +105,16 @@ def _all_failed(up: Upstreams) -> Verdict:
 
 def _when_done(up: Upstreams) -> Verdict:
     return Verdict.RUN if up.done else Verdict.WAIT
+
+
+def _all_done_setup_success(up: Upstreams) -> Verdict:
+    if not up.done:
+        return Verdict.WAIT
+    if up.setups and up.setups_skipped == up.setups:
+        return Verdict.SKIPPED
+    if up.setups and not up.setups_succeeded:
+        return Verdict.UPSTREAM_FAILED
+    return Verdict.RUN
 
 
 def _all_done_min_one_success(up: Upstreams) -> Verdict:
@@ -152,7 +175,7 @@ RULES: dict[TriggerRule, Callable[[Upstreams], Verdict]] = {
     TriggerRule.ALL_FAILED: _all_failed,
     TriggerRule.ALL_DONE: _when_done,
     TriggerRule.ALL_DONE_MIN_ONE_SUCCESS: _all_done_min_one_success,
-    TriggerRule.ALL_DONE_SETUP_SUCCESS: _when_done,
+    TriggerRule.ALL_DONE_SETUP_SUCCESS: _all_done_setup_success,
     TriggerRule.ALL_SKIPPED: _all_skipped,
     TriggerRule.ONE_SUCCESS: _one_success,
     TriggerRule.ONE_FAILED: _one_failed,

@@ -1,12 +1,15 @@
 """What a DAG and a run answer when they are asked: plain data, the same in the CLI, the client and Temporal's UI."""
 
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from .base import Instant, Model
-from .dag_state import DagState, MadeDecision, RunRecord
+from .dag_records import MadeDecision, RunRecord
+from .dag_state import DagState
 from .explaining import next_run
+from .instance_keys import UNMAPPED, instance_key
 from .run_state import DagRunState, Progress, progress
 from .runs import RunIdentity, RunType
 from .scheduling import RunPlan
@@ -73,6 +76,7 @@ class TaskView(Model):
     """A task of a run."""
 
     task_id: str
+    map_index: int = UNMAPPED
     kind: str
     state: TaskState
     try_number: int
@@ -82,11 +86,18 @@ class TaskView(Model):
     started_at: Instant | None
     ended_at: Instant | None
     retry_at: Instant | None
+    wake_at: Instant | None = None
+    """When a wait without a worker ends, or its next poke is."""
     why: str
     error: str | None
     attempts: tuple[Attempt, ...]
     progress: dict[str, Any] | None = None
     """What the running attempt last told of itself, such as Spark's stage; filled in by the client."""
+
+    @property
+    def key(self) -> str:
+        """What the instance is called within its run."""
+        return instance_key(self.task_id, self.map_index)
 
 
 class RunDetails(Model):
@@ -139,44 +150,45 @@ def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
         for t in state.runs.values()
     ]
     known += [
-        RunView(**record.model_dump(), workflow_id=workflow_id(record.logical_date, record.run_id))
+        RunView(**record.model_dump(exclude={"past"}), workflow_id=workflow_id(record.logical_date, record.run_id))
         for record in state.ledger
     ]
     return sorted(known, key=lambda view: (view.logical_date or view.run_after, view.queued_at), reverse=True)
 
 
-def run_details(state: DagRunState, plan: RunPlan, end: RunState | None) -> RunDetails:
+def run_details(state: DagRunState, why: Callable[[TaskInstance], str], end: RunState | None) -> RunDetails:
     return RunDetails(
         run=state.run,
         state=end or RunState.RUNNING,
         started_at=state.started_at,
         progress=progress(state.instances),
-        tasks=tuple(task_view(state, plan, task_id) for task_id in state.instances),
+        tasks=tuple(task_view(state, instance, why(instance)) for instance in state.instances.values()),
     )
 
 
 def why(plan: RunPlan, instance: TaskInstance) -> str:
     """Why the task has its state: what it waits for while it waits, else what brought it there."""
     if instance.state in (TaskState.NONE, TaskState.SCHEDULED, TaskState.QUEUED) or instance.reason is None:
-        return plan.why(instance.task_id)
+        return plan.why(instance.key)
     return instance.reason
 
 
-def task_view(state: DagRunState, plan: RunPlan, task_id: str) -> TaskView:
-    instance, task = state.instances[task_id], state.spec.by_id[task_id]
-    failure = instance.failure
+def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
+    task, failure = state.spec.by_id[instance.task_id], instance.failure
     return TaskView(
-        task_id=task_id,
+        task_id=task.task_id,
+        map_index=instance.map_index,
         kind=task.kind,
         state=instance.state,
         try_number=instance.try_number,
-        max_tries=task.retries,
+        max_tries=instance.tries_cleared + task.retries,
         upstream=task.upstream,
         queued_at=instance.queued_at,
         started_at=instance.started_at,
         ended_at=instance.ended_at,
         retry_at=instance.retry_at,
-        why=why(plan, instance),
+        wake_at=instance.wake_at,
+        why=why,
         error=f"{failure.error_type}: {failure.message}" if failure is not None else None,
         attempts=tuple(instance.attempts),
     )

@@ -10,6 +10,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from tidemill.activities.supervision import stop
 from tidemill.model.dag import DagSpec, read_dag
 from tidemill.model.views import RunDetails, RunView
 from tidemill.worker.client import NotFoundError, NoWorkerError, Tidemill
-from tidemill.worker.dev import free_port, server_command, start_supervised
+from tidemill.worker.dev import free_port, server_command, start_supervised, wait_until_ready
 from tidemill.worker.plugin import TidemillPlugin
 
 T = TypeVar("T")
@@ -69,21 +70,12 @@ def temporal_server(folder: Path, **config: object) -> Iterator[str]:
     command = server_command(port=port, database=folder / "temporal.db", ui_port=None, config=config)
     process = start_supervised(folder, command, folder / "server.log")
     try:
-        wait_for_port(port, process)
-        yield f"127.0.0.1:{port}"
+        address = f"127.0.0.1:{port}"
+        with ThreadPoolExecutor(1) as elsewhere:  # the caller's own event loop may be running
+            elsewhere.submit(asyncio.run, wait_until_ready(address, process, folder / "server.log")).result()
+        yield address
     finally:
         stop(process)
-
-
-def wait_for_port(port: int, process: subprocess.Popen[bytes], within: float = 60) -> None:
-    import socket
-
-    deadline = time.monotonic() + within
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.05)
-    raise AssertionError("the Temporal server did not start")
 
 
 @dataclass

@@ -23,12 +23,14 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from ..activities.bash import BashActivities
 from ..activities.names import CONTROL_SUFFIX, control_queue
 from ..activities.python import PythonActivities
-from ..activities.runs import find_ended_runs
+from ..activities.runs import find_ended_runs, load_run, revise_run
 from ..activities.spark import SparkActivities
 from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
+from ..activities.waiting import find_moment, poke_file, render_attempt
 from ..activities.workplace import Workplace
 from ..workflows.dag import DagWorkflow
 from ..workflows.dag_run import DagRunWorkflow
+from ..workflows.pool import PoolWorkflow
 from .converter import TidemillPayloadConverter
 
 PASSED_THROUGH = (
@@ -36,7 +38,9 @@ PASSED_THROUGH = (
     "tidemill.activities",
     "croniter",
     "dateutil",
+    "jinja2",
     "jsonschema",
+    "markupsafe",
     "pendulum",
     "psutil",
     "pydantic",
@@ -51,7 +55,16 @@ PASSED_THROUGH = (
 HEARTBEAT_THROTTLE = timedelta(milliseconds=500)
 MOST_ACTIVITIES = 100
 CONTROL_THREADS = 4
-CONTROL_ACTIVITIES: list[Callable[..., object]] = [ask_backfill, ask_timetable, ask_trigger, find_ended_runs]
+CONTROL_ACTIVITIES: list[Callable[..., object]] = [
+    ask_backfill,
+    ask_timetable,
+    ask_trigger,
+    find_ended_runs,
+    find_moment,
+    load_run,
+    render_attempt,
+    revise_run,
+]
 
 
 class TidemillPlugin(SimplePlugin):
@@ -70,11 +83,12 @@ class TidemillPlugin(SimplePlugin):
         super().__init__(
             "tidemill",
             data_converter=_with_models,
-            workflows=[DagWorkflow, DagRunWorkflow],
+            workflows=[DagWorkflow, DagRunWorkflow, PoolWorkflow],
             activities=[
                 BashActivities(place).run,
                 BashActivities(place).run_function,
                 PythonActivities(place).run,
+                poke_file,
                 SparkActivities(place).run,
             ],
             workflow_runner=_with_shared_modules,

@@ -1,13 +1,26 @@
 """How workflows call activities: timeouts and what is retried."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
 
 from ..activities.names import control_queue
+from ..model.errors import InvalidInputError
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turns bad input into a refusal that its sender reads."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+
 
 Q = TypeVar("Q")
 A = TypeVar("A")

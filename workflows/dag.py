@@ -4,16 +4,23 @@ Its state and all its decisions are `model.dag_state`; this waits, asks, starts 
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    FailureError,
+    WorkflowAlreadyStartedError,
+)
 
-from ..activities.runs import RunsQuestion, find_ended_runs
+from ..activities.names import control_queue
+from ..activities.runs import ReviseQuestion, RunsQuestion, find_ended_runs, revise_run
 from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
 from ..model.backfills import (
     BackfillPlan,
@@ -24,33 +31,28 @@ from ..model.backfills import (
     check_batch,
 )
 from ..model.dag import DagSpec
-from ..model.dag_state import DagState, DateTakenError, RunReport, TrackedRun
+from ..model.dag_records import DateTakenError, TrackedRun
+from ..model.dag_state import DagState
 from ..model.errors import InvalidInputError
 from ..model.explaining import Explanation, explain_dag
 from ..model.inputs import check_workflow_id, read_report, read_start, read_update
 from ..model.manual_runs import TriggerQuestion
+from ..model.messages import RunReport, TasksEnded
 from ..model.previews import Preview, preview, upcoming
+from ..model.revisions import Revision
 from ..model.run_state import DagRunState
 from ..model.runs import RunIdentity, TriggeredBy, run_key, run_workflow_id
 from ..model.states import RunState
 from ..model.ticks import Ticks, TicksQuestion
 from ..model.views import Change, DagView, Registration, RunView, dag_view, run_views
 from .alarm import Alarm
-from .calls import ask, look_up
+from .calls import ask, look_up, refusing
 from .dag_run import DagRunWorkflow
 
 CLOSING = timedelta(seconds=1)
+REVISE_WITHIN = timedelta(minutes=2)
 RECONCILE_FIRST = timedelta(seconds=2)
 RECONCILE_LAST = timedelta(minutes=1)
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Turns bad input into a refusal that its sender reads."""
-    try:
-        yield
-    except InvalidInputError as error:
-        raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
 
 
 @workflow.defn(name="Dag")
@@ -60,13 +62,14 @@ class DagWorkflow:
     @workflow.init
     def __init__(self, *start: Any) -> None:
         # Before any handler runs, so that none finds a half-made object; bad input ends the start at once.
-        with _refusing():
+        with refusing():
             self.state: DagState = read_start(start, workflow.now())
             check_workflow_id(workflow.info().workflow_id, self.state.spec.dag_id)
         for tracked in self.state.runs.values():
             tracked.watched = False  # handles of children do not carry over
         self._alarm = Alarm()
         self._followed: set[asyncio.Task[None]] = set()
+        self._telling: set[asyncio.Task[None]] = set()
         self._reconcile_at: datetime | None = None
         self._reconcile_pause = RECONCILE_FIRST
 
@@ -82,7 +85,7 @@ class DagWorkflow:
             if workflow.info().is_continue_as_new_suggested():
                 break
             await self._alarm.until(self._next_wake())
-        await workflow.wait_condition(workflow.all_handlers_finished)
+        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._telling)
         self.state.executions += 1
         workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}])
 
@@ -149,7 +152,13 @@ class DagWorkflow:
         try:
             handle = await workflow.start_child_workflow(
                 DagRunWorkflow.run,
-                DagRunState(run=tracked.run, spec=self.state.spec),
+                DagRunState(
+                    run=tracked.run,
+                    spec=self.state.spec,
+                    past=self.state.past_of(tracked),
+                    news=self.state.news,
+                    revision=tracked.revision,
+                ),
                 id=tracked.run.workflow_id,
                 id_reuse_policy=again if tracked.again else WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
@@ -201,8 +210,31 @@ class DagWorkflow:
             self._finish(RunReport(key=key, state=RunState.SUCCESS, ended_at=workflow.now(), reason="completed"))
 
     def _finish(self, report: RunReport) -> None:
-        if self.state.finish(report):
+        tracked = self.state.runs.get(report.key)
+        was_paused = self.state.is_paused
+        if tracked is not None and self.state.finish(report):
+            self._tell(self.state.after(tracked.run.run_id))
+            if self.state.is_paused != was_paused:
+                self._tell_all()
             self._alarm.ring()
+
+    # Telling runs
+
+    def _tell_all(self) -> None:
+        """Tells every run under way whether the DAG is paused."""
+        if workflow.patched("runs-hear-of-pauses"):
+            self._tell([t for t in self.state.runs.values() if t.state is RunState.RUNNING])
+
+    def _tell(self, runs: Sequence[TrackedRun]) -> None:
+        for tracked in runs:
+            telling = asyncio.create_task(self._send_news(tracked))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+
+    async def _send_news(self, tracked: TrackedRun) -> None:
+        run = workflow.get_external_workflow_handle(tracked.run.workflow_id)
+        with suppress(FailureError):  # it has ended meanwhile, and will be reported as ended
+            await run.signal("news", self.state.news_for(tracked))
 
     async def _reconcile(self) -> None:
         """Asks about runs whose end nobody would tell: those that an earlier execution started."""
@@ -243,14 +275,16 @@ class DagWorkflow:
 
     @workflow.signal
     def pause(self) -> None:
-        """Creates and starts no more runs. Those that run go on."""
-        self.state.pause(True, workflow.now())
+        """Creates and starts no more runs; those under way start no more tasks, tasks that run go on."""
+        if self.state.pause(True, workflow.now()):
+            self._tell_all()
         self._alarm.ring()
 
     @workflow.signal
     def unpause(self) -> None:
         """Creates runs again, as `catchup` says."""
-        self.state.pause(False, workflow.now())
+        if self.state.pause(False, workflow.now()):
+            self._tell_all()
         self._alarm.ring()
 
     @workflow.signal
@@ -267,16 +301,44 @@ class DagWorkflow:
         except InvalidInputError as error:
             self.state.refuse("run_finished", str(error), workflow.now())
 
+    @workflow.signal
+    def tasks_ended(self, ended: TasksEnded) -> None:
+        """A run tells of tasks that the next run looks back at."""
+        self._tell(self.state.tasks_ended(ended))
+
+    @workflow.update
+    async def revise_run(self, question: ReviseQuestion) -> list[str]:
+        """Clears or marks tasks of a run, or marks the run. One that has ended runs again, under its run_id.
+
+        Returns the instances of tasks that are changed.
+        """
+        queued = [t for t in self.state.runs.values() if t.run.workflow_id == question.workflow_id]
+        if queued and queued[0].state is RunState.QUEUED:
+            with refusing():
+                raise InvalidInputError(f"run {queued[0].run.run_id!r} is still queued: it has nothing to change yet")
+        revised = await workflow.execute_activity(
+            revise_run,
+            question,
+            task_queue=control_queue(workflow.info().task_queue),
+            start_to_close_timeout=REVISE_WITHIN,
+        )
+        if revised.run is not None and revised.execution is not None and revised.run.key not in self.state.runs:
+            change = question.model_dump(include={"clear", "mark", "mark_run"})
+            revision = Revision(execution=revised.execution, **change)
+            self.state.revise(revised.run, revision, workflow.now())
+        self._alarm.ring()
+        return list(revised.instances)
+
     @workflow.update
     async def trigger_run(self, *request: Any) -> RunIdentity:
         """Creates a manual run and returns it; refused with the name of the run that holds the date."""
-        with _refusing():
+        with refusing():
             return await self._trigger(request[0] if request else {}, TriggeredBy.CLIENT)
 
     @workflow.update
     def register(self, *spec: Any) -> Registration:
         """Puts another version of the DAG in place, at once."""
-        with _refusing():
+        with refusing():
             changed = self.state.register(self._read(spec), workflow.now())
         self._alarm.ring()
         new = workflow.now() == self.state.registered_at  # this very message started the workflow
@@ -285,7 +347,7 @@ class DagWorkflow:
 
     @register.validator
     def _check_register(self, *spec: Any) -> None:
-        with _refusing():
+        with refusing():
             self._read(spec)
 
     def _read(self, spec: Sequence[Any]) -> DagSpec:
@@ -296,13 +358,13 @@ class DagWorkflow:
     @workflow.update
     async def create_backfill(self, request: BackfillRequest) -> BackfillPlan:
         """Takes a backfill on, or with `dry_run` tells what it would be. Refuses an empty one."""
-        with _refusing():
-            check_backfill(self.state.spec)
+        with refusing():
+            check_backfill(self.state.spec, request)
         now = workflow.now()
         spec = self.state.spec
         question = BackfillQuestion(timetable=spec.schedule, request=request, now=now, folder=spec.folder)
         batch = await ask(ask_backfill, question)
-        with _refusing():
+        with refusing():
             check_batch(self.state.spec, request, batch)
         made = None if request.dry_run else self.state.add_backfill(spec, request, batch, now)
         self._alarm.ring()

@@ -5,15 +5,19 @@ raises ValueError.
 """
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from pydantic import TypeAdapter
+from queueing import Queueing
 from tidemill.model.dag import DagSpec
-from tidemill.model.runs import RunType, TriggerRequest, manual_run, run_id, timetable_run_id
+from tidemill.model.past import Past, past_states, run_before
+from tidemill.model.priorities import priority_weights
+from tidemill.model.runs import RunIdentity, RunType, TriggerRequest, manual_run, run_id, timetable_run_id
+from tidemill.model.scheduling import RunPlan
 from tidemill.model.states import TaskState
-from tidemill.model.timetables import DagRunInfo, DataInterval, TimeRestriction, Timetable
+from tidemill.model.timetables import DagRunInfo, DataInterval, Null, TimeRestriction, Timetable
 from tidemill.model.timetables.base import BaseTimetable, backfill_infos
 from tidemill.model.trigger_rules import TriggerRule, Upstreams, judge
 
@@ -136,6 +140,78 @@ def trigger_rule(case: Case) -> str:
     return judge(TriggerRule(case["rule"]), Upstreams.of(TaskState(state) for state in case["upstream"]))
 
 
+def read_tasks(tasks: Case) -> list[Case]:
+    renamed = {"rule": "trigger_rule", "setup": "is_setup"}
+    return [
+        {
+            "kind": "empty",
+            "task_id": task_id,
+            **{renamed.get(name, name): value for name, value in task.items() if name not in ("plan", "teardown_of")},
+            **({"is_teardown": True} if "teardown_of" in task else {}),
+        }
+        for task_id, task in tasks.items()
+    ]
+
+
+def dagrun_state(case: Case) -> str:
+    """The run's state, with no task looked at again: as the states stand."""
+    inner = {f"inner{i}": TaskState(state) for i, state in enumerate(case["inner"])}
+    leaves = {f"leaf{i}": TaskState(state) for i, state in enumerate(case["leaves"])}
+    tasks = [{"kind": "empty", "task_id": task_id} for task_id in inner]
+    tasks += [{"kind": "empty", "task_id": task_id, "upstream": [*inner]} for task_id in leaves]
+    end = RunPlan(DagSpec(dag_id="dag", tasks=tasks), {**inner, **leaves}).end()
+    return "running" if end is None else end.state
+
+
+def depends_on_past(case: Case) -> str:
+    flags = {name: case[name] for name in ("depends_on_past", "wait_for_downstream")}
+    chain = [{"upstream": []}, {"upstream": ["a"]}, {"upstream": ["b"]}]
+    tasks = [{"kind": "empty", "task_id": name, **links, **flags} for name, links in zip("abc", chain, strict=True)]
+    spec = DagSpec(dag_id="dag", tasks=tasks, catchup=case["catchup"], start_date="2024-01-01T00:00:00Z")
+    first = datetime.fromisoformat("2024-01-01T00:00:00+00:00")
+    runs = [
+        run_at(first + timedelta(days=n), RunType(kind))
+        for n, kind in enumerate([*(run["run_type"] for run in case["previous"]), case["run_type"]])
+    ]
+    before = run_before(runs[-1], runs[:-1], catchup=spec.catchup)
+    past = None
+    if before is not None:
+        states = {name: [TaskState(case["previous"][runs.index(before)][name])] for name in "abc"}
+        past = Past(run_id=before.run_id, states=past_states(spec, states))
+    plan = RunPlan(spec, dict.fromkeys("abc", TaskState.NONE), past)
+    return "run" if any(decision.key == "a" for decision in plan.decide()) else "wait"
+
+
+def run_at(logical_date: datetime, run_type: RunType) -> RunIdentity:
+    run = manual_run(
+        "dag", Null(), TriggerRequest(logical_date=logical_date, run_id=logical_date.isoformat()), logical_date
+    )
+    return run.model_copy(update={"run_type": run_type})
+
+
+def dag_outcome(case: Case) -> Case:
+    """Runs the DAG, each task that starts ending as planned, in the order in which they started."""
+    spec = DagSpec(dag_id="dag", tasks=read_tasks(case["tasks"]))
+    plan = RunPlan(spec, dict.fromkeys(case["tasks"], TaskState.NONE))
+    busy: list[str] = []
+    while True:
+        busy += [decision.key for decision in plan.decide() if decision.state is TaskState.QUEUED]
+        end = plan.end()
+        if end is not None:
+            return {"tasks": dict(plan.states), "run": end.state}
+        task_id = busy.pop(0)
+        plan.record(task_id, TaskState(case["tasks"][task_id]["plan"]))
+
+
+def weights(case: Case) -> dict[str, int]:
+    return priority_weights(DagSpec(dag_id="dag", tasks=read_tasks(case["tasks"])).by_id)
+
+
+def queue_select(case: Case) -> list[list[str]]:
+    """Every run's plan asks its pools, and the limits across runs, as often as anything changes."""
+    return Queueing(case).selected()
+
+
 ANSWERS: dict[str, Callable[[Case], Any]] = {
     "next": next_runs,
     "timeline": timeline,
@@ -146,4 +222,9 @@ ANSWERS: dict[str, Callable[[Case], Any]] = {
     "backfill_range": backfill_range,
     "restriction": bounds,
     "trigger_rule": trigger_rule,
+    "dagrun_state": dagrun_state,
+    "depends_on_past": depends_on_past,
+    "dag_outcome": dag_outcome,
+    "priority_weight": weights,
+    "queue_select": queue_select,
 }

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import at, dag, empty
 from tidemill.model.dag import DagSpec
-from tidemill.model.dag_state import DagState, RunReport
+from tidemill.model.dag_state import DagState
 from tidemill.model.explaining import explain_dag
+from tidemill.model.messages import RunReport
 from tidemill.model.previews import preview
 from tidemill.model.runs import TriggerRequest, manual_run
 from tidemill.model.states import RunState

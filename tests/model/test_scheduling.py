@@ -29,10 +29,10 @@ def play(spec: DagSpec, ends: dict[str, TaskState], order: Random) -> tuple[dict
     plan, busy, seen = new_plan(spec), [], dict.fromkeys(ends, NONE)
     for _ in range(10 * len(spec.tasks) + 10):
         for decision in plan.decide():
-            check_transition(decision.task_id, seen[decision.task_id], decision.state)
-            seen[decision.task_id] = decision.state
+            check_transition(decision.key, seen[decision.key], decision.state)
+            seen[decision.key] = decision.state
             if decision.state is QUEUED:
-                busy.append(decision.task_id)
+                busy.append(decision.key)
         assert len(busy) <= spec.max_active_tasks
         end = plan.end()
         if end is not None:
@@ -74,13 +74,13 @@ def test_what_a_plan_remembers_can_be_made_again_from_the_states(data: st.DataOb
     ends = data.draw(outcomes(spec))
     plan, busy = new_plan(spec), []
     for _ in range(order.randrange(len(spec.tasks) + 1)):
-        busy += [d.task_id for d in plan.decide() if d.state is QUEUED]
+        busy += [d.key for d in plan.decide() if d.state is QUEUED]
         if not busy:
             break
         task_id = busy.pop(order.randrange(len(busy)))
         plan.record(task_id, ends[task_id])
     again = RunPlan(spec, plan.states)
-    assert {d.task_id: d.state for d in plan.decide()} == {d.task_id: d.state for d in again.decide()}
+    assert {d.key: d.state for d in plan.decide()} == {d.key: d.state for d in again.decide()}
     assert plan.end() == again.end()
 
 
@@ -100,17 +100,17 @@ def test_counting_up_and_down_agrees_with_counting_anew() -> None:
 def test_no_more_tasks_start_than_the_limit_lets_in() -> None:
     spec = dag("wide", [empty(f"t{i}") for i in range(5)], max_active_tasks=2)
     plan = new_plan(spec)
-    assert [d.task_id for d in plan.decide() if d.state is QUEUED] == ["t0", "t1"]
+    assert [d.key for d in plan.decide() if d.state is QUEUED] == ["t0", "t1"]
     assert plan.why("t2") == "max_active_tasks = 2 is reached: 2 tasks of this run are queued or running"
     plan.record("t0", SUCCESS)
-    assert [d.task_id for d in plan.decide()] == ["t2"]
+    assert [d.key for d in plan.decide()] == ["t2"]
 
 
 def test_a_failure_goes_down_the_graph() -> None:
     plan = new_plan(dag("chain", [bash("a", "false"), empty("b", "a"), empty("c", "b")]))
     plan.decide()
     plan.record("a", FAILED)
-    decisions = {d.task_id: (d.state, d.reason) for d in plan.decide()}
+    decisions = {d.key: (d.state, d.reason) for d in plan.decide()}
     assert decisions == {
         "b": (TaskState.UPSTREAM_FAILED, "trigger_rule all_success: a is failed"),
         "c": (TaskState.UPSTREAM_FAILED, "trigger_rule all_success: b is upstream_failed"),
@@ -122,7 +122,7 @@ def test_a_failed_task_whose_downstream_succeeds_does_not_fail_the_run() -> None
     plan = new_plan(dag("mended", [bash("a", "false"), empty("b", "a", trigger_rule="all_done")]))
     plan.decide()
     plan.record("a", FAILED)
-    assert [d.task_id for d in plan.decide() if d.state is QUEUED] == ["b"]
+    assert [d.key for d in plan.decide() if d.state is QUEUED] == ["b"]
     plan.record("b", SUCCESS)
     end = plan.end()
     assert end is not None

@@ -1,0 +1,92 @@
+"""Small questions of tasks that wait: until when, whether a file is there, how another DAG's run stands."""
+
+from datetime import UTC, datetime, time, timedelta
+from glob import glob
+from typing import Any
+
+from dateutil.parser import isoparse
+from temporalio import activity
+
+from ..model.attempts import TaskAttempt
+from ..model.base import Instant, Model, iso
+from ..model.context import context, resolve
+from ..model.errors import InvalidInputError
+from ..model.states import TaskState
+from ..model.task_instances import Failure, Outcome
+from ..model.tasks import FileSensorTask, PokedTask, TimeTask
+from ..model.timetables.cron import zone
+from .rendering import render
+from .supervision import task_failed
+
+
+class Moment(Model):
+    """When a wait ends."""
+
+    at: Instant
+    note: str
+
+
+class Rendered(Model):
+    """A task's templated values, filled in."""
+
+    values: tuple[Any, ...]
+
+
+def filled(attempt: TaskAttempt, value: Any) -> Any:
+    """*value* with results of other tasks and templates in it filled in. Fails the task where that cannot be done."""
+    try:
+        return render(resolve(value, attempt.xcom), context(attempt), native=attempt.render_template_as_native_obj)
+    except InvalidInputError as error:
+        raise task_failed(Failure(error_type="TemplateError", message=str(error))) from None
+
+
+@activity.defn(name="tidemill.render")
+def render_attempt(attempt: TaskAttempt) -> Rendered:
+    """The arguments of a task whose work somebody else does."""
+    return Rendered(values=tuple(filled(attempt, attempt.task.templated()[0])))
+
+
+@activity.defn(name="tidemill.moment")
+def find_moment(attempt: TaskAttempt) -> Moment:
+    """When a task that waits for a time is done."""
+    task, run = attempt.task, attempt.run
+    assert isinstance(task, TimeTask)  # noqa: S101
+    since = run.data_interval.end if run.data_interval is not None else run.run_after
+    target = filled(attempt, task.target_time)
+    try:
+        at = since + (task.delta or timedelta()) if target is None else _at(target, task.timezone, since)
+    except ValueError as error:
+        told = f"target_time = {target!r}: {error}. Write a time such as 06:30, or a date and time"
+        raise task_failed(Failure(error_type="InvalidInput", message=told, retryable=False)) from None
+    return Moment(at=at, note=f"waits for {iso(at)}")
+
+
+def _at(target: str, timezone: str, since: datetime) -> datetime:
+    """A date and time, or a time of the day on which the run's interval ends."""
+    tz = zone(timezone)
+    if "-" not in target:
+        return datetime.combine(since.astimezone(tz).date(), time.fromisoformat(target), tz).astimezone(UTC)
+    moment = isoparse(target)
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=tz)).astimezone(UTC)
+
+
+@activity.defn(name="tidemill.file_sensor")
+def poke_file(attempt: TaskAttempt) -> Outcome:
+    """Whether a file that the path or pattern means is there."""
+    task = attempt.task
+    assert isinstance(task, FileSensorTask)  # noqa: S101
+    path = filled(attempt, task.filepath)
+    found = glob(path, recursive=True)  # noqa: PTH207 - the pattern may be absolute
+    return waited(attempt, bool(found), f"no file {path} yet")
+
+
+def waited(attempt: TaskAttempt, is_done: bool, note: str, xcom: dict[str, Any] | None = None) -> Outcome:
+    """The outcome of a poke: the wait is over, or goes on, or has taken too long."""
+    now = datetime.now(UTC)
+    if is_done:
+        return Outcome(started_at=now, xcom=xcom or {})
+    task = attempt.task
+    assert isinstance(task, PokedTask)  # noqa: S101
+    if attempt.waiting_since is not None and now - attempt.waiting_since >= task.timeout:
+        return Outcome(state=TaskState.FAILED, started_at=now, note=f"timeout of {task.timeout}: {note}")
+    return Outcome(state=TaskState.UP_FOR_RESCHEDULE, started_at=now, note=note)

@@ -1,0 +1,106 @@
+"""Mapped tasks: over which values a task is run, and what each of its instances is given."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product, zip_longest
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from .base import Brief, Model
+from .references import CONCAT, FILL, MAPPED, ZIP, is_xcom_reference, replace
+
+MAX_MAP_LENGTH = 1024
+"""How many instances one task may be mapped to (Airflow: core.max_map_length)."""
+
+Lookup = Callable[[dict[str, Any]], Any]
+"""Finds the result that a reference names."""
+
+
+class Expansion(Brief, Model):
+    """The values that a task, or a group of tasks, is mapped over (Airflow: expand and expand_kwargs).
+
+    `by` is mapped over every combination of its arguments' values, the last changing fastest;
+    `each` is a list with the arguments of each instance. Values are lists, dicts (mapped over
+    their items), or references to results of other tasks.
+    """
+
+    by: dict[str, Any] = {}
+    each: Any = None
+    into: Literal["kwargs", "fields"] = "kwargs"
+    """Whether the values are arguments of the task's function, or fields of the task."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.by) == (self.each is not None):
+            raise ValueError("expand needs either `by` or `each`. Give one of them")
+        for name, values in self.by.items():
+            _check(name, values)
+        if self.each is not None:
+            _check("expand_kwargs", self.each)
+        return self
+
+
+def _check(name: str, values: Any) -> None:
+    if isinstance(values, list | tuple | dict):
+        return
+    raise ValueError(
+        f"expand: {name} = {values!r} cannot be mapped over. Give a list, a dict, or the result of another task"
+    )
+
+
+class NotMappableError(ValueError):
+    """What a task is to be mapped over is no list or dict, or too long."""
+
+
+def instances(expansion: Expansion, lookup: Lookup) -> list[dict[str, Any]]:
+    """The arguments of each instance, in the order of their map_index. Raises NotMappableError."""
+    if expansion.each is not None:
+        found = _values("expand_kwargs", expansion.each, lookup)
+        for one in found:
+            if not isinstance(one, dict):
+                raise NotMappableError(f"expand_kwargs: {one!r} is no dict of arguments. Return a list of dicts")
+        made = [dict(one) for one in found]
+    else:
+        columns = [_values(name, values, lookup) for name, values in expansion.by.items()]
+        made = [dict(zip(expansion.by, row, strict=True)) for row in product(*columns)]
+    if len(made) > MAX_MAP_LENGTH:
+        raise NotMappableError(
+            f"{len(made)} instances are more than the {MAX_MAP_LENGTH} that a task may be mapped to. Group the values"
+        )
+    return made
+
+
+def _values(name: str, source: Any, lookup: Lookup) -> list[Any]:
+    found = lookup(source) if is_xcom_reference(source) else _combined(source, lookup)
+    if isinstance(found, dict):
+        return [list(item) for item in found.items()]
+    if isinstance(found, list | tuple):
+        return list(found)
+    raise NotMappableError(f"{name}: {found!r} cannot be mapped over. Return a list or a dict")
+
+
+def _combined(source: Any, lookup: Lookup) -> Any:
+    if isinstance(source, Mapping) and ZIP in source:
+        columns = [_values("zip", part, lookup) for part in source[ZIP]]
+        if FILL in source:
+            return [list(row) for row in zip_longest(*columns, fillvalue=source[FILL])]
+        return [list(row) for row in zip(*columns, strict=False)]
+    if isinstance(source, Mapping) and CONCAT in source:
+        return [value for part in source[CONCAT] for value in _values("concat", part, lookup)]
+    return source
+
+
+def with_values(value: Any, values: Mapping[str, Any]) -> Any:
+    """*value* with the arguments of a mapped group replaced by those of one instance."""
+    return replace(value, _placeholders, lambda found: values[found[MAPPED]])
+
+
+def _placeholders(value: Any) -> bool:
+    return isinstance(value, dict) and MAPPED in value
+
+
+def sources(expansion: Expansion) -> Iterator[Any]:
+    """What *expansion* takes its values from."""
+    yield from expansion.by.values()
+    if expansion.each is not None:
+        yield expansion.each

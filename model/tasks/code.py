@@ -1,0 +1,87 @@
+"""Tasks that are commands or functions of the DAG file."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from .base import BaseTask
+
+
+class EmptyTask(BaseTask):
+    """Does nothing: joins and names a point in the graph (Airflow: EmptyOperator)."""
+
+    kind: Literal["empty"] = "empty"
+
+
+class BashTask(BaseTask):
+    """A bash command; its last line of output is the result (Airflow: BashOperator).
+
+    Exit code 99 skips the task.
+    """
+
+    activity: ClassVar[str | None] = "tidemill.bash"
+    kind: Literal["bash"] = "bash"
+    command: Annotated[str, Field(min_length=1)]
+    env: dict[str, str] = {}
+    cwd: str | None = None
+
+    def templated(self) -> tuple[Any, ...]:
+        return (self.command, self.env, self.cwd)
+
+
+class CallTask(BaseTask):
+    """A call of the function that the DAG file defines for this task_id.
+
+    The function may take the context's names (`ds`, `params`, `ti`, ...) as keyword arguments.
+    """
+
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
+    takes_context: bool = False
+    """Whether the function asks for `ti` or `**kwargs`, and so may pull any result."""
+
+    def templated(self) -> tuple[Any, ...]:
+        return (self.args, self.kwargs)
+
+    @property
+    def pulls_xcom(self) -> bool:
+        return self.takes_context or super().pulls_xcom
+
+
+class PythonTask(CallTask):
+    """A Python function, called in a child process of its own (Airflow: PythonOperator)."""
+
+    activity: ClassVar[str | None] = "tidemill.python"
+    kind: Literal["python"] = "python"
+
+
+class BashFunctionTask(CallTask):
+    """A Python function that returns the bash command to run (Airflow: @task.bash)."""
+
+    activity: ClassVar[str | None] = "tidemill.bash_function"
+    kind: Literal["bash_function"] = "bash_function"
+
+
+class BranchTask(CallTask):
+    """A function that returns the task_ids, or ids of groups, to go on with (Airflow: BranchPythonOperator).
+
+    Tasks directly downstream that are neither named nor downstream of one that is are skipped.
+    """
+
+    activity: ClassVar[str | None] = "tidemill.python"
+    kind: Literal["branch"] = "branch"
+
+
+class ShortCircuitTask(CallTask):
+    """A function; if it returns something false, what is downstream is skipped (Airflow: ShortCircuitOperator)."""
+
+    activity: ClassVar[str | None] = "tidemill.python"
+    kind: Literal["short_circuit"] = "short_circuit"
+    ignore_downstream_trigger_rules: bool = True
+    """Whether everything downstream is skipped, or only what is directly so, the rest by its own trigger rules."""
+
+
+class LatestOnlyTask(BaseTask):
+    """Skips what is directly downstream unless its run is the latest of the schedule (Airflow: LatestOnlyOperator)."""
+
+    kind: Literal["latest_only"] = "latest_only"

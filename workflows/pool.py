@@ -1,0 +1,100 @@
+"""One pool for as long as it exists: the only one to give out its slots."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError
+
+from ..activities.runs import RunsQuestion, find_ended_runs
+from ..model.pools import LeaseRequest, PoolSettings, PoolState, PoolView
+from .alarm import Alarm
+from .calls import look_up
+from .leases import Granted
+
+LOOK_FIRST = timedelta(seconds=5)
+LOOK_LAST = timedelta(minutes=1)
+
+
+@workflow.defn(name="Pool")
+class PoolWorkflow:
+    """A pool of slots. Runs ask for them, are told, and give them back, all by signals."""
+
+    @workflow.init
+    def __init__(self, state: PoolState) -> None:
+        self.state = state
+        self._alarm = Alarm()
+        self._look_at: datetime | None = None
+        self._pause = LOOK_FIRST
+
+    @workflow.run
+    async def run(self, _: PoolState) -> None:
+        """Grants what is free whenever something changes, for ever."""
+        while True:
+            await self._grant()
+            await self._look_for_the_dead()
+            if workflow.info().is_continue_as_new_suggested():
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(self.state)
+            await self._alarm.until(self._look_at)
+
+    async def _grant(self) -> None:
+        told: dict[str, list[str]] = {}
+        for request in self.state.grant(workflow.now()):
+            told.setdefault(request.holder, []).append(request.lease_id)
+        if told:
+            await asyncio.gather(*(self._tell(holder, lease_ids) for holder, lease_ids in told.items()))
+
+    async def _tell(self, holder: str, lease_ids: list[str]) -> None:
+        answer = Granted(pool=workflow.info().workflow_id, lease_ids=tuple(lease_ids))
+        try:
+            await workflow.get_external_workflow_handle(holder).signal("granted", answer)
+        except FailureError:  # the run is gone: nobody will give these back
+            self.state.forget(holder)
+            self._alarm.ring()
+
+    async def _look_for_the_dead(self) -> None:
+        """While somebody waits, asks whether those who hold slots still exist: a terminated run tells nobody."""
+        if not self.state.waiting:
+            self._look_at, self._pause = None, LOOK_FIRST
+            return
+        if self._look_at is None or workflow.now() < self._look_at:
+            self._look_at = self._look_at or workflow.now() + self._pause
+            return
+        self._pause = min(2 * self._pause, LOOK_LAST)
+        self._look_at = workflow.now() + self._pause
+        for report in await look_up(find_ended_runs, RunsQuestion(workflow_ids={h: h for h in self.state.holders})):
+            self.state.forget(report.key)
+            self._alarm.ring()
+
+    @workflow.signal
+    def ask(self, requests: Sequence[LeaseRequest]) -> None:
+        """Instances of tasks ask to be let in."""
+        for request in requests:
+            self.state.ask(request)
+        self._alarm.ring()
+
+    @workflow.signal
+    def give_back(self, lease_ids: list[str]) -> None:
+        """Instances are done with their slots."""
+        self.state.give_back(lease_ids)
+        self._alarm.ring()
+
+    @workflow.signal
+    def park(self, lease_ids: list[str]) -> None:
+        """Instances wait outside of a worker."""
+        self.state.park(lease_ids)
+        self._alarm.ring()
+
+    @workflow.update
+    def set(self, settings: PoolSettings) -> PoolView:
+        """Changes the pool. Slots that are held stay held, also where there are now fewer."""
+        self.state.settings = settings
+        self._alarm.ring()
+        return self.state.view()
+
+    @workflow.query
+    def describe(self) -> PoolView:
+        """The pool, who holds its slots, and who waits."""
+        return self.state.view()

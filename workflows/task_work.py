@@ -1,0 +1,151 @@
+"""How the work of each kind of task is carried out, and what its end means."""
+
+from datetime import timedelta
+
+from temporalio import exceptions, workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    FailureError,
+    is_cancelled_exception,
+)
+
+from ..activities.names import TASK_FAILED, control_queue
+from ..activities.timetables import ask_timetable
+from ..activities.waiting import find_moment, render_attempt
+from ..model.attempts import TaskAttempt
+from ..model.dag import DagSpec
+from ..model.references import RETURN_VALUE
+from ..model.runs import RunType
+from ..model.states import TaskState
+from ..model.task_instances import Failure, Outcome
+from ..model.tasks import ActivityTask, ApprovalTask, EmptyTask, LatestOnlyTask, TimeTask, WorkflowTask
+from ..model.ticks import TicksQuestion
+from ..model.timetables import TimeRestriction
+from .calls import INFRASTRUCTURE, TIMEOUT_GRACE, UNBOUNDED, ask
+
+ONE_TRY = RetryPolicy(maximum_attempts=1)
+"""For work that is not ours: what it raises is the task's failure, and the DAG's `retries` decide."""
+
+
+async def work_of(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
+    """Has one try of a task made. Raises what Temporal raises when it fails."""
+    task = attempt.task
+    match task:
+        case EmptyTask():
+            return Outcome(started_at=workflow.now())
+        case LatestOnlyTask():
+            return Outcome(started_at=workflow.now(), xcom={RETURN_VALUE: await _is_latest(spec, attempt)})
+        case TimeTask():
+            moment = await ask(find_moment, attempt)
+            return Outcome(state=TaskState.DEFERRED, started_at=workflow.now(), wake_at=moment.at, note=moment.note)
+        case ApprovalTask():
+            until = workflow.now() + task.timeout
+            return Outcome(state=TaskState.AWAITING_INPUT, started_at=workflow.now(), wake_at=until, note=task.subject)
+        case ActivityTask():
+            return await _foreign_activity(attempt, task)
+        case WorkflowTask():
+            return await _foreign_workflow(attempt, task)
+        case _:
+            return await _own_activity(spec, attempt)
+
+
+async def _own_activity(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
+    task = attempt.task
+    assert task.activity is not None  # noqa: S101
+    outcome: Outcome = await workflow.execute_activity(
+        task.activity,
+        attempt,
+        activity_id=_activity_id(attempt),
+        result_type=Outcome,
+        task_queue=control_queue(workflow.info().task_queue) if task.on_control_queue else task.queue,
+        start_to_close_timeout=_limit(attempt),
+        heartbeat_timeout=None if task.on_control_queue else spec.heartbeat_timeout,
+        retry_policy=INFRASTRUCTURE,
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=f"{attempt.key}, try {attempt.try_number}",
+    )
+    return outcome
+
+
+def _activity_id(attempt: TaskAttempt) -> str:
+    return f"{attempt.key}/{attempt.try_number}" + (f"/{attempt.poke}" if attempt.poke > 1 else "")
+
+
+def _limit(attempt: TaskAttempt) -> timedelta:
+    timeout = attempt.task.execution_timeout
+    return UNBOUNDED if timeout is None else timeout + TIMEOUT_GRACE
+
+
+async def _foreign_activity(attempt: TaskAttempt, task: ActivityTask) -> Outcome:
+    """An activity of the user's own: what it raises counts as the task's failure, so retries are the DAG's."""
+    rendered = await ask(render_attempt, attempt)
+    started = workflow.now()
+    result = await workflow.execute_activity(
+        task.activity_type,
+        args=list(rendered.values),
+        activity_id=_activity_id(attempt),
+        task_queue=task.queue,
+        start_to_close_timeout=task.execution_timeout or UNBOUNDED,
+        heartbeat_timeout=task.heartbeat_timeout,
+        retry_policy=ONE_TRY,
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=f"{attempt.key}, try {attempt.try_number}: {task.activity_type}",
+    )
+    return Outcome(started_at=started, xcom={} if result is None else {RETURN_VALUE: result})
+
+
+async def _foreign_workflow(attempt: TaskAttempt, task: WorkflowTask) -> Outcome:
+    rendered = await ask(render_attempt, attempt)
+    started = workflow.now()
+    result = await workflow.execute_child_workflow(
+        task.workflow_type,
+        args=list(rendered.values),
+        id=f"{workflow.info().workflow_id}/{attempt.key}/{attempt.try_number}/{attempt.execution[:8]}",
+        task_queue=task.queue,
+        execution_timeout=task.execution_timeout,
+        cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
+        static_summary=f"{attempt.key}, try {attempt.try_number}",
+    )
+    return Outcome(started_at=started, xcom={} if result is None else {RETURN_VALUE: result})
+
+
+async def _is_latest(spec: DagSpec, attempt: TaskAttempt) -> bool:
+    """Whether no later run of the schedule is due already. Manual runs always count as the latest (as in Airflow)."""
+    run = attempt.run
+    if run.run_type is RunType.MANUAL or run.data_interval is None:
+        return True
+    answer = await ask(
+        ask_timetable,
+        TicksQuestion(
+            timetable=spec.schedule,
+            restriction=TimeRestriction(earliest=None, latest=None, catchup=True),
+            last=run.data_interval,
+            now=workflow.now(),
+            folder=spec.folder,
+            most=1,
+        ),
+    )
+    return not answer.infos or workflow.now() <= answer.infos[0].run_after
+
+
+def failure_of(error: FailureError) -> Failure:
+    """What a failed try failed of: the task's own report, or what happened to its worker."""
+    cause = error.cause if isinstance(error, ActivityError | ChildWorkflowError) else error
+    if isinstance(cause, ApplicationError) and cause.type == TASK_FAILED and cause.details:
+        return Failure.model_validate(cause.details[0])
+    if isinstance(cause, exceptions.TimeoutError):
+        kind = cause.type.name.lower() if cause.type is not None else "unknown"
+        starts = INFRASTRUCTURE.maximum_attempts
+        return Failure(
+            error_type="WorkerLost", message=f"no worker finished the attempt: {kind} timeout, {starts} starts"
+        )
+    if cause is not None and is_cancelled_exception(cause):
+        return Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
+    if isinstance(cause, ApplicationError):
+        return Failure(
+            error_type=cause.type or "ApplicationError", message=cause.message, retryable=not cause.non_retryable
+        )
+    return Failure(error_type="Infrastructure", message=str(cause or error))
