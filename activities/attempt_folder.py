@@ -14,7 +14,8 @@ import psutil
 
 from ..model.attempts import TaskAttempt
 
-XCOM_LIMIT = 256 * 1024
+XCOM_LIMIT = 64 * 1024 * 1024
+"""The most bytes that a task's results may have, also where they are not kept in history."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class AttemptFolder:
     @classmethod
     def of(cls, home: Path, attempt: TaskAttempt) -> "AttemptFolder":
         # A run that is run again has its old run_id and tries, but no claim on what the old ones left.
-        folder = cls(home / "attempts" / attempt.path / attempt.execution, home / "logs" / f"{attempt.path}.log")
+        poke = f"poke={attempt.poke}" if attempt.poke > 1 else ""
+        folder = cls(home / "attempts" / attempt.path / attempt.execution / poke, home / "logs" / f"{attempt.path}.log")
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.log.parent.mkdir(parents=True, exist_ok=True)
         return folder

@@ -10,10 +10,11 @@ from temporalio import activity
 from ..model.attempts import TaskAttempt
 from ..model.context import context, resolve
 from ..model.errors import InvalidInputError
+from ..model.poking import poked
 from ..model.references import RETURN_VALUE
 from ..model.states import TaskState
 from ..model.task_instances import Failure, Outcome
-from ..model.tasks import BashTask
+from ..model.tasks import BashSensorTask, BashTask
 from .attempt_folder import AttemptFolder
 from .isolated_call import describe_failure
 from .outcomes import describe_exit, instant, last_line, log_size, log_tail
@@ -37,8 +38,9 @@ class BashActivities:
         ends a command that still runs here before it starts a new one.
         """
         task = attempt.task
-        assert isinstance(task, BashTask)  # noqa: S101
+        assert isinstance(task, BashTask | BashSensorTask)  # noqa: S101
         with stopping_cleanly():
+            attempt = self._workplace.results.fill(attempt)
             command, env, cwd = rendered(attempt, [task.command, task.env, task.cwd])
             directory = self._workplace.directory(attempt) / (cwd or "")
             return run_bash(self._workplace, attempt, command, env, directory, Watch(attempt.timeout))
@@ -83,6 +85,8 @@ def run_bash(
         argv = [shutil.which("bash") or "/bin/bash", "-c", command]
         end = run_command(folder, argv, {**os.environ, **env, **airflow_variables(attempt)}, cwd, watch)
     started_at = instant(end["started"])
+    if isinstance(attempt.task, BashSensorTask):
+        return poked(attempt, end["code"] == 0, started_at, f"the command {describe_exit(end['code'])}")
     if end["code"] == SKIP_EXIT_CODE:
         return Outcome(state=TaskState.SKIPPED, started_at=started_at, note=f"exit code {SKIP_EXIT_CODE}")
     if end["code"] != 0:
@@ -90,7 +94,8 @@ def run_bash(
         tail = log_tail(folder, start) if folder.log.exists() else ()
         raise task_failed(Failure(error_type="BashFailed", message=message, traceback=tail))
     line = last_line(folder, start)
-    return Outcome(xcom={} if line is None else {RETURN_VALUE: line}, started_at=started_at)
+    found = Outcome(xcom={} if line is None else {RETURN_VALUE: line}, started_at=started_at)
+    return workplace.results.put(attempt, found)
 
 
 def airflow_variables(attempt: TaskAttempt) -> dict[str, str]:

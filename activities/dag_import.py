@@ -5,7 +5,7 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
-from ..model.authoring import DAG, collect
+from ..model.authoring.dags import DAG, collect
 from ..model.dag import DagSource
 
 

@@ -14,13 +14,15 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ..model.attempts import TaskAttempt
-from ..model.authoring import DAG
+from ..model.authoring.dags import DAG
 from ..model.context import context, resolve, running
 from ..model.errors import InvalidInputError
 from ..model.exceptions import AirflowFailException, AirflowSkipException
+from ..model.poking import poked
 from ..model.references import RETURN_VALUE
 from ..model.states import TaskState
 from ..model.task_instances import Failure, Outcome
+from ..model.tasks import SensorTask
 from .attempt_folder import XCOM_LIMIT
 from .rendering import render
 
@@ -37,14 +39,20 @@ def perform(dags: list[DAG], attempt: TaskAttempt, given: tuple[Any, ...] = ()) 
     try:
         with running(values):
             result = call(find_function(dags, attempt), attempt, values, given)
-        xcom = checked({**values["ti"].pushed, **({} if result is None else {RETURN_VALUE: result})})
-        outcome = Outcome(xcom=xcom, started_at=started)
+        outcome = _ended(attempt, result, started)
+        outcome = outcome.model_copy(update={"xcom": checked({**values["ti"].pushed, **outcome.xcom})})
     except AirflowSkipException as skip:
         outcome = Outcome(state=TaskState.SKIPPED, started_at=started, note=str(skip) or "the task skipped itself")
     except BaseException as error:
         traceback.print_exc()
         return {"failure": describe_failure(error).model_dump(mode="json"), "started_at": started.isoformat()}
     return {"outcome": outcome.model_dump(mode="json")}
+
+
+def _ended(attempt: TaskAttempt, result: Any, started: datetime) -> Outcome:
+    if isinstance(attempt.task, SensorTask):
+        return poked(attempt, result, started)
+    return Outcome(xcom={} if result is None else {RETURN_VALUE: result}, started_at=started)
 
 
 def call(function: Callable[..., Any], attempt: TaskAttempt, values: dict[str, Any], given: tuple[Any, ...]) -> Any:
@@ -110,6 +118,7 @@ def describe_failure(error: BaseException) -> Failure:
         error_type=type(cause).__name__,
         message=message[:4000],
         traceback=tuple(lines[-20:]),
+        kinds=tuple(kind.__name__ for kind in type(cause).__mro__[1:] if kind is not object),
         retryable=not isinstance(error, AirflowFailException),
     )
 

@@ -4,8 +4,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..model.task_instances import Failure, Outcome
-from .attempt_folder import XCOM_LIMIT, AttemptFolder
+from .attempt_folder import AttemptFolder
 from .supervision import task_failed
+
+TAIL_LIMIT = 1024 * 1024
+"""How much of the end of a log is looked at for its last lines."""
 
 
 def outcome_of(result: dict[str, Any]) -> Outcome:
@@ -31,7 +34,7 @@ def log_tail(folder: AttemptFolder, start: int, lines: int = 15) -> tuple[str, .
 def added(folder: AttemptFolder, start: int) -> list[str]:
     """The lines of the log since offset *start*; of many only the last, as much as a result may hold."""
     with folder.log.open("rb") as log:
-        log.seek(max(start, log_size(folder) - XCOM_LIMIT))
+        log.seek(max(start, log_size(folder) - TAIL_LIMIT))
         return log.read().decode(errors="replace").split("\n")
 
 

@@ -29,7 +29,8 @@ def call_function(workplace: Workplace, attempt: TaskAttempt, watch: Watch) -> O
     """Calls *attempt*'s function in a child of its DAG file's server, and waits for its result."""
     folder = AttemptFolder.of(workplace.home, attempt)
     if (earlier := folder.read("result.json")) is not None:
-        return outcome_of(earlier)
+        return workplace.results.put(attempt, outcome_of(earlier))
+    attempt = workplace.results.fill(attempt)
     with workplace.servers.for_file(workplace.dag_file(attempt)) as server:
         server.ready(watch)
         try:
@@ -39,4 +40,4 @@ def call_function(workplace: Workplace, attempt: TaskAttempt, watch: Watch) -> O
     result = folder.read("result.json")
     if result is None:
         raise task_failed(Failure(error_type="ProcessEnded", message=f"the task's process {describe_exit(code)}"))
-    return outcome_of(result)
+    return workplace.results.put(attempt, outcome_of(result))

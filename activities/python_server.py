@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from ..model.attempts import TaskAttempt
-from ..model.authoring import DAG
+from ..model.authoring.dags import DAG
 from .dag_import import import_dags
 from .isolated_call import describe_failure, perform
 from .supervisor import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl, write_json

@@ -39,10 +39,10 @@ class SparkActivities:
             earlier = folder.read("result.json")
             # A failure counts only if the driver ended by itself: one that was being stopped may have told of one, too.
             if earlier is not None and ("outcome" in earlier or folder.read("exit.json") is not None):
-                return outcome_of(earlier)
+                return self._workplace.results.put(attempt, outcome_of(earlier))
             folder.end_earlier_start()
             folder.forget()
-            return self._submit(attempt, folder)
+            return self._workplace.results.put(attempt, self._submit(self._workplace.results.fill(attempt), folder))
 
     def _submit(self, attempt: TaskAttempt, folder: AttemptFolder) -> Outcome:
         watch = Watch(attempt.timeout, lambda: folder.read("progress.json"))

@@ -1,4 +1,4 @@
-"""Small questions of tasks that wait: until when, whether a file is there, how another DAG's run stands."""
+"""Small questions of tasks that wait: until when, and whether a file is there."""
 
 from datetime import UTC, datetime, time, timedelta
 from glob import glob
@@ -11,9 +11,9 @@ from ..model.attempts import TaskAttempt
 from ..model.base import Instant, Model, iso
 from ..model.context import context, resolve
 from ..model.errors import InvalidInputError
-from ..model.states import TaskState
+from ..model.poking import poked
 from ..model.task_instances import Failure, Outcome
-from ..model.tasks import FileSensorTask, PokedTask, TimeTask
+from ..model.tasks import FileSensorTask, TimeTask
 from ..model.timetables.cron import zone
 from .rendering import render
 from .supervision import task_failed
@@ -77,16 +77,4 @@ def poke_file(attempt: TaskAttempt) -> Outcome:
     assert isinstance(task, FileSensorTask)  # noqa: S101
     path = filled(attempt, task.filepath)
     found = glob(path, recursive=True)  # noqa: PTH207 - the pattern may be absolute
-    return waited(attempt, bool(found), f"no file {path} yet")
-
-
-def waited(attempt: TaskAttempt, is_done: bool, note: str, xcom: dict[str, Any] | None = None) -> Outcome:
-    """The outcome of a poke: the wait is over, or goes on, or has taken too long."""
-    now = datetime.now(UTC)
-    if is_done:
-        return Outcome(started_at=now, xcom=xcom or {})
-    task = attempt.task
-    assert isinstance(task, PokedTask)  # noqa: S101
-    if attempt.waiting_since is not None and now - attempt.waiting_since >= task.timeout:
-        return Outcome(state=TaskState.FAILED, started_at=now, note=f"timeout of {task.timeout}: {note}")
-    return Outcome(state=TaskState.UP_FOR_RESCHEDULE, started_at=now, note=note)
+    return poked(attempt, bool(found), datetime.now(UTC), f"no file {path} yet")

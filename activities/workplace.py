@@ -10,6 +10,7 @@ from ..model.attempts import TaskAttempt
 from ..model.task_instances import Failure
 from .fork_servers import ForkServers
 from .supervision import task_failed
+from .xcom_store import XComStore
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,13 @@ class Workplace:
     spark_master: str | None = None
     """Where Spark tasks that name no master run; None: Spark's own default, else local[*]."""
     spark_conf: dict[str, str] = field(default_factory=dict)
+
+    xcom_url: str | None = None
+    """Where large results are kept; None: below `home`."""
+
+    @cached_property
+    def results(self) -> XComStore:
+        return XComStore(self.xcom_url or (self.home / "xcom").as_uri())
 
     @cached_property
     def servers(self) -> ForkServers:

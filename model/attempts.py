@@ -9,6 +9,17 @@ from .instance_keys import UNMAPPED, instance_key
 from .runs import RunIdentity
 from .tasks import Task
 
+INLINE_LIMIT = 32 * 1024
+RESULTS_IN_HISTORY = 256 * 1024
+
+
+def inline_limit(used: int) -> int:
+    """How large a result may be to stay in history, where Temporal shows it, when *used* bytes are there already.
+
+    A run's results travel with its state, so that together they stay far below what a payload may hold.
+    """
+    return INLINE_LIMIT if used < RESULTS_IN_HISTORY else 256
+
 
 class TaskAttempt(Model):
     """Try *try_number* (from 1) of a task in a run. Its folder and its log are found from this alone."""
@@ -25,6 +36,8 @@ class TaskAttempt(Model):
     params: dict[str, Any] = {}
     xcom: dict[str, dict[str, Any]] = {}
     """Results of tasks upstream, by task_id and key: those that the arguments name or may pull."""
+    inline_limit: int = INLINE_LIMIT
+    """Results of more bytes than this are kept outside of history."""
     source: DagSource | None = None
     render_template_as_native_obj: bool = False
 

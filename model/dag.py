@@ -67,6 +67,8 @@ class DagSpec(Brief, Model):
     """How long a task's worker may be silent before the attempt is handed to another."""
     tasks: tuple[Task, ...] = ()
     groups: tuple[TaskGroup, ...] = ()
+    edge_labels: dict[str, dict[str, str]] = {}
+    """What to write on the edge from a task to one downstream of it, in a picture of the DAG."""
     source: DagSource | None = None
 
     @model_validator(mode="before")
@@ -139,7 +141,8 @@ class DagSpec(Brief, Model):
             )
         self._check_mapping()
         for task in self.tasks:
-            for other in sorted(task.uses() - ancestors(self.upstreams, task.task_id)):
+            used = task.uses()
+            for other in sorted(used - ancestors(self.upstreams, task.task_id) if used else ()):
                 raise ValueError(
                     f"task {task.task_id!r} uses the result of {other!r} without being downstream of it. "
                     f"Add {other!r} to its upstream"

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from .base import Brief, Model
-from .references import CONCAT, FILL, MAPPED, ZIP, is_xcom_reference, replace
+from .references import CONCAT, FILL, MAPPED, STORED, ZIP, is_stored, is_xcom_reference, replace
 
 MAX_MAP_LENGTH = 1024
 """How many instances one task may be mapped to (Airflow: core.max_map_length)."""
@@ -72,6 +72,8 @@ def instances(expansion: Expansion, lookup: Lookup) -> list[dict[str, Any]]:
 
 def _values(name: str, source: Any, lookup: Lookup) -> list[Any]:
     found = lookup(source) if is_xcom_reference(source) else _combined(source, lookup)
+    if is_stored(found) and found["length"] is not None:  # its values are read where they are used
+        return [{STORED: found[STORED], "at": i} for i in range(found["length"])]
     if isinstance(found, dict):
         return [list(item) for item in found.items()]
     if isinstance(found, list | tuple):

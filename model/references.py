@@ -10,6 +10,7 @@ MAPPED = "$map"
 ZIP = "$zip"
 FILL = "fillvalue"
 CONCAT = "$concat"
+STORED = "$stored"
 
 
 def xcom_reference(task_id: str, key: str = RETURN_VALUE) -> dict[str, str]:
@@ -19,6 +20,15 @@ def xcom_reference(task_id: str, key: str = RETURN_VALUE) -> dict[str, str]:
 
 def is_xcom_reference(value: Any) -> bool:
     return isinstance(value, dict) and XCOM_REFERENCE in value
+
+
+def stored_reference(url: str, size: int, length: int | None) -> dict[str, Any]:
+    """A result of *size* bytes that is kept at *url*; *length* is how many values it has, if it is a list or dict."""
+    return {STORED: url, "size": size, "length": length}
+
+
+def is_stored(value: Any) -> bool:
+    return isinstance(value, dict) and STORED in value
 
 
 def referenced_tasks(value: Any) -> Iterator[str]:

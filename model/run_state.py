@@ -1,8 +1,9 @@
 """One run from its first task to its last, as the data that its workflow carries and shows."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from .attempts import TaskAttempt
+from .attempts import INLINE_LIMIT, TaskAttempt
 from .base import Instant, Model, Record
 from .context import resolve
 from .dag import DagSpec, param_value
@@ -97,20 +98,26 @@ class DagRunState(Record):
 
     def expand(self, task_ids: list[str], n: int) -> None:
         """Puts *n* instances in the place of each of the tasks."""
-        for task_id in task_ids:
-            del self.instances[task_id]
-            for i in range(n):
-                self.instances[instance_key(task_id, i)] = TaskInstance(task_id=task_id, map_index=i)
+        wanted = set(task_ids)
+        found: list[TaskInstance] = []
+        for key, instance in self.instances.items():
+            made = [TaskInstance(task_id=key, map_index=i) for i in range(n)] if key in wanted else [instance]
+            found += made
+        self.instances = {instance.key: instance for instance in found}
 
     def collapse(self, task_id: str) -> None:
         """Takes the expansion of a mapped task back."""
-        for instance in self.of_task(task_id):
-            del self.instances[instance.key]
-        self.instances[task_id] = TaskInstance(task_id=task_id)
+        found = [
+            instance for instance in self.instances.values() if instance.task_id != task_id or instance.map_index < 1
+        ]
+        kept = [TaskInstance(task_id=task_id) if instance.task_id == task_id else instance for instance in found]
+        self.instances = {instance.key: instance for instance in kept}
 
     # What a worker is sent
 
-    def attempt(self, instance: TaskInstance, execution: str, values: dict[str, Any] | None = None) -> TaskAttempt:
+    def attempt(
+        self, instance: TaskInstance, execution: str, values: dict[str, Any] | None = None, limit: int = INLINE_LIMIT
+    ) -> TaskAttempt:
         """The present try of *instance* as its worker gets it; *values* are its arguments if it is mapped."""
         task = self.spec.by_id[instance.task_id]
         if values is not None:
@@ -124,6 +131,7 @@ class DagRunState(Record):
             poke=instance.pokes + 1,
             waiting_since=instance.waiting_since,
             execution=execution,
+            inline_limit=limit,
             params={**defaults, **self.run.conf},
             xcom=self._results_for(task, instance.map_index),
             source=self.spec.source,
@@ -179,21 +187,21 @@ class Progress(Model):
         return 100.0 * self.finished / self.total_tasks if self.total_tasks else 100.0
 
 
-def progress(instances: dict[str, TaskInstance]) -> Progress:
-    states = [instance.state for instance in instances.values()]
+def progress(counts: Mapping[TaskState, int]) -> Progress:
+    """The progress of a run with so many instances in each state."""
     return Progress(
-        total_tasks=len(states),
-        finished=sum(state.finished for state in states),
-        succeeded=states.count(TaskState.SUCCESS),
-        skipped=states.count(TaskState.SKIPPED),
-        failed=states.count(TaskState.FAILED) + states.count(TaskState.UPSTREAM_FAILED),
+        total_tasks=sum(counts.values()),
+        finished=sum(n for state, n in counts.items() if state.finished),
+        succeeded=counts[TaskState.SUCCESS],
+        skipped=counts[TaskState.SKIPPED],
+        failed=counts[TaskState.FAILED] + counts[TaskState.UPSTREAM_FAILED],
     )
 
 
-def task_table(state: DagRunState, most: int = 40) -> str:
+def task_table(state: DagRunState, counts: Mapping[TaskState, int], most: int = 40) -> str:
     """The run as Markdown, for Temporal's own UI."""
-    counts = progress(state.instances)
-    lines = [f"**{state.run.run_id}**: {counts.finished} of {counts.total_tasks} tasks finished"]
+    done = progress(counts)
+    lines = [f"**{state.run.run_id}**: {done.finished} of {done.total_tasks} tasks finished"]
     if len(state.instances) <= most:
         lines += ["", "| task | state | try | |", "|---|---|---|---|"]
         lines += [f"| {i.key} | {i.state} | {i.try_number or ''} | {_remark(i)} |" for i in state.instances.values()]

@@ -1,5 +1,6 @@
 """What identifies a run: its type, its run_id, and the one workflow id that can hold it."""
 
+import re
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
@@ -78,6 +79,11 @@ def run_id(run_type: RunType, at: datetime, *, tail: str = "") -> str:
     *tail* tells apart runs that have no logical date and are not made by a timetable.
     """
     return f"{run_type}__{iso(at)}" + (f"_{tail}" if tail else "")
+
+
+def operator_run_id(run: RunIdentity, key: str, try_number: int) -> str:
+    """The id of a run that a task starts: the same for the same try of the same task, so that it is started once."""
+    return re.sub(r"[^A-Za-z0-9_.~:+-]", "_", f"operator_triggered__{run.dag_id}.{key}_{run.run_id}_{try_number}")[:200]
 
 
 def timetable_run_id(

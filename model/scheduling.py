@@ -62,12 +62,18 @@ class RunPlan:
         self._unfinished = sum(not state.finished for state in self.states.values())
         self._in_state = dict.fromkeys(TaskState, 0)
         self._changed = [key for key, state in self.states.items() if state is TaskState.NONE]
-        self._ready = ReadyTasks(spec, self._order, priority_weights(spec.by_id))
+        self.weights = priority_weights(spec.by_id)
+        self._ready = ReadyTasks(spec, self._order, self.weights)
         for key, state in self.states.items():
             self._in_state[state] += 1
             self._ready.count(key, TaskState.NONE, state)
             if state is TaskState.SCHEDULED:
                 self._ready.push(key)
+
+    @property
+    def counts(self) -> Mapping[TaskState, int]:
+        """How many instances are in each state."""
+        return self._in_state
 
     # What the plan is told
 

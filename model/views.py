@@ -10,7 +10,7 @@ from .dag_records import MadeDecision, RunRecord
 from .dag_state import DagState
 from .explaining import next_run
 from .instance_keys import UNMAPPED, instance_key
-from .run_state import DagRunState, Progress, progress
+from .run_state import DagRunState, Progress
 from .runs import RunIdentity, RunType
 from .scheduling import RunPlan
 from .states import RunState, TaskState
@@ -82,6 +82,7 @@ class TaskView(Model):
     try_number: int
     max_tries: int
     upstream: tuple[str, ...]
+    queue: str | None = None
     queued_at: Instant | None
     started_at: Instant | None
     ended_at: Instant | None
@@ -156,12 +157,14 @@ def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
     return sorted(known, key=lambda view: (view.logical_date or view.run_after, view.queued_at), reverse=True)
 
 
-def run_details(state: DagRunState, why: Callable[[TaskInstance], str], end: RunState | None) -> RunDetails:
+def run_details(
+    state: DagRunState, done: Progress, why: Callable[[TaskInstance], str], end: RunState | None
+) -> RunDetails:
     return RunDetails(
         run=state.run,
         state=end or RunState.RUNNING,
         started_at=state.started_at,
-        progress=progress(state.instances),
+        progress=done,
         tasks=tuple(task_view(state, instance, why(instance)) for instance in state.instances.values()),
     )
 
@@ -183,6 +186,7 @@ def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
         try_number=instance.try_number,
         max_tries=instance.tries_cleared + task.retries,
         upstream=task.upstream,
+        queue=task.queue,
         queued_at=instance.queued_at,
         started_at=instance.started_at,
         ended_at=instance.ended_at,

@@ -23,7 +23,8 @@ from temporalio.worker import Replayer, Worker
 from tidemill.activities.supervision import stop
 from tidemill.model.dag import DagSpec, read_dag
 from tidemill.model.views import RunDetails, RunView
-from tidemill.worker.client import NotFoundError, NoWorkerError, Tidemill
+from tidemill.worker.client import Tidemill
+from tidemill.worker.connection import NotFoundError, NoWorkerError
 from tidemill.worker.dev import free_port, server_command, start_supervised, wait_until_ready
 from tidemill.worker.plugin import TidemillPlugin
 

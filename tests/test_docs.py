@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemill.model.authoring import collect
+from tidemill.model.authoring.dags import collect
 from tidemill.model.dag import read_dag
 from tidemill.worker.cli import app
 from tidemill.worker.settings import Settings

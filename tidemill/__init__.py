@@ -3,57 +3,101 @@
 What a DAG file needs is here; a worker of your own also wants `tidemill.worker.plugin`.
 """
 
-from .model.authoring import DAG, Output, chain, cross_downstream
+from .model.authoring.dags import DAG, Output, chain, cross_downstream
+from .model.authoring.decorators import dag, setup, task, teardown
+from .model.authoring.foreign import TemporalActivityOperator, TemporalWorkflowOperator, TriggerDagRunOperator
+from .model.authoring.groups import Label, TaskGroup, task_group
+from .model.authoring.operators import (
+    BashOperator,
+    BranchPythonOperator,
+    EmptyOperator,
+    LatestOnlyOperator,
+    PythonOperator,
+    ShortCircuitOperator,
+    SparkSubmitOperator,
+    spark_submit,
+)
+from .model.authoring.waiting import (
+    ApprovalOperator,
+    BashSensor,
+    DateTimeSensor,
+    ExternalTaskSensor,
+    FileSensor,
+    PythonSensor,
+    TimeDeltaSensor,
+    TimeSensor,
+)
 from .model.context import get_current_context
 from .model.dag import DagSpec
 from .model.errors import InvalidInputError
-from .model.operators import (
-    BashOperator,
-    EmptyOperator,
-    PythonOperator,
-    SparkSubmitOperator,
-    dag,
-    spark_submit,
-    task,
-)
+from .model.exceptions import AirflowFailException, AirflowSkipException
+from .model.poking import PokeReturnValue
+from .model.tasks import WeightRule
 from .model.timetables import (
     Continuous,
     CronInterval,
     CronTrigger,
     Custom,
+    DagRunInfo,
     DataInterval,
     DeltaInterval,
     DeltaTrigger,
     Events,
     MultiCronTrigger,
     Once,
+    TimeRestriction,
 )
 from .model.trigger_rules import TriggerRule
 
 __all__ = [
     "DAG",
+    "AirflowFailException",
+    "AirflowSkipException",
+    "ApprovalOperator",
     "BashOperator",
+    "BashSensor",
+    "BranchPythonOperator",
     "Continuous",
     "CronInterval",
     "CronTrigger",
     "Custom",
+    "DagRunInfo",
     "DagSpec",
     "DataInterval",
+    "DateTimeSensor",
     "DeltaInterval",
     "DeltaTrigger",
     "EmptyOperator",
     "Events",
+    "ExternalTaskSensor",
+    "FileSensor",
     "InvalidInputError",
+    "Label",
+    "LatestOnlyOperator",
     "MultiCronTrigger",
     "Once",
     "Output",
+    "PokeReturnValue",
     "PythonOperator",
+    "PythonSensor",
+    "ShortCircuitOperator",
     "SparkSubmitOperator",
+    "TaskGroup",
+    "TemporalActivityOperator",
+    "TemporalWorkflowOperator",
+    "TimeDeltaSensor",
+    "TimeRestriction",
+    "TimeSensor",
+    "TriggerDagRunOperator",
     "TriggerRule",
+    "WeightRule",
     "chain",
     "cross_downstream",
     "dag",
     "get_current_context",
+    "setup",
     "spark_submit",
     "task",
+    "task_group",
+    "teardown",
 ]

@@ -3,51 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from datetime import UTC, timedelta
-from typing import Any, cast
+from collections.abc import Mapping
+from datetime import UTC
+from typing import Any
 
-from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
     WorkflowFailureError,
     WorkflowHandle,
-    WorkflowQueryFailedError,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.envconfig import ClientConfig
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from ..activities.runs import ReviseQuestion
 from ..model.backfills import BackfillPlan, BackfillProgress, BackfillRequest
 from ..model.dag import DagSpec
-from ..model.errors import InvalidInputError
 from ..model.explaining import Explanation
+from ..model.messages import Answer
+from ..model.pools import PoolSettings, PoolState, PoolView, pool_workflow_id
 from ..model.previews import Preview
+from ..model.revisions import ClearRequest, MarkRequest, RunMark
 from ..model.runs import RunIdentity, TriggerRequest, dag_workflow_id
 from ..model.states import RunState, TaskState
 from ..model.timetables import DagRunInfo
 from ..model.views import DagView, Registration, RunDetails, RunView
 from ..workflows.dag import DagWorkflow
 from ..workflows.dag_run import DagRunWorkflow
+from ..workflows.pool import PoolWorkflow
+from .connection import QUERY_TIMEOUT, UPDATE_TIMEOUT, NotFoundError, clear_errors, connect
 from .plugin import TidemillPlugin
 from .settings import Settings
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 2.0
-QUERY_TIMEOUT = timedelta(seconds=10)
-UPDATE_TIMEOUT = timedelta(seconds=30)
-
-
-class NotFoundError(LookupError):
-    """There is no such DAG or run. The message says which and what to do."""
-
-
-class NoWorkerError(RuntimeError):
-    """Nobody polls the task queue, so nobody answers."""
 
 
 class Tidemill:
@@ -76,7 +67,7 @@ class Tidemill:
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             static_summary=spec.description or spec.dag_id,
         )
-        async with _clear_errors(f"DAG {spec.dag_id!r}", self):
+        async with clear_errors(f"DAG {spec.dag_id!r}", self.task_queue):
             made: Registration = await self.client.execute_update_with_start_workflow(
                 "register",
                 spec,
@@ -88,24 +79,24 @@ class Tidemill:
 
     async def pause(self, dag_id: str, paused: bool = True) -> None:
         """Stops the making of runs, or lets it go on. Runs that have started go on either way."""
-        async with _clear_errors(f"DAG {dag_id!r}", self):
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             await self._dag(dag_id).signal("pause" if paused else "unpause")
 
     async def trigger(self, dag_id: str, request: TriggerRequest | None = None) -> RunIdentity:
         """Creates a manual run. Raises InvalidInputError, naming the run that holds the date if one does."""
-        async with _clear_errors(f"DAG {dag_id!r}", self):
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             made: RunIdentity = await self._dag(dag_id).execute_update(
                 "trigger_run", request or TriggerRequest(), result_type=RunIdentity, rpc_timeout=UPDATE_TIMEOUT
             )
             return made
 
     async def describe(self, dag_id: str) -> DagView:
-        async with _clear_errors(f"DAG {dag_id!r}", self):
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             return await self._dag(dag_id).query(DagWorkflow.describe, rpc_timeout=QUERY_TIMEOUT)
 
     async def spec(self, dag_id: str) -> DagSpec:
         """The version of the DAG that is in place."""
-        async with _clear_errors(f"DAG {dag_id!r}", self):
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             return await self._dag(dag_id).query(DagWorkflow.spec, rpc_timeout=QUERY_TIMEOUT)
 
     async def dag_ids(self) -> list[str]:
@@ -118,18 +109,18 @@ class Tidemill:
 
     async def explain(self, dag_id: str) -> Explanation:
         """Why the DAG does what it does, or nothing."""
-        async with _clear_errors(f"DAG {dag_id!r}", self):
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             return await self._dag(dag_id).query(DagWorkflow.explain, rpc_timeout=QUERY_TIMEOUT)
 
     async def upcoming(self, dag_id: str, n: int) -> list[DagRunInfo]:
         """The DAG's next *n* scheduled runs as things are."""
-        async with _clear_errors(f"DAG {dag_id!r}", self):
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             found = await self._dag(dag_id).query(DagWorkflow.upcoming, n, rpc_timeout=QUERY_TIMEOUT)
             return list(found.infos)
 
     async def preview(self, spec: DagSpec) -> Preview:
         """What registering *spec* would do to the schedule of the DAG of its name."""
-        async with _clear_errors(f"DAG {spec.dag_id!r}", self):
+        async with clear_errors(f"DAG {spec.dag_id!r}", self.task_queue):
             found: Preview = await self._dag(spec.dag_id).query(
                 "preview", spec, result_type=Preview, rpc_timeout=QUERY_TIMEOUT
             )
@@ -139,19 +130,19 @@ class Tidemill:
 
     async def create_backfill(self, dag_id: str, request: BackfillRequest) -> BackfillPlan:
         """Runs the DAG over a range of the past; with `dry_run` only tells over what."""
-        async with _clear_errors(f"DAG {dag_id!r}", self):
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             return await self._dag(dag_id).execute_update(
                 DagWorkflow.create_backfill, request, rpc_timeout=UPDATE_TIMEOUT
             )
 
     async def backfills(self, dag_id: str) -> list[BackfillProgress]:
         """The DAG's backfills, oldest first."""
-        async with _clear_errors(f"DAG {dag_id!r}", self):
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             return await self._dag(dag_id).query(DagWorkflow.backfills, rpc_timeout=QUERY_TIMEOUT)
 
     async def change_backfill(self, dag_id: str, backfill_id: str, change: str) -> BackfillProgress:
         """Pauses, unpauses or cancels a backfill (*change* is "pause", "unpause" or "cancel")."""
-        async with _clear_errors(f"DAG {dag_id!r}", self):
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             progress: BackfillProgress = await self._dag(dag_id).execute_update(
                 f"{change}_backfill", backfill_id, result_type=BackfillProgress, rpc_timeout=UPDATE_TIMEOUT
             )
@@ -161,7 +152,7 @@ class Tidemill:
 
     async def runs(self, dag_id: str) -> list[RunView]:
         """Queued, running and recent runs, newest first."""
-        async with _clear_errors(f"DAG {dag_id!r}", self):
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             return await self._dag(dag_id).query(DagWorkflow.runs, rpc_timeout=QUERY_TIMEOUT)
 
     async def run(self, dag_id: str, run_id: str) -> RunDetails:
@@ -193,17 +184,90 @@ class Tidemill:
 
     async def run_by_workflow(self, workflow_id: str) -> RunDetails:
         handle = self.client.get_workflow_handle_for(DagRunWorkflow.run, workflow_id)
-        async with _clear_errors(f"run {workflow_id!r}", self):
+        async with clear_errors(f"run {workflow_id!r}", self.task_queue):
             details, description = await asyncio.gather(
                 handle.query(DagRunWorkflow.describe, rpc_timeout=QUERY_TIMEOUT), handle.describe()
             )
-        running = {}
+        running, unclaimed = {}, set()
         for pending in description.raw_description.pending_activities:
+            key = pending.activity_id.split("/")[0]
             if pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED:
                 decoded = await self.client.data_converter.decode(pending.heartbeat_details.payloads) or [None]
-                task_id, _, _ = pending.activity_id.rpartition("/")
-                running[task_id] = (decoded[0], pending.last_started_time.ToDatetime(UTC), pending.attempt)
-        return _with_pending(details, running)
+                running[key] = (decoded[0], pending.last_started_time.ToDatetime(UTC), pending.attempt)
+            elif pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED:
+                unclaimed.add(key)
+        deserted = await self._deserted(
+            {view.queue or description.task_queue for view in details.tasks if view.key in unclaimed}
+        )
+        return _with_pending(details, running, dict.fromkeys(unclaimed, description.task_queue), deserted)
+
+    async def _deserted(self, queues: set[str]) -> set[str]:
+        """Those task queues that no worker polls for activities."""
+        found = set()
+        for queue in queues:
+            request = DescribeTaskQueueRequest(
+                namespace=self.client.namespace,
+                task_queue=TaskQueue(name=queue),
+                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+            )
+            if not (await self.client.workflow_service.describe_task_queue(request)).pollers:
+                found.add(queue)
+        return found
+
+    # Changing runs
+
+    async def clear(self, dag_id: str, run_id: str, request: ClearRequest | None = None) -> list[str]:
+        """Has tasks of a run run again; a run that has ended goes on under its run_id. Returns the instances."""
+        return await self._revise(dag_id, run_id, clear=request or ClearRequest())
+
+    async def mark_tasks(self, dag_id: str, run_id: str, request: MarkRequest) -> list[str]:
+        """Gives tasks a state without running them. Returns the instances."""
+        return await self._revise(dag_id, run_id, mark=request)
+
+    async def mark_run(self, dag_id: str, run_id: str, mark: RunMark) -> None:
+        """Ends a run as success or failed, or changes how an ended one counts."""
+        await self._revise(dag_id, run_id, mark_run=mark)
+
+    async def _revise(self, dag_id: str, run_id: str, **change: Any) -> list[str]:
+        view = await self.find_run(dag_id, run_id)
+        question = ReviseQuestion(workflow_id=view.workflow_id, **change)
+        async with clear_errors(f"run {run_id!r}", self.task_queue):
+            return await self._dag(dag_id).execute_update(DagWorkflow.revise_run, question, rpc_timeout=UPDATE_TIMEOUT)
+
+    async def respond(self, dag_id: str, run_id: str, answer: Answer) -> str:
+        """Answers an approval task."""
+        view = await self.find_run(dag_id, run_id)
+        handle = self.client.get_workflow_handle_for(DagRunWorkflow.run, view.workflow_id)
+        async with clear_errors(f"run {run_id!r}", self.task_queue):
+            return await handle.execute_update(DagRunWorkflow.respond, answer, rpc_timeout=UPDATE_TIMEOUT)
+
+    # Pools
+
+    async def set_pool(self, name: str, settings: PoolSettings) -> PoolView:
+        """Makes a pool, or changes it. Slots that are held stay held."""
+        start: WithStartWorkflowOperation[Any, None] = WithStartWorkflowOperation(
+            PoolWorkflow.run,
+            PoolState(name=name, settings=settings),
+            id=pool_workflow_id(name),
+            task_queue=self.task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
+        async with clear_errors(f"pool {name!r}", self.task_queue):
+            return await self.client.execute_update_with_start_workflow(
+                PoolWorkflow.set, settings, start_workflow_operation=start, rpc_timeout=UPDATE_TIMEOUT
+            )
+
+    async def pool(self, name: str) -> PoolView:
+        async with clear_errors(f"pool {name!r}", self.task_queue):
+            handle = self.client.get_workflow_handle_for(PoolWorkflow.run, pool_workflow_id(name))
+            return await handle.query(PoolWorkflow.describe, rpc_timeout=QUERY_TIMEOUT)
+
+    async def pools(self) -> list[PoolView]:
+        """Every pool that a person has made, by name."""
+        query = 'WorkflowType = "Pool" AND ExecutionStatus = "Running"'
+        ids = [found.id async for found in self.client.list_workflows(query)]
+        names = sorted(id_.removeprefix("pool:") for id_ in ids if id_.startswith("pool:"))
+        return [await self.pool(name) for name in names]
 
     # Connections
 
@@ -211,55 +275,19 @@ class Tidemill:
         return self.client.get_workflow_handle_for(DagWorkflow.run, dag_workflow_id(dag_id))
 
 
-def _with_pending(details: RunDetails, running: Mapping[str, tuple[Any, Any, int]]) -> RunDetails:
+def _with_pending(
+    details: RunDetails, running: Mapping[str, tuple[Any, Any, int]], unclaimed: Mapping[str, str], deserted: set[str]
+) -> RunDetails:
     """The run as the server sees it too: the workflow is only told of an attempt when it ends."""
     tasks = []
     for task in details.tasks:
-        if task.task_id in running and task.state is TaskState.QUEUED:
-            told, started, starts = running[task.task_id]
+        if task.key in running and task.state is TaskState.QUEUED:
+            told, started, starts = running[task.key]
             why = "is running" if starts == 1 else f"is running, started for the {starts}. time after a worker was lost"
             update = {"state": TaskState.RUNNING, "progress": told, "started_at": started, "why": why}
             task = task.model_copy(update=update)
+        elif task.key in unclaimed and (queue := task.queue or unclaimed[task.key]) in deserted:
+            why = f"no worker polls task queue {queue!r}. Start one for it, or correct the task's queue"
+            task = task.model_copy(update={"why": why})
         tasks.append(task)
     return details.model_copy(update={"tasks": tuple(tasks)})
-
-
-async def connect(plugin: TidemillPlugin, **overrides: Any) -> Client:
-    """A client by Temporal's environment configuration. Raises ConnectionError if nothing answers."""
-    config = cast(dict[str, Any], ClientConfig.load_client_connect_config())
-    config = {"target_host": "localhost:7233", **config, **overrides}
-    try:
-        return await Client.connect(**config, plugins=[plugin])
-    except RuntimeError as error:
-        raise ConnectionError(
-            f"no Temporal service answers at {config['target_host']} ({error}). "
-            "Start one with `tidemill dev`, or set TEMPORAL_ADDRESS"
-        ) from None
-
-
-@asynccontextmanager
-async def _clear_errors(what: str, tidemill: Tidemill) -> AsyncIterator[None]:
-    """Turns what the service answers into errors that say what to do."""
-    try:
-        yield
-    except WorkflowUpdateFailedError as error:
-        cause = error.cause
-        message = cause.message if isinstance(cause, ApplicationError) else str(cause)
-        raise InvalidInputError(message) from None
-    except WorkflowQueryFailedError as error:
-        raise InvalidInputError(f"{what}: {error}") from None
-    except WorkflowUpdateRPCTimeoutOrCancelledError:
-        raise NoWorkerError(
-            f"{what} did not answer within {UPDATE_TIMEOUT.total_seconds():g} s: no worker polls task queue "
-            f"{tidemill.task_queue!r}, or it is very busy. Start one with `tidemill worker`; the request may still be "
-            "followed then"
-        ) from None
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            raise NotFoundError(f"{what} is not there. `tidemill dags list` shows what is registered") from None
-        if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
-            raise NoWorkerError(
-                f"{what} does not answer: no worker polls task queue {tidemill.task_queue!r}. "
-                "Start one with `tidemill worker`"
-            ) from None
-        raise

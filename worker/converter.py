@@ -1,14 +1,22 @@
 """Puts tidemill's models on the wire as plain JSON, and refuses what does not fit them, clearly."""
 
+import gzip
 from typing import Any
 
 from pydantic import ValidationError
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
-from temporalio.converter import CompositePayloadConverter, DefaultPayloadConverter, JSONPlainPayloadConverter
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DefaultPayloadConverter,
+    EncodingPayloadConverter,
+    JSONPlainPayloadConverter,
+)
 from temporalio.exceptions import ApplicationError
 
 from ..model.errors import explain
+
+COMPRESSED_FROM = 128 * 1024
 
 
 class _ModelConverter(PydanticJSONPlainPayloadConverter):
@@ -22,13 +30,32 @@ class _ModelConverter(PydanticJSONPlainPayloadConverter):
             raise ApplicationError(str(explain(error, what)), type="InvalidInput", non_retryable=True) from None
 
 
+class _LargeConverter(EncodingPayloadConverter):
+    """Large values, compressed: the state of a run of thousands of tasks would else outgrow what Temporal takes."""
+
+    def __init__(self, plain: EncodingPayloadConverter) -> None:
+        self._plain = plain
+
+    @property
+    def encoding(self) -> str:
+        return "json/gzip"
+
+    def to_payload(self, value: Any) -> Payload | None:
+        payload = self._plain.to_payload(value)
+        if payload is None or len(payload.data) < COMPRESSED_FROM:
+            return payload
+        return Payload(metadata={"encoding": self.encoding.encode()}, data=gzip.compress(payload.data, 3, mtime=0))
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        plain = Payload(metadata={"encoding": self._plain.encoding.encode()}, data=gzip.decompress(payload.data))
+        return self._plain.from_payload(plain, type_hint)
+
+
 class TidemillPayloadConverter(CompositePayloadConverter):
     """Temporal's default converters, with pydantic's JSON in the place of plain JSON."""
 
     def __init__(self) -> None:
-        super().__init__(
-            *(
-                _ModelConverter() if isinstance(converter, JSONPlainPayloadConverter) else converter
-                for converter in DefaultPayloadConverter.default_encoding_payload_converters
-            )
-        )
+        models = _ModelConverter()
+        known = DefaultPayloadConverter.default_encoding_payload_converters
+        others = [converter for converter in known if not isinstance(converter, JSONPlainPayloadConverter)]
+        super().__init__(*others, _LargeConverter(models), models)

@@ -17,7 +17,8 @@ from ..model.states import RunState
 from ..model.views import RunDetails, RunView
 from .cli.output import instant_text, make_table, state_text
 from .cli.runs import progress_text
-from .client import NotFoundError, NoWorkerError, Tidemill
+from .client import Tidemill
+from .connection import NotFoundError, NoWorkerError
 from .dev import DevServer
 
 DAG_ID = "flights"

@@ -9,7 +9,8 @@ from temporalio.service import RPCError
 from ..activities.dag_files import find_dag_files, parse_dag_file
 from ..model.errors import InvalidInputError
 from ..model.views import Change, Registration
-from .client import NoWorkerError, Tidemill
+from .client import Tidemill
+from .connection import NoWorkerError
 
 LIST_EVERY_SECONDS = 1.0
 

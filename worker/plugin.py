@@ -22,6 +22,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from ..activities.bash import BashActivities
 from ..activities.names import CONTROL_SUFFIX, control_queue
+from ..activities.other_dags import poke_external_task, trigger_dag
 from ..activities.python import PythonActivities
 from ..activities.runs import find_ended_runs, load_run, revise_run
 from ..activities.spark import SparkActivities
@@ -62,8 +63,10 @@ CONTROL_ACTIVITIES: list[Callable[..., object]] = [
     find_ended_runs,
     find_moment,
     load_run,
+    poke_external_task,
     render_attempt,
     revise_run,
+    trigger_dag,
 ]
 
 

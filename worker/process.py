@@ -13,7 +13,8 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Worker
 
 from ..activities.workplace import Workplace
-from .client import Tidemill, connect
+from .client import Tidemill
+from .connection import connect
 from .plugin import TidemillPlugin
 from .settings import Settings
 
@@ -26,6 +27,7 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         dags_folder=settings.dags_folder.resolve() if settings.dags_folder is not None else None,
         spark_master=settings.spark_master,
         spark_conf=settings.spark_conf,
+        xcom_url=settings.xcom_url,
     )
     return TidemillPlugin(workplace=place)
 

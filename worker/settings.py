@@ -22,6 +22,8 @@ class Settings(BaseSettings):
     spark_master: str | None = None
     """Where Spark tasks run that name no master themselves."""
     spark_conf: dict[str, str] = {}
+    xcom_url: str | None = None
+    """Where results of tasks are kept that are too large for history, such as s3://bucket/prefix; None: in `home`."""
     max_concurrent_activities: int = Field(default=16, ge=1)
     max_cached_workflows: int = Field(default=1000, ge=10)
     """How many workflows stay in memory between their steps. DAGs beyond that are replayed at each wake-up."""

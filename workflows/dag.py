@@ -19,7 +19,7 @@ from temporalio.exceptions import (
     WorkflowAlreadyStartedError,
 )
 
-from ..activities.names import control_queue
+from ..activities.names import INVALID_INPUT, control_queue
 from ..activities.runs import ReviseQuestion, RunsQuestion, find_ended_runs, revise_run
 from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
 from ..model.backfills import (
@@ -46,7 +46,7 @@ from ..model.states import RunState
 from ..model.ticks import Ticks, TicksQuestion
 from ..model.views import Change, DagView, Registration, RunView, dag_view, run_views
 from .alarm import Alarm
-from .calls import ask, look_up, refusing
+from .calls import INFRASTRUCTURE, ask, look_up, refusing
 from .dag_run import DagRunWorkflow
 
 CLOSING = timedelta(seconds=1)
@@ -316,12 +316,17 @@ class DagWorkflow:
         if queued and queued[0].state is RunState.QUEUED:
             with refusing():
                 raise InvalidInputError(f"run {queued[0].run.run_id!r} is still queued: it has nothing to change yet")
-        revised = await workflow.execute_activity(
-            revise_run,
-            question,
-            task_queue=control_queue(workflow.info().task_queue),
-            start_to_close_timeout=REVISE_WITHIN,
-        )
+        try:
+            revised = await workflow.execute_activity(
+                revise_run,
+                question,
+                task_queue=control_queue(workflow.info().task_queue),
+                start_to_close_timeout=REVISE_WITHIN,
+                retry_policy=INFRASTRUCTURE,
+            )
+        except ActivityError as error:
+            told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+            raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True) from None
         if revised.run is not None and revised.execution is not None and revised.run.key not in self.state.runs:
             change = question.model_dump(include={"clear", "mark", "mark_run"})
             revision = Revision(execution=revised.execution, **change)

@@ -1,7 +1,7 @@
 """Asks pools to let tasks of a run in, one pool after the other, and gives back what is no longer needed."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -10,8 +10,8 @@ from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
 
 from ..model.base import Model
 from ..model.pools import LeaseRequest, PoolSettings, PoolState, limit_workflow_id, pool_workflow_id
-from ..model.priorities import priority_weights
 from ..model.run_state import DagRunState, HeldLease
+from ..model.scheduling import RunPlan
 from ..model.tasks import BaseTask
 
 ASK_AGAIN = timedelta(seconds=15)
@@ -27,10 +27,9 @@ class Granted(Model):
 class Leases:
     """The leases of one run. What is held is part of the run's state; messages are sent from here."""
 
-    def __init__(self, state: DagRunState, let_in: Callable[[str], bool]) -> None:
+    def __init__(self, state: DagRunState, plan: RunPlan) -> None:
         self._state = state
-        self._let_in = let_in
-        self._weights = priority_weights(state.spec.by_id)
+        self._plan = plan
         self._asking: set[asyncio.Task[None]] = set()
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -72,7 +71,7 @@ class Leases:
             held.granted, held.error = held.granted + 1, None
             if held.granted < len(held.pools):
                 self._send(self._ask_pool(held.pools[held.granted], [self._request(key, held)]), self._asking)
-            elif not self._let_in(key):
+            elif not self._plan.grant(key):
                 self.give_back([key])
         if unwanted:
             self._send(self._tell(answer.pool, "give_back", unwanted), self._telling)
@@ -111,7 +110,7 @@ class Leases:
             holder=workflow.info().workflow_id,
             key=key,
             slots=self._task(key).pool_slots if shared else 1,
-            priority_weight=self._weights[instance.task_id],
+            priority_weight=self._plan.weights[instance.task_id],
             date=run.logical_date or run.run_after,
             map_index=instance.map_index,
         )

@@ -29,7 +29,8 @@ from tidemill.activities.supervision import stop
 from tidemill.model.backfills import BackfillRequest
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.runs import TriggerRequest
-from tidemill.worker.client import NotFoundError, NoWorkerError, Tidemill
+from tidemill.worker.client import Tidemill
+from tidemill.worker.connection import NotFoundError, NoWorkerError
 from tidemill.worker.dev import free_port, server_command, start_supervised
 from tidemill.worker.plugin import TidemillPlugin
 

@@ -17,7 +17,7 @@ from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError
 
 from ...model.errors import InvalidInputError, explain
-from ..client import NotFoundError, NoWorkerError
+from ..connection import NotFoundError, NoWorkerError
 
 T = TypeVar("T")
 

@@ -1,106 +1,24 @@
-"""Tasks by their Airflow names, and the decorators that make tasks of functions."""
+"""The decorators that make tasks and DAGs of functions."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from .authoring import DAG, Linked, Node, Output, Schedule, current_dag
-from .context import CONTEXT_NAMES
-from .errors import InvalidInputError
+from ..context import CONTEXT_NAMES
+from ..errors import InvalidInputError
+from .dags import DAG, Linked, Node, Output, Schedule, current_dag
+from .mapped import Each, expansion_by, expansion_each
+from .operators import spark_options, takes_context
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
-SPARK_OPTIONS = frozenset(
-    {
-        "master", "deploy_mode", "conf", "driver_memory", "executor_memory", "executor_cores", "num_executors",
-        "packages", "jars", "py_files", "files", "name",
-    }
-)  # fmt: skip
-
-
-class EmptyOperator(Node):
-    """A task that does nothing."""
-
-    def __init__(self, task_id: str, *, dag: DAG | None = None, **options: Any) -> None:
-        super().__init__("empty", task_id, options, dag=dag)
-
-
-class BashOperator(Node):
-    """A bash command; its last line of output is the result. Exit code 99 skips the task."""
-
-    def __init__(
-        self,
-        task_id: str,
-        *,
-        bash_command: str,
-        env: dict[str, str] | None = None,
-        cwd: str | None = None,
-        dag: DAG | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__("bash", task_id, {**options, "command": bash_command, "env": env or {}, "cwd": cwd}, dag=dag)
-
-
-class PythonOperator(Node):
-    """A call of *python_callable* in a process of its own."""
-
-    def __init__(
-        self,
-        task_id: str,
-        *,
-        python_callable: Callable[..., Any],
-        op_args: Sequence[Any] = (),
-        op_kwargs: dict[str, Any] | None = None,
-        dag: DAG | None = None,
-        **options: Any,
-    ) -> None:
-        fields = {
-            **options,
-            "args": tuple(op_args),
-            "kwargs": op_kwargs or {},
-            "takes_context": takes_context(python_callable),
-        }
-        super().__init__("python", task_id, fields, dag=dag, function=python_callable)
-
-
-class SparkSubmitOperator(Node):
-    """A Spark application, submitted with spark-submit.
-
-    *application* is a path, looked up from the DAG file's folder. The flags of spark-submit have
-    their own names: master, conf, driver_memory, packages, ...
-    """
-
-    def __init__(
-        self,
-        task_id: str,
-        *,
-        application: str,
-        application_args: Sequence[Any] = (),
-        java_class: str | None = None,
-        env_vars: dict[str, str] | None = None,
-        dag: DAG | None = None,
-        **options: Any,
-    ) -> None:
-        spark, rest = _spark_options(options)
-        fields = {
-            **rest,
-            "application": application,
-            "application_args": tuple(a if isinstance(a, Output) else str(a) for a in application_args),
-            "java_class": java_class,
-            "env": env_vars or {},
-            "spark": spark,
-        }
-        super().__init__("spark_submit", task_id, fields, dag=dag)
-
-
-def spark_submit(task_id: str, application: str, **options: Any) -> SparkSubmitOperator:
-    """`SparkSubmitOperator` as a function."""
-    return SparkSubmitOperator(task_id, application=application, **options)
+IGNORED = ("multiple_outputs", "mode", "deferrable", "show_return_value_in_logs")
+"""Options of Airflow's decorators that make no difference here."""
 
 
 class TaskFunction(Linked, Generic[P, R]):
@@ -109,20 +27,40 @@ class TaskFunction(Linked, Generic[P, R]):
     Typed as if it ran at once, so that a type checker follows the data from task to task.
     """
 
-    def __init__(self, kind: str, function: Callable[..., Any], given: int, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        function: Callable[..., Any],
+        given: int,
+        options: dict[str, Any],
+        common: dict[str, Any] | None = None,
+    ) -> None:
         self._kind = kind
         self._function = function
         self._given = given
         self._options = options
+        self._common = common or {}
         self._calls: list[Node] = []
         update_wrapper(cast(Any, self), function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return cast(R, Output(self._add(args, kwargs)))
+        return cast(R, Output(self._add(args, {**self._common, **kwargs})))
 
     def override(self, **options: Any) -> TaskFunction[P, R]:
         """The same function with other options, such as `task_id` or `retries`."""
-        return TaskFunction(self._kind, self._function, self._given, {**self._options, **options})
+        return TaskFunction(self._kind, self._function, self._given, {**self._options, **options}, self._common)
+
+    def partial(self, **kwargs: Any) -> TaskFunction[..., R]:
+        """The same function with some of its arguments, for `expand` to give the others."""
+        return TaskFunction(self._kind, self._function, self._given, self._options, {**self._common, **kwargs})
+
+    def expand(self, **values: Any) -> Any:
+        """One instance for every combination of *values*, the last changing fastest. Stands for the list of results."""
+        return Output(self._add((), self._common, expansion_by(values, "kwargs"), [*values]))
+
+    def expand_kwargs(self, values: Each) -> Any:
+        """One instance for each dict of arguments. Stands for the list of results."""
+        return Output(self._add((), self._common, expansion_each(values, "kwargs")))
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -140,17 +78,25 @@ class TaskFunction(Linked, Generic[P, R]):
             )
         return [self._calls[0]]
 
-    def _add(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
-        options = dict(self._options)
+    def _add(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        expansion: dict[str, Any] | None = None,
+        mapped: list[str] | None = None,
+    ) -> Node:
+        options = {name: value for name, value in self._options.items() if name not in IGNORED}
         wanted = options.pop("task_id", None) or self._function.__name__
         dag = current_dag()
-        self._check_call(args, kwargs)
-        spark, rest = _spark_options(options) if self._kind == "pyspark" else ({}, options)
+        if expansion is None or mapped is not None:
+            self._check_call(args, {**kwargs, **dict.fromkeys(mapped or ())})
+        spark, rest = spark_options(options) if self._kind == "pyspark" else ({}, options)
         fields = {
             **rest,
             "args": args,
             "kwargs": kwargs,
             "takes_context": takes_context(self._function),
+            **({"expand": expansion} if expansion is not None else {}),
             **({"spark": spark} if self._kind == "pyspark" else {}),
         }
         node = Node(self._kind, dag.free_task_id(wanted) if dag else wanted, fields, function=self._function)
@@ -200,6 +146,36 @@ class _TaskDecorator:
         return _decorate("bash_function", 0, function, options)
 
     @overload
+    def branch(self, function: Callable[P, Any], /) -> TaskFunction[P, Any]: ...
+
+    @overload
+    def branch(self, /, **options: Any) -> Callable[[Callable[P, Any]], TaskFunction[P, Any]]: ...
+
+    def branch(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """A function that returns the task_ids, or ids of groups, to go on with; the others are skipped."""
+        return _decorate("branch", 0, function, options)
+
+    @overload
+    def short_circuit(self, function: Callable[P, Any], /) -> TaskFunction[P, Any]: ...
+
+    @overload
+    def short_circuit(self, /, **options: Any) -> Callable[[Callable[P, Any]], TaskFunction[P, Any]]: ...
+
+    def short_circuit(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """A function; if it returns something false, what is downstream is skipped."""
+        return _decorate("short_circuit", 0, function, options)
+
+    @overload
+    def sensor(self, function: Callable[P, Any], /) -> TaskFunction[P, Any]: ...
+
+    @overload
+    def sensor(self, /, **options: Any) -> Callable[[Callable[P, Any]], TaskFunction[P, Any]]: ...
+
+    def sensor(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """A function that is called again and again until it returns something true, or a `PokeReturnValue`."""
+        return _decorate("sensor", 0, function, options)
+
+    @overload
     def pyspark(self, function: Callable[Concatenate[S, P], R], /) -> TaskFunction[P, R]: ...
 
     @overload
@@ -211,6 +187,20 @@ class _TaskDecorator:
 
 
 task = _TaskDecorator()
+
+
+def setup(function: Any) -> Any:
+    """Makes a task a setup: `@setup` on a function, or on one that is a task already."""
+    made = function if isinstance(function, TaskFunction) else _decorate("python", 0, function, {})
+    return made.override(is_setup=True)
+
+
+def teardown(function: Any = None, /, *, on_failure_fail_dagrun: bool = False) -> Any:
+    """Makes a task a teardown: `@teardown`, or `@teardown(on_failure_fail_dagrun=True)`."""
+    if function is None:
+        return lambda real: teardown(real, on_failure_fail_dagrun=on_failure_fail_dagrun)
+    made = function if isinstance(function, TaskFunction) else _decorate("python", 0, function, {})
+    return made.override(is_teardown=True, on_failure_fail_dagrun=on_failure_fail_dagrun)
 
 
 def _decorate(kind: str, given: int, function: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
@@ -245,16 +235,3 @@ def _dag_maker(function: Callable[..., Any], dag_id: str | None, options: dict[s
         return made
 
     return make
-
-
-def takes_context(function: Callable[..., Any]) -> bool:
-    """Whether *function* may pull any result: it asks for `ti` or for everything."""
-    parameters = inspect.signature(function).parameters.values()
-    return any(p.kind is inspect.Parameter.VAR_KEYWORD or p.name in ("ti", "task_instance") for p in parameters)
-
-
-def _spark_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    spark = {name: value for name, value in options.items() if name in SPARK_OPTIONS}
-    if isinstance(spark.get("conf"), dict):
-        spark["conf"] = {str(key): value for key, value in spark["conf"].items()}
-    return spark, {name: value for name, value in options.items() if name not in SPARK_OPTIONS}

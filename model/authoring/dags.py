@@ -16,12 +16,12 @@ from typing import Any, Self, TypeVar
 import pendulum
 from dateutil.relativedelta import relativedelta
 
-from .base import Model
-from .dag import DagSpec, read_dag
-from .errors import InvalidInputError
-from .references import xcom_reference
-from .schedules import ScheduleKind
-from .timetables.cron import zone
+from ..base import Model
+from ..dag import DagSpec, read_dag
+from ..errors import InvalidInputError
+from ..references import CONCAT, ZIP, xcom_reference
+from ..schedules import ScheduleKind
+from ..timetables.cron import zone
 
 Schedule = str | timedelta | relativedelta | Sequence[str] | Model | None
 
@@ -48,7 +48,9 @@ class DAG:
         catchup: bool = False,
         max_active_runs: int = 16,
         max_active_tasks: int = 16,
+        max_consecutive_failed_dag_runs: int = 0,
         dagrun_timeout: timedelta | None = None,
+        fail_fast: bool = False,
         default_args: dict[str, Any] | None = None,
         params: dict[str, Any] | None = None,
         description: str | None = None,
@@ -71,12 +73,14 @@ class DAG:
             "schedule": schedule,
             "schedule_kind": schedule_kind,
             "timezone": self.timezone,
-            "start_date": _aware(start_date, self.timezone),
-            "end_date": _aware(end_date, self.timezone),
+            "start_date": aware(start_date, self.timezone),
+            "end_date": aware(end_date, self.timezone),
             "catchup": catchup,
             "max_active_runs": max_active_runs,
             "max_active_tasks": max_active_tasks,
+            "max_consecutive_failed_dag_runs": max_consecutive_failed_dag_runs,
             "dagrun_timeout": dagrun_timeout,
+            "fail_fast": fail_fast,
             "params": dict(params or {}),
             "description": description,
             "doc_md": doc_md,
@@ -87,6 +91,10 @@ class DAG:
             "heartbeat_timeout": heartbeat_timeout,
         }
         self.tasks: dict[str, Node] = {}
+        self.groups: dict[str, Group] = {}
+        self.group: Group | None = None
+        """The group whose `with` block is being read."""
+        self.edge_labels: dict[str, dict[str, str]] = {}
         _made.append(self)
 
     def __enter__(self) -> Self:
@@ -110,33 +118,50 @@ class DAG:
 
     def free_task_id(self, wanted: str) -> str:
         """*wanted*, or with Airflow's suffix where a task of that name exists: `load__1`, `load__2`."""
-        if wanted not in self.tasks:
-            return wanted
-        n = 1
-        while f"{wanted}__{n}" in self.tasks:
+        taken = {node.task_id for node in self.tasks.values()}
+        n, free = 0, wanted
+        while (self.group.full_id(free) if self.group is not None else free) in taken:
             n += 1
-        return f"{wanted}__{n}"
+            free = f"{wanted}__{n}"
+        return free
 
     def spec(self, **extra: Any) -> DagSpec:
         """This DAG as data. Raises InvalidInputError with what is wrong and how to mend it."""
         tasks = [node.fields() for node in self.tasks.values()]
-        return read_dag({**self._fields, "tasks": tasks, **extra})
+        groups = [group.fields() for group in self.groups.values()]
+        return read_dag({**self._fields, "tasks": tasks, "groups": groups, "edge_labels": self.edge_labels, **extra})
 
 
 class Linked:
-    """What `>>` and `<<` put in order: tasks, their results, and lists of them."""
+    """What `>>` and `<<` put in order: tasks, their results, groups, and lists of them."""
 
     def nodes(self) -> list[Node]:
         raise NotImplementedError
 
+    def firsts(self) -> list[Node]:
+        """The tasks that come to stand behind what is upstream."""
+        return self.nodes()
+
+    def lasts(self) -> list[Node]:
+        """The tasks that what is downstream comes to stand behind."""
+        return self.nodes()
+
     def set_downstream(self, other: Any) -> None:
-        for below in _nodes(other):
-            below.upstream.update(dict.fromkeys(node.task_id for node in self.nodes()))
+        for below in _linked(other):
+            below.follow(self)
 
     def set_upstream(self, other: Any) -> None:
-        above = dict.fromkeys(node.task_id for node in _nodes(other))
-        for node in self.nodes():
-            node.upstream.update(above)
+        for above in _linked(other):
+            above.precede(self)
+
+    def follow(self, above: Linked) -> None:
+        """Comes to stand behind *above*."""
+        for node in self.firsts():
+            node.upstream.update(dict.fromkeys(other.task_id for other in above.lasts()))
+
+    def precede(self, below: Linked) -> None:
+        """Comes to stand before *below*."""
+        below.follow(self)
 
     def __rshift__(self, other: T) -> T:
         self.set_downstream(other)
@@ -173,11 +198,12 @@ class Node(Linked):
                 f"task {task_id!r} is outside of any DAG. Write it below `with DAG(...):` or pass dag=..."
             )
         self.dag = owner
+        self.group = owner.group
         self.kind = kind
-        self.task_id = task_id
+        self.task_id = self.group.full_id(task_id) if self.group is not None else task_id
         self.function = function
         self.upstream: dict[str, None] = {}
-        self._fields = fields
+        self.options = fields
         owner.add(self)
         for value in fields.values():
             self._follow(value)
@@ -192,8 +218,8 @@ class Node(Linked):
 
     def _follow(self, value: Any) -> None:
         """Using a result makes its task an upstream, as in Airflow's TaskFlow."""
-        if isinstance(value, Output):
-            self.upstream[value.node.task_id] = None
+        if isinstance(value, Linked):
+            self.upstream.update(dict.fromkeys(node.task_id for node in value.nodes()))
         elif isinstance(value, dict):
             for part in value.values():
                 self._follow(part)
@@ -202,11 +228,34 @@ class Node(Linked):
                 self._follow(part)
 
     def fields(self) -> dict[str, Any]:
-        merged = {**self.dag.default_args, **self._fields}
+        in_group = self.group.default_args if self.group is not None else {}
+        merged = {**self.dag.default_args, **in_group, **self.options}
         for name in ("start_date", "end_date"):
             if name in merged:
-                merged[name] = _aware(merged[name], self.dag.timezone)
-        return {"kind": self.kind, "task_id": self.task_id, "upstream": tuple(self.upstream), **_plain(merged)}
+                merged[name] = aware(merged[name], self.dag.timezone)
+        if self.group is not None:
+            merged["group"] = self.group.group_id
+            if self.group.mapped_over is not None and not self._in_mapped_group(self.group.mapped_over):
+                self.upstream.update(dict.fromkeys(self.group.mapped_over))
+        return {"kind": self.kind, "task_id": self.task_id, "upstream": tuple(self.upstream), **plain(merged)}
+
+    def _in_mapped_group(self, sources: Iterable[str]) -> bool:
+        """Whether a task of the same mapped group is upstream, so that the values are known when this one runs."""
+        return any(self.dag.tasks[other].group is self.group for other in self.upstream if other not in sources)
+
+    def as_setup(self) -> Self:
+        """Makes the task a setup: what its teardown covers needs it."""
+        self.options = {**self.options, "is_setup": True}
+        return self
+
+    def as_teardown(self, *, setups: Any = None, on_failure_fail_dagrun: bool = False) -> Self:
+        """Makes the task a teardown of *setups*: runs when the work between is done, however that ended."""
+        self.options = {**self.options, "is_teardown": True, "on_failure_fail_dagrun": on_failure_fail_dagrun}
+        if setups is not None:
+            for setup in firsts(setups):
+                setup.as_setup()
+            self.set_upstream(setups)
+        return self
 
 
 class Output(Linked):
@@ -222,12 +271,58 @@ class Output(Linked):
     def __getitem__(self, key: str) -> Output:
         return Output(self.node, key)
 
+    def zip(self, *others: Any, **fill: Any) -> Combined:
+        """Lists of one value of each, to map over; with `fillvalue=` as many as the longest has."""
+        return Combined({ZIP: [self, *others], **fill})
+
+    def concat(self, *others: Any) -> Combined:
+        """The values of all, one list after the other, to map over."""
+        return Combined({CONCAT: [self, *others]})
+
     def __str__(self) -> str:
         """In a text, such as a command, a result is a template that asks for it (as in Airflow)."""
         return f"{{{{ ti.xcom_pull(task_ids='{self.node.task_id}', key='{self.key}') }}}}"
 
-    def reference(self) -> dict[str, str]:
-        return xcom_reference(self.node.task_id, self.key)
+    def reference(self) -> dict[str, Any]:
+        return dict(xcom_reference(self.node.task_id, self.key))
+
+    def as_setup(self) -> Self:
+        """Makes the task of this result a setup."""
+        self.node.as_setup()
+        return self
+
+    def as_teardown(self, *, setups: Any = None, on_failure_fail_dagrun: bool = False) -> Self:
+        """Makes the task of this result a teardown."""
+        self.node.as_teardown(setups=setups, on_failure_fail_dagrun=on_failure_fail_dagrun)
+        return self
+
+
+class Combined(Linked):
+    """Several results made into one list to map over."""
+
+    def __init__(self, parts: dict[str, Any]) -> None:
+        self._parts = parts
+
+    def nodes(self) -> list[Node]:
+        return [node for part in self._parts.values() if isinstance(part, list) for node in _results(part)]
+
+    def reference(self) -> dict[str, Any]:
+        return dict(plain(self._parts))
+
+
+class Group(Linked):
+    """A group of tasks being written. `groups.TaskGroup` is its face."""
+
+    group_id: str
+    default_args: dict[str, Any]
+    mapped_over: list[str] | None
+    """The tasks whose results the group is mapped over; None: it is not mapped."""
+
+    def full_id(self, task_id: str) -> str:
+        raise NotImplementedError
+
+    def fields(self) -> dict[str, Any]:
+        raise NotImplementedError
 
 
 def chain(*steps: Any) -> None:
@@ -251,7 +346,7 @@ def cross_downstream(from_tasks: Sequence[Any], to_tasks: Sequence[Any]) -> None
 
 
 def link(above: Any, below: Any) -> None:
-    for node in _nodes(above):
+    for node in lasts(above):
         node.set_downstream(below)
 
 
@@ -269,26 +364,40 @@ def collect(read: Callable[[], Any]) -> list[DAG]:
     return made
 
 
-def _nodes(value: Any) -> list[Node]:
+def firsts(value: Any) -> list[Node]:
+    """The tasks of *value* that come first: those of a group without upstreams in it, or the task itself."""
+    return [node for part in _linked(value) for node in part.firsts()]
+
+
+def lasts(value: Any) -> list[Node]:
+    """The tasks of *value* that come last."""
+    return [node for part in _linked(value) for node in part.lasts()]
+
+
+def _linked(value: Any) -> list[Linked]:
     if isinstance(value, Linked):
-        return value.nodes()
+        return [value]
     if isinstance(value, list | tuple):
-        return [node for part in value for node in _nodes(part)]
+        return [linked for part in value for linked in _linked(part)]
     raise InvalidInputError(f"{value!r} is not a task. Only tasks, their results and lists of them go with >> and <<")
 
 
-def _plain(value: Any) -> Any:
+def _results(values: Iterable[Any]) -> list[Node]:
+    return [node for value in values if isinstance(value, Linked) for node in value.nodes()]
+
+
+def plain(value: Any) -> Any:
     """*value* with results of tasks as references, and all else as it is."""
-    if isinstance(value, Output):
+    if isinstance(value, Output | Combined):
         return value.reference()
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return tuple(_plain(part) for part in value)
+        return tuple(plain(part) for part in value)
     return value
 
 
-def _aware(value: Any, timezone: str) -> Any:
+def aware(value: Any, timezone: str) -> Any:
     if isinstance(value, datetime):
         return value if value.tzinfo is not None else value.replace(tzinfo=zone(timezone))
     if isinstance(value, date):

@@ -1,0 +1,131 @@
+"""Tasks by their Airflow names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .dags import DAG, Output
+from .mapped import Mappable
+
+SPARK_OPTIONS = frozenset(
+    {
+        "master", "deploy_mode", "conf", "driver_memory", "executor_memory", "executor_cores", "num_executors",
+        "packages", "jars", "py_files", "files", "name",
+    }
+)  # fmt: skip
+
+
+class EmptyOperator(Mappable):
+    """A task that does nothing."""
+
+    def __init__(self, task_id: str, *, dag: DAG | None = None, **options: Any) -> None:
+        super().__init__("empty", task_id, options, dag=dag)
+
+
+class BashOperator(Mappable):
+    """A bash command; its last line of output is the result. Exit code 99 skips the task."""
+
+    def __init__(
+        self,
+        task_id: str,
+        *,
+        bash_command: str,
+        env: dict[str, str] | None = None,
+        cwd: str | None = None,
+        dag: DAG | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__("bash", task_id, {**options, "command": bash_command, "env": env or {}, "cwd": cwd}, dag=dag)
+
+
+class PythonOperator(Mappable):
+    """A call of *python_callable* in a process of its own."""
+
+    kind = "python"
+
+    def __init__(
+        self,
+        task_id: str,
+        *,
+        python_callable: Callable[..., Any],
+        op_args: Sequence[Any] = (),
+        op_kwargs: dict[str, Any] | None = None,
+        dag: DAG | None = None,
+        **options: Any,
+    ) -> None:
+        fields = {
+            **options,
+            "args": tuple(op_args),
+            "kwargs": op_kwargs or {},
+            "takes_context": takes_context(python_callable),
+        }
+        super().__init__(self.kind, task_id, fields, dag=dag, function=python_callable)
+
+
+class BranchPythonOperator(PythonOperator):
+    """A function that returns the task_ids, or ids of groups, to go on with; the others are skipped."""
+
+    kind = "branch"
+
+
+class ShortCircuitOperator(PythonOperator):
+    """A function; if it returns something false, what is downstream is skipped."""
+
+    kind = "short_circuit"
+
+
+class LatestOnlyOperator(Mappable):
+    """Skips what is directly downstream unless its run is the latest of the schedule."""
+
+    def __init__(self, task_id: str, *, dag: DAG | None = None, **options: Any) -> None:
+        super().__init__("latest_only", task_id, options, dag=dag)
+
+
+class SparkSubmitOperator(Mappable):
+    """A Spark application, submitted with spark-submit.
+
+    *application* is a path, looked up from the DAG file's folder. The flags of spark-submit have
+    their own names: master, conf, driver_memory, packages, ...
+    """
+
+    def __init__(
+        self,
+        task_id: str,
+        *,
+        application: str,
+        application_args: Sequence[Any] = (),
+        java_class: str | None = None,
+        env_vars: dict[str, str] | None = None,
+        dag: DAG | None = None,
+        **options: Any,
+    ) -> None:
+        spark, rest = spark_options(options)
+        fields = {
+            **rest,
+            "application": application,
+            "application_args": tuple(a if isinstance(a, Output) else str(a) for a in application_args),
+            "java_class": java_class,
+            "env": env_vars or {},
+            "spark": spark,
+        }
+        super().__init__("spark_submit", task_id, fields, dag=dag)
+
+
+def spark_submit(task_id: str, application: str, **options: Any) -> SparkSubmitOperator:
+    """`SparkSubmitOperator` as a function."""
+    return SparkSubmitOperator(task_id, application=application, **options)
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Whether *function* may pull any result: it asks for `ti` or for everything."""
+    parameters = inspect.signature(function).parameters.values()
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD or p.name in ("ti", "task_instance") for p in parameters)
+
+
+def spark_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    spark = {name: value for name, value in options.items() if name in SPARK_OPTIONS}
+    if isinstance(spark.get("conf"), dict):
+        spark["conf"] = {str(key): value for key, value in spark["conf"].items()}
+    return spark, {name: value for name, value in options.items() if name not in SPARK_OPTIONS}

@@ -1,0 +1,127 @@
+"""Sensors and other tasks that wait, by their Airflow names. None of them holds a worker while it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, time, timedelta
+from typing import Any
+
+from .dags import DAG, current_dag
+from .mapped import Mappable
+from .operators import takes_context
+
+
+class PythonSensor(Mappable):
+    """Waits until *python_callable* returns something true."""
+
+    def __init__(
+        self,
+        task_id: str,
+        *,
+        python_callable: Callable[..., Any],
+        op_args: Sequence[Any] = (),
+        op_kwargs: dict[str, Any] | None = None,
+        dag: DAG | None = None,
+        **options: Any,
+    ) -> None:
+        fields = {
+            **without_mode(options),
+            "args": tuple(op_args),
+            "kwargs": op_kwargs or {},
+            "takes_context": takes_context(python_callable),
+        }
+        super().__init__("sensor", task_id, fields, dag=dag, function=python_callable)
+
+
+class BashSensor(Mappable):
+    """Waits until *bash_command* ends with exit code 0."""
+
+    def __init__(self, task_id: str, *, bash_command: str, dag: DAG | None = None, **options: Any) -> None:
+        super().__init__("bash_sensor", task_id, {**without_mode(options), "command": bash_command}, dag=dag)
+
+
+class FileSensor(Mappable):
+    """Waits for a file, or for one that a pattern such as `in/*.csv` fits."""
+
+    def __init__(self, task_id: str, *, filepath: str, dag: DAG | None = None, **options: Any) -> None:
+        super().__init__("file_sensor", task_id, {**without_mode(options), "filepath": filepath}, dag=dag)
+
+
+class ExternalTaskSensor(Mappable):
+    """Waits for the run of another DAG of the same logical date, or for tasks of it."""
+
+    def __init__(
+        self,
+        task_id: str,
+        *,
+        external_dag_id: str,
+        external_task_id: str | None = None,
+        external_task_ids: Sequence[str] = (),
+        execution_delta: timedelta = timedelta(),
+        dag: DAG | None = None,
+        **options: Any,
+    ) -> None:
+        fields = {
+            **without_mode(options),
+            "external_dag_id": external_dag_id,
+            "external_task_ids": (external_task_id,) if external_task_id is not None else tuple(external_task_ids),
+            "execution_delta": execution_delta,
+        }
+        super().__init__("external_task", task_id, fields, dag=dag)
+
+
+class DateTimeSensor(Mappable):
+    """Waits for *target_time*: a datetime, or a text that may be a template."""
+
+    def __init__(self, task_id: str, *, target_time: str | datetime, dag: DAG | None = None, **options: Any) -> None:
+        target = target_time.isoformat() if isinstance(target_time, datetime) else target_time
+        super().__init__("wait_until", task_id, {**in_zone(options, dag), "target_time": target}, dag=dag)
+
+
+class TimeSensor(Mappable):
+    """Waits for a time of the day on which the run's interval ends, in the DAG's time zone."""
+
+    def __init__(self, task_id: str, *, target_time: time, dag: DAG | None = None, **options: Any) -> None:
+        super().__init__(
+            "wait_until", task_id, {**in_zone(options, dag), "target_time": target_time.isoformat()}, dag=dag
+        )
+
+
+class TimeDeltaSensor(Mappable):
+    """Waits until *delta* after the end of the run's data interval."""
+
+    def __init__(self, task_id: str, *, delta: timedelta, dag: DAG | None = None, **options: Any) -> None:
+        super().__init__("wait_until", task_id, {**without_mode(options), "delta": delta}, dag=dag)
+
+
+class ApprovalOperator(Mappable):
+    """Waits for a person to choose one of *options* (Airflow: HITLOperator, ApprovalOperator)."""
+
+    def __init__(
+        self,
+        task_id: str,
+        *,
+        subject: str = "",
+        options: Sequence[str] = ("Approve", "Reject"),
+        defaults: Sequence[str] | None = None,
+        dag: DAG | None = None,
+        **others: Any,
+    ) -> None:
+        fields = {
+            **others,
+            "subject": subject,
+            "options": tuple(options),
+            "defaults": None if defaults is None else tuple(defaults),
+        }
+        super().__init__("approval", task_id, fields, dag=dag)
+
+
+def without_mode(options: dict[str, Any]) -> dict[str, Any]:
+    """`mode` and `deferrable` make no difference here: waiting never holds a worker."""
+    return {name: value for name, value in options.items() if name not in ("mode", "deferrable")}
+
+
+def in_zone(options: dict[str, Any], dag: DAG | None) -> dict[str, Any]:
+    """The options of a task that reads a time, with the DAG's time zone."""
+    owner = dag or current_dag()
+    return {"timezone": owner.timezone if owner is not None else "UTC", **without_mode(options)}

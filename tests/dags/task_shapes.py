@@ -1,0 +1,155 @@
+"""DAGs for tests of branches, mapped tasks, sensors, setups and teardowns."""
+
+import os
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from tidemill import (
+    DAG,
+    BashOperator,
+    EmptyOperator,
+    Label,
+    PokeReturnValue,
+    TaskGroup,
+    TimeDeltaSensor,
+    TriggerRule,
+    chain,
+    setup,
+    task,
+    task_group,
+    teardown,
+)
+
+START = datetime(2026, 1, 1)
+
+with DAG("branches", params={"way": "left"}):
+
+    @task.branch
+    def choose(params):
+        return params["way"]
+
+    left, right = EmptyOperator(task_id="left"), EmptyOperator(task_id="right")
+    join = EmptyOperator(task_id="join", trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
+    choose() >> Label("chosen") >> [left, right] >> join
+
+with DAG("circuits", params={"on": False}):
+
+    @task.short_circuit
+    def is_on(params):
+        return params["on"]
+
+    chain(is_on(), EmptyOperator(task_id="next"), EmptyOperator(task_id="last", trigger_rule=TriggerRule.ALL_DONE))
+
+with DAG("mapped", max_active_tasks=8):
+
+    @task
+    def numbers():
+        return [1, 2, 3]
+
+    @task
+    def times(n, factor):
+        return n * factor
+
+    @task
+    def total(values):
+        return sum(values)
+
+    total(times.partial(factor=10).expand(n=numbers()))
+    BashOperator.partial(task_id="say").expand(bash_command=["echo one", "echo two"])
+
+with DAG("mapped_over_nothing"):
+
+    @task
+    def none():
+        return []
+
+    @task
+    def each(n):
+        return n
+
+    each.expand(n=none()) >> EmptyOperator(task_id="after")
+
+with DAG("mapped_group", max_active_tasks=8):
+
+    @task
+    def regions():
+        return ["eu", "us"]
+
+    @task_group
+    def load(region):
+        @task
+        def fetch(region):
+            return f"{region}.csv"
+
+        @task
+        def store(path):
+            return path.upper()
+
+        return store(fetch(region))
+
+    @task
+    def collect(paths):
+        return sorted(paths)
+
+    collect(load.expand(region=regions()))
+
+with DAG("sensing", params={"file": ""}):
+
+    @task.sensor(poke_interval=timedelta(seconds=1), timeout=timedelta(minutes=5))
+    def is_there(params):
+        return PokeReturnValue(Path(params["file"]).exists(), "found")
+
+    @task
+    def use(word):
+        return word
+
+    use(is_there())
+
+with DAG("impatient_sensor"):
+
+    @task.sensor(poke_interval=timedelta(seconds=1), timeout=timedelta(seconds=1), soft_fail=True)
+    def never():
+        return False
+
+    never()
+
+with DAG("set_up", params={"fail": True}):
+
+    @setup
+    def create():
+        return "made"
+
+    @task
+    def work(params):
+        if params["fail"]:
+            raise ValueError("work failed")
+
+    @teardown
+    def delete():
+        return "gone"
+
+    create() >> work() >> delete().as_teardown(setups=create)
+
+with DAG("grouped"):
+    with TaskGroup("outer"), TaskGroup("inner"):
+        EmptyOperator(task_id="first") >> EmptyOperator(task_id="second")
+    EmptyOperator(task_id="before") >> TaskGroup("empty_group")
+
+with DAG("large_results", max_active_tasks=4):
+
+    @task
+    def many():
+        return ["x" * 1000 for _ in range(100)]
+
+    @task
+    def length(value):
+        return len(value)
+
+    @task
+    def count(values):
+        return [len(values), os.getpid() > 0]
+
+    count(many()) >> length.expand(value=many.override(task_id="again")())
+
+with DAG("timers"):
+    TimeDeltaSensor(task_id="soon", delta=timedelta(seconds=2)) >> EmptyOperator(task_id="then")

@@ -1,0 +1,117 @@
+"""What people do to runs: clear, mark, pause, rerun; all of it on runs under way and on runs that have ended."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from support import Stack, bash, dag, empty, eventually, processes_with
+from tidemill.model.errors import InvalidInputError
+from tidemill.model.revisions import ClearRequest, MarkRequest, RunMark
+from tidemill.model.states import TaskState
+from tidemill.model.views import RunDetails
+
+
+def states(details: RunDetails) -> dict[str, str]:
+    return {task.key: str(task.state) for task in details.tasks}
+
+
+async def test_a_cleared_run_that_has_ended_runs_again_under_its_run_id(here: Stack, tmp_path: Path) -> None:
+    """Only what is cleared runs again, with the results of what is not; tries are counted on and kept."""
+    log = tmp_path / "log"
+    tasks = [
+        bash("a", f"echo a >> {log}; echo 5"),
+        bash("b", f"echo b >> {log}; test -e {tmp_path}/ok && echo {{{{ ti.xcom_pull('a') }}}}", "a", retries=0),
+        bash("c", f"echo c >> {log}", "b"),
+    ]
+    first = await here.run_once(dag("rerun", tasks), run_id="mine")
+    assert states(first) == {"a": "success", "b": "failed", "c": "upstream_failed"}
+    (tmp_path / "ok").touch()
+    changed = await here.tidemill.clear("rerun", "mine", ClearRequest(tasks=("b",), downstream=True))
+    assert changed == ["b", "c"]
+    await eventually(lambda: here.tidemill.find_run("rerun", "mine"), lambda run: run.state == "success")
+    again = await here.tidemill.run("rerun", "mine")
+    assert states(again) == {"a": "success", "b": "success", "c": "success"}
+    assert [attempt.try_number for attempt in again.tasks[1].attempts] == [1, 2]
+    assert log.read_text().split() == ["a", "b", "b", "c"]
+    assert here.log_of("rerun", "mine", "b", 2).strip() == "5"
+    assert [run.run_id for run in await here.tidemill.runs("rerun")] == ["mine"]
+
+
+async def test_only_failed_tasks_can_be_cleared(here: Stack, tmp_path: Path) -> None:
+    tasks = [bash("good", "true"), bash("bad", f"test -e {tmp_path}/ok"), empty("end", "good", "bad")]
+    await here.run_once(dag("only_failed", tasks), run_id="mine")
+    (tmp_path / "ok").touch()
+    assert await here.tidemill.clear("only_failed", "mine", ClearRequest(only_failed=True)) == ["bad", "end"]
+    await eventually(lambda: here.tidemill.find_run("only_failed", "mine"), lambda run: run.state == "success")
+
+
+async def test_a_running_task_that_is_cleared_is_stopped_first(here: Stack, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    command = f"echo x >> {started}; test $(wc -l < {started}) -ge 2 || sleep 4750"
+    await here.tidemill.register(dag("clear_running", [bash("a", command)]))
+    run = await here.tidemill.trigger("clear_running")
+    await eventually(lambda: asyncio.to_thread(started.exists), bool)
+    await here.tidemill.clear("clear_running", run.run_id, ClearRequest(tasks=("a",)))
+    details = await here.finished("clear_running", run.run_id)
+    assert states(details) == {"a": "success"}
+    assert details.tasks[0].try_number == 2
+    assert not processes_with("4750")
+
+
+async def test_marking_ends_what_runs_before_the_state_says_so(here: Stack) -> None:
+    tasks = [bash("a", "sleep 4751"), bash("b", "true", "a")]
+    await here.tidemill.register(dag("marking", tasks))
+    run = await here.tidemill.trigger("marking")
+    await eventually(lambda: here.tidemill.run("marking", run.run_id), lambda d: d.tasks[0].state == "running")
+    await here.tidemill.mark_tasks("marking", run.run_id, MarkRequest(tasks=("a",), state=TaskState.SUCCESS))
+    details = await here.finished("marking", run.run_id)
+    assert states(details) == {"a": "success", "b": "success"}
+    assert not processes_with("4751")
+
+
+async def test_a_run_can_be_marked(here: Stack) -> None:
+    await here.tidemill.register(dag("mark_run", [bash("a", "sleep 4752"), empty("b", "a")]))
+    run = await here.tidemill.trigger("mark_run")
+    await eventually(lambda: here.tidemill.run("mark_run", run.run_id), lambda d: d.tasks[0].state == "running")
+    await here.tidemill.mark_run("mark_run", run.run_id, RunMark(state=TaskState.FAILED))
+    details = await here.finished("mark_run", run.run_id)
+    assert (str(details.state), states(details)) == ("failed", {"a": "failed", "b": "skipped"})
+    await here.tidemill.mark_run("mark_run", run.run_id, RunMark(state=TaskState.SUCCESS))
+    await eventually(lambda: here.tidemill.find_run("mark_run", run.run_id), lambda view: view.state == "success")
+    assert states(await here.tidemill.run("mark_run", run.run_id)) == {"a": "success", "b": "success"}
+
+
+async def test_what_cannot_be_done_is_refused_with_the_reason(here: Stack) -> None:
+    await here.run_once(dag("refusing", [bash("a", "true")]), run_id="mine")
+    with pytest.raises(InvalidInputError, match=r"task 'x' is not in this run. Its tasks are: a"):
+        await here.tidemill.clear("refusing", "mine", ClearRequest(tasks=("x",)))
+    await here.tidemill.pause("refusing")
+    run = await here.tidemill.trigger("refusing")
+    with pytest.raises(InvalidInputError, match="still queued"):
+        await here.tidemill.clear("refusing", run.run_id)
+
+
+async def test_a_paused_dag_starts_no_more_tasks_of_its_runs(here: Stack, tmp_path: Path) -> None:
+    tasks = [bash("a", f"touch {tmp_path}/a; sleep 1"), bash("b", "true", "a")]
+    await here.tidemill.register(dag("paused_run", tasks))
+    run = await here.tidemill.trigger("paused_run")
+    await eventually(lambda: asyncio.to_thread((tmp_path / "a").exists), bool)
+    await here.tidemill.pause("paused_run")
+    held = await eventually(
+        lambda: here.tidemill.run("paused_run", run.run_id), lambda found: found.tasks[1].state == "scheduled"
+    )
+    assert states(held) == {"a": "success", "b": "scheduled"}
+    assert held.tasks[1].why == "the DAG is paused: no task is started"
+    await here.tidemill.pause("paused_run", False)
+    assert (await here.finished("paused_run", run.run_id)).state == "success"
+
+
+async def test_a_task_whose_queue_nobody_polls_says_so(here: Stack) -> None:
+    await here.tidemill.register(dag("deserted", [bash("a", "true", queue="nobody")]))
+    run = await here.tidemill.trigger("deserted")
+    details = await eventually(
+        lambda: here.tidemill.run("deserted", run.run_id), lambda found: "no worker" in found.tasks[0].why
+    )
+    assert details.tasks[0].why == (
+        "no worker polls task queue 'nobody'. Start one for it, or correct the task's queue"
+    )

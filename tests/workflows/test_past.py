@@ -1,0 +1,118 @@
+"""Tasks that depend on the run before, on a real server."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support import Stack, at, bash, dag, empty, eventually
+from tidemill.model.backfills import BackfillRequest, ReprocessBehavior
+from tidemill.model.dag import DagSpec
+from tidemill.model.errors import InvalidInputError
+from tidemill.model.revisions import ClearRequest, MarkRequest
+from tidemill.model.states import TaskState
+
+
+def daily(dag_id: str, tasks: list[dict], days: int = 3, **fields: object) -> DagSpec:  # type: ignore[type-arg]
+    end = at(f"2024-01-{days:02}").isoformat()
+    bounds = {"schedule": "@daily", "start_date": at("2024-01-01").isoformat(), "end_date": end, "catchup": True}
+    return dag(dag_id, tasks, **{**bounds, **fields})
+
+
+async def test_a_task_waits_for_itself_in_the_run_before(here: Stack, tmp_path: Path) -> None:
+    """The runs are all under way at once; the task goes through them one after the other, oldest first."""
+    order = tmp_path / "order"
+    task = bash("a", f"sleep 0.3; echo {{{{ ds }}}} >> {order}", depends_on_past=True)
+    await here.tidemill.register(daily("in_order", [task, bash("b", "true")], days=4))
+    runs = await here.all_finished("in_order", 4)
+    assert {str(run.state) for run in runs} == {"success"}
+    assert order.read_text().split() == [f"2024-01-{day:02}" for day in range(1, 5)]
+    details = [await here.tidemill.run("in_order", run.run_id) for run in runs]
+    for earlier, later in pairwise(details):
+        assert later.tasks[0].queued_at >= earlier.tasks[0].ended_at  # type: ignore[operator]
+
+
+async def test_a_failure_holds_up_the_runs_behind_it_until_it_is_mended(here: Stack, tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+    command = f"test {{{{ ds }}}} != 2024-01-02 || test -e {mended}"
+    await here.tidemill.register(daily("held_up", [bash("a", command, depends_on_past=True)]))
+    held = await eventually(
+        lambda: here.tidemill.runs("held_up"),
+        lambda runs: [str(run.state) for run in runs] == ["running", "failed", "success"],
+    )
+    details = await eventually(
+        lambda: here.tidemill.run("held_up", held[0].run_id), lambda found: "depends_on_past" in found.tasks[0].why
+    )
+    assert details.tasks[0].why == f"depends_on_past: a is failed in run {held[1].run_id}"
+    mended.touch()
+    await here.tidemill.clear("held_up", held[1].run_id, ClearRequest())
+    runs = await here.all_finished("held_up", 3)
+    assert [str(run.state) for run in runs] == ["success"] * 3
+    assert [run.run_id for run in runs] == [view.run_id for view in reversed(held)]
+
+
+async def test_marking_the_failure_lets_the_next_run_go_on(here: Stack) -> None:
+    task = bash("a", "test {{ ds }} != 2024-01-01", depends_on_past=True)
+    await here.tidemill.register(daily("marked", [task], days=2))
+    runs = await eventually(
+        lambda: here.tidemill.runs("marked"), lambda found: [str(run.state) for run in found] == ["running", "failed"]
+    )
+    await here.tidemill.mark_tasks("marked", runs[1].run_id, MarkRequest(tasks=("a",), state=TaskState.SUCCESS))
+    ended = await here.all_finished("marked", 2)
+    assert [str(run.state) for run in ended] == ["success", "success"]
+
+
+async def test_wait_for_downstream_looks_at_the_tasks_behind_it_too(here: Stack, tmp_path: Path) -> None:
+    order = tmp_path / "order"
+    tasks = [
+        bash("a", f"echo a{{{{ ds }}}} >> {order}", wait_for_downstream=True),
+        bash("b", f"sleep 0.5; echo b{{{{ ds }}}} >> {order}", "a"),
+        empty("c", "b"),
+    ]
+    await here.tidemill.register(daily("downstream", tasks, days=2))
+    await here.all_finished("downstream", 2)
+    assert order.read_text().split() == ["a2024-01-01", "b2024-01-01", "a2024-01-02", "b2024-01-02"]
+
+
+async def test_a_terminated_run_does_not_count_as_success(here: Stack) -> None:
+    task = bash("a", "test {{ ds }} != 2024-01-01 || sleep 4740", depends_on_past=True)
+    await here.tidemill.register(daily("terminated_past", [task], days=2))
+    runs = await eventually(
+        lambda: here.tidemill.runs("terminated_past"),
+        lambda found: [str(run.state) for run in found] == ["running"] * 2,
+    )
+    await here.tidemill.client.get_workflow_handle(runs[1].workflow_id).terminate("for the test")
+    await eventually(
+        lambda: here.tidemill.runs("terminated_past"),
+        lambda found: [str(run.state) for run in found] == ["running", "failed"],
+    )
+    details = await here.tidemill.run("terminated_past", runs[0].run_id)
+    assert details.tasks[0].why == f"depends_on_past: a is none in run {runs[1].run_id}"
+
+
+async def test_a_backfill_follows_the_past_and_its_first_run_does_not(here: Stack, tmp_path: Path) -> None:
+    order = tmp_path / "order"
+    task = bash("a", f"echo {{{{ ds }}}} >> {order}; test {{{{ ds }}}} != 2024-01-01", depends_on_past=True)
+    spec = dag(
+        "filled", [task], schedule="@daily", start_date=at("2024-01-01").isoformat(), is_paused_upon_creation=True
+    )
+    await here.tidemill.register(spec)
+    span = {"from_date": at("2024-01-02"), "to_date": at("2024-01-04")}
+    with pytest.raises(InvalidInputError, match="run_backwards: task 'a' of DAG 'filled' depends on its past"):
+        await here.tidemill.create_backfill("filled", BackfillRequest(**span, run_backwards=True))
+    with pytest.raises(InvalidInputError, match="reprocess_behavior = none: task 'a'"):
+        await here.tidemill.create_backfill("filled", BackfillRequest(**span))
+    await here.tidemill.pause("filled", False)
+    await here.all_finished("filled", 1)
+    order.unlink()
+    request = BackfillRequest(**span, reprocess_behavior=ReprocessBehavior.FAILED)
+    await here.tidemill.create_backfill("filled", request)
+    await here.all_finished("filled", 4)
+    assert order.read_text().split() == ["2024-01-02", "2024-01-03", "2024-01-04"]
+
+
+async def test_a_dag_is_paused_after_so_many_failures_in_a_row(here: Stack) -> None:
+    spec = daily("failing", [bash("a", "false")], days=9, max_consecutive_failed_dag_runs=2, max_active_runs=1)
+    await here.tidemill.register(spec)
+    view = await eventually(lambda: here.tidemill.describe("failing"), lambda found: found.is_paused)
+    assert view.decisions[-1].reason == "the last 2 runs have failed (max_consecutive_failed_dag_runs)"
+    assert len(await here.tidemill.runs("failing")) in (2, 3)

@@ -1,0 +1,217 @@
+"""Branches, mapped tasks, sensors, setups and groups of a DAG file, run to their end on a real server."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Stack, bash, dag, empty, eventually, processes_with
+from tidemill.activities.dag_files import parse_dag_file
+from tidemill.model.dag import DagSpec
+from tidemill.model.errors import InvalidInputError
+from tidemill.model.messages import Answer
+from tidemill.model.runs import TriggerRequest
+from tidemill.model.states import TaskState
+from tidemill.model.views import RunDetails
+from tidemill.workflows.dag_run import DagRunWorkflow
+
+FILE = Path(__file__).parents[1] / "dags" / "task_shapes.py"
+
+
+@pytest.fixture(scope="module")
+def shapes() -> dict[str, DagSpec]:
+    parsed = parse_dag_file(FILE)
+    assert parsed.error is None, parsed.error
+    return {spec.dag_id: spec for spec in parsed.dags}
+
+
+def states(details: RunDetails) -> dict[str, str]:
+    return {task.key: str(task.state) for task in details.tasks}
+
+
+async def result(here: Stack, details: RunDetails, key: str) -> Any:
+    """What an instance returned."""
+    handle = here.tidemill.client.get_workflow_handle_for(DagRunWorkflow.run, details.run.workflow_id)
+    state = await handle.query(DagRunWorkflow.whole_state)
+    return state.instances[key].xcom.get("return_value")
+
+
+async def test_a_branch_skips_what_it_does_not_follow(here: Stack, shapes: dict[str, DagSpec]) -> None:
+    details = await here.run_once(shapes["branches"])
+    assert states(details) == {"choose": "success", "left": "success", "right": "skipped", "join": "success"}
+    assert {task.key: task.why for task in details.tasks}["right"] == "skipped by choose"
+
+
+async def test_a_branch_to_nowhere_fails_by_name(here: Stack, shapes: dict[str, DagSpec]) -> None:
+    details = await here.run_once(shapes["branches"], conf={"way": "up"})
+    assert states(details)["choose"] == "failed"
+    errors = {task.key: task.error for task in details.tasks}
+    assert errors["choose"] == (
+        "InvalidInput: task 'choose': 'up' is no task or group of this DAG. Downstream are: left, right"
+    )
+
+
+async def test_a_short_circuit_skips_everything_downstream(here: Stack, shapes: dict[str, DagSpec]) -> None:
+    details = await here.run_once(shapes["circuits"])
+    assert states(details) == {"is_on": "success", "next": "skipped", "last": "skipped"}
+    details = await here.run_once(shapes["circuits"], conf={"on": True})
+    assert set(states(details).values()) == {"success"}
+
+
+async def test_a_task_is_mapped_over_a_result_and_its_results_make_a_list(
+    here: Stack, shapes: dict[str, DagSpec]
+) -> None:
+    details = await here.run_once(shapes["mapped"])
+    assert set(states(details)) == {"numbers", "times[0]", "times[1]", "times[2]", "total", "say[0]", "say[1]"}
+    assert await result(here, details, "total") == 60
+    log = here.home / "logs" / f"dag_id=mapped/run_id={details.run.run_id}/task_id=say/map_index=1/attempt=1.log"
+    assert log.read_text().strip() == "two"
+
+
+async def test_a_task_that_is_mapped_over_nothing_is_skipped(here: Stack, shapes: dict[str, DagSpec]) -> None:
+    details = await here.run_once(shapes["mapped_over_nothing"])
+    assert states(details) == {"none": "success", "each": "skipped", "after": "skipped"}
+
+
+async def test_instances_of_a_mapped_group_depend_on_each_other_by_index(
+    here: Stack, shapes: dict[str, DagSpec]
+) -> None:
+    details = await here.run_once(shapes["mapped_group"])
+    assert await result(here, details, "collect") == ["EU.CSV", "US.CSV"]
+    assert await result(here, details, "load.fetch[1]") == "us.csv"
+
+
+async def test_a_sensor_waits_without_a_worker(here: Stack, shapes: dict[str, DagSpec], tmp_path: Path) -> None:
+    await here.tidemill.register(shapes["sensing"])
+    run = await here.tidemill.trigger("sensing", TriggerRequest(conf={"file": str(tmp_path / "file")}))
+    waiting = await eventually(
+        lambda: here.tidemill.run("sensing", run.run_id),
+        lambda found: found.tasks[0].state is TaskState.UP_FOR_RESCHEDULE,
+    )
+    assert waiting.tasks[0].wake_at is not None
+    (tmp_path / "file").touch()
+    details = await here.finished("sensing", run.run_id)
+    assert states(details) == {"is_there": "success", "use": "success"}
+    assert details.tasks[0].try_number == 1
+    assert await result(here, details, "use") == "found"
+
+
+async def test_a_sensor_that_times_out_softly_is_skipped(here: Stack, shapes: dict[str, DagSpec]) -> None:
+    details = await here.run_once(shapes["impatient_sensor"])
+    assert states(details) == {"never": "skipped"}
+    assert details.tasks[0].why == "timeout of 0:00:01 is over: not yet"
+
+
+async def test_a_file_and_a_command_are_waited_for(here: Stack, tmp_path: Path) -> None:
+    waits = [
+        {"kind": "file_sensor", "task_id": "file", "filepath": f"{tmp_path}/*.csv", "poke_interval": 1},
+        {"kind": "bash_sensor", "task_id": "command", "command": f"test -e {tmp_path}/a.csv", "poke_interval": 1},
+    ]
+    await here.tidemill.register(dag("waits", [*waits, bash("make", f"sleep 1; touch {tmp_path}/a.csv")]))
+    run = await here.tidemill.trigger("waits")
+    details = await here.finished("waits", run.run_id)
+    assert set(states(details).values()) == {"success"}
+
+
+async def test_timers_need_no_worker(here: Stack, shapes: dict[str, DagSpec]) -> None:
+    details = await here.run_once(shapes["timers"])
+    assert states(details) == {"soon": "success", "then": "success"}
+    soon = details.tasks[0]
+    assert soon.started_at is not None
+    assert soon.ended_at is not None
+    assert (soon.ended_at - details.run.run_after).total_seconds() >= 2
+
+
+async def test_a_teardown_runs_after_failed_work_and_the_run_fails_all_the_same(
+    here: Stack, shapes: dict[str, DagSpec]
+) -> None:
+    details = await here.run_once(shapes["set_up"])
+    assert states(details) == {"create": "success", "work": "failed", "delete": "success"}
+    assert details.state == "failed"
+
+
+async def test_groups_name_their_tasks(shapes: dict[str, DagSpec]) -> None:
+    assert [task.task_id for task in shapes["grouped"].tasks] == ["outer.inner.first", "outer.inner.second", "before"]
+    assert shapes["branches"].edge_labels == {"choose": {"left": "chosen", "right": "chosen"}}
+
+
+async def test_large_results_stay_out_of_history(here: Stack, shapes: dict[str, DagSpec]) -> None:
+    details = await here.run_once(shapes["large_results"])
+    assert details.state == "success"
+    assert await result(here, details, "count") == [100, True]
+    stored = await result(here, details, "many")
+    assert stored["$stored"].startswith("file:")
+    assert sum(key.startswith("length[") for key in states(details)) == 100
+    handle = here.tidemill.client.get_workflow_handle(details.run.workflow_id)
+    sizes = [len(event.SerializeToString()) async for event in handle.fetch_history_events()]
+    assert max(sizes) < 50_000
+
+
+async def test_a_person_is_asked(here: Stack) -> None:
+    ask = {"kind": "approval", "task_id": "ask", "subject": "Publish?", "fail_on_reject": True}
+    await here.tidemill.register(dag("asking", [ask, empty("publish", "ask")]))
+    run = await here.tidemill.trigger("asking")
+    waiting = await eventually(
+        lambda: here.tidemill.run("asking", run.run_id), lambda found: found.tasks[0].state == "awaiting_input"
+    )
+    assert waiting.tasks[0].why == "Publish?"
+    with pytest.raises(InvalidInputError, match=r"\['Perhaps'\] is no answer. Choose one of Approve, Reject"):
+        await here.tidemill.respond("asking", run.run_id, Answer(task="ask", chosen=("Perhaps",)))
+    with pytest.raises(InvalidInputError, match="'publish' does not wait for an answer"):
+        await here.tidemill.respond("asking", run.run_id, Answer(task="publish", chosen=("Approve",)))
+    await here.tidemill.respond("asking", run.run_id, Answer(task="ask", chosen=("Approve",), by="ada"))
+    details = await here.finished("asking", run.run_id)
+    assert await result(here, details, "ask") == {
+        "chosen_options": ["Approve"],
+        "params_input": {},
+        "responded_by": "ada",
+    }
+
+
+async def test_another_dag_is_triggered_once_and_waited_for(here: Stack) -> None:
+    trigger = {
+        "kind": "trigger_dag",
+        "task_id": "start",
+        "trigger_dag_id": "other",
+        "conf": {"from": "{{ run_id }}"},
+        "wait_for_completion": True,
+        "poke_interval": 1,
+    }
+    await here.tidemill.register(dag("other", [bash("work", "sleep 1; echo {{ dag_run.conf['from'] }}")]))
+    details = await here.run_once(dag("starter", [trigger]), run_id="mine")
+    assert states(details) == {"start": "success"}
+    [run] = await here.tidemill.runs("other")
+    assert (run.run_id, run.state) == ("operator_triggered__starter.start_mine_1", "success")
+    assert here.log_of("other", run.run_id, "work").strip() == "mine"
+
+
+async def test_another_dags_tasks_are_waited_for(here: Stack) -> None:
+    wait = {
+        "kind": "external_task",
+        "task_id": "wait",
+        "external_dag_id": "before",
+        "external_task_ids": ["load"],
+        "poke_interval": 1,
+    }
+    await here.tidemill.register(dag("before", [bash("load", "true"), bash("rest", "sleep 30", "load")]))
+    await here.tidemill.register(dag("behind", [wait]))
+    date = "2024-02-03T00:00:00Z"
+    run = await here.tidemill.trigger("behind", TriggerRequest(logical_date=date))
+    await eventually(
+        lambda: here.tidemill.run("behind", run.run_id), lambda found: found.tasks[0].state == "up_for_reschedule"
+    )
+    await here.tidemill.trigger("before", TriggerRequest(logical_date=date))
+    details = await here.finished("behind", run.run_id)
+    assert states(details) == {"wait": "success"}
+
+
+async def test_fail_fast_ends_what_runs_and_skips_the_rest(here: Stack) -> None:
+    tasks = [bash("bad", "sleep 1; false"), bash("slow", "sleep 4720"), empty("after", "slow")]
+    details = await here.run_once(dag("fast", tasks, fail_fast=True))
+    assert states(details) == {"bad": "failed", "slow": "failed", "after": "skipped"}
+    assert not processes_with("4720")
+
+
+async def test_exceptions_can_be_kept_from_retries(here: Stack) -> None:
+    task = bash("a", "false", retries=3, retry_delay=1, no_retry_on=["BashFailed"])
+    details = await here.run_once(dag("hopeless", [task]))
+    assert details.tasks[0].try_number == 1

@@ -1,0 +1,72 @@
+"""The way to a Temporal service, and what it answers put into words that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, cast
+
+from temporalio.client import (
+    Client,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.envconfig import ClientConfig
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from ..model.errors import InvalidInputError
+from .plugin import TidemillPlugin
+
+QUERY_TIMEOUT = timedelta(seconds=10)
+UPDATE_TIMEOUT = timedelta(seconds=30)
+
+
+class NotFoundError(LookupError):
+    """There is no such DAG or run. The message says which and what to do."""
+
+
+class NoWorkerError(RuntimeError):
+    """Nobody polls the task queue, so nobody answers."""
+
+
+async def connect(plugin: TidemillPlugin, **overrides: Any) -> Client:
+    """A client by Temporal's environment configuration. Raises ConnectionError if nothing answers."""
+    config = cast(dict[str, Any], ClientConfig.load_client_connect_config())
+    config = {"target_host": "localhost:7233", **config, **overrides}
+    try:
+        return await Client.connect(**config, plugins=[plugin])
+    except RuntimeError as error:
+        raise ConnectionError(
+            f"no Temporal service answers at {config['target_host']} ({error}). "
+            "Start one with `tidemill dev`, or set TEMPORAL_ADDRESS"
+        ) from None
+
+
+@asynccontextmanager
+async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
+    """Turns what the service answers into errors that say what to do."""
+    try:
+        yield
+    except WorkflowUpdateFailedError as error:
+        cause = error.cause
+        message = cause.message if isinstance(cause, ApplicationError) else str(cause)
+        raise InvalidInputError(message) from None
+    except WorkflowQueryFailedError as error:
+        raise InvalidInputError(f"{what}: {error}") from None
+    except WorkflowUpdateRPCTimeoutOrCancelledError:
+        raise NoWorkerError(
+            f"{what} did not answer within {UPDATE_TIMEOUT.total_seconds():g} s: no worker polls task queue "
+            f"{task_queue!r}, or it is very busy. Start one with `tidemill worker`; the request may still be "
+            "followed then"
+        ) from None
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise NotFoundError(f"{what} is not there. `tidemill dags list` shows what is registered") from None
+        if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            raise NoWorkerError(
+                f"{what} does not answer: no worker polls task queue {task_queue!r}. Start one with `tidemill worker`"
+            ) from None
+        raise
