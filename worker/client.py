@@ -22,6 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..activities.runs import ReviseQuestion
 from ..model.backfills import BackfillPlan, BackfillProgress, BackfillRequest
 from ..model.dag import DagSpec
+from ..model.errors import InvalidInputError
 from ..model.explaining import Explanation
 from ..model.messages import Answer
 from ..model.pools import PoolSettings, PoolState, PoolView, pool_workflow_id
@@ -261,6 +262,15 @@ class Tidemill:
         async with clear_errors(f"pool {name!r}", self.task_queue):
             handle = self.client.get_workflow_handle_for(PoolWorkflow.run, pool_workflow_id(name))
             return await handle.query(PoolWorkflow.describe, rpc_timeout=QUERY_TIMEOUT)
+
+    async def delete_pool(self, name: str) -> None:
+        """Ends a pool. Raises InvalidInputError while somebody holds slots of it or waits for some."""
+        view = await self.pool(name)
+        if view.holders or view.queued:
+            used = ", ".join([*view.holders, *view.queued][:5])
+            raise InvalidInputError(f"pool {name!r} is in use by {used}. Wait for them, or set its slots to 0")
+        async with clear_errors(f"pool {name!r}", self.task_queue):
+            await self.client.get_workflow_handle(pool_workflow_id(name)).terminate("deleted")
 
     async def pools(self) -> list[PoolView]:
         """Every pool that a person has made, by name."""

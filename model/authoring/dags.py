@@ -6,12 +6,14 @@ that is to call one finds it by its task_id, in `DAG.functions`.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta
 from itertools import pairwise
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import pendulum
 from dateutil.relativedelta import relativedelta
@@ -31,12 +33,20 @@ _current: ContextVar[DAG | None] = ContextVar("tidemill_current_dag", default=No
 _made: list[DAG] = []
 
 
+class LocalRunner(Protocol):
+    """Runs a DAG without a server; the layer above provides it."""
+
+    def __call__(self, dag: DAG, *, logical_date: datetime | None, conf: dict[str, Any] | None) -> Any: ...
+
+
 class DAG:
     """A set of tasks with a schedule. Arguments have Airflow's names, meanings and defaults.
 
     Naive dates are read in *timezone*. A bare cron string or timedelta is about the interval that
     has just ended; `schedule_kind="trigger"` gives it the meaning it has by default in Airflow 3.
     """
+
+    local_runner: ClassVar[LocalRunner | None] = None
 
     def __init__(
         self,
@@ -95,7 +105,16 @@ class DAG:
         self.group: Group | None = None
         """The group whose `with` block is being read."""
         self.edge_labels: dict[str, dict[str, str]] = {}
+        self.defined_in = _file_of_caller()
+        """The file that the DAG is written in; None where it is typed in."""
         _made.append(self)
+
+    def test(self, logical_date: datetime | None = None, conf: dict[str, Any] | None = None) -> Any:
+        """Runs the DAG here and now, without a server (Airflow's dag.test). Returns the run with its tasks."""
+        runner = type(self).local_runner
+        if runner is None:
+            raise InvalidInputError("dag.test() needs the whole of tidemill. Import DAG from `tidemill`")
+        return runner(self, logical_date=aware(logical_date, self.timezone), conf=conf)
 
     def __enter__(self) -> Self:
         self._outer = _current.set(self)
@@ -130,6 +149,14 @@ class DAG:
         tasks = [node.fields() for node in self.tasks.values()]
         groups = [group.fields() for group in self.groups.values()]
         return read_dag({**self._fields, "tasks": tasks, "groups": groups, "edge_labels": self.edge_labels, **extra})
+
+
+def _file_of_caller() -> str | None:
+    """The file outside of this package that is making a DAG."""
+    for frame in reversed(traceback.extract_stack()):
+        if not frame.filename.startswith(str(Path(__file__).parents[1])) and Path(frame.filename).is_file():
+            return str(Path(frame.filename).resolve())
+    return None
 
 
 class Linked:

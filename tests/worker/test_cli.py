@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Stack, eventually, worker_environment
+from support import Stack, bash, dag, empty, eventually, worker_environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIDEMILL = str(Path(sys.executable).with_name("tidemill"))
@@ -43,7 +43,7 @@ async def test_a_day_with_the_command_line(here: Stack) -> None:
         ["greet", "count", "show", "done"], "success"
     )
     assert "4 of 4 tasks finished" in await told(here, "runs", "show", "hello_python", "mine")
-    assert await told(here, "runs", "logs", "hello_python", "mine", "show") == "2 words on no date\n"
+    assert await told(here, "tasks", "logs", "hello_python", "mine", "show") == "2 words on no date\n"
 
     async def listed() -> Any:
         return await told(here, "dags", "list", "--json")
@@ -53,6 +53,49 @@ async def test_a_day_with_the_command_line(here: Stack) -> None:
     assert (await told(here, "dags", "show", "hello_python", "--json"))["is_paused"] is True
     assert "active" in await told(here, "dags", "unpause", "hello_python")
     assert "hello_python" in await told(here, "dags", "show", "hello_python")
+
+
+async def test_operating_tasks_with_the_command_line(here: Stack, tmp_path: Path) -> None:
+    tasks = [bash("a", f"echo {{{{ ds }}}}; test -e {tmp_path}/ok"), empty("b", "a")]
+    dates = {"schedule": "@daily", "start_date": "2024-01-01T00:00:00Z", "end_date": "2024-01-02T00:00:00Z"}
+    await here.tidemill.register(dag("operated", tasks, catchup=True, **dates))
+    runs = [view.run_id for view in await here.all_finished("operated", 2)]
+    assert "a is failed: BashFailed" in await told(here, "tasks", "explain", "operated", runs[0], "a")
+    assert await told(here, "tasks", "logs", "operated", runs[0], "a", "--follow") == "2024-01-01\n"
+    assert json.loads(await told(here, "tasks", "render", "operated", "a", "2024-05-06T00:00:00Z"))[0].startswith(
+        "echo 2024-05-06;"
+    )
+    (tmp_path / "ok").touch()
+    cleared = await told(here, "tasks", "clear", "operated", runs[0], "a", "--downstream", "--future", "--json")
+    assert cleared == {run_id: ["a", "b"] for run_id in runs}
+    await eventually(
+        lambda: here.tidemill.runs("operated"), lambda found: {str(view.state) for view in found} == {"success"}
+    )
+    marked = await told(here, "tasks", "mark", "operated", runs[1], "failed", "b", "--json")
+    assert marked == {runs[1]: ["b"]} or marked == {runs[1]: []}
+    await eventually(lambda: here.tidemill.find_run("operated", runs[1]), lambda view: view.state == "failed")
+    await told(here, "runs", "mark", "operated", runs[1], "success")
+    await eventually(lambda: here.tidemill.find_run("operated", runs[1]), lambda view: view.state == "success")
+    await told(here, "runs", "gantt", "operated", runs[0], "--output", str(tmp_path / "run.svg"))
+    assert "<svg" in (tmp_path / "run.svg").read_text()
+    assert "a task can be marked success" in await told(here, "tasks", "mark", "operated", runs[1], "none", "b", code=1)
+
+
+async def test_pools_with_the_command_line(here: Stack) -> None:
+    assert "db" in await told(here, "pools", "set", "cli_db", "3", "--description", "for the database")
+    [pool] = [p for p in await told(here, "pools", "list", "--json") if p["name"] == "cli_db"]
+    assert (pool["settings"]["slots"], pool["occupied_slots"]) == (3, 0)
+    assert (await told(here, "pools", "show", "cli_db", "--json"))["open_slots"] == 3
+    assert "slots = -2" in await told(here, "pools", "set", "cli_db", "--", "-2", code=1)
+    assert "is deleted" in await told(here, "pools", "delete", "cli_db")
+
+
+async def test_a_dag_is_tried_out_without_a_server(here: Stack) -> None:
+    file = str(EXAMPLES / "hello.py")
+    output = await told(here, "dags", "test", file, "hello_python", "2024-05-06T00:00:00Z", "--conf", '{"name": "me"}')
+    assert "greet: success" in output
+    assert "show: success" in output
+    assert "defines no DAG 'nope'. It defines: hello_python" in await told(here, "dags", "test", file, "nope", code=1)
 
 
 async def test_preview_shows_logical_date_interval_and_run_time(here: Stack) -> None:

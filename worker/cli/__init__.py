@@ -2,7 +2,7 @@
 
 import typer
 
-from . import backfills, dags, processes, runs
+from . import backfills, dags, pools, processes, runs, tasks
 
 app = typer.Typer(
     name="tidemill",
@@ -12,6 +12,8 @@ app = typer.Typer(
 )
 app.add_typer(dags.app, name="dags")
 app.add_typer(runs.app, name="runs")
+app.add_typer(tasks.app, name="tasks")
+app.add_typer(pools.app, name="pools")
 app.add_typer(backfills.app, name="backfill")
 app.command()(processes.worker)
 app.command()(processes.dev)

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from ...activities.dag_files import find_dag_files, parse_dag_file
+from ...activities.dag_import import import_dags
 from ...activities.timetables import ask_timetable
 from ...model.dag import DagSpec, read_dag
 from ...model.errors import InvalidInputError
@@ -17,11 +18,26 @@ from ...model.errors import explain as clear
 from ...model.explaining import Explanation
 from ...model.previews import Preview
 from ...model.runs import RunIdentity, TriggeredBy, TriggerRequest
+from ...model.task_instances import TaskInstance
 from ...model.ticks import TicksQuestion
 from ...model.timetables import DagRunInfo
 from ...model.views import DagView, Registration
 from ..client import Tidemill
-from .output import Json, Markup, console, errors, fail, instant_text, make_table, print_json, run, show, state_text
+from ..local_run import run_locally
+from .output import (
+    Json,
+    Markup,
+    console,
+    errors,
+    fail,
+    instant_text,
+    make_table,
+    print_json,
+    read_instant,
+    run,
+    show,
+    state_text,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Register, look at, pause and trigger DAGs.")
 
@@ -232,6 +248,32 @@ def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
     return list(answer.infos)
 
 
+@app.command("test")
+def try_dag(
+    path: Annotated[Path, typer.Argument(help="A DAG file.", exists=True, dir_okay=False)],
+    dag_id: DagId,
+    logical_date: Annotated[str | None, typer.Argument(help="The logical date; ISO 8601 with an offset.")] = None,
+    conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
+) -> None:
+    """Run a DAG here and now, without a server: Python functions in this process, as for a debugger."""
+    dags = {made.dag_id: made for made in import_dags(path.resolve())}
+    if dag_id not in dags:
+        fail(f"{path} defines no DAG {dag_id!r}. It defines: {', '.join(dags) or 'none'}")
+    date = read_instant(logical_date, "logical_date") if logical_date is not None else None
+    try:
+        details = run_locally(dags[dag_id], logical_date=date, conf=read_conf(conf), told=_tell)
+    except InvalidInputError as error:
+        fail(str(error))
+    console.print(f"{details.run.run_id}: {state_text(details.state)}")
+    if details.state == "failed":
+        raise typer.Exit(1)
+
+
+def _tell(instance: TaskInstance) -> None:
+    failure = f"  {escape(instance.failure.error_type)}: {escape(instance.failure.message)}" if instance.failure else ""
+    console.print(f"{escape(instance.key)}: {state_text(instance.state)}{failure}")
+
+
 @app.command()
 def trigger(
     dag_id: DagId,
@@ -267,7 +309,7 @@ def read_conf(text: str | None) -> dict[str, Any]:
 
 @app.command()
 def pause(dag_id: DagId, as_json: Json = False) -> None:
-    """Create and start no more runs of a DAG. Those that run go on."""
+    """Create and start no more runs of a DAG, and no more tasks of those under way. Tasks that run go on."""
     set_paused(dag_id, True, as_json)
 
 

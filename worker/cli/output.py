@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.markup import escape
@@ -16,10 +16,12 @@ from rich.table import Table
 from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError
 
+from ...model.base import Instant
 from ...model.errors import InvalidInputError, explain
 from ..connection import NotFoundError, NoWorkerError
 
 T = TypeVar("T")
+INSTANT: TypeAdapter[datetime] = TypeAdapter(Instant)
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -94,6 +96,14 @@ def state_text(state: str) -> Markup:
 def instant_text(value: datetime | None) -> str:
     """*value* in UTC to the second, as Airflow's CLI prints it."""
     return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def read_instant(text: str, field: str) -> datetime:
+    """*text* as an instant; one clear line where it is none."""
+    try:
+        return INSTANT.validate_python(text)
+    except ValidationError as error:
+        fail(str(explain(error, f"{field} = {text!r}")))
 
 
 def duration_text(start: datetime | None, end: datetime | None) -> str:

@@ -1,7 +1,6 @@
-"""`tidemill runs`: listing runs, looking into one, reading its logs."""
+"""`tidemill runs`: listing runs, looking into one, running one again."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from ...model.attempts import attempt_path
+from ...model.revisions import ClearRequest, RunMark
+from ...model.states import RunState
 from ...model.views import RunDetails, RunView, TaskView
 from ..client import Tidemill
-from ..settings import Settings
+from ..gantt import draw_gantt
 from .output import Json, console, duration_text, fail, instant_text, make_table, print_json, run, show, state_text
 
-app = typer.Typer(no_args_is_help=True, help="List runs, look into one, read its logs.")
+app = typer.Typer(no_args_is_help=True, help="List runs, look into one, run one again.")
 
 DagId = Annotated[str, typer.Argument(help="The DAG's id.")]
 RunId = Annotated[str, typer.Argument(help="The run's id, or `latest`.")]
@@ -109,13 +109,13 @@ def run_group(details: RunDetails) -> Group:
 def task_line(task: TaskView) -> str:
     tries = f"  try {task.try_number} of {task.max_tries + 1}" if task.try_number > 1 or task.max_tries else ""
     parts = [
-        f"{task.task_id:<24} {state_text(task.state)}{tries}",
+        f"{escape(task.key):<24} {state_text(task.state)}{tries}",
         duration_text(task.started_at, task.ended_at),
         progress_text(task),
     ]
     if task.error is not None and task.state != "success":
         parts.append(f"[red]{escape(task.error.split(chr(10))[0][:160])}[/]")
-    elif task.state in ("none", "scheduled", "queued", "up_for_retry", "skipped", "upstream_failed"):
+    elif task.state not in ("success", "running"):
         parts.append(f"[dim]{escape(task.why)}[/]")
     return "  ".join(part for part in parts if part)
 
@@ -129,25 +129,66 @@ def progress_text(task: TaskView) -> str:
 
 
 @app.command()
-def logs(
+def clear(
     dag_id: DagId,
     run_id: RunId,
-    task_id: Annotated[str, typer.Argument(help="The task's id.")],
-    try_number: Annotated[int | None, typer.Option("--try", min=1, help="Which try; by default the last.")] = None,
+    only_failed: Annotated[bool, typer.Option("--only-failed", help="Only its tasks that have failed.")] = False,
 ) -> None:
-    """Print a task's log, from this host's TIDEMILL_HOME."""
+    """Have a run run again, under its run_id."""
 
-    async def work() -> tuple[str, int]:
+    async def work() -> list[str]:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        details = await tidemill.run_by_workflow(view.workflow_id)
-        tasks = {task.task_id: task for task in details.tasks}
-        if task_id not in tasks:
-            fail(f"run {view.run_id!r} has no task {task_id!r}. Its tasks are: {', '.join(tasks)}")
-        return view.run_id, try_number or max(1, tasks[task_id].try_number)
+        return await tidemill.clear(dag_id, view.run_id, ClearRequest(only_failed=only_failed))
 
-    found, number = run(work())
-    path = Path(Settings().home, "logs", attempt_path(dag_id, found, task_id, number) + ".log")
-    if not path.is_file():
-        fail(f"there is no log at {path}. The try ran on another host, or TIDEMILL_HOME is another folder there")
-    sys.stdout.write(path.read_text(errors="replace"))
+    console.print(f"cleared: {', '.join(run(work())) or 'nothing'}")
+
+
+@app.command()
+def mark(dag_id: DagId, run_id: RunId, state: Annotated[RunState, typer.Argument(help="success or failed.")]) -> None:
+    """End a run as success or failed, or change how an ended one counts. Tasks that run are ended first."""
+    if not state.finished:
+        fail(f"state = {state}: a run can be marked success or failed. Choose one of them")
+
+    async def work() -> None:
+        tidemill = await Tidemill.connect()
+        view = await resolve(tidemill, dag_id, run_id)
+        await tidemill.mark_run(dag_id, view.run_id, RunMark.model_validate({"state": state}))
+
+    run(work())
+    console.print(f"{run_id} is marked {state}")
+
+
+@app.command()
+def cancel(dag_id: DagId, run_id: RunId) -> None:
+    """End a run that is under way: what runs is stopped, the run has failed."""
+
+    async def work() -> None:
+        tidemill = await Tidemill.connect()
+        view = await resolve(tidemill, dag_id, run_id)
+        await tidemill.client.get_workflow_handle(view.workflow_id).cancel()
+
+    run(work())
+    console.print(f"{run_id} is being cancelled")
+
+
+@app.command()
+def gantt(
+    dag_id: DagId,
+    run_id: RunId,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A file that ends in .png, .svg or .pdf.")] = Path(
+        "gantt.png"
+    ),
+) -> None:
+    """Draw when each task of a run ran, try by try."""
+
+    async def work() -> RunDetails:
+        tidemill = await Tidemill.connect()
+        return await tidemill.run_by_workflow((await resolve(tidemill, dag_id, run_id)).workflow_id)
+
+    details = run(work())
+    try:
+        draw_gantt(details, output)
+    except ValueError as error:
+        fail(str(error))
+    console.print(f"wrote {output}")

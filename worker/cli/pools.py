@@ -1,0 +1,92 @@
+"""`tidemill pools`: slots that tasks of all DAGs share."""
+
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.table import Table
+
+from ...model.errors import explain
+from ...model.pools import PoolSettings, PoolView
+from ..client import Tidemill
+from .output import Json, console, fail, make_table, print_json, run, show
+
+app = typer.Typer(no_args_is_help=True, help="Make pools, and see who holds their slots.")
+
+Name = Annotated[str, typer.Argument(help="The pool's name.")]
+
+
+@app.command("set")
+def set_pool(
+    name: Name,
+    slots: Annotated[int, typer.Argument(help="How many slots it has; -1: no limit.")],
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    include_deferred: Annotated[
+        bool, typer.Option("--include-deferred", help="Tasks that wait outside of a worker keep their slots.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a pool, or change it. Slots that are held stay held."""
+    fields = {"slots": slots, "description": description, "include_deferred": include_deferred}
+    try:
+        settings = PoolSettings.model_validate(fields)
+    except ValidationError as error:
+        fail(str(explain(error, f"pool {name!r}", PoolSettings)))
+
+    async def work() -> PoolView:
+        return await (await Tidemill.connect()).set_pool(name, settings)
+
+    view = run(work())
+    show([view], as_json, pools_table([view]))
+
+
+@app.command("list")
+def list_pools(as_json: Json = False) -> None:
+    """List the pools."""
+
+    async def work() -> list[PoolView]:
+        return await (await Tidemill.connect()).pools()
+
+    views = run(work())
+    show(views, as_json, pools_table(views))
+
+
+def pools_table(views: list[PoolView]) -> Table:
+    rows = [
+        (
+            view.name,
+            "unlimited" if view.settings.slots < 0 else view.settings.slots,
+            view.occupied_slots,
+            "" if view.open_slots is None else view.open_slots,
+            len(view.queued),
+            view.settings.description,
+        )
+        for view in views
+    ]
+    return make_table(["POOL", "SLOTS", "OCCUPIED", "OPEN", "QUEUED", ""], rows)
+
+
+@app.command("show")
+def show_pool(name: Name, as_json: Json = False) -> None:
+    """Show who holds a pool's slots, and who waits for some, the next one first."""
+
+    async def work() -> PoolView:
+        return await (await Tidemill.connect()).pool(name)
+
+    view = run(work())
+    if as_json:
+        return print_json(view)
+    console.print(pools_table([view]))
+    rows = [("holds", line) for line in view.holders] + [("waits", line) for line in view.queued]
+    return console.print(make_table(["", "RUN AND TASK"], rows)) if rows else None
+
+
+@app.command("delete")
+def delete_pool(name: Name) -> None:
+    """Delete a pool that nobody uses. Tasks that name it wait until it is made again."""
+
+    async def work() -> None:
+        await (await Tidemill.connect()).delete_pool(name)
+
+    run(work())
+    console.print(f"pool {name} is deleted")

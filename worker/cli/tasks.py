@@ -1,0 +1,208 @@
+"""`tidemill tasks`: operating and looking into the tasks of a run."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from ...activities.rendering import render
+from ...model.attempts import attempt_path
+from ...model.context import context
+from ...model.instance_keys import split_key
+from ...model.messages import Answer
+from ...model.revisions import ClearRequest, MarkRequest
+from ...model.run_state import DagRunState
+from ...model.runs import TriggerRequest, manual_run
+from ...model.states import TaskState
+from ...model.task_instances import TaskInstance
+from ...model.views import RunView
+from ..client import Tidemill
+from ..settings import Settings
+from .output import Json, console, fail, print_json, read_instant, run
+from .runs import DagId, RunId, resolve
+
+app = typer.Typer(no_args_is_help=True, help="Clear and mark tasks of a run, explain them, read their logs.")
+
+Tasks = Annotated[list[str] | None, typer.Argument(help="task_ids, or instances such as load[3]; none: all.")]
+Task = Annotated[str, typer.Argument(help="The task's id, or an instance such as load[3].")]
+Upstream = Annotated[bool, typer.Option("--upstream", help="Also everything upstream of them.")]
+Downstream = Annotated[bool, typer.Option("--downstream", help="Also everything downstream of them.")]
+Past = Annotated[bool, typer.Option("--past", help="Also in all earlier runs.")]
+Future = Annotated[bool, typer.Option("--future", help="Also in all later runs.")]
+FOLLOW_SECONDS = 0.3
+
+
+@app.command()
+def clear(
+    dag_id: DagId,
+    run_id: RunId,
+    tasks: Tasks = None,
+    upstream: Upstream = False,
+    downstream: Downstream = False,
+    past: Past = False,
+    future: Future = False,
+    only_failed: Annotated[bool, typer.Option("--only-failed", help="Only those that have failed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Have tasks run again. A run that has ended goes on under its run_id."""
+    names = tuple(tasks or ())
+    request = ClearRequest(tasks=names, upstream=upstream, downstream=downstream, only_failed=only_failed)
+
+    async def work() -> dict[str, list[str]]:
+        tidemill = await Tidemill.connect()
+        runs = await chosen_runs(tidemill, dag_id, run_id, past=past, future=future)
+        return {view.run_id: await tidemill.clear(dag_id, view.run_id, request) for view in runs}
+
+    told(run(work()), as_json, "cleared")
+
+
+@app.command()
+def mark(
+    dag_id: DagId,
+    run_id: RunId,
+    state: Annotated[TaskState, typer.Argument(help="success, failed or skipped.")],
+    tasks: Annotated[list[str], typer.Argument(help="task_ids, or instances such as load[3].")],
+    upstream: Upstream = False,
+    downstream: Downstream = False,
+    past: Past = False,
+    future: Future = False,
+    as_json: Json = False,
+) -> None:
+    """Give tasks a state without running them. One that runs is ended first."""
+    if state not in (TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED):
+        fail(f"state = {state}: a task can be marked success, failed or skipped. Choose one of them")
+    fields = {"tasks": tuple(tasks), "upstream": upstream, "downstream": downstream, "state": state}
+    request = MarkRequest.model_validate(fields)
+
+    async def work() -> dict[str, list[str]]:
+        tidemill = await Tidemill.connect()
+        runs = await chosen_runs(tidemill, dag_id, run_id, past=past, future=future)
+        return {view.run_id: await tidemill.mark_tasks(dag_id, view.run_id, request) for view in runs}
+
+    told(run(work()), as_json, f"marked {state}")
+
+
+async def chosen_runs(tidemill: Tidemill, dag_id: str, run_id: str, *, past: bool, future: bool) -> list[RunView]:
+    """The run, and with *past* and *future* those before and after it, oldest first."""
+    found = await resolve(tidemill, dag_id, run_id)
+    if not (past or future):
+        return [found]
+    if found.logical_date is None:
+        fail(f"run {found.run_id!r} has no logical date, so none is before or after it. Leave --past and --future out")
+    date = found.logical_date
+    dated = [(view.logical_date, view) for view in await tidemill.runs(dag_id) if view.logical_date is not None]
+    wanted = [(d, v) for d, v in dated if d == date or (past and d < date) or (future and d > date)]
+    return [view for _, view in sorted(wanted, key=lambda each: each[0])]
+
+
+def told(changed: dict[str, list[str]], as_json: bool, how: str) -> None:
+    if as_json:
+        return print_json(changed)
+    for run_id, keys in changed.items():
+        console.print(f"{run_id}: {how} {', '.join(keys) or 'the run'}")
+    return None
+
+
+@app.command()
+def explain(dag_id: DagId, run_id: RunId, task: Task) -> None:
+    """Say why a task has the state that it has."""
+
+    async def work() -> str:
+        tidemill = await Tidemill.connect()
+        view = await resolve(tidemill, dag_id, run_id)
+        details = await tidemill.run_by_workflow(view.workflow_id)
+        found = {each.key: each for each in details.tasks}
+        if task not in found:
+            fail(f"run {view.run_id!r} has no task {task!r}. Its tasks are: {', '.join(found)}")
+        return f"{task} is {found[task].state}: {found[task].why}"
+
+    console.print(escape(run(work())))
+
+
+@app.command()
+def respond(
+    dag_id: DagId,
+    run_id: RunId,
+    task: Task,
+    chosen: Annotated[list[str], typer.Argument(help="The answer: one of the task's options, or several.")],
+    by: Annotated[str | None, typer.Option(help="Who answers.")] = None,
+) -> None:
+    """Answer a task that waits for a person."""
+
+    async def work() -> None:
+        tidemill = await Tidemill.connect()
+        view = await resolve(tidemill, dag_id, run_id)
+        await tidemill.respond(dag_id, view.run_id, Answer(task=task, chosen=tuple(chosen), by=by))
+
+    run(work())
+    console.print(f"{task}: {', '.join(chosen)}")
+
+
+@app.command("render")
+def render_task(
+    dag_id: DagId,
+    task: Annotated[str, typer.Argument(help="The task's id.")],
+    logical_date: Annotated[str, typer.Argument(help="The logical date; ISO 8601 with an offset.")],
+) -> None:
+    """Show a task's templates filled in for a date, without running it. Results of other tasks are not there."""
+
+    async def work() -> object:
+        tidemill = await Tidemill.connect()
+        spec = await tidemill.spec(dag_id)
+        if task not in spec.by_id:
+            fail(f"DAG {dag_id!r} has no task {task!r}. Its tasks are: {', '.join(spec.by_id)}")
+        date = read_instant(logical_date, "logical_date")
+        identity = manual_run(dag_id, spec.schedule, TriggerRequest(logical_date=date), date)
+        state = DagRunState(run=identity, spec=spec)
+        attempt = state.attempt(TaskInstance(task_id=task, try_number=1), "render")
+        return render(list(attempt.task.templated()), context(attempt))
+
+    sys.stdout.write(json.dumps(run(work()), indent=2, default=str) + "\n")
+
+
+@app.command()
+def logs(
+    dag_id: DagId,
+    run_id: RunId,
+    task: Task,
+    try_number: Annotated[int | None, typer.Option("--try", min=1, help="Which try; by default the last.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what is added until the task ends.")] = False,
+) -> None:
+    """Print a task's log, from this host's TIDEMILL_HOME."""
+
+    async def look() -> tuple[str, int, bool]:
+        tidemill = await Tidemill.connect()
+        view = await resolve(tidemill, dag_id, run_id)
+        details = await tidemill.run_by_workflow(view.workflow_id)
+        found = {each.key: each for each in details.tasks}
+        if task not in found:
+            fail(f"run {view.run_id!r} has no task {task!r}. Its tasks are: {', '.join(found)}")
+        return view.run_id, try_number or max(1, found[task].try_number), found[task].state.finished
+
+    found, number, ended = run(look())
+    task_id, map_index = split_key(task)
+    path = Path(Settings().home, "logs", attempt_path(dag_id, found, task_id, number, map_index) + ".log")
+    if not path.is_file() and not (follow and not ended):
+        fail(f"there is no log at {path}. The try ran on another host, or TIDEMILL_HOME is another folder there")
+    read = print_from(path, 0)
+    while follow and not ended:
+        time.sleep(FOLLOW_SECONDS)
+        _, now, finished = run(look())
+        ended = finished or now != number
+        read = print_from(path, read)
+
+
+def print_from(path: Path, offset: int) -> int:
+    """Prints what the file has from *offset* on; how far that was."""
+    if not path.is_file():
+        return offset
+    with path.open("rb") as file:
+        file.seek(offset)
+        added = file.read()
+    sys.stdout.write(added.decode(errors="replace"))
+    sys.stdout.flush()
+    return offset + len(added)

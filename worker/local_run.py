@@ -1,0 +1,206 @@
+"""A DAG run in this process, without any server: for trying out a DAG, and for a debugger.
+
+The same planner decides; Python functions are called right here, other tasks as a worker would.
+Nothing is waited for that only takes time: retry delays and timers count as over at once.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from ..activities.bash import BashActivities
+from ..activities.isolated_call import perform
+from ..activities.names import TASK_FAILED
+from ..activities.spark import SparkActivities
+from ..activities.waiting import poke_file
+from ..activities.workplace import Workplace
+from ..model.attempts import TaskAttempt
+from ..model.authoring.dags import DAG
+from ..model.branching import skipped_tasks
+from ..model.dag import DagSource
+from ..model.errors import InvalidInputError
+from ..model.mapping import NotMappableError
+from ..model.run_state import DagRunState, progress
+from ..model.runs import TriggerRequest, manual_run
+from ..model.scheduling import Decision, RunEnd, RunPlan
+from ..model.states import TaskState
+from ..model.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry
+from ..model.tasks import (
+    BashFunctionTask,
+    BashSensorTask,
+    BashTask,
+    CallTask,
+    EmptyTask,
+    FileSensorTask,
+    LatestOnlyTask,
+    PySparkTask,
+    SparkSubmitTask,
+    TimeTask,
+)
+from ..model.views import RunDetails, run_details, why
+
+Told = Callable[[TaskInstance], None]
+
+
+def run_locally(
+    dag: DAG, *, logical_date: datetime | None = None, conf: dict[str, Any] | None = None, told: Told = lambda _: None
+) -> RunDetails:
+    """Runs *dag* to its end and returns the run with its tasks. *told* hears of every task that ends.
+
+    Raises InvalidInputError for a DAG that cannot be registered, or a kind of task that needs a server.
+    """
+    path = dag.defined_in
+    spec = dag.spec(source=DagSource(path=path, sha256="0" * 64) if path is not None else None)
+    now = datetime.now(UTC)
+    request = TriggerRequest(logical_date=logical_date, conf=conf or {})
+    with tempfile.TemporaryDirectory() as home:
+        state = DagRunState(run=manual_run(spec.dag_id, spec.schedule, request, now), spec=spec, started_at=now)
+        return _LocalRun(state, [dag], Workplace(home=Path(home)), told).run()
+
+
+class _LocalRun:
+    """One run, task after task."""
+
+    def __init__(self, state: DagRunState, dags: list[DAG], workplace: Workplace, told: Told) -> None:
+        state.fill()
+        self.state = state
+        self.plan = RunPlan(state.spec, state.states)
+        self._dags = dags
+        self._workplace = workplace
+        self._told = told
+        self._values: dict[str, list[dict[str, Any]]] = {}
+
+    def run(self) -> RunDetails:
+        while (end := self.plan.end()) is None:
+            for decision in self._decisions():
+                self._follow(decision)
+        return self._details(end)
+
+    def _decisions(self) -> Sequence[Decision]:
+        for task_id in self.plan.mappable():
+            self._expand(task_id)
+        decisions = self.plan.decide()
+        for key in [*self.plan.wanted_leases]:  # alone, a run has every pool to itself
+            self.plan.grant(key)
+        self.plan.wanted_leases.clear()
+        return decisions
+
+    def _expand(self, task_id: str) -> None:
+        try:
+            values = self.state.values_of(task_id)
+        except (NotMappableError, InvalidInputError) as error:
+            self.plan.cannot_expand(task_id, str(error))
+            return
+        if not values:
+            self._end(self.state.instances[task_id], TaskState.SKIPPED, "there is nothing to map it over")
+            return
+        self._values[task_id] = values
+        self.state.expand([task_id], len(values))
+        self.plan.expand([task_id], len(values))
+
+    def _follow(self, decision: Decision) -> None:
+        instance = self.state.instances[decision.key]
+        if decision.state is TaskState.SHUTDOWN:
+            return
+        instance.move(decision.state, decision.reason)
+        if decision.state is TaskState.QUEUED:
+            self._try(instance)
+        elif decision.state.finished:
+            self._told(instance)
+
+    def _try(self, instance: TaskInstance) -> None:
+        """One try, and the next one at once where there is to be one."""
+        task = self.state.spec.by_id[instance.task_id]
+        while True:
+            instance.try_number += 1
+            instance.started_at = datetime.now(UTC)
+            outcome = self._work(instance)
+            instance.ended_at = datetime.now(UTC)
+            failure = outcome if isinstance(outcome, Failure) else None
+            again = failure is not None and may_retry(task, instance.try_number, failure)
+            state = outcome.state if isinstance(outcome, Outcome) else TaskState.FAILED
+            instance.attempts.append(
+                Attempt(
+                    try_number=instance.try_number,
+                    state=TaskState.UP_FOR_RETRY if again else state,
+                    started_at=instance.started_at,
+                    ended_at=instance.ended_at,
+                    failure=failure,
+                )
+            )
+            if not again:
+                break
+        instance.move(TaskState.RUNNING)
+        if isinstance(outcome, Outcome):
+            instance.xcom = outcome.xcom
+            self.plan.skip(instance.key, instance.skips)
+        self._end(instance, state, outcome.note if isinstance(outcome, Outcome) else outcome.error_type)
+
+    def _end(self, instance: TaskInstance, state: TaskState, reason: str | None) -> None:
+        instance.move(state, reason)
+        self.plan.record(instance.key, state)
+        self._told(instance)
+
+    def _work(self, instance: TaskInstance) -> Outcome | Failure:
+        try:
+            values = self._values.get(instance.task_id)
+            mine = values[instance.map_index] if values is not None else None
+            attempt = self.state.attempt(instance, "local", mine)
+            outcome = self._waited(attempt, instance)
+            result = outcome.xcom.get("return_value")
+            instance.skips = skipped_tasks(self.state.spec, attempt.task, result)
+            return outcome
+        except ApplicationError as error:
+            if error.type == TASK_FAILED and error.details:
+                return Failure.model_validate(error.details[0])
+            return Failure(error_type=error.type or "ApplicationError", message=error.message)
+        except ValueError as error:
+            return Failure(error_type=type(error).__name__, message=str(error), retryable=False)
+
+    def _waited(self, attempt: TaskAttempt, instance: TaskInstance) -> Outcome:
+        while True:
+            outcome = self._performed(attempt)
+            if outcome.state is not TaskState.UP_FOR_RESCHEDULE:
+                return outcome
+            instance.pokes += 1
+            time.sleep(1)
+            attempt = attempt.model_copy(update={"poke": attempt.poke + 1, "waiting_since": instance.started_at})
+
+    def _performed(self, attempt: TaskAttempt) -> Outcome:
+        here = ActivityEnvironment()
+        match attempt.task:
+            case EmptyTask() | TimeTask():
+                return Outcome()
+            case LatestOnlyTask():
+                return Outcome(xcom={"return_value": True})
+            case BashTask() | BashSensorTask():
+                return here.run(BashActivities(self._workplace).run, attempt)
+            case SparkSubmitTask() | PySparkTask():
+                return here.run(SparkActivities(self._workplace).run, attempt)
+            case FileSensorTask():
+                return here.run(poke_file, attempt)
+            case BashFunctionTask():
+                return here.run(BashActivities(self._workplace).run_function, attempt)
+            case CallTask():
+                return _outcome(perform(self._dags, attempt))
+            case _:
+                raise InvalidInputError(
+                    f"task {attempt.task.task_id!r} of kind {attempt.task.kind!r} needs a server. "
+                    "Try the DAG out with `tidemill dev`"
+                )
+
+    def _details(self, end: RunEnd) -> RunDetails:
+        return run_details(self.state, progress(self.plan.counts), lambda i: why(self.plan, i), end.state)
+
+
+def _outcome(result: dict[str, Any]) -> Outcome:
+    if "failure" in result:
+        failure = Failure.model_validate(result["failure"])
+        raise ApplicationError(failure.message, failure.model_dump(mode="json"), type=TASK_FAILED)
+    return Outcome.model_validate(result["outcome"])
