@@ -20,6 +20,7 @@ from .isolated_call import describe_failure
 from .outcomes import describe_exit, instant, last_line, log_size, log_tail
 from .python import call_function
 from .rendering import render
+from .secrets import masked
 from .supervision import Watch, run_command, stopping_cleanly, task_failed
 from .workplace import Workplace
 
@@ -91,7 +92,7 @@ def run_bash(
         return Outcome(state=TaskState.SKIPPED, started_at=started_at, note=f"exit code {SKIP_EXIT_CODE}")
     if end["code"] != 0:
         message = end.get("error") or f"the command {describe_exit(end['code'])}"
-        tail = log_tail(folder, start) if folder.log.exists() else ()
+        tail = tuple(map(masked, log_tail(folder, start))) if folder.log.exists() else ()
         raise task_failed(Failure(error_type="BashFailed", message=message, traceback=tail))
     line = last_line(folder, start)
     found = Outcome(xcom={} if line is None else {RETURN_VALUE: line}, started_at=started_at)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from ..model.attempts import TaskAttempt
+from ..model.attempts import CallbackCall, TaskAttempt
 from ..model.authoring.dags import DAG
 from ..model.context import context, resolve, running
 from ..model.errors import InvalidInputError
@@ -25,6 +25,7 @@ from ..model.task_instances import Failure, Outcome
 from ..model.tasks import SensorTask
 from .attempt_folder import XCOM_LIMIT
 from .rendering import render
+from .secrets import masked
 
 OURS = str(Path(__file__).parent)
 
@@ -38,6 +39,9 @@ def perform(dags: list[DAG], attempt: TaskAttempt, given: tuple[Any, ...] = ()) 
     values = context(attempt)
     try:
         with running(values):
+            if attempt.callback is not None:
+                call_back(dags, attempt, attempt.callback, values)
+                return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
             result = call(find_function(dags, attempt), attempt, values, given)
         outcome = _ended(attempt, result, started)
         outcome = outcome.model_copy(update={"xcom": checked({**values["ti"].pushed, **outcome.xcom})})
@@ -66,6 +70,14 @@ def call(function: Callable[..., Any], attempt: TaskAttempt, values: dict[str, A
     return function(*given, *args, **kwargs, **from_context(function, values, len(given) + len(args), kwargs))
 
 
+def call_back(dags: list[DAG], attempt: TaskAttempt, called: CallbackCall, values: dict[str, Any]) -> None:
+    """Calls one of the DAG file's callbacks, with the context as Airflow gives it."""
+    dag = find_dag(dags, attempt)
+    owner = dag if called.of_run else dag.tasks[attempt.task.task_id]
+    functions = owner.callback_functions(called.event)
+    functions[called.number]({**values, "exception": called.reason, "reason": called.reason})
+
+
 def from_context(
     function: Callable[..., Any], values: dict[str, Any], positional: int, kwargs: dict[str, Any]
 ) -> dict[str, Any]:
@@ -77,15 +89,20 @@ def from_context(
 
 
 def find_function(dags: list[DAG], attempt: TaskAttempt) -> Callable[..., Any]:
+    dag = find_dag(dags, attempt)
+    found = dag.functions.get(attempt.task.task_id)
+    if found is not None:
+        return found
+    raise InvalidInputError(
+        f"task {attempt.task.task_id!r} is no longer in DAG {dag.dag_id!r} of {_file(attempt)}. "
+        "Put it back, or register the DAG again"
+    )
+
+
+def find_dag(dags: list[DAG], attempt: TaskAttempt) -> DAG:
     for dag in dags:
         if dag.dag_id == attempt.run.dag_id:
-            found = dag.functions.get(attempt.task.task_id)
-            if found is not None:
-                return found
-            raise InvalidInputError(
-                f"task {attempt.task.task_id!r} is no longer in DAG {dag.dag_id!r} of {_file(attempt)}. "
-                "Put it back, or register the DAG again"
-            )
+            return dag
     raise InvalidInputError(
         f"DAG {attempt.run.dag_id!r} is no longer in {_file(attempt)}. Put it back, or register the DAG again"
     )
@@ -116,8 +133,8 @@ def describe_failure(error: BaseException) -> Failure:
         message = f"it called sys.exit({cause.code!r})"
     return Failure(
         error_type=type(cause).__name__,
-        message=message[:4000],
-        traceback=tuple(lines[-20:]),
+        message=masked(message)[:4000],
+        traceback=tuple(masked(line) for line in lines[-20:]),
         kinds=tuple(kind.__name__ for kind in type(cause).__mro__[1:] if kind is not object),
         retryable=not isinstance(error, AirflowFailException),
     )

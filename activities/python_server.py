@@ -24,6 +24,7 @@ from ..model.attempts import TaskAttempt
 from ..model.authoring.dags import DAG
 from .dag_import import import_dags
 from .isolated_call import describe_failure, perform
+from .secrets import mask_output
 from .supervisor import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl, write_json
 
 MARK = "TIDEMILL_ATTEMPT"
@@ -77,6 +78,7 @@ class Server:
             for source, target in ((nothing, 0), (log, 1), (log, 2)):
                 os.dup2(source, target)
             os.close(self._answers)
+            mask_output()
             attempt = TaskAttempt.model_validate(request["attempt"])
             write_json(Path(request["folder"]) / "result.json", perform(self._dags, attempt))
             code = 0

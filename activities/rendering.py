@@ -8,6 +8,7 @@ from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
 
 from ..model.errors import InvalidInputError
+from .secrets import TEMPLATE_NAMES
 
 
 class _Sandboxed(SandboxedEnvironment):
@@ -24,7 +25,8 @@ def render(value: Any, context: Mapping[str, Any], *, native: bool = False) -> A
     An unknown variable is an error, as in Airflow. Raises InvalidInputError naming the template.
     """
     kind = _NativeSandboxed if native else _Sandboxed
-    return _render(value, context, kind(undefined=StrictUndefined, cache_size=0, keep_trailing_newline=True))
+    known = {**TEMPLATE_NAMES, **context}
+    return _render(value, known, kind(undefined=StrictUndefined, cache_size=0, keep_trailing_newline=True))
 
 
 def _render(value: Any, context: Mapping[str, Any], environment: SandboxedEnvironment) -> Any:

@@ -16,17 +16,19 @@ class Figure:
     name: str
     unit: str
     tidemill: float
-    floor: float
+    floor: float | None = None
+    """None: there is no such thing by hand."""
 
     @property
-    def ratio(self) -> float:
-        return self.tidemill / self.floor
+    def ratio(self) -> float | None:
+        return self.tidemill / self.floor if self.floor else None
 
 
 def show(figures: list[Figure]) -> None:
     table = Table("", "tidemill", "floor", "ratio", title="tidemill beside the same in plain Temporal, same run")
     for f in figures:
-        table.add_row(f.name, f"{f.tidemill:.3g} {f.unit}", f"{f.floor:.3g} {f.unit}", f"{f.ratio:.2f}")
+        floor = "" if f.floor is None else f"{f.floor:.4g} {f.unit}"
+        table.add_row(f.name, f"{f.tidemill:.4g} {f.unit}", floor, "" if f.ratio is None else f"{f.ratio:.2f}")
     Console().print(table)
 
 

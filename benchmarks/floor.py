@@ -34,6 +34,18 @@ class FloorFan:
         await workflow.execute_activity(noop, 0, start_to_close_timeout=timedelta(minutes=1))
 
 
+@workflow.defn(name="FloorChains")
+class FloorChains:
+    """Chains of a hundred, all at once."""
+
+    @workflow.run
+    async def run(self, n: int) -> None:
+        name = workflow.info().workflow_id
+        await asyncio.gather(
+            *(workflow.execute_child_workflow(FloorChain.run, 100, id=f"{name}-{i}") for i in range(n))
+        )
+
+
 @workflow.defn(name="FloorOne")
 class FloorOne:
     """A run of nothing: when it began, in seconds after *due*."""

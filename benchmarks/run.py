@@ -1,5 +1,7 @@
 """Measures tidemill against its floor in one run: `make bench`. Prints a table, writes build/bench.json.
 
+`make bench ARGS=--long` also lives through some minutes of crons, idle DAGs and a backfill of 10,000 runs.
+
 Absolute figures are this machine's, under whatever else it is doing; the ratios are what counts.
 """
 
@@ -17,8 +19,10 @@ from temporalio.worker import Worker
 
 sys.path.insert(0, str(Path(__file__).parent))
 from figures import Figure, show, write
-from floor import FloorCatchUp, FloorChain, FloorDue, FloorFan, FloorOne, noop
-from scheduling import catch_up, due_at_once
+from floor import FloorCatchUp, FloorChain, FloorChains, FloorDue, FloorFan, FloorOne, noop
+from life import crons, idle
+from scheduling import backfill, catch_up, due_at_once
+from tasks import planner_steps, shapes_of_tasks
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.runs import TriggerRequest
 from tidemill.worker.client import Tidemill
@@ -27,8 +31,10 @@ from tidemill.worker.plugin import TidemillPlugin
 
 ROOT = Path(__file__).parents[1]
 ROUNDS = 5
-DUE_AT_ONCE = (20, 100, 500)
+DUE_AT_ONCE = (100, 500, 1000)
 CAUGHT_UP = 1000
+IDLE = 1000
+BACKFILLED = 10_000
 
 
 async def seconds(work: Callable[[], Awaitable[object]]) -> float:
@@ -69,15 +75,21 @@ async def main() -> None:
         async with dev_server(home, ui=False) as server:
             client = await Client.connect(server.address, plugins=[TidemillPlugin(home)])
             floor = {
-                "workflows": [FloorChain, FloorFan, FloorDue, FloorCatchUp, FloorOne],
+                "workflows": [FloorChain, FloorChains, FloorFan, FloorDue, FloorCatchUp, FloorOne],
                 "activities": [noop],
             }
             async with Worker(client, task_queue=queue, max_concurrent_activities=200, **floor):  # type: ignore[arg-type]
                 tidemill = Tidemill(client, queue)
                 figures = await measure(client, tidemill, queue)
+                figures += await shapes_of_tasks(client, tidemill, queue)
+                figures += planner_steps()
                 for n in DUE_AT_ONCE:
                     figures += await due_at_once(client, tidemill, queue, n)
                 figures += await catch_up(client, tidemill, queue, CAUGHT_UP)
+                if "--long" in sys.argv:
+                    figures += await crons(client, tidemill, queue, 20)
+                    figures += await idle(tidemill, server.process.pid, IDLE)
+                    figures += await backfill(tidemill, BACKFILLED)
     show(figures)
     write(figures, ROOT / "build" / "bench.json")
 

@@ -9,6 +9,7 @@ from statistics import quantiles
 from figures import Figure
 from floor import FloorCatchUp, FloorDue
 from temporalio.client import Client
+from tidemill.model.backfills import BackfillRequest
 from tidemill.model.dag import DagSpec, read_dag
 from tidemill.worker.client import Tidemill
 
@@ -73,6 +74,42 @@ async def catch_up(client: Client, tidemill: Tidemill, queue: str, n: int) -> li
             break
         await asyncio.sleep(0.1)
     return [Figure(f"catch-up of {n} runs, 16 at once", "runs/s", n / (time.perf_counter() - start), by_hand)]
+
+
+async def backfill(tidemill: Tidemill, n: int) -> list[Figure]:
+    """A backfill of *n* runs: how fast, and that it stays inside Temporal's limits."""
+    label = uuid.uuid4().hex[:6]
+    first = datetime(2020, 1, 1, tzinfo=UTC)
+    spec = read_dag(
+        {
+            "dag_id": f"backfill_{label}",
+            "schedule": {"kind": "delta_interval", "delta": 60},
+            "start_date": datetime.now(UTC).isoformat(),
+            "end_date": datetime.now(UTC).isoformat(),
+            "catchup": True,
+            "tasks": ONE_TASK,
+        }
+    )
+    await tidemill.register(spec)
+    request = BackfillRequest(from_date=first, to_date=first + timedelta(minutes=n - 1), max_active_runs=32)
+    start = time.perf_counter()
+    await tidemill.create_backfill(spec.dag_id, request)
+    while True:
+        [progress] = await tidemill.backfills(spec.dag_id)
+        if progress.completed_at is not None:
+            break
+        await asyncio.sleep(2)
+    took = time.perf_counter() - start
+    assert (progress.succeeded, progress.failed, progress.skipped) == (n, 0, 0), progress
+    client = tidemill.client
+    lengths = [e.history_length async for e in client.list_workflows(f'WorkflowId = "dag:{spec.dag_id}"')]
+    await asyncio.sleep(2)
+    made = await client.count_workflows(f'WorkflowId STARTS_WITH "run:{spec.dag_id}:"')
+    assert made.count == n, f"{made.count} runs of {n} dates"
+    return [
+        Figure(f"backfill of {n} runs, 32 at once", "runs/s", n / took),
+        Figure(f"backfill of {n} runs: events in the longest history of its DAG", "", max(lengths)),
+    ]
 
 
 def at_instant(dag_id: str, due: datetime) -> DagSpec:

@@ -6,6 +6,7 @@ from typing import Any
 from .base import Instant, Model
 from .dag import DagSource
 from .instance_keys import UNMAPPED, instance_key
+from .notifiers import Event
 from .runs import RunIdentity
 from .tasks import Task
 
@@ -19,6 +20,20 @@ def inline_limit(used: int) -> int:
     A run's results travel with its state, so that together they stay far below what a payload may hold.
     """
     return INLINE_LIMIT if used < RESULTS_IN_HISTORY else 256
+
+
+WHOLE_RUN = "__run__"
+"""In the place of a task_id: what is called for a run as a whole."""
+
+
+class CallbackCall(Model):
+    """Which of the DAG file's callbacks is called, in the place of the task's function."""
+
+    event: Event
+    number: int
+    of_run: bool = False
+    """Whether it is one of the DAG's callbacks, and not of the task's."""
+    reason: str | None = None
 
 
 class TaskAttempt(Model):
@@ -36,6 +51,7 @@ class TaskAttempt(Model):
     params: dict[str, Any] = {}
     xcom: dict[str, dict[str, Any]] = {}
     """Results of tasks upstream, by task_id and key: those that the arguments name or may pull."""
+    callback: CallbackCall | None = None
     inline_limit: int = INLINE_LIMIT
     """Results of more bytes than this are kept outside of history."""
     source: DagSource | None = None

@@ -14,6 +14,7 @@ from .base import Brief, Instant, Model, PositiveDuration
 from .errors import InvalidInputError, explain
 from .graph import ancestors, cycle, downstreams
 from .mapping import Expansion, sources
+from .notifiers import Callbacks
 from .references import referenced_tasks
 from .schedules import ScheduleKind, read_schedule
 from .task_groups import TaskGroup
@@ -56,6 +57,10 @@ class DagSpec(Brief, Model):
     max_consecutive_failed_dag_runs: NonNegativeInt = 0
     """After how many failed runs in a row the DAG is paused; 0: never."""
     dagrun_timeout: PositiveDuration | None = None
+    deadline: PositiveDuration | None = None
+    """How long after it fell due a run should have ended; else `deadline_miss_callback` is called, once."""
+    callbacks: Callbacks = {}
+    """Who is told what of runs; in Python written as on_failure_callback and so on."""
     fail_fast: bool = False
     """Whether the first task that fails for good ends the others: running ones fail, the rest is skipped."""
     is_paused_upon_creation: bool = False

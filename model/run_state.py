@@ -45,6 +45,10 @@ class DagRunState(Record):
     """The number of the last message from the DAG that was followed."""
     leases: dict[str, HeldLease] = {}
     leases_made: int = 0
+    notices: int = 0
+    """How many notices were sent."""
+    missed: list[str] = []
+    """The instances whose sla was missed, and "" for the run's deadline: each is told once."""
     revision: Revision | None = None
     """Set where a run that has ended runs again: what is changed in it first."""
 

@@ -321,7 +321,8 @@ class RunPlan:
         if state is TaskState.SCHEDULED:
             return "the DAG is paused: no task is started" if self.paused else self._ready.why(key)
         if state is TaskState.QUEUED:
-            return f"waits for a worker on task queue {task.queue or 'of the DAG'!r}"
+            queue = f"task queue {task.queue!r}" if task.queue else "the DAG's task queue"
+            return f"waits for a worker on {queue}"
         return f"is {state}"
 
     def _blame(self, key: str) -> str:

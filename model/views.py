@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from .base import Instant, Model
+from .base import Instant, Model, iso
 from .dag_records import MadeDecision, RunRecord
 from .dag_state import DagState
 from .explaining import next_run
@@ -171,9 +171,19 @@ def run_details(
 
 def why(plan: RunPlan, instance: TaskInstance) -> str:
     """Why the task has its state: what it waits for while it waits, else what brought it there."""
-    if instance.state in (TaskState.NONE, TaskState.SCHEDULED, TaskState.QUEUED) or instance.reason is None:
+    reason = instance.reason
+    if instance.state in (TaskState.NONE, TaskState.SCHEDULED) or reason is None:
         return plan.why(instance.key)
-    return instance.reason
+    match instance.state:
+        case TaskState.QUEUED:
+            since = f", since {iso(instance.queued_at)}" if instance.queued_at is not None else ""
+            return plan.why(instance.key) + since
+        case TaskState.UP_FOR_RETRY if instance.retry_at is not None:
+            return f"{reason}: its next try is due at {iso(instance.retry_at)}"
+        case TaskState.UP_FOR_RESCHEDULE if instance.wake_at is not None:
+            return f"{reason}: its next poke is due at {iso(instance.wake_at)}"
+        case _:
+            return reason
 
 
 def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:

@@ -16,6 +16,10 @@ from temporalio.client import Client
 
 sys.path.insert(0, str(Path(__file__).parent))
 from support import Stack, bash, dag, empty, eventually, stack, temporal_server
+from tidemill.model.messages import Answer
+from tidemill.model.pools import PoolSettings
+from tidemill.model.revisions import ClearRequest, RunMark
+from tidemill.model.states import TaskState
 
 FOLDER = Path(__file__).parent / "histories"
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -45,19 +49,49 @@ async def catching_up(here: Stack) -> None:
     await here.all_finished("recorded", 7)
 
 
+async def all_kinds(here: Stack) -> None:
+    """Mapped tasks, pools, waits, approvals, notices; tasks that depend on the past; clearing and marking."""
+    told = {"on_failure_callback": [{"kind": "command", "command": "true"}]}
+    await here.tidemill.set_pool("recorded", PoolSettings(slots=2))
+    start = (TODAY - timedelta(days=2)).isoformat()
+    tasks = [
+        bash("past", "true", depends_on_past=True),
+        bash("each", "x", "past", expand={"by": {"command": ["echo 1", "echo 2"]}, "into": "fields"}, pool="recorded"),
+        {"kind": "wait_until", "task_id": "wait", "delta": 1, "upstream": ["past"]},
+        bash("limited", "exit 1", "each", max_active_tis_per_dag=1, callbacks=told),
+        {"kind": "approval", "task_id": "ask", "upstream": ["wait"]},
+        empty("end", "limited", "ask", trigger_rule="all_done"),
+    ]
+    spec = dag("kinds", tasks, schedule="@daily", start_date=start, catchup=True, max_active_runs=2, callbacks=told)
+    await here.tidemill.register(spec)
+    runs = await eventually(lambda: here.tidemill.runs("kinds"), lambda found: len(found) == 2)
+    for run in reversed(runs):
+        await eventually(
+            lambda run_id=run.run_id: here.tidemill.run("kinds", run_id),  # type: ignore[misc]
+            lambda found: any(task.state == "awaiting_input" for task in found.tasks),
+        )
+        await here.tidemill.respond("kinds", run.run_id, Answer(task="ask", chosen=("Approve",)))
+        await here.finished("kinds", run.run_id)
+    await here.tidemill.clear("kinds", runs[0].run_id, ClearRequest(tasks=("limited",), downstream=True))
+    await here.all_finished("kinds", 2)
+    await here.tidemill.mark_run("kinds", runs[0].run_id, RunMark(state=TaskState.FAILED))
+    await eventually(lambda: here.tidemill.find_run("kinds", runs[0].run_id), lambda run: run.state == "failed")
+
+
 async def main(label: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, config in (("whole", {}), ("continued", {"limit.historyCount.suggestContinueAsNew": 30})):
             with temporal_server(Path(folder, name), **config) as address:
                 async with stack(address, Path(folder, name, "home")) as here:
                     await catching_up(here)
+                    await all_kinds(here)
                     await save(here.tidemill.client, f"{label}-{name}")
 
 
 async def save(client: Client, label: str) -> None:
     """Every DAG's executions, and a few of the runs'."""
     FOLDER.mkdir(exist_ok=True)
-    for kind, most in (("Dag", 6), ("DagRun", 5)):
+    for kind, most in (("Dag", 12), ("DagRun", 14), ("Pool", 3)):
         found = [e async for e in client.list_workflows(f'WorkflowType = "{kind}"')]
         for n, execution in enumerate(sorted(found, key=lambda e: (e.start_time, e.run_id))[:most]):
             history = await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()

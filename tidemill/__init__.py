@@ -6,6 +6,7 @@ What a DAG file needs is here; a worker of your own also wants `tidemill.worker.
 from datetime import datetime
 from typing import Any
 
+from .activities.secrets import Connection, Variable
 from .model.authoring.dags import DAG, Output, chain, cross_downstream
 from .model.authoring.decorators import dag, setup, task, teardown
 from .model.authoring.foreign import TemporalActivityOperator, TemporalWorkflowOperator, TriggerDagRunOperator
@@ -34,6 +35,7 @@ from .model.context import get_current_context
 from .model.dag import DagSpec
 from .model.errors import InvalidInputError
 from .model.exceptions import AirflowFailException, AirflowSkipException
+from .model.notifiers import CommandNotifier, WebhookNotifier
 from .model.poking import PokeReturnValue
 from .model.tasks import WeightRule
 from .model.timetables import (
@@ -70,6 +72,8 @@ __all__ = [
     "BashOperator",
     "BashSensor",
     "BranchPythonOperator",
+    "CommandNotifier",
+    "Connection",
     "Continuous",
     "CronInterval",
     "CronTrigger",
@@ -103,6 +107,8 @@ __all__ = [
     "TimeSensor",
     "TriggerDagRunOperator",
     "TriggerRule",
+    "Variable",
+    "WebhookNotifier",
     "WeightRule",
     "chain",
     "cross_downstream",

@@ -235,6 +235,12 @@ class Tidemill:
         async with clear_errors(f"run {run_id!r}", self.task_queue):
             return await self._dag(dag_id).execute_update(DagWorkflow.revise_run, question, rpc_timeout=UPDATE_TIMEOUT)
 
+    async def cancel_run(self, dag_id: str, run_id: str) -> None:
+        """Ends a run that is under way: what runs is stopped, and the run has failed."""
+        view = await self.find_run(dag_id, run_id)
+        async with clear_errors(f"run {run_id!r}", self.task_queue):
+            await self.client.get_workflow_handle(view.workflow_id).cancel()
+
     async def respond(self, dag_id: str, run_id: str, answer: Answer) -> str:
         """Answers an approval task."""
         view = await self.find_run(dag_id, run_id)

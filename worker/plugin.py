@@ -22,6 +22,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from ..activities.bash import BashActivities
 from ..activities.names import CONTROL_SUFFIX, control_queue
+from ..activities.notifying import NotifyActivities
 from ..activities.other_dags import poke_external_task, trigger_dag
 from ..activities.python import PythonActivities
 from ..activities.runs import find_ended_runs, load_run, revise_run
@@ -91,6 +92,7 @@ class TidemillPlugin(SimplePlugin):
                 BashActivities(place).run,
                 BashActivities(place).run_function,
                 PythonActivities(place).run,
+                NotifyActivities(place).notify,
                 poke_file,
                 SparkActivities(place).run,
             ],

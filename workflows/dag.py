@@ -49,6 +49,8 @@ from .alarm import Alarm
 from .calls import INFRASTRUCTURE, ask, look_up, refusing
 from .dag_run import DagRunWorkflow
 
+PATIENCE = 1.25
+"""How much longer than suggested a history may get while a quiet moment is waited for."""
 CLOSING = timedelta(seconds=1)
 REVISE_WITHIN = timedelta(minutes=2)
 RECONCILE_FIRST = timedelta(seconds=2)
@@ -70,6 +72,7 @@ class DagWorkflow:
         self._alarm = Alarm()
         self._followed: set[asyncio.Task[None]] = set()
         self._telling: set[asyncio.Task[None]] = set()
+        self._suggested_at: int | None = None
         self._reconcile_at: datetime | None = None
         self._reconcile_pause = RECONCILE_FIRST
 
@@ -82,7 +85,7 @@ class DagWorkflow:
             except (ActivityError, ApplicationError, ValueError, LookupError, TypeError, ArithmeticError) as error:
                 # Raised on, the server would retry this task for ever: the DAG would hang, unseen.
                 self.state.break_down(f"{type(error).__name__}: {error}", workflow.now())
-            if workflow.info().is_continue_as_new_suggested():
+            if self._ripe():
                 break
             await self._alarm.until(self._next_wake())
         await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._telling)
@@ -104,8 +107,19 @@ class DagWorkflow:
             await self._start_queued()
             done = self.state.ticks == ahead and not dealt_with and not self._can_still_create()
             # A catch-up has no end of its own that a history could wait for.
-            if done or workflow.info().is_continue_as_new_suggested():
+            if done or self._ripe():
                 return
+
+    def _ripe(self) -> bool:
+        """Whether to go on as new: at a quiet moment if one comes in time, since handles of children are lost by it."""
+        if not workflow.info().is_continue_as_new_suggested():
+            return False
+        if not workflow.patched("continue-as-new-when-quiet"):
+            return True
+        length = workflow.info().get_current_history_length()
+        self._suggested_at = self._suggested_at or length
+        quiet = not any(tracked.state is RunState.RUNNING for tracked in self.state.runs.values())
+        return quiet or length > PATIENCE * self._suggested_at
 
     def _can_still_create(self) -> bool:
         """Whether the runs worked out ahead ran out while more of them may be due."""
@@ -327,7 +341,9 @@ class DagWorkflow:
         except ActivityError as error:
             told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
             raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True) from None
-        if revised.run is not None and revised.execution is not None and revised.run.key not in self.state.runs:
+        if revised.run is not None and revised.execution is not None:
+            key = revised.run.key  # its end may be known to Temporal before it is known here
+            await workflow.wait_condition(lambda: key not in self.state.runs)
             change = question.model_dump(include={"clear", "mark", "mark_run"})
             revision = Revision(execution=revised.execution, **change)
             self.state.revise(revised.run, revision, workflow.now())

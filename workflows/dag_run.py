@@ -141,7 +141,7 @@ class DagRunWorkflow:
 
     async def _all_told(self) -> None:
         """Waits for messages on their way: a workflow that closes takes them with it."""
-        await self.tasks.leases.all_told()
+        await self.tasks.all_told()
         await workflow.wait_condition(lambda: not self._messages)
 
     async def _report(self, end: RunEnd) -> None:

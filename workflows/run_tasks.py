@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import workflow
@@ -17,6 +18,7 @@ from ..model.branching import skipped_tasks
 from ..model.errors import InvalidInputError
 from ..model.mapping import NotMappableError
 from ..model.messages import Answer
+from ..model.notifiers import Event
 from ..model.references import RETURN_VALUE
 from ..model.revisions import RunMark
 from ..model.run_changes import Change, answer_of, run_marked
@@ -27,9 +29,16 @@ from ..model.task_instances import Attempt, Failure, Outcome, TaskInstance, may_
 from ..model.tasks import ApprovalTask, EmptyTask, PokedTask, WaitingTask
 from ..model.views import why
 from .leases import Leases
+from .notices import Notices
 from .task_work import failure_of, work_of
 
 RESULTS_LIMIT = 1_000_000
+EVENTS = {
+    TaskState.SUCCESS: Event.ON_SUCCESS,
+    TaskState.FAILED: Event.ON_FAILURE,
+    TaskState.UP_FOR_RETRY: Event.ON_RETRY,
+    TaskState.SKIPPED: Event.ON_SKIPPED,
+}
 WAITS = (TaskState.DEFERRED, TaskState.AWAITING_INPUT, TaskState.UP_FOR_RESCHEDULE)
 
 
@@ -47,6 +56,7 @@ class RunTasks:
         self._attempts: dict[str, asyncio.Task[None]] = {}
         self._stopping: dict[str, TaskState] = {}
         self._clocks: dict[str, asyncio.Task[None]] = {}
+        self.notices = Notices(state)
         self._values: dict[str, list[dict[str, Any]]] = {}
         self._results_size = sum(len(json.dumps(i.xcom)) for i in state.instances.values() if i.xcom)
         self._make_plan()
@@ -145,6 +155,7 @@ class RunTasks:
     def _begin(self, instance: TaskInstance) -> None:
         if not instance.pokes:
             instance.try_number += 1
+            self.notices.tell(Event.ON_EXECUTE, instance)
         instance.queued_at, instance.started_at, instance.ended_at = workflow.now(), None, None
         if isinstance(self.state.spec.by_id[instance.task_id], EmptyTask):
             self._settle(instance, Outcome(started_at=workflow.now()))
@@ -231,6 +242,9 @@ class RunTasks:
                 failure=outcome if isinstance(outcome, Failure) else None,
             )
         )
+        told = f"{outcome.error_type}: {outcome.message}" if isinstance(outcome, Failure) else outcome.note
+        if state in EVENTS:
+            self.notices.tell(EVENTS[state], instance, state, told)
 
     def _fail(self, instance: TaskInstance, failure: Failure) -> None:
         task, run = self.state.spec.by_id[instance.task_id], self.state.run
@@ -279,9 +293,27 @@ class RunTasks:
         if timeout is not None and started is not None:
             reason = f"dagrun_timeout of {timeout} was exceeded"
             self._clock("", started + timeout, lambda: self.end_with(RunEnd(RunState.FAILED, reason)))
+        self._set_slas()
         for instance in self.state.instances.values():
             if instance.state in WAITS or instance.state is TaskState.UP_FOR_RETRY:
                 self._set_clock(instance)
+
+    def _set_slas(self) -> None:
+        """Starts the clocks of what should be done by some time; a miss is told once, also after a downtime."""
+        due = self.state.run.run_after
+        if self.state.spec.deadline is not None and "" not in self.state.missed:
+            self._clock("deadline", due + self.state.spec.deadline, lambda: self._miss(None))
+        for instance in self.state.instances.values():
+            sla = self.state.spec.by_id[instance.task_id].sla
+            if sla is not None and not instance.state.finished and instance.key not in self.state.missed:
+                self._clock(f"sla {instance.key}", due + sla, partial(self._miss, instance))
+
+    def _miss(self, instance: TaskInstance | None) -> None:
+        if instance is not None and instance.state is TaskState.SUCCESS:
+            return
+        self.state.missed.append("" if instance is None else instance.key)
+        event = Event.DEADLINE_MISS if instance is None else Event.SLA_MISS
+        self.notices.tell(event, instance, reason=f"{event.removesuffix('_callback')}: it should have ended by now")
 
     def _set_clock(self, instance: TaskInstance) -> None:
         until = instance.retry_at if instance.state is TaskState.UP_FOR_RETRY else instance.wake_at
@@ -411,7 +443,15 @@ class RunTasks:
         if self.ended is not None:
             self.stop_all(end.reason)
         self.leases.give_back([*self.state.leases])
+        self.notices.tell(
+            Event.ON_SUCCESS if end.state is RunState.SUCCESS else Event.ON_FAILURE, None, reason=end.reason
+        )
+        await self.all_told()
+
+    async def all_told(self) -> None:
+        """Waits for messages on their way: a workflow that closes takes them with it."""
         await self.leases.all_told()
+        await self.notices.all_told()
 
     async def all_stopped(self) -> None:
         """Waits until no attempt is under way."""

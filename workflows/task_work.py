@@ -1,6 +1,7 @@
 """How the work of each kind of task is carried out, and what its end means."""
 
 from datetime import timedelta
+from typing import Any
 
 from temporalio import exceptions, workflow
 from temporalio.common import RetryPolicy
@@ -17,7 +18,7 @@ from ..activities.timetables import ask_timetable
 from ..activities.waiting import find_moment, render_attempt
 from ..model.attempts import TaskAttempt
 from ..model.dag import DagSpec
-from ..model.references import RETURN_VALUE
+from ..model.references import RETURN_VALUE, texts
 from ..model.runs import RunType
 from ..model.states import TaskState
 from ..model.task_instances import Failure, Outcome
@@ -79,13 +80,20 @@ def _limit(attempt: TaskAttempt) -> timedelta:
     return UNBOUNDED if timeout is None else timeout + TIMEOUT_GRACE
 
 
+async def _arguments(attempt: TaskAttempt, task: ActivityTask | WorkflowTask) -> list[Any]:
+    """The task's arguments, filled in elsewhere where there is something to be filled in."""
+    if task.uses() or any("{" in text for text in texts(task.args)):
+        return list((await ask(render_attempt, attempt)).values)
+    return list(task.args)
+
+
 async def _foreign_activity(attempt: TaskAttempt, task: ActivityTask) -> Outcome:
     """An activity of the user's own: what it raises counts as the task's failure, so retries are the DAG's."""
-    rendered = await ask(render_attempt, attempt)
+    args = await _arguments(attempt, task)
     started = workflow.now()
     result = await workflow.execute_activity(
         task.activity_type,
-        args=list(rendered.values),
+        args=args,
         activity_id=_activity_id(attempt),
         task_queue=task.queue,
         start_to_close_timeout=task.execution_timeout or UNBOUNDED,
@@ -98,11 +106,11 @@ async def _foreign_activity(attempt: TaskAttempt, task: ActivityTask) -> Outcome
 
 
 async def _foreign_workflow(attempt: TaskAttempt, task: WorkflowTask) -> Outcome:
-    rendered = await ask(render_attempt, attempt)
+    args = await _arguments(attempt, task)
     started = workflow.now()
     result = await workflow.execute_child_workflow(
         task.workflow_type,
-        args=list(rendered.values),
+        args=args,
         id=f"{workflow.info().workflow_id}/{attempt.key}/{attempt.try_number}/{attempt.execution[:8]}",
         task_queue=task.queue,
         execution_timeout=task.execution_timeout,

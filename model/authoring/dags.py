@@ -7,7 +7,7 @@ that is to call one finds it by its task_id, in `DAG.functions`.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta
 from itertools import pairwise
@@ -21,11 +21,15 @@ from dateutil.relativedelta import relativedelta
 from ..base import Model
 from ..dag import DagSpec, read_dag
 from ..errors import InvalidInputError
+from ..notifiers import CommandNotifier, Event, FunctionNotifier, WebhookNotifier
 from ..references import CONCAT, ZIP, xcom_reference
 from ..schedules import ScheduleKind
 from ..timetables.cron import zone
 
 Schedule = str | timedelta | relativedelta | Sequence[str] | Model | None
+
+Callback = Callable[..., Any] | CommandNotifier | WebhookNotifier | Sequence[Any] | None
+"""Who is told: a function that takes the context, a notifier, or several of them."""
 
 T = TypeVar("T")
 
@@ -61,6 +65,11 @@ class DAG:
         max_consecutive_failed_dag_runs: int = 0,
         dagrun_timeout: timedelta | None = None,
         fail_fast: bool = False,
+        on_success_callback: Callback = None,
+        on_failure_callback: Callback = None,
+        sla_miss_callback: Callback = None,
+        deadline: timedelta | None = None,
+        deadline_miss_callback: Callback = None,
         default_args: dict[str, Any] | None = None,
         params: dict[str, Any] | None = None,
         description: str | None = None,
@@ -91,6 +100,7 @@ class DAG:
             "max_consecutive_failed_dag_runs": max_consecutive_failed_dag_runs,
             "dagrun_timeout": dagrun_timeout,
             "fail_fast": fail_fast,
+            "deadline": deadline,
             "params": dict(params or {}),
             "description": description,
             "doc_md": doc_md,
@@ -99,6 +109,12 @@ class DAG:
             "allow_trigger_in_future": allow_trigger_in_future,
             "render_template_as_native_obj": render_template_as_native_obj,
             "heartbeat_timeout": heartbeat_timeout,
+        }
+        self._callbacks = {
+            "on_success_callback": on_success_callback,
+            "on_failure_callback": on_failure_callback,
+            "sla_miss_callback": sla_miss_callback,
+            "deadline_miss_callback": deadline_miss_callback,
         }
         self.tasks: dict[str, Node] = {}
         self.groups: dict[str, Group] = {}
@@ -128,6 +144,10 @@ class DAG:
         """The function of each task that has one."""
         return {node.task_id: node.function for node in self.tasks.values() if node.function is not None}
 
+    def callback_functions(self, event: str) -> list[Callable[..., Any]]:
+        """The functions that are called for *event* of a run."""
+        return functions_of(self._callbacks.get(event))
+
     def add(self, node: Node) -> None:
         if node.task_id in self.tasks:
             raise InvalidInputError(
@@ -148,7 +168,16 @@ class DAG:
         """This DAG as data. Raises InvalidInputError with what is wrong and how to mend it."""
         tasks = [node.fields() for node in self.tasks.values()]
         groups = [group.fields() for group in self.groups.values()]
-        return read_dag({**self._fields, "tasks": tasks, "groups": groups, "edge_labels": self.edge_labels, **extra})
+        return read_dag(
+            {
+                **self._fields,
+                "tasks": tasks,
+                "groups": groups,
+                "edge_labels": self.edge_labels,
+                "callbacks": notifiers_of(self._callbacks),
+                **extra,
+            }
+        )
 
 
 def _file_of_caller() -> str | None:
@@ -254,9 +283,20 @@ class Node(Linked):
             for part in value:
                 self._follow(part)
 
-    def fields(self) -> dict[str, Any]:
+    def _merged(self) -> dict[str, Any]:
+        """The task's own options over those of its group and its DAG."""
         in_group = self.group.default_args if self.group is not None else {}
-        merged = {**self.dag.default_args, **in_group, **self.options}
+        return {**self.dag.default_args, **in_group, **self.options}
+
+    def callback_functions(self, event: str) -> list[Callable[..., Any]]:
+        """The functions that are called for *event* of the task."""
+        return functions_of(self._merged().get(event))
+
+    def fields(self) -> dict[str, Any]:
+        merged = self._merged()
+        callbacks = {event: merged.pop(event) for event in map(str, Event) if event in merged}
+        if any(callback is not None for callback in callbacks.values()):
+            merged["callbacks"] = notifiers_of(callbacks)
         for name in ("start_date", "end_date"):
             if name in merged:
                 merged[name] = aware(merged[name], self.dag.timezone)
@@ -350,6 +390,30 @@ class Group(Linked):
 
     def fields(self) -> dict[str, Any]:
         raise NotImplementedError
+
+
+def notifiers_of(callbacks: Mapping[str, Callback]) -> dict[str, list[Any]]:
+    """*callbacks* as data: a function is named by its place among those of its event."""
+    found: dict[str, list[Any]] = {}
+    for event, given in callbacks.items():
+        functions = 0
+        for one in _listed(given):
+            if callable(one):
+                found.setdefault(event, []).append(FunctionNotifier(number=functions))
+                functions += 1
+            else:
+                found.setdefault(event, []).append(one)
+    return found
+
+
+def functions_of(given: Callback) -> list[Callable[..., Any]]:
+    return [one for one in _listed(given) if callable(one)]
+
+
+def _listed(given: Callback) -> list[Any]:
+    if given is None:
+        return []
+    return [*given] if isinstance(given, list | tuple) else [given]
 
 
 def chain(*steps: Any) -> None:

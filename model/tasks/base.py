@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ..base import Brief, Instant, Model, PositiveDuration
 from ..mapping import Expansion, sources
+from ..notifiers import Callbacks
 from ..references import referenced_tasks, texts
 from ..trigger_rules import TriggerRule
 
@@ -40,6 +41,10 @@ class BaseTask(Brief, Model):
     retry_only_on: tuple[str, ...] = ()
     """Where given: the only exceptions after which there is one."""
     execution_timeout: PositiveDuration | None = None
+    sla: PositiveDuration | None = None
+    """How long after its run fell due the task should have succeeded; else `sla_miss_callback` is called, once."""
+    callbacks: Callbacks = {}
+    """Who is told what of the task; in Python written as on_failure_callback and so on."""
     start_date: Instant | None = None
     end_date: Instant | None = None
     queue: Annotated[str, Field(min_length=1)] | None = None

@@ -44,7 +44,7 @@ async def test_results_context_and_templates_reach_functions(here: Stack) -> Non
         ("os_exit", "ProcessEnded: the task's process ended with exit code 7"),
         ("segfault", "ProcessEnded: the task's process was ended by signal 11"),
         ("not_json", "InvalidInputError: the task's result is not JSON"),
-        ("too_much", "InvalidInputError: the task's result has 300,020 bytes; at most 262,144 travel between tasks"),
+        ("too_much", "InvalidInputError: the task's result has 67,200,020 bytes; at most 67,108,864 travel"),
     ],
 )
 async def test_whatever_a_function_does_hurts_only_itself(here: Stack, how: str, told: str) -> None:

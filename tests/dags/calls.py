@@ -55,7 +55,7 @@ with DAG("behaviours", heartbeat_timeout=4) as behaviours:
         if how == "not_json":
             return {1, 2, object()}
         if how == "too_much":
-            return "x" * 300_000
+            return "x" * 67_200_000
         if how == "leave_a_daemon":
             subprocess.Popen(["sleep", mark], start_new_session=True)
         if how == "sleep":

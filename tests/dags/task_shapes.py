@@ -7,12 +7,14 @@ from pathlib import Path
 from tidemill import (
     DAG,
     BashOperator,
+    Connection,
     EmptyOperator,
     Label,
     PokeReturnValue,
     TaskGroup,
     TimeDeltaSensor,
     TriggerRule,
+    Variable,
     chain,
     setup,
     task,
@@ -153,3 +155,44 @@ with DAG("large_results", max_active_tasks=4):
 
 with DAG("timers"):
     TimeDeltaSensor(task_id="soon", delta=timedelta(seconds=2)) >> EmptyOperator(task_id="then")
+
+
+def note(what: str):  # type: ignore[no-untyped-def]
+    """A callback that writes down what it is called for."""
+
+    def write(context):  # type: ignore[no-untyped-def]
+        with Path(context["params"]["notes"]).open("a") as notes:
+            notes.write(f"{what} {context['task'].task_id} {context['ti'].try_number} {context['exception']}\n")
+
+    return write
+
+
+with DAG(
+    "callbacks",
+    params={"notes": ""},
+    on_failure_callback=note("run failed"),
+    default_args={"on_failure_callback": [note("failed"), note("failed again")], "on_success_callback": note("well")},
+):
+
+    @task(retries=1, retry_delay=timedelta(0), on_retry_callback=note("retry"), on_execute_callback=note("begin"))
+    def bad():
+        raise ValueError("no")
+
+    @task
+    def good():
+        return 1
+
+    [bad(), good()]
+
+
+with DAG("secretive"):
+
+    @task
+    def tell():
+        password = Connection.get("warehouse").password
+        print(f"the password is {password}")
+        if Variable.get("mode") == "fail":
+            raise ValueError(f"cannot log in with {password}")
+        return Connection.get("warehouse").host
+
+    BashOperator(task_id="show", bash_command="echo {{ var.value.mode }} {{ conn.warehouse.login }}") << tell()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import dags, outcomes
 from support import bash, dag, empty
-from tidemill.model.dag import DagSpec
+from tidemill.model.dag import DagSpec, read_dag
 from tidemill.model.scheduling import RunEnd, RunPlan
 from tidemill.model.states import RunState, TaskState, check_transition
 from tidemill.model.trigger_rules import TriggerRule, Upstreams, Verdict, judge
@@ -148,3 +148,130 @@ def test_an_empty_dag_succeeds() -> None:
     end = new_plan(dag("nothing", [])).end()
     assert end is not None
     assert end.state is RunState.SUCCESS
+
+
+# Mapped tasks, limits and what can be made again
+
+
+@st.composite
+def mapped_dags(draw: st.DrawFn) -> tuple[DagSpec, dict[str, int]]:
+    """A random DAG in which some tasks are mapped, and how many instances each of those has (0: none)."""
+    spec = draw(dags(most=8))
+    lengths = {}
+    tasks = []
+    for task in spec.tasks:
+        fields = {
+            "kind": "empty",
+            "task_id": task.task_id,
+            "upstream": task.upstream,
+            "trigger_rule": task.trigger_rule,
+        }
+        if draw(st.booleans()):
+            lengths[task.task_id] = n = draw(st.integers(0, 4))
+            fields["expand"] = {"by": {"pool_slots": list(range(1, n + 1))}, "into": "fields"}
+        if draw(st.booleans()):
+            fields["max_active_tis_per_dagrun"] = draw(st.integers(1, 2))
+        if draw(st.booleans()):
+            fields["pool"] = "shared"
+        tasks.append(fields)
+    return read_dag({"dag_id": "mapped", "tasks": tasks, "max_active_tasks": spec.max_active_tasks}), lengths
+
+
+class Played:
+    """A run of a DAG, played step by step, with every rule checked on the way."""
+
+    def __init__(self, spec: DagSpec, lengths: dict[str, int]) -> None:
+        self.spec, self.lengths = spec, lengths
+        self.plan = new_plan(spec)
+        self.states = dict(self.plan.states)
+        self.busy: list[str] = []
+
+    def take(self, key: str, state: TaskState) -> None:
+        check_transition(key, self.states[key], state)
+        self.states[key] = state
+
+    def decide(self) -> None:
+        while True:
+            expanded = self.plan.mappable()
+            for task_id in expanded:
+                self.expand(task_id)
+            decisions = self.plan.decide()
+            for decision in decisions:
+                self.take(decision.key, decision.state)
+                self.busy += [decision.key] if decision.state is QUEUED else []
+            asked = [*self.plan.wanted_leases]
+            self.plan.wanted_leases.clear()
+            for key in asked:
+                self.plan.grant(key)
+            if not (expanded or decisions or asked):
+                break
+        assert self.plan.states == self.states
+        assert len(self.busy) <= self.spec.max_active_tasks
+        for task in self.spec.tasks:
+            running = [key for key in self.busy if key.split("[")[0] == task.task_id]
+            assert len(running) <= (task.max_active_tis_per_dagrun or 99)
+
+    def expand(self, task_id: str) -> None:
+        n = self.lengths[task_id]
+        if not n:
+            self.take(task_id, TaskState.SKIPPED)
+            self.plan.record(task_id, TaskState.SKIPPED)
+            return
+        self.plan.expand([task_id], n)
+        del self.states[task_id]
+        self.states |= {f"{task_id}[{i}]": NONE for i in range(n)}
+
+    def finish(self, key: str, state: TaskState) -> None:
+        self.busy.remove(key)
+        self.take(key, state)
+        self.plan.record(key, state)
+
+    def made_again(self) -> None:
+        """What a worker does that takes the run over: a plan of the states alone."""
+        self.plan = RunPlan(self.spec, self.states)
+
+
+@given(st.data(), st.randoms())
+def test_runs_with_mapped_tasks_end_within_their_limits_wherever_they_are_taken_over(
+    data: st.DataObject, order: Random
+) -> None:
+    spec, lengths = data.draw(mapped_dags())
+    run = Played(spec, lengths)
+    for _ in range(200):
+        run.decide()
+        if order.random() < 0.2:
+            run.made_again()
+            run.decide()
+        if (end := run.plan.end()) is not None:
+            break
+        run.finish(order.choice(run.busy), order.choice([SUCCESS, SUCCESS, FAILED, TaskState.SKIPPED]))
+    assert end is not None
+    assert all(state.finished for state in run.states.values()) or "deadlock" in end.reason
+    for task_id, n in lengths.items():
+        mine = [key for key in run.states if key.split("[")[0] == task_id]
+        assert len(mine) == max(1, n) or run.states.get(task_id) in (
+            TaskState.UPSTREAM_FAILED,
+            TaskState.SKIPPED,
+            NONE,
+        )
+
+
+def test_a_lease_that_cannot_be_used_is_given_back() -> None:
+    """A granted slot of a pool is not held by a task that waits for max_active_tasks."""
+    tasks = [empty("a", pool="p", priority_weight=1), empty("b", priority_weight=5)]
+    plan = new_plan(dag("leases", tasks, max_active_tasks=1))
+    assert [d.key for d in plan.decide() if d.state is QUEUED] == ["b"]
+    assert plan.wanted_leases == []
+    plan.record("b", SUCCESS)
+    plan.decide()
+    assert plan.wanted_leases == ["a"]
+    assert plan.grant("a")
+    assert [d.key for d in plan.decide()] == ["a"]
+
+
+def test_heavier_tasks_go_first() -> None:
+    tasks = [empty("light"), empty("heavy", priority_weight=10), empty("long"), empty("tail", "long")]
+    plan = new_plan(dag("weights", tasks, max_active_tasks=1))
+    first = [d.key for d in plan.decide() if d.state is QUEUED]
+    plan.record("heavy", SUCCESS)
+    assert (first, [d.key for d in plan.decide()]) == (["heavy"], ["long"])

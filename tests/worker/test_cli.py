@@ -95,6 +95,11 @@ async def test_a_dag_is_tried_out_without_a_server(here: Stack) -> None:
     output = await told(here, "dags", "test", file, "hello_python", "2024-05-06T00:00:00Z", "--conf", '{"name": "me"}')
     assert "greet: success" in output
     assert "show: success" in output
+    output = await told(here, "dags", "test", str(EXAMPLES / "patterns.py"), "patterns")
+    assert "measure[0]: success" in output
+    assert "report: success" in output
+    assert "nothing_to_do: skipped" in output
+    assert "tidy_up: success" in output
     assert "defines no DAG 'nope'. It defines: hello_python" in await told(here, "dags", "test", file, "nope", code=1)
 
 

@@ -166,7 +166,7 @@ def cancel(dag_id: DagId, run_id: RunId) -> None:
     async def work() -> None:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        await tidemill.client.get_workflow_handle(view.workflow_id).cancel()
+        await tidemill.cancel_run(dag_id, view.run_id)
 
     run(work())
     console.print(f"{run_id} is being cancelled")

@@ -1,0 +1,70 @@
+"""Tells those who want to know: calls functions of the DAG file, runs commands, posts to URLs."""
+
+import os
+import subprocess
+
+import httpx
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from ..model.attempts import CallbackCall
+from ..model.notices import Notice
+from ..model.notifiers import CommandNotifier, FunctionNotifier, WebhookNotifier
+from .outcomes import describe_exit
+from .python import call_function
+from .supervision import Watch, stopping_cleanly
+from .workplace import Workplace
+
+WITHIN_SECONDS = 60
+
+
+class NotifyActivities:
+    def __init__(self, workplace: Workplace) -> None:
+        self._workplace = workplace
+
+    @activity.defn(name="tidemill.notify", no_thread_cancel_exception=True)
+    def notify(self, notice: Notice) -> None:
+        """Delivers *notice*. A worker that is killed in between has it delivered again, under the same key."""
+        with stopping_cleanly():
+            match notice.notifier:
+                case FunctionNotifier() as notifier:
+                    self._call(notice, notifier)
+                case CommandNotifier() as notifier:
+                    run_command(notifier.command, notice)
+                case WebhookNotifier() as notifier:
+                    post(notifier, notice)
+
+    def _call(self, notice: Notice, notifier: FunctionNotifier) -> None:
+        called = CallbackCall(event=notice.event, number=notifier.number, of_run=notice.of_run, reason=notice.reason)
+        execution = f"{notice.attempt.execution}-notice-{notice.number}"
+        attempt = notice.attempt.model_copy(update={"callback": called, "execution": execution})
+        call_function(self._workplace, attempt, Watch(None))
+
+
+def environment(notice: Notice) -> dict[str, str]:
+    facts = {f"TIDEMILL_{name.upper()}": str(value) for name, value in notice.facts().items() if value is not None}
+    return {**os.environ, **facts, "TIDEMILL_NOTICE_KEY": notice.key}
+
+
+def run_command(command: str, notice: Notice) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        env=environment(notice),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        last = (done.stderr or done.stdout).strip().split("\n")[-1]
+        raise ApplicationError(
+            f"the notifier's command {describe_exit(done.returncode)}: {last}", type="NotifierFailed"
+        )
+
+
+def post(notifier: WebhookNotifier, notice: Notice) -> None:
+    headers = {"Idempotency-Key": notice.key, **notifier.headers}
+    answer = httpx.post(notifier.url, json=notice.facts(), headers=headers, timeout=WITHIN_SECONDS)
+    if answer.is_error:
+        raise ApplicationError(f"{notifier.url} answered {answer.status_code}", type="NotifierFailed")
