@@ -8,6 +8,7 @@ is written where there was something to report.
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from tidemill import DAG, BashOperator, CommandNotifier, EmptyOperator, TriggerRule, setup, task, teardown
 
@@ -25,27 +26,27 @@ with DAG(
 ):
 
     @task.sensor(poke_interval=timedelta(seconds=5), timeout=timedelta(minutes=1), soft_fail=True)
-    def any_file(params):
+    def any_file(params: Any = None) -> bool:
         return any(FOLDER.glob(params["pattern"]))
 
     @setup
-    def workspace():
+    def workspace() -> str:
         return str(FOLDER)
 
     @task
-    def files(folder, params):
+    def files(folder: str, params: Any = None) -> list[str]:
         return sorted(path.name for path in Path(folder).glob(params["pattern"]))
 
     @task(max_active_tis_per_dagrun=2)
-    def measure(folder, name):
+    def measure(folder: str, name: str) -> dict[str, Any]:
         return {"name": name, "bytes": (Path(folder) / name).stat().st_size}
 
     @task.branch
-    def large_or_small(measured):
+    def large_or_small(measured: list[dict[str, Any]]) -> str:
         return "report" if sum(one["bytes"] for one in measured) > 100 else "nothing_to_do"
 
     @teardown
-    def tidy_up():
+    def tidy_up() -> None:
         print("the workspace is left as it was")
 
     nothing_to_do = EmptyOperator(task_id="nothing_to_do")
