@@ -3,9 +3,7 @@
 What a DAG file needs is here; a worker of your own also wants `tidemill.worker.plugin`.
 """
 
-from datetime import datetime
-from typing import Any
-
+from . import _local as _local
 from .activities.secrets import Connection, Variable
 from .model.authoring.dags import DAG, Output, chain, cross_downstream
 from .model.authoring.decorators import dag, setup, task, teardown
@@ -53,16 +51,6 @@ from .model.timetables import (
     TimeRestriction,
 )
 from .model.trigger_rules import TriggerRule
-from .model.views import RunDetails
-
-
-def _run_locally(dag: DAG, *, logical_date: datetime | None, conf: dict[str, Any] | None) -> RunDetails:
-    from .worker.local_run import run_locally
-
-    return run_locally(dag, logical_date=logical_date, conf=conf)
-
-
-DAG.local_runner = staticmethod(_run_locally)
 
 __all__ = [
     "DAG",

@@ -229,6 +229,18 @@ async def test_a_run_for_the_future_waits_for_its_time(here: Stack) -> None:
     assert details.started_at >= due
 
 
+async def test_a_run_about_the_future_starts_at_once_only_where_the_dag_allows_it(here: Stack) -> None:
+    """allow_trigger_in_future, of a DAG without a schedule: the data's date may lie ahead. With a schedule it waits."""
+    future = TriggerRequest(logical_date=datetime.now(UTC) + timedelta(days=30))
+    await here.tidemill.register(dag("ahead", ONE_TASK, allow_trigger_in_future=True))
+    run = await here.tidemill.trigger("ahead", future)
+    assert (await here.finished("ahead", run.run_id)).state == "success"
+    await here.tidemill.register(dag("in_time", ONE_TASK, allow_trigger_in_future=True, schedule="@yearly"))
+    run = await here.tidemill.trigger("in_time", future)
+    assert (await here.tidemill.find_run("in_time", run.run_id)).state == "queued"
+    assert f"it waits for {future.logical_date:%Y-%m-%d}" in (await here.tidemill.explain("in_time")).queued[0]
+
+
 @pytest.mark.parametrize(
     ("request_", "told"),
     [

@@ -93,26 +93,26 @@ async def test_a_backfill_follows_the_past_and_its_first_run_does_not(here: Stac
     order = tmp_path / "order"
     task = bash("a", f"echo {{{{ ds }}}} >> {order}; test {{{{ ds }}}} != 2024-01-01", depends_on_past=True)
     spec = dag(
-        "filled", [task], schedule="@daily", start_date=at("2024-01-01").isoformat(), is_paused_upon_creation=True
+        "filled_past", [task], schedule="@daily", start_date=at("2024-01-01").isoformat(), is_paused_upon_creation=True
     )
     await here.tidemill.register(spec)
     span = {"from_date": at("2024-01-02"), "to_date": at("2024-01-04")}
-    with pytest.raises(InvalidInputError, match="run_backwards: task 'a' of DAG 'filled' depends on its past"):
-        await here.tidemill.create_backfill("filled", BackfillRequest(**span, run_backwards=True))
+    with pytest.raises(InvalidInputError, match="run_backwards: task 'a' of DAG 'filled_past' depends on its past"):
+        await here.tidemill.create_backfill("filled_past", BackfillRequest(**span, run_backwards=True))
     with pytest.raises(InvalidInputError, match="reprocess_behavior = none: task 'a'"):
-        await here.tidemill.create_backfill("filled", BackfillRequest(**span))
-    await here.tidemill.pause("filled", False)
-    await here.all_finished("filled", 1)
+        await here.tidemill.create_backfill("filled_past", BackfillRequest(**span))
+    await here.tidemill.pause("filled_past", False)
+    await here.all_finished("filled_past", 1)
     order.unlink()
     request = BackfillRequest(**span, reprocess_behavior=ReprocessBehavior.FAILED)
-    await here.tidemill.create_backfill("filled", request)
-    await here.all_finished("filled", 4)
+    await here.tidemill.create_backfill("filled_past", request)
+    await here.all_finished("filled_past", 4)
     assert order.read_text().split() == ["2024-01-02", "2024-01-03", "2024-01-04"]
 
 
 async def test_a_dag_is_paused_after_so_many_failures_in_a_row(here: Stack) -> None:
-    spec = daily("failing", [bash("a", "false")], days=9, max_consecutive_failed_dag_runs=2, max_active_runs=1)
+    spec = daily("failing_runs", [bash("a", "false")], days=9, max_consecutive_failed_dag_runs=2, max_active_runs=1)
     await here.tidemill.register(spec)
-    view = await eventually(lambda: here.tidemill.describe("failing"), lambda found: found.is_paused)
+    view = await eventually(lambda: here.tidemill.describe("failing_runs"), lambda found: found.is_paused)
     assert view.decisions[-1].reason == "the last 2 runs have failed (max_consecutive_failed_dag_runs)"
-    assert len(await here.tidemill.runs("failing")) in (2, 3)
+    assert len(await here.tidemill.runs("failing_runs")) in (2, 3)

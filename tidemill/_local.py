@@ -1,0 +1,16 @@
+"""Gives `DAG.test` its runner: the model may not know the layers above it."""
+
+from datetime import datetime
+from typing import Any
+
+from .model.authoring.dags import DAG
+from .model.views import RunDetails
+
+
+def run_locally(dag: DAG, *, logical_date: datetime | None, conf: dict[str, Any] | None) -> RunDetails:
+    from .worker.local_run import run_locally as run
+
+    return run(dag, logical_date=logical_date, conf=conf)
+
+
+DAG.local_runner = staticmethod(run_locally)
