@@ -68,7 +68,7 @@ class BashActivities:
 def rendered(attempt: TaskAttempt, values: list[Any]) -> list[Any]:
     """*values* with results and templates filled in. Fails the task where that cannot be done."""
     try:
-        filled: list[Any] = render(resolve(values, attempt.xcom), context(attempt))
+        filled: list[Any] = resolve(render(values, context(attempt)), attempt.xcom)
     except InvalidInputError as error:
         raise task_failed(describe_failure(error)) from None
     return filled

@@ -61,12 +61,10 @@ def _ended(attempt: TaskAttempt, result: Any, started: datetime) -> Outcome:
 
 def call(function: Callable[..., Any], attempt: TaskAttempt, values: dict[str, Any], given: tuple[Any, ...]) -> Any:
     task = attempt.task
-    args = render(
-        resolve(getattr(task, "args", ()), attempt.xcom), values, native=attempt.render_template_as_native_obj
-    )
-    kwargs = render(
-        resolve(getattr(task, "kwargs", {}), attempt.xcom), values, native=attempt.render_template_as_native_obj
-    )
+    native = attempt.render_template_as_native_obj
+    # Templates first: what another task returned is data, and no template.
+    args = resolve(render(getattr(task, "args", ()), values, native=native), attempt.xcom)
+    kwargs = resolve(render(getattr(task, "kwargs", {}), values, native=native), attempt.xcom)
     return function(*given, *args, **kwargs, **from_context(function, values, len(given) + len(args), kwargs))
 
 

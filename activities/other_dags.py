@@ -11,6 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..model.attempts import TaskAttempt
 from ..model.poking import PokeReturnValue, poked
 from ..model.runs import TriggeredBy, dag_workflow_id, operator_run_id
+from ..model.states import TaskState
 from ..model.task_instances import Failure, Outcome
 from ..model.tasks import ExternalTaskTask, TriggerDagTask
 from ..model.views import RunDetails, RunView
@@ -26,6 +27,10 @@ async def trigger_dag(attempt: TaskAttempt) -> Outcome:
     dag_id = filled(attempt, task.trigger_dag_id)
     run_id = filled(attempt, task.trigger_run_id) or operator_run_id(attempt.run, attempt.key, attempt.try_number)
     run = await _find(dag_id, run_id)
+    first = attempt.poke == 1 and activity.info().attempt == 1
+    if run is not None and first and task.trigger_run_id is not None:
+        told = f"DAG {dag_id!r} has a run {run_id!r} already. Clear that run, or use another trigger_run_id"
+        raise task_failed(Failure(error_type="DagRunAlreadyExists", message=told, retryable=False))
     if run is None:
         await _trigger(attempt, task, dag_id, run_id)
         run = await _find(dag_id, run_id)
@@ -87,6 +92,9 @@ async def poke_external_task(attempt: TaskAttempt) -> Outcome:
     if run is None:
         return poked(attempt, False, now, f"DAG {dag_id!r} has no run of {wanted.isoformat()} yet")
     states = await _states(run, filled(attempt, task.external_task_ids))
+    skipped = [f"{name} is {state}" for name, state in states.items() if state in task.skipped_states]
+    if skipped:
+        return Outcome(state=TaskState.SKIPPED, started_at=now, note=", ".join(skipped))
     bad = [f"{name} is {state}" for name, state in states.items() if state in task.failed_states]
     if bad:
         raise task_failed(Failure(error_type="ExternalTaskFailed", message=", ".join(bad)))

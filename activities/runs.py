@@ -96,6 +96,8 @@ async def revise_run(question: ReviseQuestion) -> Revised:
         keys: list[str] = []
         if question.clear is not None:
             keys = await handle.query("would_clear", question.clear, result_type=list[str])
+        elif question.mark is not None:
+            keys = await handle.query("would_mark", question.mark, result_type=list[str])
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
@@ -114,6 +116,8 @@ async def _revise_running(handle: WorkflowHandle[Any, Any], question: ReviseQues
         else:
             await handle.execute_update("set_state", question.mark_run, result_type=RunState)
             keys = []
+    except RPCError as error:  # it has ended between the look and the update: asked again, it is found ended
+        raise ApplicationError(f"the run has just ended: {error}", type="JustEnded") from None
     except WorkflowUpdateFailedError as error:
         cause = error.cause
         raise _refusal(cause.message if isinstance(cause, ApplicationError) else str(cause)) from None

@@ -11,7 +11,7 @@ import sys
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TextIO
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..model.errors import InvalidInputError
 
@@ -156,9 +156,11 @@ class Connection:
 
     @property
     def uri(self) -> str:
-        login = f"{self.login or ''}:{self.password or ''}@" if self.login or self.password else ""
+        login, password = (quote(part or "", safe="") for part in (self.login, self.password))
+        who = f"{login}:{password}@" if login or password else ""
         port = f":{self.port}" if self.port else ""
-        return f"{self.conn_type}://{login}{self.host or ''}{port}/{self.schema or ''}"
+        extra = f"?{urlencode(self.extra_dejson)}" if self.extra_dejson else ""
+        return f"{self.conn_type}://{who}{self.host or ''}{port}/{quote(self.schema or '', safe='')}{extra}"
 
 
 class _Reader:

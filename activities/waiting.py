@@ -19,6 +19,18 @@ from .rendering import render
 from .supervision import task_failed
 
 
+class _Refused:
+    """In the place of `var` and `conn`: what is filled in here comes into Temporal's history."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidInputError(
+            f"{name!r} is a variable or connection, and this would come into history. Read it where the work is done"
+        )
+
+
+NOT_HERE = {"var": _Refused(), "conn": _Refused()}
+
+
 class Moment(Model):
     """When a wait ends."""
 
@@ -35,7 +47,8 @@ class Rendered(Model):
 def filled(attempt: TaskAttempt, value: Any) -> Any:
     """*value* with results of other tasks and templates in it filled in. Fails the task where that cannot be done."""
     try:
-        return render(resolve(value, attempt.xcom), context(attempt), native=attempt.render_template_as_native_obj)
+        known = {**context(attempt), **NOT_HERE}
+        return resolve(render(value, known, native=attempt.render_template_as_native_obj), attempt.xcom)
     except InvalidInputError as error:
         raise task_failed(Failure(error_type="TemplateError", message=str(error))) from None
 
@@ -43,7 +56,8 @@ def filled(attempt: TaskAttempt, value: Any) -> Any:
 @activity.defn(name="tidemill.render")
 def render_attempt(attempt: TaskAttempt) -> Rendered:
     """The arguments of a task whose work somebody else does."""
-    return Rendered(values=tuple(filled(attempt, attempt.task.templated()[0])))
+    found = filled(attempt, attempt.task.templated()[0])
+    return Rendered(values=(found,) if isinstance(found, str) else tuple(found))
 
 
 @activity.defn(name="tidemill.moment")

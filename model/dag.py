@@ -98,6 +98,12 @@ class DagSpec(Brief, Model):
         return self
 
     def _check_mapping(self) -> None:
+        for task_id in self.mapped:
+            for other in self.mapped_over(task_id):
+                if other not in self.by_id:
+                    raise ValueError(
+                        f"task {task_id!r} is mapped over the result of {other!r}, which is not a task of this DAG"
+                    )
         known = {group.group_id for group in self.groups}
         for task in self.tasks:
             groups = [*enclosing(task.group)]

@@ -283,7 +283,9 @@ class DagState(Record):
     def news_for(self, tracked: TrackedRun) -> DagNews:
         """What a run under way has to hear."""
         self.news += 1
-        return DagNews(number=self.news, is_paused=self.is_paused, past=self.past_of(tracked))
+        past = self.past_of(tracked)
+        tracked.previous = past.run_id if past is not None else None
+        return DagNews(number=self.news, is_paused=self.is_paused, past=past)
 
     # Backfills
 

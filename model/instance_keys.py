@@ -13,4 +13,4 @@ def split_key(key: str) -> tuple[str, int]:
     if not key.endswith("]"):
         return key, UNMAPPED
     task_id, _, index = key[:-1].rpartition("[")
-    return task_id, int(index)
+    return (task_id, int(index)) if index.isdecimal() and task_id else (key, UNMAPPED)

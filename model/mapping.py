@@ -1,7 +1,9 @@
 """Mapped tasks: over which values a task is run, and what each of its instances is given."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product, zip_longest
+from math import prod
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
@@ -62,17 +64,32 @@ def instances(expansion: Expansion, lookup: Lookup) -> list[dict[str, Any]]:
         made = [dict(one) for one in found]
     else:
         columns = [_values(name, values, lookup) for name, values in expansion.by.items()]
+        _check_length(prod(map(len, columns)))
         made = [dict(zip(expansion.by, row, strict=True)) for row in product(*columns)]
-    if len(made) > MAX_MAP_LENGTH:
-        raise NotMappableError(
-            f"{len(made)} instances are more than the {MAX_MAP_LENGTH} that a task may be mapped to. Group the values"
-        )
+    _check_length(len(made))
     return made
 
 
+def _check_length(n: int) -> None:
+    if n > MAX_MAP_LENGTH:
+        raise NotMappableError(
+            f"{n} instances are more than the {MAX_MAP_LENGTH} that a task may be mapped to. Group the values"
+        )
+
+
 def _values(name: str, source: Any, lookup: Lookup) -> list[Any]:
-    found = lookup(source) if is_xcom_reference(source) else _combined(source, lookup)
-    if is_stored(found) and found["length"] is not None:  # its values are read where they are used
+    if is_xcom_reference(source):
+        return [verbatim(value) for value in _listed(name, lookup(source))]
+    return _listed(name, _combined(source, lookup))
+
+
+def verbatim(value: Any) -> Any:
+    """*value* such that rendering it gives it back: what a task returned is data, and no template."""
+    return replace(value, lambda v: isinstance(v, str) and "{" in v, lambda text: "{{ " + json.dumps(text) + " }}")
+
+
+def _listed(name: str, found: Any) -> list[Any]:
+    if is_stored(found) and found.get("length") is not None:  # its values are read where they are used
         return [{STORED: found[STORED], "at": i} for i in range(found["length"])]
     if isinstance(found, dict):
         return [list(item) for item in found.items()]

@@ -36,6 +36,8 @@ class LeaseRequest(Model):
     date: Instant
     """The run's logical date, or its run_after where it has none."""
     map_index: int = UNMAPPED
+    limit: int | None = None
+    """How many slots the pool has from now on, where it is the limit of a task over its runs."""
 
     @property
     def order(self) -> tuple[int, Instant, int, str]:
@@ -79,6 +81,8 @@ class PoolState(Record):
 
     def ask(self, request: LeaseRequest) -> None:
         """Takes *request* on. A run that lost the answer, as by a reset, asks again and is answered again."""
+        if request.limit is not None:
+            self.settings = self.settings.model_copy(update={"slots": request.limit})
         if request.lease_id in self.held:
             del self.held[request.lease_id]
         self.waiting[request.lease_id] = request

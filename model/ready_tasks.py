@@ -66,7 +66,7 @@ class ReadyTasks:
             if states.get(key) is TaskState.SCHEDULED and self._let_in(key):
                 yield key
         if self._busy >= self._spec.max_active_tasks:
-            self._give_back(states)
+            self.give_back(states)
 
     def _let_in(self, key: str) -> bool:
         task_id, _ = split_key(key)
@@ -74,6 +74,8 @@ class ReadyTasks:
         limit = task.max_active_tis_per_dagrun
         if limit is not None and self._active.get(task_id, 0) >= limit:
             self._full.setdefault(task_id, []).append(key)
+            if key in self._granted:
+                self._return(key)
             return False
         if not needs_lease(task) or key in self._granted:
             return True
@@ -82,13 +84,16 @@ class ReadyTasks:
             self.wanted.append(key)
         return False
 
-    def _give_back(self, states: Mapping[str, TaskState]) -> None:
+    def give_back(self, states: Mapping[str, TaskState]) -> None:
         """A slot of a pool is not held by a task that waits for something else."""
         for key in sorted(self._granted):
             if states.get(key) is TaskState.SCHEDULED:
-                self.returned.append(key)
-                self._granted.discard(key)
-                self._asked.discard(key)
+                self._return(key)
+
+    def _return(self, key: str) -> None:
+        self.returned.append(key)
+        self._granted.discard(key)
+        self._asked.discard(key)
 
     def grant(self, key: str) -> bool:
         """*key* has its lease. False if it does not wait for one: then the lease is to be returned."""

@@ -91,7 +91,7 @@ def to_clear(spec: DagSpec, states: Mapping[str, TaskState], request: ClearReque
     tasks = {split_key(key)[0] for key in keys}
     around = {other for task_id in tasks for other in _setups_and_teardowns(spec, task_id)} - tasks
     chosen = {*keys, *(key for key in states if split_key(key)[0] in around)}
-    return [key for key in states if key in chosen and states[key] is not TaskState.NONE]
+    return [key for key in states if key in chosen and states[key] not in (TaskState.NONE, TaskState.REMOVED)]
 
 
 def _setups_and_teardowns(spec: DagSpec, task_id: str) -> set[str]:

@@ -34,7 +34,11 @@ def cleared(state: DagRunState, request: ClearRequest) -> Change:
     }
     collapse = [task_id for task_id, scope in state.spec.map_scopes.items() if scope in scopes]
     for task_id in collapse:
-        busy = [instance.key for instance in state.of_task(task_id) if instance.state.holds_a_worker]
+        busy = [
+            instance.key
+            for instance in state.of_task(task_id)
+            if instance.state.holds_a_worker or instance.state is TaskState.RESTARTING
+        ]
         if busy:
             raise InvalidInputError(
                 f"{', '.join(busy[:5])} still run, and would be mapped over other values. Mark them first, or wait"

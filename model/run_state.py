@@ -43,6 +43,8 @@ class DagRunState(Record):
     is_paused: bool = False
     news: int = 0
     """The number of the last message from the DAG that was followed."""
+    tries: dict[str, int] = {}
+    """How many tries mapped tasks had before they were expanded anew: their numbers are not used again."""
     leases: dict[str, HeldLease] = {}
     leases_made: int = 0
     notices: int = 0
@@ -105,17 +107,28 @@ class DagRunState(Record):
         wanted = set(task_ids)
         found: list[TaskInstance] = []
         for key, instance in self.instances.items():
-            made = [TaskInstance(task_id=key, map_index=i) for i in range(n)] if key in wanted else [instance]
+            made = [self._fresh(key, i) for i in range(n)] if key in wanted else [instance]
             found += made
         self.instances = {instance.key: instance for instance in found}
 
     def collapse(self, task_id: str) -> None:
         """Takes the expansion of a mapped task back."""
-        found = [
-            instance for instance in self.instances.values() if instance.task_id != task_id or instance.map_index < 1
-        ]
-        kept = [TaskInstance(task_id=task_id) if instance.task_id == task_id else instance for instance in found]
-        self.instances = {instance.key: instance for instance in kept}
+        self.tries[task_id] = max(i.try_number for i in self.of_task(task_id))
+        found = [i for i in self.instances.values() if i.task_id != task_id or i.map_index < 1]
+        kept = [self._fresh(task_id) if i.task_id == task_id else i for i in found]
+        self.instances = {i.key: i for i in kept}
+
+    def _fresh(self, task_id: str, map_index: int = UNMAPPED) -> TaskInstance:
+        tries = self.tries.get(task_id, 0)
+        return TaskInstance(task_id=task_id, map_index=map_index, try_number=tries, tries_cleared=tries)
+
+    def settle_ended(self) -> None:
+        """Brings order into a run whose execution was ended from outside, with tasks under way."""
+        for instance in self.instances.values():
+            if instance.state.holds_a_worker or instance.state is TaskState.RESTARTING:
+                instance.state, instance.reason = TaskState.FAILED, "its run's execution was ended"
+            elif not instance.state.finished and instance.state is not TaskState.NONE:
+                instance.state, instance.reason = TaskState.NONE, None
 
     # What a worker is sent
 

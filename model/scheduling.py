@@ -87,6 +87,7 @@ class RunPlan:
         self._ready.count(key, old, state)
         self._held.pop(key, None)
         if state is TaskState.NONE:
+            self._unexpandable.pop(key, None)
             self._changed.append(key)
         if state is TaskState.SCHEDULED:
             self._ready.push(key)
@@ -112,7 +113,7 @@ class RunPlan:
             self._look_at(keys)
 
     def _look_at(self, keys: Iterable[str]) -> None:
-        self._changed.extend(key for key in keys if self.states[key] is TaskState.NONE)
+        self._changed.extend(key for key in keys if self.states.get(key) is TaskState.NONE)
 
     def skip(self, key: str, task_ids: Iterable[str]) -> None:
         """*key*, a branch or a short circuit, has decided that *task_ids* do not run."""
@@ -133,6 +134,10 @@ class RunPlan:
     def grant(self, key: str) -> bool:
         """*key* has been let in by its pool. False if it does not want to any more."""
         return self.states.get(key) is TaskState.SCHEDULED and self._ready.grant(key)
+
+    def hold(self) -> None:
+        """Nothing is started for now: what pools have let in is given back."""
+        self._ready.give_back(self.states)
 
     @property
     def wanted_leases(self) -> list[str]:
@@ -166,6 +171,7 @@ class RunPlan:
         together = [*task_ids]
         for task_id in together:
             del self.states[task_id]
+            self._held.pop(task_id, None)
             self._expanded[task_id] = n
             self._unfinished += n - 1
             self._in_state[TaskState.NONE] += n - 1
@@ -176,14 +182,15 @@ class RunPlan:
             self._count_upstreams(concerned)
 
     def cannot_expand(self, task_id: str, reason: str) -> None:
-        """There is nothing to map *task_id* over: it is skipped as soon as it could run."""
+        """*task_id* cannot be mapped. When it could run it fails, or is skipped where its source did not succeed."""
         self._unexpandable[task_id] = reason
         self._changed.append(task_id)
 
     def _paired(self, task_id: str, other: str) -> bool:
         """Whether instances of *other* look only at the instance of *task_id* of the same map_index."""
         scope = self.spec.map_scopes.get(task_id)
-        return scope is not None and other in self._expanded and scope == self.spec.map_scopes.get(other)
+        both = task_id in self._expanded and other in self._expanded
+        return scope is not None and both and scope == self.spec.map_scopes.get(other)
 
     def _count_upstreams(self, task_id: str) -> None:
         """Counts anew how the upstreams of *task_id* stand."""
@@ -211,7 +218,9 @@ class RunPlan:
         """What follows from all that was recorded, to the point where only outcomes can tell more."""
         decisions = self._stop_rest() if self._stopped_by is not None else []
         decisions.extend(self._judge_changed())
-        if not self.paused:
+        if self.paused:
+            self.hold()
+        else:
             for key in self._ready.take(self.states):
                 self.record(key, TaskState.QUEUED)
                 decisions.append(Decision(key, TaskState.QUEUED, "a slot is free"))
@@ -223,7 +232,8 @@ class RunPlan:
         decisions = []
         for key, state in self.states.items():
             if not state.finished and not self.spec.by_id[split_key(key)[0]].is_teardown:
-                end = TaskState.SHUTDOWN if state.holds_a_worker else TaskState.SKIPPED
+                under_way = state.holds_a_worker or state is TaskState.RESTARTING
+                end = TaskState.SHUTDOWN if under_way else TaskState.SKIPPED
                 if state is not TaskState.SHUTDOWN:
                     decisions.append(Decision(key, end, reason))
         for decision in decisions:
@@ -272,8 +282,12 @@ class RunPlan:
             return None
         if task.task_id in self.spec.mapped and task.task_id not in self._expanded:
             reason = self._unexpandable.get(task.task_id)
-            return None if reason is None else Decision(key, TaskState.SKIPPED, reason)
+            return None if reason is None else Decision(key, self._end_of_unexpandable(task.task_id), reason)
         return Decision(key, TaskState.SCHEDULED, f"{task.trigger_rule} is met")
+
+    def _end_of_unexpandable(self, task_id: str) -> TaskState:
+        sources = [self.states[key] for above in self.spec.mapped_over(task_id) for key in self.keys(above)]
+        return TaskState.FAILED if all(state is TaskState.SUCCESS for state in sources) else TaskState.SKIPPED
 
     def _upstreams(self, key: str) -> Upstreams:
         counts = self._outer[split_key(key)[0]]

@@ -83,26 +83,30 @@ class _LocalRun:
         return self._details(end)
 
     def _decisions(self) -> Sequence[Decision]:
-        for task_id in self.plan.mappable():
-            self._expand(task_id)
+        tasks = self.plan.mappable()
+        scopes = self.state.spec.map_scopes
+        for scope in dict.fromkeys(scopes[task_id] for task_id in tasks):
+            self._expand([task_id for task_id in tasks if scopes[task_id] == scope])
         decisions = self.plan.decide()
         for key in [*self.plan.wanted_leases]:  # alone, a run has every pool to itself
             self.plan.grant(key)
         self.plan.wanted_leases.clear()
         return decisions
 
-    def _expand(self, task_id: str) -> None:
+    def _expand(self, task_ids: list[str]) -> None:
         try:
-            values = self.state.values_of(task_id)
+            values = self.state.values_of(task_ids[0])
         except (NotMappableError, InvalidInputError) as error:
-            self.plan.cannot_expand(task_id, str(error))
+            for task_id in task_ids:
+                self.plan.cannot_expand(task_id, str(error))
             return
         if not values:
-            self._end(self.state.instances[task_id], TaskState.SKIPPED, "there is nothing to map it over")
+            for task_id in task_ids:
+                self._end(self.state.instances[task_id], TaskState.SKIPPED, "there is nothing to map it over")
             return
-        self._values[task_id] = values
-        self.state.expand([task_id], len(values))
-        self.plan.expand([task_id], len(values))
+        self._values.update(dict.fromkeys(task_ids, values))
+        self.state.expand(task_ids, len(values))
+        self.plan.expand(task_ids, len(values))
 
     def _follow(self, decision: Decision) -> None:
         instance = self.state.instances[decision.key]

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import workflow
@@ -20,7 +21,7 @@ from temporalio.exceptions import (
 )
 
 from ..activities.names import INVALID_INPUT, control_queue
-from ..activities.runs import ReviseQuestion, RunsQuestion, find_ended_runs, revise_run
+from ..activities.runs import Revised, ReviseQuestion, RunsQuestion, find_ended_runs, revise_run
 from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
 from ..model.backfills import (
     BackfillPlan,
@@ -53,6 +54,7 @@ PATIENCE = 1.25
 """How much longer than suggested a history may get while a quiet moment is waited for."""
 CLOSING = timedelta(seconds=1)
 REVISE_WITHIN = timedelta(minutes=2)
+SETTLE_WITHIN = timedelta(seconds=5)
 RECONCILE_FIRST = timedelta(seconds=2)
 RECONCILE_LAST = timedelta(minutes=1)
 
@@ -163,6 +165,7 @@ class DagWorkflow:
     async def _start(self, tracked: TrackedRun) -> None:
         """Starts the run's workflow, to outlive this execution. One that exists is taken as it is."""
         again = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        news = self.state.news
         try:
             handle = await workflow.start_child_workflow(
                 DagRunWorkflow.run,
@@ -183,6 +186,8 @@ class DagWorkflow:
             await self._adopt(tracked)
             return
         tracked.watched = True
+        if news != self.state.news:  # what was told meanwhile could not reach it yet
+            self._tell([tracked])
         follower = asyncio.create_task(self._follow(handle, tracked))
         self._followed.add(follower)
         follower.add_done_callback(self._followed.discard)
@@ -326,12 +331,36 @@ class DagWorkflow:
 
         Returns the instances of tasks that are changed.
         """
-        queued = [t for t in self.state.runs.values() if t.run.workflow_id == question.workflow_id]
-        if queued and queued[0].state is RunState.QUEUED:
-            with refusing():
-                raise InvalidInputError(f"run {queued[0].run.run_id!r} is still queued: it has nothing to change yet")
+        while True:
+            self._refuse_if_queued(question.workflow_id)
+            revised = await self._ask_to_revise(question)
+            if revised.run is None or revised.execution is None:
+                return list(revised.instances)
+            key = revised.run.key
+            if key not in self.state.runs:
+                break
+            # Temporal knows of its end before we do, or somebody else has it run again: asked anew, that is seen.
+            with suppress(asyncio.TimeoutError):
+                await workflow.wait_condition(partial(self._is_over, key), timeout=SETTLE_WITHIN)
+        if not revised.instances and question.mark_run is None:
+            return []
+        change = question.model_dump(include={"clear", "mark", "mark_run"})
+        self.state.revise(revised.run, Revision(execution=revised.execution, **change), workflow.now())
+        self._alarm.ring()
+        return list(revised.instances)
+
+    def _is_over(self, key: str) -> bool:
+        return key not in self.state.runs
+
+    def _refuse_if_queued(self, workflow_id: str) -> None:
+        for tracked in self.state.runs.values():
+            if tracked.run.workflow_id == workflow_id and tracked.state is RunState.QUEUED:
+                told = f"run {tracked.run.run_id!r} is still queued: it has nothing to change yet"
+                raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
+
+    async def _ask_to_revise(self, question: ReviseQuestion) -> Revised:
         try:
-            revised = await workflow.execute_activity(
+            return await workflow.execute_activity(
                 revise_run,
                 question,
                 task_queue=control_queue(workflow.info().task_queue),
@@ -341,14 +370,6 @@ class DagWorkflow:
         except ActivityError as error:
             told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
             raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True) from None
-        if revised.run is not None and revised.execution is not None:
-            key = revised.run.key  # its end may be known to Temporal before it is known here
-            await workflow.wait_condition(lambda: key not in self.state.runs)
-            change = question.model_dump(include={"clear", "mark", "mark_run"})
-            revision = Revision(execution=revised.execution, **change)
-            self.state.revise(revised.run, revision, workflow.now())
-        self._alarm.ring()
-        return list(revised.instances)
 
     @workflow.update
     async def trigger_run(self, *request: Any) -> RunIdentity:

@@ -37,6 +37,7 @@ class DagRunWorkflow:
     def __init__(self, state: DagRunState) -> None:
         self._adopt(state)
         self._messages: set[asyncio.Task[None]] = set()
+        self._ready = False
 
     def _adopt(self, state: DagRunState) -> None:
         """Makes *state* this run's."""
@@ -52,11 +53,12 @@ class DagRunWorkflow:
     @workflow.run
     async def run(self, _: DagRunState) -> str:
         """Runs every task that can run, tells the DAG how the run ended, and fails if the run failed."""
-        if self.state.revision is not None:
-            await self._resume(self.state.revision)
-        self.state.started_at = self.state.started_at or workflow.now()
-        self.tasks.start()
         try:
+            if self.state.revision is not None:
+                await self._resume(self.state.revision)
+            self._ready = True
+            self.state.started_at = self.state.started_at or workflow.now()
+            self.tasks.start()
             end = await self._to_the_end()
         except BaseException as error:
             if isinstance(error, workflow.ContinueAsNewError):
@@ -79,20 +81,15 @@ class DagRunWorkflow:
         """Goes on from where the last execution of this run ended, with what a person has changed."""
         last = LastExecution(workflow_id=workflow.info().workflow_id, execution=revision.execution)
         before = await look_up(load_run, last)
+        before.settle_ended()
         fresh = self.state
-        self._adopt(
-            before.model_copy(
-                update={
-                    "past": fresh.past,
-                    "is_paused": fresh.is_paused,
-                    "news": fresh.news,
-                    "started_at": None,
-                    "leases": {},
-                    "revision": None,
-                }
-            )
-        )
-        self._revise(revision)
+        current = {"past": fresh.past, "is_paused": fresh.is_paused, "news": fresh.news}
+        self._adopt(before.model_copy(update={**current, "started_at": None, "revision": None}))
+        self.tasks.leases.give_back([*self.state.leases])
+        try:
+            self._revise(revision)
+        except InvalidInputError as error:
+            workflow.logger.warning("run %s is not changed: %s", self.state.run.run_id, error)
 
     def _revise(self, revision: Revision) -> None:
         if revision.clear is not None:
@@ -107,12 +104,17 @@ class DagRunWorkflow:
         while True:
             # What is in flight does not carry over: before it goes on as new, a run lets it finish.
             draining = draining or workflow.info().is_continue_as_new_suggested()
-            if not draining:
+            if draining:
+                self.tasks.hold()
+            else:
                 self.tasks.go_on()
             end = self.tasks.ended or self.tasks.plan.end()
             if end is not None and not self.tasks.busy:
                 await self._wind_up(end)
-                return end
+                # Somebody may have changed the run while messages were on their way.
+                if end == (self.tasks.ended or self.tasks.plan.end()) and not self.tasks.busy:
+                    return end
+                continue
             if self.tasks.ended is not None:
                 self.tasks.stop_all(self.tasks.ended.reason)
             if draining and not self.tasks.busy:
@@ -123,8 +125,9 @@ class DagRunWorkflow:
     async def _go_on_as_new(self) -> None:
         await self._all_told()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        self.state.executions += 1
-        workflow.continue_as_new(self.state)
+        if self.tasks.ended is None and not self.tasks.busy:  # else it was ended meanwhile
+            self.state.executions += 1
+            workflow.continue_as_new(self.state)
 
     # The end
 
@@ -189,30 +192,34 @@ class DagRunWorkflow:
         self.tasks.ring()
 
     @workflow.update
-    def clear_tasks(self, request: ClearRequest) -> list[str]:
+    async def clear_tasks(self, request: ClearRequest) -> list[str]:
         """Has tasks run again; those that run are stopped first. Returns the instances."""
+        await workflow.wait_condition(lambda: self._ready)
         with refusing():
             change = cleared(self.state, request)
         self.tasks.apply(change)
         return [*change.states]
 
     @workflow.update
-    def set_task_state(self, request: MarkRequest) -> list[str]:
+    async def set_task_state(self, request: MarkRequest) -> list[str]:
         """Gives tasks a state without running them; those that run are stopped first. Returns the instances."""
+        await workflow.wait_condition(lambda: self._ready)
         with refusing():
             change = marked(self.state, request)
         self.tasks.apply(change)
         return [*change.states]
 
     @workflow.update
-    def set_state(self, mark: RunMark) -> RunState:
+    async def set_state(self, mark: RunMark) -> RunState:
         """Ends the run as success or failed: what runs is stopped, what waits is skipped."""
+        await workflow.wait_condition(lambda: self._ready)
         self.tasks.mark_run(mark)
         return RunState(mark.state)
 
     @workflow.update
-    def respond(self, answer: Answer) -> str:
+    async def respond(self, answer: Answer) -> str:
         """Answers an approval task; the answer is its result."""
+        await workflow.wait_condition(lambda: self._ready)
         instance = self._awaiting(answer)
         task = self.state.spec.by_id[instance.task_id]
         assert isinstance(task, ApprovalTask)  # noqa: S101
@@ -220,10 +227,6 @@ class DagRunWorkflow:
             outcome = answer_of(task, answer)
         self.tasks.finish_wait(instance, outcome)
         return instance.key
-
-    @respond.validator
-    def _check_answer(self, answer: Answer) -> None:
-        self._awaiting(answer)
 
     def _awaiting(self, answer: Answer) -> TaskInstance:
         instance = self.state.instances.get(answer.task)
@@ -272,3 +275,9 @@ class DagRunWorkflow:
         """The instances that a clearing would have run again. Nothing is changed."""
         with refusing():
             return [*cleared(self.state, request).states]
+
+    @workflow.query
+    def would_mark(self, request: MarkRequest) -> list[str]:
+        """The instances that a marking would change. Nothing is changed."""
+        with refusing():
+            return [*marked(self.state, request).states]

@@ -113,6 +113,7 @@ class Leases:
             priority_weight=self._plan.weights[instance.task_id],
             date=run.logical_date or run.run_after,
             map_index=instance.map_index,
+            limit=None if shared else self._task(key).max_active_tis_per_dag,
         )
 
     async def _ask_pool(self, pool: str, requests: list[LeaseRequest]) -> None:

@@ -58,7 +58,7 @@ class RunTasks:
         self._clocks: dict[str, asyncio.Task[None]] = {}
         self.notices = Notices(state)
         self._values: dict[str, list[dict[str, Any]]] = {}
-        self._results_size = sum(len(json.dumps(i.xcom)) for i in state.instances.values() if i.xcom)
+        self._results_size = sum(len(json.dumps(i.xcom, default=str)) for i in state.instances.values() if i.xcom)
         self._make_plan()
 
     def _make_plan(self) -> None:
@@ -101,6 +101,11 @@ class RunTasks:
             if not decisions and not expanded:
                 break
         self.leases.ask(self._drained(self.plan.wanted_leases))
+        self.leases.give_back(self._drained(self.plan.returned_leases))
+
+    def hold(self) -> None:
+        """Starts nothing more: slots that pools have granted are given back."""
+        self.plan.hold()
         self.leases.give_back(self._drained(self.plan.returned_leases))
 
     @staticmethod
@@ -148,6 +153,8 @@ class RunTasks:
             return
         instance.move(decision.state, decision.reason)
         if decision.state.finished:
+            self._forget_clock(instance.key)
+            self.leases.give_back([instance.key])
             self._end_of(instance)
         elif decision.state is TaskState.QUEUED:
             self._begin(instance)
@@ -171,18 +178,28 @@ class RunTasks:
             outcome = await work_of(self.state.spec, attempt)
         except FailureError as error:
             outcome = failure_of(error)
-        except ValueError as error:  # values that do not fit the fields they are mapped to
+        except asyncio.CancelledError:  # stopped before there was anything to stop
+            outcome = Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
+        except (ValueError, LookupError) as error:  # values that do not fit what they are mapped to
             outcome = Failure(error_type=type(error).__name__, message=str(error), retryable=False)
-        except Exception as error:  # not the task's: the run has to fail, or it would wait for ever
-            self._defect = error
+        except Exception as error:
+            self._fail_run(error)
             return
         finally:
             self._attempts.pop(instance.key, None)
             self._news = True
-        if instance.key in self._stopping:
-            self._stopped(instance, outcome)
-        else:
-            self._settle(instance, outcome)
+        try:
+            if instance.key in self._stopping:
+                self._stopped(instance, outcome)
+            else:
+                self._settle(instance, outcome)
+        except Exception as error:
+            self._fail_run(error)
+
+    def _fail_run(self, error: Exception) -> None:
+        """What is not the task's fault: the run has to fail, or it would wait for ever."""
+        self._defect = error
+        self._news = True
 
     # What comes of it
 
@@ -219,7 +236,7 @@ class RunTasks:
 
     def _within_budget(self, outcome: Outcome) -> Outcome | Failure:
         """*outcome*, or a failure if the run's results together would outgrow what Temporal carries."""
-        size = len(json.dumps(outcome.xcom)) if outcome.xcom else 0
+        size = len(json.dumps(outcome.xcom, default=str)) if outcome.xcom else 0
         if size and self._results_size + size > RESULTS_LIMIT:
             told = f"the results of this run's tasks together exceed {RESULTS_LIMIT:,} bytes. Return paths instead"
             return Failure(error_type="ResultsTooLarge", message=told, retryable=False)
@@ -283,7 +300,10 @@ class RunTasks:
         if isinstance(task, PokedTask):
             instance.pokes += 1
             instance.wake_at = workflow.now() + poke_delay(task, instance.pokes)
-        self.leases.park(instance.key)
+        if outcome.state is TaskState.UP_FOR_RESCHEDULE:  # as in Airflow it counts nowhere between two pokes
+            self.leases.give_back([instance.key])
+        else:
+            self.leases.park(instance.key)
         self._move(instance, outcome.state, outcome.note)
         self._set_clock(instance)
 
@@ -303,17 +323,18 @@ class RunTasks:
         due = self.state.run.run_after
         if self.state.spec.deadline is not None and "" not in self.state.missed:
             self._clock("deadline", due + self.state.spec.deadline, lambda: self._miss(None))
-        for instance in self.state.instances.values():
-            sla = self.state.spec.by_id[instance.task_id].sla
-            if sla is not None and not instance.state.finished and instance.key not in self.state.missed:
-                self._clock(f"sla {instance.key}", due + sla, partial(self._miss, instance))
+        for task in self.state.spec.tasks:
+            if task.sla is not None and task.task_id not in self.state.missed:
+                self._clock(f"sla {task.task_id}", due + task.sla, partial(self._miss, task.task_id))
 
-    def _miss(self, instance: TaskInstance | None) -> None:
-        if instance is not None and instance.state is TaskState.SUCCESS:
-            return
-        self.state.missed.append("" if instance is None else instance.key)
-        event = Event.DEADLINE_MISS if instance is None else Event.SLA_MISS
-        self.notices.tell(event, instance, reason=f"{event.removesuffix('_callback')}: it should have ended by now")
+    def _miss(self, task_id: str | None) -> None:
+        """The time is over for a task, or for the run. Told once, of each instance that has not ended well."""
+        self.state.missed.append(task_id or "")
+        event = Event.DEADLINE_MISS if task_id is None else Event.SLA_MISS
+        late: list[TaskInstance | None] = [None] if task_id is None else [*self.state.of_task(task_id)]
+        for instance in late:
+            if instance is None or instance.state not in (TaskState.SUCCESS, TaskState.SKIPPED, TaskState.REMOVED):
+                self.notices.tell(event, instance, reason="it should have ended by now")
 
     def _set_clock(self, instance: TaskInstance) -> None:
         until = instance.retry_at if instance.state is TaskState.UP_FOR_RETRY else instance.wake_at
@@ -324,7 +345,10 @@ class RunTasks:
         async def tick() -> None:
             await workflow.sleep(max(until - workflow.now(), timedelta()))
             self._clocks.pop(name, None)
-            then()
+            try:
+                then()
+            except Exception as error:
+                self._fail_run(error)
             self._news = True
 
         self._forget_clock(name)

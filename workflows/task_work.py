@@ -43,8 +43,11 @@ async def work_of(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
             moment = await ask(find_moment, attempt)
             return Outcome(state=TaskState.DEFERRED, started_at=workflow.now(), wake_at=moment.at, note=moment.note)
         case ApprovalTask():
+            subject = task.subject
+            if "{" in subject:
+                subject = str((await ask(render_attempt, attempt)).values[0])
             until = workflow.now() + task.timeout
-            return Outcome(state=TaskState.AWAITING_INPUT, started_at=workflow.now(), wake_at=until, note=task.subject)
+            return Outcome(state=TaskState.AWAITING_INPUT, started_at=workflow.now(), wake_at=until, note=subject)
         case ActivityTask():
             return await _foreign_activity(attempt, task)
         case WorkflowTask():

@@ -13,7 +13,7 @@ from datetime import date, datetime, time, timedelta
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar, get_args
 
 import pendulum
 from dateutil.relativedelta import relativedelta
@@ -24,6 +24,7 @@ from ..errors import InvalidInputError
 from ..notifiers import CommandNotifier, Event, FunctionNotifier, WebhookNotifier
 from ..references import CONCAT, ZIP, xcom_reference
 from ..schedules import ScheduleKind
+from ..tasks import Task
 from ..timetables.cron import zone
 
 Schedule = str | timedelta | relativedelta | Sequence[str] | Model | None
@@ -32,6 +33,11 @@ Callback = Callable[..., Any] | CommandNotifier | WebhookNotifier | Sequence[Any
 """Who is told: a function that takes the context, a notifier, or several of them."""
 
 T = TypeVar("T")
+
+FIELDS_OF_KINDS = {
+    kind.model_fields["kind"].default: {*kind.model_fields, *map(str, Event)} for kind in get_args(get_args(Task)[0])
+}
+"""The options that each kind of task has."""
 
 _current: ContextVar[DAG | None] = ContextVar("tidemill_current_dag", default=None)
 _made: list[DAG] = []
@@ -286,7 +292,12 @@ class Node(Linked):
     def _merged(self) -> dict[str, Any]:
         """The task's own options over those of its group and its DAG."""
         in_group = self.group.default_args if self.group is not None else {}
-        return {**self.dag.default_args, **in_group, **self.options}
+        common = {**self.dag.default_args, **in_group}
+        return {**{name: value for name, value in common.items() if self._takes(name)}, **self.options}
+
+    def _takes(self, name: str) -> bool:
+        """Whether a default argument is for this kind of task. One that is for none is passed on, to be refused."""
+        return name in FIELDS_OF_KINDS[self.kind] or not any(name in fields for fields in FIELDS_OF_KINDS.values())
 
     def callback_functions(self, event: str) -> list[Callable[..., Any]]:
         """The functions that are called for *event* of the task."""

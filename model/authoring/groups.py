@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
@@ -107,7 +108,7 @@ class GroupFunction:
 
     def expand_kwargs(self, values: Each) -> Any:
         """The group once for each dict of arguments."""
-        names = list(values[0]) if isinstance(values, list) and values else []
+        names = [name for name in inspect.signature(self._function).parameters if name not in self._given]
         return self._made((), {name: {MAPPED: name} for name in names}, expansion_each(values, "kwargs"))
 
     def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any], expand: dict[str, Any] | None) -> Any:

@@ -1,9 +1,9 @@
 """Tasks that wait. None of them holds a worker or a slot while it does."""
 
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..base import PositiveDuration
 from .base import BaseTask
@@ -75,7 +75,8 @@ class ExternalTaskTask(PokedTask):
     execution_delta: timedelta = timedelta()
     allowed_states: tuple[str, ...] = ("success",)
     skipped_states: tuple[str, ...] = ()
-    failed_states: tuple[str, ...] = ("failed", "upstream_failed")
+    failed_states: tuple[str, ...] = ()
+    """States that end the wait at once: the task fails, or with `skipped_states` is skipped."""
 
     def templated(self) -> tuple[Any, ...]:
         return (self.external_dag_id, self.external_task_ids)
@@ -108,6 +109,13 @@ class ApprovalTask(WaitingTask):
     multiple: bool = False
     fail_on_reject: bool = False
     """Whether the task fails, for good, when the answer is Reject."""
+
+    @model_validator(mode="after")
+    def _defaults_are_offered(self) -> Self:
+        unknown = [choice for choice in self.defaults or () if choice not in self.options]
+        if unknown or self.defaults == ():
+            raise ValueError(f"defaults = {self.defaults}: choose from the options {', '.join(self.options)}")
+        return self
 
     def templated(self) -> tuple[Any, ...]:
         return (self.subject,)
