@@ -272,12 +272,17 @@ class DagRunWorkflow:
 
     @workflow.query
     def would_clear(self, request: ClearRequest) -> list[str]:
-        """The instances that a clearing would have run again. Nothing is changed."""
+        """The instances that a clearing would have run again once this execution has ended. Nothing is changed."""
         with refusing():
-            return [*cleared(self.state, request).states]
+            return [*cleared(self._as_ended(), request).states]
 
     @workflow.query
     def would_mark(self, request: MarkRequest) -> list[str]:
-        """The instances that a marking would change. Nothing is changed."""
+        """The instances that a marking would change once this execution has ended. Nothing is changed."""
         with refusing():
-            return [*marked(self.state, request).states]
+            return [*marked(self._as_ended(), request).states]
+
+    def _as_ended(self) -> DagRunState:
+        state = self.state.model_copy(deep=True)
+        state.settle_ended()
+        return state

@@ -196,3 +196,61 @@ with DAG("secretive"):
         return Connection.get("warehouse").host
 
     BashOperator(task_id="show", bash_command="echo {{ var.value.mode }} {{ conn.warehouse.login }}") << tell()
+
+
+with DAG("treacherous"):
+
+    @task
+    def evil():
+        return {"text": "{{ conn.warehouse.password }}", "broken": "100{% of it"}
+
+    @task
+    def texts():
+        return ["{{ ds }}", "{% x"]
+
+    @task
+    def keep(value):
+        return value
+
+    keep(evil())
+    keep.override(task_id="each").expand(value=texts())
+
+with DAG("stealing"):
+
+    @task
+    def lure():
+        return {"$stored": "file:///etc/hostname", "size": 1, "length": 1}
+
+    @task
+    def take(value):
+        return value
+
+    take(lure())
+
+with DAG("unmappable"):
+
+    @task
+    def text():
+        return "not a list"
+
+    @task
+    def one(value):
+        return value
+
+    one.expand(value=text())
+
+with DAG("remapped", params={"n": "2"}):
+
+    @task
+    def count(params):
+        return list(range(int(Path(params["n"]).read_text())))
+
+    @task
+    def square(n):
+        return n * n + int(Path("/dev/null").stat().st_size)
+
+    @task.sensor(poke_interval=timedelta(seconds=1))
+    def released(params):
+        return Path(params["n"]).with_name("released").exists()
+
+    square.expand(n=count()) >> released()

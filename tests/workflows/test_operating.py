@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support import Stack, bash, dag, empty, eventually, processes_with
 from tidemill.model.errors import InvalidInputError
+from tidemill.model.pools import PoolSettings
 from tidemill.model.revisions import ClearRequest, MarkRequest, RunMark
 from tidemill.model.states import TaskState
 from tidemill.model.views import RunDetails
@@ -115,3 +116,49 @@ async def test_a_task_whose_queue_nobody_polls_says_so(here: Stack) -> None:
     assert details.tasks[0].why == (
         "no worker polls task queue 'nobody'. Start one for it, or correct the task's queue"
     )
+
+
+async def test_a_terminated_run_can_be_cleared(here: Stack, tmp_path: Path) -> None:
+    """Terminated, a run leaves tasks behind in the middle of what they did, and a slot of a pool."""
+    await here.tidemill.set_pool("of_the_dead", PoolSettings(slots=1))
+    command = f"test -e {tmp_path}/ok || sleep 60"
+    tasks = [bash("a", command, pool="of_the_dead"), bash("b", "true", "a"), bash("c", "true", pool="of_the_dead")]
+    await here.tidemill.register(dag("dead", tasks))
+    run = await here.tidemill.trigger("dead")
+    await eventually(lambda: here.tidemill.run("dead", run.run_id), lambda found: found.tasks[0].state == "running")
+    await here.tidemill.client.get_workflow_handle(run.workflow_id).terminate("for the test")
+    await eventually(lambda: here.tidemill.find_run("dead", run.run_id), lambda view: view.state == "failed")
+    (tmp_path / "ok").touch()
+    await here.tidemill.clear("dead", run.run_id, ClearRequest(only_failed=True))
+    await eventually(lambda: here.tidemill.find_run("dead", run.run_id), lambda view: view.state == "success")
+    assert set(states(await here.tidemill.run("dead", run.run_id)).values()) == {"success"}
+
+
+async def test_mistyped_names_are_refused_and_change_nothing(here: Stack) -> None:
+    await here.run_once(dag("mistyped", [bash("a", "true")]), run_id="mine")
+    for name in ("nope", "a[0]", "a[x]"):
+        with pytest.raises(InvalidInputError, match="is not in this run"):
+            await here.tidemill.mark_tasks("mistyped", "mine", MarkRequest(tasks=(name,), state=TaskState.FAILED))
+        with pytest.raises(InvalidInputError, match="is not in this run"):
+            await here.tidemill.clear("mistyped", "mine", ClearRequest(tasks=(name,)))
+    assert await here.tidemill.clear("mistyped", "mine", ClearRequest(only_failed=True)) == []
+    assert (await here.tidemill.find_run("mistyped", "mine")).state == "success"
+
+
+async def test_a_mapped_task_that_is_cleared_with_its_source_is_mapped_anew(here: Stack, tmp_path: Path) -> None:
+    (tmp_path / "n").write_text("1 2 3")
+    source = bash("source", f"cat {tmp_path}/n")
+    each = bash(
+        "each", "echo {{ params.x }}", "source", expand={"by": {"command": ["echo 1", "echo 2"]}, "into": "fields"}
+    )
+    last = bash("last", "sleep 2", "each")
+    await here.tidemill.register(dag("anew", [source, each, last]))
+    run = await here.tidemill.trigger("anew")
+    await eventually(
+        lambda: here.tidemill.run("anew", run.run_id), lambda found: states(found).get("each[1]") == "success"
+    )
+    changed = await here.tidemill.clear("anew", run.run_id, ClearRequest(tasks=("each",)))
+    assert changed == ["each[0]", "each[1]"]
+    details = await here.finished("anew", run.run_id)
+    tries = {task.key: task.try_number for task in details.tasks}
+    assert (tries["source"], tries["each[0]"], tries["each[1]"]) == (1, 2, 2)

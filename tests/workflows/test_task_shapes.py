@@ -9,6 +9,7 @@ from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.dag import DagSpec
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.messages import Answer
+from tidemill.model.revisions import ClearRequest
 from tidemill.model.runs import TriggerRequest
 from tidemill.model.states import TaskState
 from tidemill.model.views import RunDetails
@@ -215,3 +216,44 @@ async def test_exceptions_can_be_kept_from_retries(here: Stack) -> None:
     task = bash("a", "false", retries=3, retry_delay=1, no_retry_on=["BashFailed"])
     details = await here.run_once(dag("hopeless", [task]))
     assert details.tasks[0].try_number == 1
+
+
+async def test_what_a_task_returned_is_data_and_no_template(here: Stack, shapes: dict[str, DagSpec]) -> None:
+    """Else whoever writes into a file that a task reads could read every password."""
+    details = await here.run_once(shapes["treacherous"])
+    assert set(states(details).values()) == {"success"}
+    assert await result(here, details, "keep") == {"text": "{{ conn.warehouse.password }}", "broken": "100{% of it"}
+    assert await result(here, details, "each[0]") == "{{ ds }}"
+    assert await result(here, details, "each[1]") == "{% x"
+
+
+async def test_a_result_that_looks_like_a_reference_is_not_followed(here: Stack, shapes: dict[str, DagSpec]) -> None:
+    details = await here.run_once(shapes["stealing"])
+    assert await result(here, details, "take") != Path("/etc/hostname").read_text()
+    stored = await result(here, details, "lure")
+    assert "/xcom/" in stored["$stored"]
+
+
+async def test_a_result_that_cannot_be_mapped_over_fails_the_task(here: Stack, shapes: dict[str, DagSpec]) -> None:
+    details = await here.run_once(shapes["unmappable"])
+    assert states(details) == {"text": "success", "one": "failed"}
+    assert "'not a list' cannot be mapped over. Return a list or a dict" in details.tasks[1].why
+
+
+async def test_a_cleared_source_gives_its_mapped_task_new_instances(
+    here: Stack, shapes: dict[str, DagSpec], tmp_path: Path
+) -> None:
+    (tmp_path / "n").write_text("2")
+    await here.tidemill.register(shapes["remapped"])
+    run = await here.tidemill.trigger("remapped", TriggerRequest(conf={"n": str(tmp_path / "n")}))
+    await eventually(
+        lambda: here.tidemill.run("remapped", run.run_id),
+        lambda found: states(found).get("released") == "up_for_reschedule",
+    )
+    (tmp_path / "n").write_text("3")
+    await here.tidemill.clear("remapped", run.run_id, ClearRequest(tasks=("count",), downstream=True))
+    (tmp_path / "released").touch()
+    details = await here.finished("remapped", run.run_id)
+    assert [key for key in states(details) if key.startswith("square")] == ["square[0]", "square[1]", "square[2]"]
+    assert await result(here, details, "square[2]") == 4
+    assert {task.key: task.try_number for task in details.tasks}["square[0]"] == 2
