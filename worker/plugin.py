@@ -38,6 +38,7 @@ from .converter import TidemillPayloadConverter
 PASSED_THROUGH = (
     "tidemill.model",
     "tidemill.activities",
+    "tidemill.workflows",
     "croniter",
     "dateutil",
     "jinja2",

@@ -50,8 +50,8 @@ from .alarm import Alarm
 from .calls import INFRASTRUCTURE, ask, look_up, refusing
 from .dag_run import DagRunWorkflow
 
-PATIENCE = 1.25
-"""How much longer than suggested a history may get while a quiet moment is waited for."""
+HOLD = timedelta(seconds=3)
+"""How long no run is started, once a history is long, so that those under way may end before it goes on as new."""
 CLOSING = timedelta(seconds=1)
 REVISE_WITHIN = timedelta(minutes=2)
 SETTLE_WITHIN = timedelta(seconds=5)
@@ -74,7 +74,7 @@ class DagWorkflow:
         self._alarm = Alarm()
         self._followed: set[asyncio.Task[None]] = set()
         self._telling: set[asyncio.Task[None]] = set()
-        self._suggested_at: int | None = None
+        self._hold_until: datetime | None = None
         self._reconcile_at: datetime | None = None
         self._reconcile_pause = RECONCILE_FIRST
 
@@ -113,15 +113,19 @@ class DagWorkflow:
                 return
 
     def _ripe(self) -> bool:
-        """Whether to go on as new: at a quiet moment if one comes in time, since handles of children are lost by it."""
+        """Whether to go on as new: when no run is under way, or after holding runs back for a while in vain.
+
+        Under way, a run that ends in that moment has the server refuse to go on as new, and the whole
+        history is replayed to try again; and what is told of a run's end is lost with its handle.
+        """
         if not workflow.info().is_continue_as_new_suggested():
             return False
         if not workflow.patched("continue-as-new-when-quiet"):
             return True
-        length = workflow.info().get_current_history_length()
-        self._suggested_at = self._suggested_at or length
-        quiet = not any(tracked.state is RunState.RUNNING for tracked in self.state.runs.values())
-        return quiet or length > PATIENCE * self._suggested_at
+        self._hold_until = self._hold_until or workflow.now() + HOLD
+        # A run tells of its end just before its workflow closes: that is waited for, too.
+        quiet = not self._followed and not any(t.state is RunState.RUNNING for t in self.state.runs.values())
+        return quiet or workflow.now() >= self._hold_until
 
     def _can_still_create(self) -> bool:
         """Whether the runs worked out ahead ran out while more of them may be due."""
@@ -148,6 +152,8 @@ class DagWorkflow:
 
     def _next_wake(self) -> datetime | None:
         wake = self.state.next_wake(workflow.now())
+        if self._hold_until is not None:
+            return self._hold_until
         if self.state.unwatched:
             look = self._reconcile_at or workflow.now()
             return look if wake is None else min(wake, look)
@@ -156,6 +162,8 @@ class DagWorkflow:
     # Starting runs
 
     async def _start_queued(self) -> None:
+        if self._hold_until is not None:
+            return
         startable = self.state.startable(workflow.now())
         for tracked in startable:
             self.state.start(tracked, workflow.now())
@@ -191,6 +199,11 @@ class DagWorkflow:
         follower = asyncio.create_task(self._follow(handle, tracked))
         self._followed.add(follower)
         follower.add_done_callback(self._followed.discard)
+        follower.add_done_callback(self._look_up_if_held)
+
+    def _look_up_if_held(self, _: asyncio.Task[None]) -> None:
+        if self._hold_until is not None:
+            self._alarm.ring()
 
     async def _adopt(self, tracked: TrackedRun) -> None:
         """The run's workflow exists, or existed. Most often it ran long ago; then a backfill may run it again."""
