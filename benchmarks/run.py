@@ -1,6 +1,6 @@
 """Measures tidemill against its floor in one run: `make bench`. Prints a table, writes build/bench.json.
 
-`make bench ARGS=--long` also lives through some minutes of crons, idle DAGs and a backfill of 10,000 runs.
+`make bench ARGS="crons idle backfill"` measures what takes long: minutes of crons, a thousand idle DAGs, 10,000 runs.
 
 Absolute figures are this machine's, under whatever else it is doing; the ratios are what counts.
 """
@@ -22,7 +22,7 @@ from figures import Figure, show, write
 from floor import FloorCatchUp, FloorChain, FloorChains, FloorDue, FloorFan, FloorOne, noop
 from life import crons, idle
 from scheduling import backfill, catch_up, due_at_once
-from tasks import planner_steps, shapes_of_tasks
+from tasks import shapes_of_tasks
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.runs import TriggerRequest
 from tidemill.worker.client import Tidemill
@@ -33,8 +33,10 @@ ROOT = Path(__file__).parents[1]
 ROUNDS = 5
 DUE_AT_ONCE = (100, 500, 1000)
 CAUGHT_UP = 1000
+CRONS = 20
 IDLE = 1000
 BACKFILLED = 10_000
+SHORT = ["isolated", "tasks", "due", "catch_up"]
 
 
 async def seconds(work: Callable[[], Awaitable[object]]) -> float:
@@ -69,7 +71,7 @@ async def measure(client: Client, tidemill: Tidemill, queue: str) -> list[Figure
     return figures
 
 
-async def main() -> None:
+async def main(parts: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, queue = Path(folder), f"bench-{uuid.uuid4().hex[:8]}"
         async with dev_server(home, ui=False) as server:
@@ -79,20 +81,26 @@ async def main() -> None:
                 "activities": [noop],
             }
             async with Worker(client, task_queue=queue, max_concurrent_activities=200, **floor):  # type: ignore[arg-type]
-                tidemill = Tidemill(client, queue)
-                figures = await measure(client, tidemill, queue)
-                figures += await shapes_of_tasks(client, tidemill, queue)
-                figures += planner_steps()
-                for n in DUE_AT_ONCE:
-                    figures += await due_at_once(client, tidemill, queue, n)
-                figures += await catch_up(client, tidemill, queue, CAUGHT_UP)
-                if "--long" in sys.argv:
-                    figures += await crons(client, tidemill, queue, 20)
-                    figures += await idle(tidemill, server.process.pid, IDLE)
-                    figures += await backfill(tidemill, BACKFILLED)
+                figures = await measured(parts, client, Tidemill(client, queue), queue, server.process.pid)
     show(figures)
     write(figures, ROOT / "build" / "bench.json")
 
 
+async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: str, server: int) -> list[Figure]:
+    work: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
+        "isolated": lambda: measure(client, tidemill, queue),
+        "tasks": lambda: shapes_of_tasks(client, tidemill, queue),
+        "due": lambda: due_at_once(client, tidemill, queue, DUE_AT_ONCE),
+        "catch_up": lambda: catch_up(client, tidemill, queue, CAUGHT_UP),
+        "crons": lambda: crons(client, tidemill, queue, CRONS),
+        "idle": lambda: idle(tidemill, server, IDLE),
+        "backfill": lambda: backfill(tidemill, BACKFILLED),
+    }
+    unknown = [part for part in parts if part not in work]
+    if unknown:
+        sys.exit(f"{', '.join(unknown)}: no such part. Choose from {', '.join(work)}")
+    return [figure for part in parts or SHORT for figure in await work[part]()]
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(main(sys.argv[1:]))

@@ -3,6 +3,7 @@
 import asyncio
 import time
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from statistics import quantiles
 
@@ -16,7 +17,12 @@ from tidemill.worker.client import Tidemill
 ONE_TASK = [{"kind": "empty", "task_id": "only"}]
 
 
-async def due_at_once(client: Client, tidemill: Tidemill, queue: str, n: int) -> list[Figure]:
+async def due_at_once(client: Client, tidemill: Tidemill, queue: str, sizes: Sequence[int]) -> list[Figure]:
+    """So many DAGs that fall due at one instant."""
+    return [figure for n in sizes for figure in await _due_at_once(client, tidemill, queue, n)]
+
+
+async def _due_at_once(client: Client, tidemill: Tidemill, queue: str, n: int) -> list[Figure]:
     """*n* DAGs that fall due at one instant: how long after it their runs have begun."""
     label = uuid.uuid4().hex[:6]
     due = soon(20 + n / 25)

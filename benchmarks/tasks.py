@@ -75,7 +75,7 @@ async def shapes_of_tasks(client: Client, tidemill: Tidemill, queue: str) -> lis
             floor.append(await by_hand(workflow, n))
             mine.append(await ours(spec.dag_id, times))
         figures.append(Figure(f"{name}: per task", "ms", 1000 * median(mine) / per, 1000 * median(floor) / per))
-    return figures
+    return figures + planner_steps()
 
 
 def planner_steps() -> list[Figure]:
