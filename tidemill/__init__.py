@@ -3,6 +3,7 @@
 What a DAG file needs is here; a worker of your own also wants `tidemill.worker.plugin`.
 """
 
+from . import _checkout as _checkout
 from . import _local as _local
 from .activities.secrets import Connection, Variable
 from .model.authoring.dags import DAG, Output, chain, cross_downstream
