@@ -6,56 +6,27 @@ and ask nobody.
 """
 
 from datetime import datetime
-from typing import Any
 
-from .backfills import Backfill, BackfillBatch, BackfillRequest
-from .base import Instant, Record, iso
+from .base import iso
 from .dag import DagSpec
-from .dag_records import DateTakenError, DecisionKind, MadeDecision, RunRecord, TrackedRun
-from .messages import DagNews, RunReport, TasksEnded
-from .past import Past, remembered, run_before
+from .dag_backfills import DagBackfills
+from .dag_past import DagPast
+from .dag_records import DateTakenError, DecisionKind, RunRecord, TrackedRun
+from .messages import RunReport
 from .revisions import Revision
-from .runs import RunIdentity, RunType, backfill_run, run_id, scheduled_run
-from .states import RunState, TaskState
+from .runs import RunIdentity, RunType, run_id, scheduled_run
+from .states import RunState
 from .ticks import Ticks, TicksQuestion, due
-from .timetables import DagRunInfo, DataInterval, TimeRestriction
+from .timetables import DagRunInfo, TimeRestriction
 
 LEDGER_LENGTH = 500
-DECISIONS_KEPT = 10
-DATES_KEPT = 5000
-BACKFILLS_KEPT = 20
 TICKS_AHEAD = 2
 TICKS_PLANNED = 20
 TICKS_AHEAD_CATCHING_UP = 100
 
 
-class DagState(Record):
-    """A DAG's state. Only its workflow changes it, through the methods here."""
-
-    spec: DagSpec
-    is_paused: bool = False
-    broken: str | None = None
-    registered_at: Instant
-    last_automated_interval: DataInterval | None = None
-    resume_at: Instant | None = None
-    """Where the present schedule takes over from another: no interval of it begins earlier."""
-    ticks: tuple[DagRunInfo, ...] = ()
-    ticks_ended: bool = False
-    ticks_asked_at: Instant | None = None
-    runs: dict[str, TrackedRun] = {}
-    ledger: list[RunRecord] = []
-    triggers: list[Any] = []
-    """Triggers that have arrived and were not looked at yet."""
-    backfills: list[Backfill] = []
-    backfills_made: int = 0
-    start_date_moves: int = 0
-    """How often a new version moved the start_date on before there was a first run."""
-    dates: dict[str, str] = {}
-    """run_id by key, of runs made out of order: what the high-water mark does not tell."""
-    decisions: list[MadeDecision] = []
-    news: int = 0
-    """The number of the last message to a run."""
-    executions: int = 1
+class DagState(DagBackfills, DagPast):
+    """A DAG's state. Only its workflow changes it, through the methods here and in the parts it is made of."""
 
     # The schedule
 
@@ -138,20 +109,6 @@ class DagState(Record):
 
     # Runs
 
-    def holder(self, run: RunIdentity) -> str | None:
-        """The run_id of the run that holds *run*'s date or its run_id; None if both are free."""
-        tracked = self.runs.get(run.key)
-        if tracked is not None:
-            return tracked.run.run_id
-        if run.key in self.dates:
-            return self.dates[run.key]
-        others = [(t.run.run_id, t.run.logical_date) for t in self.runs.values()]
-        others += [(record.run_id, record.logical_date) for record in self.ledger]
-        for other, logical_date in others:
-            if other == run.run_id or (run.logical_date is not None and run.logical_date == logical_date):
-                return other
-        return None
-
     def create(self, run: RunIdentity, now: datetime, reason: str) -> TrackedRun:
         """Adds *run* to the queue. Raises DateTakenError if another run holds its date or its id."""
         if run.run_type is RunType.MANUAL and run.run_id == run_id(RunType.MANUAL, run.run_after):
@@ -165,7 +122,7 @@ class DagState(Record):
         tracked = TrackedRun(run=run, queued_at=now)
         self.runs[run.key] = tracked
         if run.run_type is not RunType.SCHEDULED:
-            self._keep_date(run)
+            self.keep_date(run)
         self.note(now, DecisionKind.CREATED, run.run_id, reason)
         return tracked
 
@@ -223,7 +180,7 @@ class DagState(Record):
                 started_at=tracked.started_at,
                 ended_at=report.ended_at,
                 reason=report.reason,
-                past={**self._unknown_past(), **tracked.past, **report.past},
+                past={**self.unknown_past(), **tracked.past, **report.past},
             )
         )
         del self.ledger[:-LEDGER_LENGTH]
@@ -234,10 +191,6 @@ class DagState(Record):
             self.close_backfills(report.ended_at)
         self._pause_after_failures(report.ended_at)
         return True
-
-    def _unknown_past(self) -> dict[str, TaskState]:
-        """What is known of a run that has told nothing: where the next run looks, nothing has ended well."""
-        return dict.fromkeys(sorted(remembered(self.spec)), TaskState.NONE)
 
     def _pause_after_failures(self, now: datetime) -> None:
         """max_consecutive_failed_dag_runs: the last runs by run_after, of any type, have all failed."""
@@ -251,135 +204,6 @@ class DagState(Record):
         self.ledger = [record for record in self.ledger if record.run_id != run.run_id]
         self.runs[run.key] = TrackedRun(run=run, queued_at=now, again=True, revision=revision)
         self.note(now, DecisionKind.REVISED, run.run_id, "it runs again, on request")
-
-    # What runs have to know of each other
-
-    def past_of(self, tracked: TrackedRun) -> Past | None:
-        """The run before, if tasks depend on it: what is known of it now."""
-        unknown = self._unknown_past()
-        if not unknown or tracked.ignores_past:
-            return None
-        known: list[RunIdentity | RunRecord] = [other.run for other in self.runs.values()]
-        before = run_before(tracked.run, [*known, *self.ledger], catchup=self.spec.catchup)
-        if before is None:
-            return None
-        states = before.past if isinstance(before, RunRecord) else self.runs[before.key].past
-        if isinstance(before, RunRecord) and not states:  # it ran when no task was looked back at
-            return Past(run_id=before.run_id)
-        return Past(run_id=before.run_id, states={**unknown, **states})
-
-    def tasks_ended(self, ended: TasksEnded) -> list[TrackedRun]:
-        """Takes note of how tasks of a run have ended, and returns the runs that have to hear of it."""
-        tracked = self.runs.get(ended.key)
-        if tracked is None:
-            return []
-        tracked.past = ended.states
-        return self.after(tracked.run.run_id)
-
-    def after(self, before: str) -> list[TrackedRun]:
-        """The runs under way that look back at the run *before*."""
-        return [t for t in self.runs.values() if t.previous == before and t.state is RunState.RUNNING]
-
-    def news_for(self, tracked: TrackedRun) -> DagNews:
-        """What a run under way has to hear."""
-        self.news += 1
-        past = self.past_of(tracked)
-        tracked.previous = past.run_id if past is not None else None
-        return DagNews(number=self.news, is_paused=self.is_paused, past=past)
-
-    # Backfills
-
-    def backfill(self, backfill_id: str | None) -> Backfill | None:
-        return next((backfill for backfill in self.backfills if backfill.backfill_id == backfill_id), None)
-
-    def add_backfill(self, spec: DagSpec, request: BackfillRequest, batch: BackfillBatch, now: datetime) -> Backfill:
-        """Takes a backfill on, with the first of its runs by the schedule of *spec*."""
-        self.backfills_made += 1
-        made = Backfill(
-            backfill_id=f"backfill_{self.backfills_made}",
-            request=request,
-            timetable=spec.schedule,
-            folder=spec.folder,
-            created_at=now,
-            total=batch.total,
-        )
-        made.take(batch)
-        self.backfills.append(made)
-        closed = [backfill for backfill in self.backfills if not backfill.open]
-        for backfill in closed[: max(0, len(self.backfills) - BACKFILLS_KEPT)]:
-            self.backfills.remove(backfill)
-        self.note(now, DecisionKind.BACKFILL, made.backfill_id, f"{made.total} runs were asked for")
-        return made
-
-    def create_backfill_runs(self, now: datetime) -> int:
-        """Creates the runs that open backfills have room for; how many dates were dealt with."""
-        dealt_with = 0
-        for backfill in self.backfills:
-            while backfill.room and backfill.infos and not self.is_paused:
-                info, *rest = backfill.infos
-                backfill.infos = tuple(rest)
-                self._create_for(backfill, info, now)
-                dealt_with += 1
-        self.close_backfills(now)
-        return dealt_with
-
-    def _create_for(self, backfill: Backfill, info: DagRunInfo, now: datetime) -> None:
-        run = backfill_run(self.spec.dag_id, info, backfill.request.conf)
-        done = next((record for record in self.ledger if record.logical_date == run.logical_date), None)
-        if run.key in self.runs or (done is None and run.key in self.dates):
-            holder = self.holder(run)
-            self.skip_in_backfill(backfill, f"{holder} is in flight or holds the date", run, now)
-        elif done is not None and not backfill.request.reprocess_behavior.again(done.state):
-            self.skip_in_backfill(backfill, f"{done.run_id} exists already and ended in {done.state}", run, now)
-        else:
-            kept = run if done is None else run.model_copy(update={"run_id": done.run_id})
-            self.runs[run.key] = TrackedRun(
-                run=kept,
-                queued_at=now,
-                backfill_id=backfill.backfill_id,
-                again=done is not None,
-                ignores_past=backfill.created == 0,
-            )
-            backfill.created += 1
-            self._mark_ahead(kept)
-            self.note(now, DecisionKind.CREATED, kept.run_id, f"{backfill.backfill_id} has room for it")
-
-    def skip_in_backfill(self, backfill: Backfill, reason: str, run: RunIdentity, now: datetime) -> None:
-        backfill.skipped += 1
-        self.note(now, DecisionKind.SKIPPED, f"{backfill.backfill_id} {iso(run.logical_date or now)}", reason)
-
-    def give_up_in_backfill(self, backfill: Backfill, tracked: TrackedRun, reason: str, now: datetime) -> None:
-        """Takes back a run that was created for a backfill and turned out to have run already."""
-        del self.runs[tracked.run.key]
-        backfill.created -= 1
-        self.skip_in_backfill(backfill, reason, tracked.run, now)
-
-    def _mark_ahead(self, run: RunIdentity) -> None:
-        """A backfill's run past the head: the schedule will find its date taken.
-
-        Without catchup the schedule goes on from there. With it the head stays, for dates
-        between that only the schedule would make; it passes this one when it gets there.
-        """
-        head, interval = self.last_automated_interval, run.data_interval
-        if interval is None or (head is not None and interval.start <= head.start):
-            return
-        if self.spec.catchup:
-            self._keep_date(run)
-        else:
-            self.last_automated_interval = interval
-            self.ticks, self.ticks_ended = (), False
-
-    def _keep_date(self, run: RunIdentity) -> None:
-        self.dates[run.key] = run.run_id
-        while len(self.dates) > DATES_KEPT:
-            self.dates.pop(next(iter(self.dates)))
-
-    def close_backfills(self, now: datetime) -> None:
-        for backfill in self.backfills:
-            if backfill.close_if_done(now):
-                progress = backfill.progress()
-                told = f"{progress.succeeded} succeeded, {progress.failed} failed, {progress.skipped} skipped"
-                self.note(now, DecisionKind.BACKFILL, backfill.backfill_id, f"{progress.state}: {told}")
 
     @property
     def unwatched(self) -> list[TrackedRun]:
@@ -426,10 +250,6 @@ class DagState(Record):
         """Stops making runs until the DAG is registered again: something raised that should not have."""
         self.broken = reason
         self.note(now, DecisionKind.BROKEN, self.spec.dag_id, reason)
-
-    def note(self, at: datetime, kind: DecisionKind, about: str, reason: str) -> None:
-        self.decisions.append(MadeDecision(at=at, kind=kind, about=about, reason=reason))
-        del self.decisions[:-DECISIONS_KEPT]
 
     def next_wake(self, now: datetime) -> datetime | None:
         """When something may have to be done next, if nothing happens before; None: only when told."""
