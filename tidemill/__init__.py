@@ -6,7 +6,7 @@ What a DAG file needs is here; a worker of your own also wants `tidemill.worker.
 from . import _checkout as _checkout
 from . import _local as _local
 from .activities.secrets import Connection, Variable
-from .model.authoring.dags import DAG, Output, chain, cross_downstream
+from .model.authoring.dags import DAG, Output
 from .model.authoring.decorators import dag, setup, task, teardown
 from .model.authoring.foreign import TemporalActivityOperator, TemporalWorkflowOperator, TriggerDagRunOperator
 from .model.authoring.groups import Label, TaskGroup, task_group
@@ -20,6 +20,7 @@ from .model.authoring.operators import (
     SparkSubmitOperator,
     spark_submit,
 )
+from .model.authoring.order import chain, cross_downstream
 from .model.authoring.waiting import (
     ApprovalOperator,
     BashSensor,

@@ -7,30 +7,26 @@ that is to call one finds it by its task_id, in `DAG.functions`.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from datetime import date, datetime, time, timedelta
-from itertools import pairwise
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self, TypeVar, get_args
 
-import pendulum
 from dateutil.relativedelta import relativedelta
 
 from ..base import Model
 from ..dag import DagSpec, read_dag
 from ..errors import InvalidInputError
-from ..notifiers import CommandNotifier, Event, FunctionNotifier, WebhookNotifier
+from ..notifiers import Event
 from ..references import CONCAT, ZIP, xcom_reference
 from ..schedules import ScheduleKind
 from ..tasks import Task
-from ..timetables.cron import zone
+from .callbacks import Callback, functions_of, notifiers_of
+from .dates import aware, zone_name
 
 Schedule = str | timedelta | relativedelta | Sequence[str] | Model | None
-
-Callback = Callable[..., Any] | CommandNotifier | WebhookNotifier | Sequence[Any] | None
-"""Who is told: a function that takes the context, a notifier, or several of them."""
 
 T = TypeVar("T")
 
@@ -92,7 +88,7 @@ class DAG:
         self.default_args = dict(default_args or {})
         start_date = start_date or self.default_args.pop("start_date", None)
         end_date = end_date or self.default_args.pop("end_date", None)
-        self.timezone = timezone or _zone_name(start_date) or "UTC"
+        self.timezone = timezone or zone_name(start_date) or "UTC"
         self._fields: dict[str, Any] = {
             "dag_id": dag_id,
             "schedule": schedule,
@@ -403,55 +399,6 @@ class Group(Linked):
         raise NotImplementedError
 
 
-def notifiers_of(callbacks: Mapping[str, Callback]) -> dict[str, list[Any]]:
-    """*callbacks* as data: a function is named by its place among those of its event."""
-    found: dict[str, list[Any]] = {}
-    for event, given in callbacks.items():
-        functions = 0
-        for one in _listed(given):
-            if callable(one):
-                found.setdefault(event, []).append(FunctionNotifier(number=functions))
-                functions += 1
-            else:
-                found.setdefault(event, []).append(one)
-    return found
-
-
-def functions_of(given: Callback) -> list[Callable[..., Any]]:
-    return [one for one in _listed(given) if callable(one)]
-
-
-def _listed(given: Callback) -> list[Any]:
-    if given is None:
-        return []
-    return [*given] if isinstance(given, list | tuple) else [given]
-
-
-def chain(*steps: Any) -> None:
-    """Puts *steps* in order: each a task or a list; lists of one length are linked pairwise (as Airflow's chain)."""
-    for first, second in pairwise(steps):
-        if isinstance(first, Sequence) and isinstance(second, Sequence):
-            if len(first) != len(second):
-                raise InvalidInputError(
-                    f"chain: a list of {len(first)} tasks is followed by one of {len(second)}. "
-                    "Use lists of one length, or put a single task between them"
-                )
-            for above, below in zip(first, second, strict=True):
-                link(above, below)
-        else:
-            link(first, second)
-
-
-def cross_downstream(from_tasks: Sequence[Any], to_tasks: Sequence[Any]) -> None:
-    """Makes every one of *to_tasks* downstream of every one of *from_tasks*."""
-    link(from_tasks, to_tasks)
-
-
-def link(above: Any, below: Any) -> None:
-    for node in lasts(above):
-        node.set_downstream(below)
-
-
 def current_dag() -> DAG | None:
     """The DAG whose `with` block is being read."""
     return _current.get()
@@ -497,24 +444,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(plain(part) for part in value)
     return value
-
-
-def aware(value: Any, timezone: str) -> Any:
-    if isinstance(value, datetime):
-        return value if value.tzinfo is not None else value.replace(tzinfo=zone(timezone))
-    if isinstance(value, date):
-        return datetime.combine(value, time(), zone(timezone))
-    if isinstance(value, str):
-        try:
-            return pendulum.parse(value, tz=timezone, exact=False)
-        except ValueError:
-            raise InvalidInputError(
-                f"date = {value!r} cannot be read. Write it as 2026-01-31, or with a time"
-            ) from None
-    return value
-
-
-def _zone_name(value: datetime | None) -> str | None:
-    """The zone that a start_date carries, which Airflow reads the schedule in."""
-    tz = getattr(value, "tzinfo", None)
-    return getattr(tz, "name", None) or getattr(tz, "key", None)
