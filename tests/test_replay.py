@@ -1,5 +1,6 @@
 """What runs somewhere today goes on under tomorrow's code: recorded histories replay without a difference."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +17,9 @@ RECORDED = sorted((Path(__file__).parent / "histories").glob("*.json"))
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 async def test_a_recorded_history_replays(path: Path, tmp_path: Path) -> None:
-    history = WorkflowHistory.from_json("dag:recorded", path.read_text())
+    text = path.read_text()
+    started = json.loads(text)["events"][0]["workflowExecutionStartedEventAttributes"]
+    history = WorkflowHistory.from_json(started["workflowId"], text)
     await Replayer(workflows=[], plugins=[TidemillPlugin(tmp_path)]).replay_workflow(history)
 
 
