@@ -8,6 +8,13 @@ from support import Stack, stack, temporal_server
 from tidemill.activities.spark_archive import build_archive
 from tidemill.activities.workplace import find_java
 
+LONGEST = ("test_demo.py", "test_spark.py", "test_storm.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that the last to end is not one that began last."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

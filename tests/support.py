@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -171,11 +172,12 @@ def worker_process(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def processes_with(text: str) -> list[psutil.Process]:
-    """Running processes that have *text* in their command line or environment."""
+    """Running processes that have *text* as a word in their command line or environment."""
+    word = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")  # 4711 is not meant by a port 47110
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             told = [*process.cmdline(), *process.environ().values()]
-            if process.status() != psutil.STATUS_ZOMBIE and any(text in part for part in told):
+            if process.status() != psutil.STATUS_ZOMBIE and any(word.search(part) for part in told):
                 found.append(process)
     return [process for process in found if process.pid != psutil.Process().pid]

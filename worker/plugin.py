@@ -36,9 +36,7 @@ from ..workflows.pool import PoolWorkflow
 from .converter import TidemillPayloadConverter
 
 PASSED_THROUGH = (
-    "tidemill.model",
-    "tidemill.activities",
-    "tidemill.workflows",
+    "tidemill",
     "croniter",
     "dateutil",
     "jinja2",

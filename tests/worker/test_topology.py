@@ -66,12 +66,13 @@ async def test_workers_of_one_queue_share_a_spark_cluster(spark_home: Path, tmp_
                 await eventually(
                     lambda: made.tidemill.run("cluster", run.run_id),
                     lambda found: (found.tasks[0].progress or {}).get("tasks_done", 0) >= 1,
+                    within=200,
                 )
                 with worker_process(env):
                     first.kill()
                     first.wait()
                     await eventually(
-                        lambda: asyncio.to_thread(processes_with, mark), lambda found: not found, within=15
+                        lambda: asyncio.to_thread(processes_with, mark), lambda found: not found, within=30
                     )
                     details = await made.finished("cluster", run.run_id)
         assert details.state is RunState.SUCCESS, [task.error for task in details.tasks]
