@@ -27,10 +27,12 @@ class AttemptFolder:
     """Everything that the attempt printed, in Airflow's layout of log files."""
 
     @classmethod
-    def of(cls, home: Path, attempt: TaskAttempt) -> "AttemptFolder":
+    def of(cls, home: Path, attempt: TaskAttempt, part: str = "") -> "AttemptFolder":
+        """The folder of *attempt*; *part* names a part of its work that has results of its own."""
         # A run that is run again has its old run_id and tries, but no claim on what the old ones left.
         poke = f"poke={attempt.poke}" if attempt.poke > 1 else ""
-        folder = cls(home / "attempts" / attempt.path / attempt.execution / poke, home / "logs" / f"{attempt.path}.log")
+        path = home / "attempts" / attempt.path / attempt.execution / poke / part
+        folder = cls(path, home / "logs" / f"{attempt.path}.log")
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.log.parent.mkdir(parents=True, exist_ok=True)
         return folder

@@ -17,8 +17,13 @@ def import_dags(path: Path) -> list[DAG]:
     return collect(lambda: _execute(path))
 
 
+def module_name(path: Path) -> str:
+    """What the file at *path* is called among the imported modules."""
+    return f"tidemill_dag_file_{path.stem}"
+
+
 def _execute(path: Path) -> None:
-    name = f"tidemill_dag_file_{path.stem}"
+    name = module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")

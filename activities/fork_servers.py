@@ -27,21 +27,26 @@ class ServerGone(Exception):  # noqa: N818
 class ForkServer:
     """A running `python_server` for one DAG file. Safe to use from many threads."""
 
-    def __init__(self, path: Path, log: Path) -> None:
+    def __init__(self, path: Path | None, log: Path, *, connect: bool = False) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tidemill.activities.python_server", str(path)],
+                [
+                    sys.executable, "-P", "-m", "tidemill.activities.python_server",
+                    str(path or ""), "connect" if connect else "",
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-            )
+            )  # fmt: skip
         self._lock = threading.Lock()
         self._waiting: dict[str, Queue[dict[str, Any] | None]] = {}
         self._greeted = threading.Event()
         self._failure: Failure | None = None
         self.users = 0
-        self._listener = threading.Thread(target=self._listen, daemon=True, name=f"answers of {path.name}")
+        self._listener = threading.Thread(
+            target=self._listen, daemon=True, name=f"answers of {path.name if path else 'no file'}"
+        )
         self._listener.start()
 
     def ready(self, watch: Watch) -> None:
@@ -51,8 +56,13 @@ class ForkServer:
         if self._failure is not None:
             raise task_failed(self._failure)
 
-    def call(self, attempt: TaskAttempt, folder: AttemptFolder, watch: Watch) -> int:
-        """Runs *attempt*'s function in a child; the child's exit code. The result is in the folder."""
+    def call(
+        self, attempt: TaskAttempt, folder: AttemptFolder, watch: Watch, connect: dict[str, Any] | None = None
+    ) -> int:
+        """Runs *attempt*'s function in a child, or what *connect* says as a client of Spark Connect.
+
+        Returns the child's exit code. The result is in the folder.
+        """
         id_ = f"{attempt.path}@{id(watch)}"
         answers: Queue[dict[str, Any] | None] = Queue()
         self._waiting[id_] = answers
@@ -61,6 +71,7 @@ class ForkServer:
             "attempt": attempt.model_dump(mode="json"),
             "folder": str(folder.path),
             "log": str(folder.log),
+            "connect": connect,
         }
         try:
             self._send(request)
@@ -134,16 +145,20 @@ class ForkServers:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._lock = threading.Lock()
-        self._servers: OrderedDict[tuple[str, str], ForkServer] = OrderedDict()
+        self._servers: OrderedDict[tuple[str, str, bool], ForkServer] = OrderedDict()
 
     @contextmanager
-    def for_file(self, path: Path) -> Iterator[ForkServer]:
-        """The server of the file as it is now, kept as long as the block. Raises OSError if it cannot be read."""
-        key = (str(path), sha256(path.read_bytes()).hexdigest())
+    def for_file(self, path: Path | None, *, connect: bool = False) -> Iterator[ForkServer]:
+        """The server of the file as it is now, kept as long as the block. Raises OSError if it cannot be read.
+
+        With *connect* its children can be clients of Spark Connect at once; then no file may be needed at all.
+        """
+        key = (str(path), sha256(path.read_bytes()).hexdigest() if path is not None else "", connect)
         with self._lock:
             server = self._servers.get(key)
             if server is None or not server.alive:
-                server = ForkServer(path, self._home / "logs" / "dag_files" / f"{path.stem}.log")
+                name = path.stem if path is not None else "spark_connect"
+                server = ForkServer(path, self._home / "logs" / "dag_files" / f"{name}.log", connect=connect)
                 self._servers[key] = server
             self._servers.move_to_end(key)
             server.users += 1

@@ -9,6 +9,7 @@ INVALID_INPUT = "InvalidInput"
 """What was asked for cannot be done; the message says why."""
 
 CONTROL_SUFFIX = "-control"
+SPARK_SUFFIX = "-spark"
 
 
 def control_queue(task_queue: str) -> str:

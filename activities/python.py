@@ -25,9 +25,11 @@ class PythonActivities:
             return call_function(self._workplace, attempt, Watch(attempt.timeout))
 
 
-def call_function(workplace: Workplace, attempt: TaskAttempt, watch: Watch) -> Outcome:
+def call_function(
+    workplace: Workplace, attempt: TaskAttempt, watch: Watch, folder: AttemptFolder | None = None
+) -> Outcome:
     """Calls *attempt*'s function in a child of its DAG file's server, and waits for its result."""
-    folder = AttemptFolder.of(workplace.home, attempt)
+    folder = folder or AttemptFolder.of(workplace.home, attempt)
     if (earlier := folder.read("result.json")) is not None:
         return workplace.results.put(attempt, outcome_of(earlier))
     attempt = workplace.results.fill(attempt)

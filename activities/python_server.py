@@ -5,7 +5,8 @@ interpreter's start. Requests come as JSON lines on standard input, answers go o
 everything that the file prints goes elsewhere. The end of standard input is the worker's end:
 then every child is killed.
 
-Requests: `{"id", "attempt", "folder", "log"}` starts one, `{"kill": id}` ends one.
+Requests: `{"id", "attempt", "folder", "log"}` starts one, `{"kill": id}` ends one. With "connect" a request is
+for a Spark Connect client. For those that need no DAG file there is a server without one.
 Answers: `{"ready": true}` or `{"failure": ...}` first, then `{"id", "code"}` for each that ended.
 """
 
@@ -25,9 +26,11 @@ from ..model.authoring.dags import DAG
 from .dag_import import import_dags
 from .isolated_call import describe_failure, perform
 from .secrets import mask_output
+from .spark import connect_child
 from .supervisor import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl, write_json
 
 MARK = "TIDEMILL_ATTEMPT"
+WITH_CONNECT = "connect"
 
 
 class Server:
@@ -79,8 +82,11 @@ class Server:
                 os.dup2(source, target)
             os.close(self._answers)
             mask_output()
-            attempt = TaskAttempt.model_validate(request["attempt"])
-            write_json(Path(request["folder"]) / "result.json", perform(self._dags, attempt))
+            if request["connect"] is not None:
+                connect_child.main(Path(request["folder"]), request["connect"])
+            else:
+                attempt = TaskAttempt.model_validate(request["attempt"])
+                write_json(Path(request["folder"]) / "result.json", perform(self._dags, attempt))
             code = 0
         finally:
             with contextlib.suppress(Exception):
@@ -137,14 +143,16 @@ def _marked(pid: int, id_: str) -> bool:
     return False
 
 
-def main(path: Path) -> None:
+def main(path: str, warm: str) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.dup(sys.stdout.fileno())
     os.set_inheritable(answers, False)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the file prints is not an answer
     try:
-        dags = import_dags(path)
+        if warm == WITH_CONNECT:
+            connect_child.preload()
+        dags = import_dags(Path(path)) if path else []
     except BaseException as error:
         tell(answers, {"failure": describe_failure(error).model_dump(mode="json")})
         return
@@ -157,5 +165,5 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], sys.argv[2])
     os._exit(0)

@@ -58,8 +58,11 @@ class Watch:
         self._progress = progress
         self._next_heartbeat = 0.0
 
-    def check(self) -> None:
-        """Raises Stopped, or the failure of a timeout, when the attempt may not go on."""
+    def check(self, told: Any = None) -> None:
+        """Raises Stopped, or the failure of a timeout, when the attempt may not go on.
+
+        Tells *told* in the heartbeat, else the progress.
+        """
         now = time.monotonic()
         if activity.is_cancelled():
             raise Stopped("cancelled")
@@ -71,7 +74,7 @@ class Watch:
             )
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + HEARTBEAT_EVERY
-            activity.heartbeat(self._progress())
+            activity.heartbeat(told if told is not None else self._progress())
 
 
 @contextmanager

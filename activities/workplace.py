@@ -8,9 +8,13 @@ from pathlib import Path
 
 from ..model.attempts import TaskAttempt
 from ..model.task_instances import Failure
+from ..model.tasks import SparkOptions
+from .driver_memory import MemoryBudget, budget_of_host
 from .fork_servers import ForkServers
 from .supervision import task_failed
 from .xcom_store import XComStore
+
+MOST_SPARK_TASKS = 32
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,12 @@ class Workplace:
     spark_master: str | None = None
     """Where Spark tasks that name no master run; None: Spark's own default, else local[*]."""
     spark_conf: dict[str, str] = field(default_factory=dict)
+    spark_connections: dict[str, SparkOptions] = field(default_factory=dict)
+    """Where Spark tasks may run, by the conn_id that they give; `default` is for those that give none."""
+    spark_memory: int | None = None
+    """What drivers below this worker may take together, in MiB; None: most of the host's memory."""
+    spark_slots: int | None = None
+    """How many Spark tasks this worker takes at a time; 0: none; None: as many drivers as fit into the memory."""
 
     xcom_url: str | None = None
     """Where large results are kept; None: below `home`."""
@@ -29,6 +39,16 @@ class Workplace:
     @cached_property
     def results(self) -> XComStore:
         return XComStore(self.xcom_url or (self.home / "xcom").as_uri())
+
+    @cached_property
+    def memory(self) -> MemoryBudget:
+        return MemoryBudget(self.spark_memory or budget_of_host())
+
+    @property
+    def most_spark_tasks(self) -> int:
+        if self.spark_slots is not None:
+            return self.spark_slots
+        return max(1, min(MOST_SPARK_TASKS, self.memory.megabytes // SparkOptions().driver_megabytes))
 
     @cached_property
     def servers(self) -> ForkServers:

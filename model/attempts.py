@@ -2,12 +2,14 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from .base import Instant, Model
 from .dag import DagSource
 from .instance_keys import UNMAPPED, instance_key
 from .notifiers import Event
 from .runs import RunIdentity
+from .task_instances import Submission
 from .tasks import Task
 
 INLINE_LIMIT = 32 * 1024
@@ -68,6 +70,11 @@ class TaskAttempt(Model):
         return f"{self.run.dag_id}.{self.key} {self.run.run_id} try {self.try_number}"
 
     @property
+    def uuid(self) -> UUID:
+        """The attempt's identity where a name has to be short and plain, such as a tag, or the name of a pod."""
+        return uuid5(NAMESPACE_URL, f"tidemill:{self.path}/{self.execution}/{self.poke}")
+
+    @property
     def key(self) -> str:
         """What the instance is called within its run."""
         return instance_key(self.task.task_id, self.map_index)
@@ -75,6 +82,13 @@ class TaskAttempt(Model):
     @property
     def timeout(self) -> timedelta | None:
         return self.task.execution_timeout
+
+
+class SubmittedAttempt(Model):
+    """An attempt and the application that it has on a cluster; None where nothing is known of one."""
+
+    attempt: TaskAttempt
+    submission: Submission | None = None
 
 
 def attempt_path(dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = UNMAPPED) -> str:

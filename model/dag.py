@@ -238,6 +238,15 @@ def has_schema(param: Any) -> bool:
     return isinstance(param, dict) and isinstance(param.get("schema"), dict) and set(param) <= PARAM_KEYS
 
 
+def with_default_pools(spec: DagSpec) -> DagSpec:
+    """*spec* with the pool that a kind of task has by default written into each task that names none."""
+    tasks = tuple(
+        task.model_copy(update={"pool": task.default_pool}) if task.default_pool and task.pool is None else task
+        for task in spec.tasks
+    )
+    return spec if tasks == spec.tasks else DagSpec.model_validate(spec.model_dump() | {"tasks": tasks})
+
+
 def read_dag(document: Any) -> DagSpec:
     """*document* (a dict, as from JSON) as a DAG. Raises InvalidInputError."""
     if not isinstance(document, dict):

@@ -24,6 +24,10 @@ class PoolSettings(Model):
     """Whether a task that waits outside of a worker keeps its slots."""
 
 
+SPARK_POOL_SETTINGS = PoolSettings(slots=128, description="Spark tasks that name no pool; made when first asked")
+"""As many as Airflow's default pool has."""
+
+
 class LeaseRequest(Model):
     """An instance of a task that asks to be let in. Sent again, it is the same request."""
 

@@ -25,6 +25,22 @@ class Failure(Brief, Model):
     retryable: bool = True
 
 
+class Submission(Brief, Model):
+    """An application that runs on a cluster by itself, and is followed from there."""
+
+    application_id: str
+    """What its cluster knows it by: a driver id, a YARN application, a pod."""
+    submitted_at: Instant
+    url: str | None = None
+
+
+class StagedOutput(Model):
+    """A folder that an attempt has made, and the place that it is to take."""
+
+    staged: str
+    target: str
+
+
 class Outcome(Brief, Model):
     """What an attempt that did not fail reports."""
 
@@ -34,6 +50,9 @@ class Outcome(Brief, Model):
     note: str | None = None
     wake_at: Instant | None = None
     """When a wait ends that needs no worker."""
+    submission: Submission | None = None
+    """The work has only begun: it goes on where this says."""
+    staged: StagedOutput | None = None
 
 
 class Attempt(Brief, Model):

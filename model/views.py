@@ -83,6 +83,8 @@ class TaskView(Model):
     max_tries: int
     upstream: tuple[str, ...]
     queue: str | None = None
+    queue_suffix: str = ""
+    """What the DAG's task queue is continued with, where the task names none."""
     queued_at: Instant | None
     started_at: Instant | None
     ended_at: Instant | None
@@ -197,6 +199,7 @@ def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
         max_tries=instance.tries_cleared + task.retries,
         upstream=task.upstream,
         queue=task.queue,
+        queue_suffix=task.queue_suffix,
         queued_at=instance.queued_at,
         started_at=instance.started_at,
         ended_at=instance.ended_at,

@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from spark_clusters import Standalone, spark_connect, standalone_cluster
 from support import Stack, stack, temporal_server
-from tidemill.activities.spark_archive import build_archive
+from tidemill.activities.spark.archive import build_archive
 from tidemill.activities.workplace import find_java
 
-LONGEST = ("test_demo.py", "test_spark.py", "test_storm.py")
+LONGEST = ("test_spark_kills.py", "test_demo.py", "test_spark_modes.py", "test_spark.py", "test_storm.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,6 +48,20 @@ def spark_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert java is not None
     build_archive(home, java)
     return home / "cache"
+
+
+@pytest.fixture(scope="session")
+def standalone(spark_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A standalone Spark cluster."""
+    with standalone_cluster(tmp_path_factory.mktemp("standalone"), spark_cache) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def connect(spark_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A Spark Connect server: its URL, and that of its UI."""
+    with spark_connect(tmp_path_factory.mktemp("connect"), spark_cache.parent) as urls:
+        yield urls
 
 
 @pytest.fixture

@@ -181,3 +181,27 @@ def processes_with(text: str) -> list[psutil.Process]:
             if process.status() != psutil.STATUS_ZOMBIE and any(word.search(part) for part in told):
                 found.append(process)
     return [process for process in found if process.pid != psutil.Process().pid]
+
+
+KILLING_WORKER = Path(__file__).parent / "workflows" / "killing_worker.py"
+
+
+@contextmanager
+def killing_worker(here: Stack, when: str, mark: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker that ends itself once at the boundary *when*; *mark* tells that it did."""
+    command = [
+        sys.executable,
+        "-P",
+        str(KILLING_WORKER),
+        here.address,
+        str(here.home),
+        here.task_queue,
+        when,
+        str(mark),
+    ]
+    process = subprocess.Popen(command)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()

@@ -17,7 +17,9 @@ from .model.authoring.operators import (
     LatestOnlyOperator,
     PythonOperator,
     ShortCircuitOperator,
+    SparkSqlOperator,
     SparkSubmitOperator,
+    spark_sql,
     spark_submit,
 )
 from .model.authoring.order import chain, cross_downstream
@@ -88,6 +90,7 @@ __all__ = [
     "PythonOperator",
     "PythonSensor",
     "ShortCircuitOperator",
+    "SparkSqlOperator",
     "SparkSubmitOperator",
     "TaskGroup",
     "TemporalActivityOperator",
@@ -105,6 +108,7 @@ __all__ = [
     "dag",
     "get_current_context",
     "setup",
+    "spark_sql",
     "spark_submit",
     "task",
     "task_group",

@@ -31,7 +31,7 @@ from ..model.revisions import ClearRequest, MarkRequest, RunMark
 from ..model.runs import RunIdentity, TriggerRequest, dag_workflow_id
 from ..model.states import RunState, TaskState
 from ..model.timetables import DagRunInfo
-from ..model.views import DagView, Registration, RunDetails, RunView
+from ..model.views import DagView, Registration, RunDetails, RunView, TaskView
 from ..workflows.dag import DagWorkflow
 from ..workflows.dag_run import DagRunWorkflow
 from ..workflows.pool import PoolWorkflow
@@ -198,7 +198,7 @@ class Tidemill:
             elif pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED:
                 unclaimed.add(key)
         deserted = await self._deserted(
-            {view.queue or description.task_queue for view in details.tasks if view.key in unclaimed}
+            {queue_of(view, description.task_queue) for view in details.tasks if view.key in unclaimed}
         )
         return _with_pending(details, running, dict.fromkeys(unclaimed, description.task_queue), deserted)
 
@@ -291,6 +291,11 @@ class Tidemill:
         return self.client.get_workflow_handle_for(DagWorkflow.run, dag_workflow_id(dag_id))
 
 
+def queue_of(task: TaskView, of_run: str) -> str:
+    """The task queue that the work of *task* goes to."""
+    return task.queue or of_run + task.queue_suffix
+
+
 def _with_pending(
     details: RunDetails, running: Mapping[str, tuple[Any, Any, int]], unclaimed: Mapping[str, str], deserted: set[str]
 ) -> RunDetails:
@@ -302,7 +307,7 @@ def _with_pending(
             why = "is running" if starts == 1 else f"is running, started for the {starts}. time after a worker was lost"
             update = {"state": TaskState.RUNNING, "progress": told, "started_at": started, "why": why}
             task = task.model_copy(update=update)
-        elif task.key in unclaimed and (queue := task.queue or unclaimed[task.key]) in deserted:
+        elif task.key in unclaimed and (queue := queue_of(task, unclaimed[task.key])) in deserted:
             why = f"no worker polls task queue {queue!r}. Start one for it, or correct the task's queue"
             task = task.model_copy(update={"why": why})
         tasks.append(task)

@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -121,12 +121,14 @@ def last_words(log: Path) -> str:
     return log.read_text(errors="replace")[-1500:] if log.exists() else ""
 
 
-def start_supervised(folder: Path, command: list[str], log: Path) -> "subprocess.Popen[bytes]":
+def start_supervised(
+    folder: Path, command: list[str], log: Path, env: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
     """Starts *command* below a supervisor that outlives neither it nor this process."""
     for name in ("claim.json", "exit.json"):
         (folder / name).unlink(missing_ok=True)
     (folder / "command.json").write_text(
-        json.dumps({"argv": command, "env": None, "cwd": str(folder), "log": str(log)})
+        json.dumps({"argv": command, "env": None if env is None else dict(env), "cwd": str(folder), "log": str(log)})
     )
     return subprocess.Popen([sys.executable, "-I", str(SUPERVISOR), str(folder)], stdin=subprocess.PIPE)
 

@@ -17,10 +17,11 @@ from temporalio.testing import ActivityEnvironment
 from ..activities.bash import BashActivities
 from ..activities.isolated_call import perform
 from ..activities.names import TASK_FAILED
-from ..activities.spark import SparkActivities
+from ..activities.spark.activity import SparkActivities
+from ..activities.spark.output import publish
 from ..activities.waiting import poke_file
 from ..activities.workplace import Workplace
-from ..model.attempts import TaskAttempt
+from ..model.attempts import SubmittedAttempt, TaskAttempt
 from ..model.authoring.dags import DAG
 from ..model.branching import skipped_tasks
 from ..model.dag import DagSource
@@ -39,8 +40,7 @@ from ..model.tasks import (
     EmptyTask,
     FileSensorTask,
     LatestOnlyTask,
-    PySparkTask,
-    SparkSubmitTask,
+    SparkWork,
     TimeTask,
 )
 from ..model.views import RunDetails, run_details, why
@@ -185,8 +185,8 @@ class _LocalRun:
                 return Outcome(xcom={"return_value": True})
             case BashTask() | BashSensorTask():
                 return here.run(BashActivities(self._workplace).run, attempt)
-            case SparkSubmitTask() | PySparkTask():
-                return here.run(SparkActivities(self._workplace).run, attempt)
+            case SparkWork():
+                return self._spark(here, attempt)
             case FileSensorTask():
                 return here.run(poke_file, attempt)
             case BashFunctionTask():
@@ -198,6 +198,15 @@ class _LocalRun:
                     f"task {attempt.task.task_id!r} of kind {attempt.task.kind!r} needs a server. "
                     "Try the DAG out with `tidemill dev`"
                 )
+
+    def _spark(self, here: ActivityEnvironment, attempt: TaskAttempt) -> Outcome:
+        spark = SparkActivities(self._workplace)
+        outcome: Outcome = here.run(spark.run, attempt)
+        if outcome.submission is not None:
+            outcome = here.run(spark.watch, SubmittedAttempt(attempt=attempt, submission=outcome.submission))
+        if outcome.staged is not None:
+            here.run(publish, outcome.staged)
+        return outcome
 
     def _details(self, end: RunEnd) -> RunDetails:
         return run_details(self.state, progress(self.plan.counts), lambda i: why(self.plan, i), end.state)

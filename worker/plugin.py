@@ -10,7 +10,7 @@ client's data converter as it is, and tidemill's models need theirs: so the clie
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,12 +21,13 @@ from temporalio.worker import Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from ..activities.bash import BashActivities
-from ..activities.names import CONTROL_SUFFIX, control_queue
+from ..activities.names import CONTROL_SUFFIX, SPARK_SUFFIX, control_queue
 from ..activities.notifying import NotifyActivities
 from ..activities.other_dags import poke_external_task, trigger_dag
 from ..activities.python import PythonActivities
 from ..activities.runs import find_ended_runs, load_run, revise_run
-from ..activities.spark import SparkActivities
+from ..activities.spark.activity import SparkActivities
+from ..activities.spark.output import publish
 from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
 from ..activities.waiting import find_moment, poke_file, render_attempt
 from ..activities.workplace import Workplace
@@ -76,6 +77,14 @@ class TidemillPlugin(SimplePlugin):
     def __init__(self, home: Path | str = ".tidemill", *, workplace: Workplace | None = None) -> None:
         place = workplace or Workplace(home=Path(home).resolve())
 
+        spark: list[Callable[..., object]] = [
+            SparkActivities(place).run,
+            SparkActivities(place).watch,
+            SparkActivities(place).end,
+            publish,
+        ]
+        self._spark, self._place = spark, place
+
         @asynccontextmanager
         async def run_context() -> AsyncIterator[None]:
             try:
@@ -93,30 +102,52 @@ class TidemillPlugin(SimplePlugin):
                 PythonActivities(place).run,
                 NotifyActivities(place).notify,
                 poke_file,
-                SparkActivities(place).run,
+                *spark,
             ],
             workflow_runner=_with_shared_modules,
             run_context=run_context,
         )
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002
-        """Runs beside *worker* a small one for the questions of its workflows, which never wait behind tasks."""
-        if worker.task_queue.endswith(CONTROL_SUFFIX):
+        """Runs small workers beside *worker*, each for work that must not wait behind other work.
+
+        One answers the questions of workflows, one runs Spark tasks; a worker without activities has neither of these.
+        """
+        if worker.task_queue.endswith((CONTROL_SUFFIX, SPARK_SUFFIX)):
             await next(worker)
             return
-        control = Worker(
+        async with AsyncExitStack() as beside:
+            await beside.enter_async_context(self._control_worker(worker))
+            if self._place.most_spark_tasks and not worker.config().get("no_remote_activities"):
+                await beside.enter_async_context(self._spark_worker(worker))
+            await super().run_worker(worker, next)
+
+    def _control_worker(self, worker: Worker) -> Worker:
+        return Worker(
             worker.client,
             task_queue=control_queue(worker.task_queue),
             activities=CONTROL_ACTIVITIES,
             activity_executor=ThreadPoolExecutor(CONTROL_THREADS, thread_name_prefix="tidemill-control"),
             max_concurrent_activities=CONTROL_THREADS,
         )
-        async with control:
-            await super().run_worker(worker, next)
+
+    def _spark_worker(self, worker: Worker) -> Worker:
+        most, config = self._place.most_spark_tasks, worker.config()
+        return Worker(
+            worker.client,
+            task_queue=worker.task_queue + SPARK_SUFFIX,
+            activities=self._spark,
+            activity_executor=ThreadPoolExecutor(most, thread_name_prefix="tidemill-spark"),
+            max_concurrent_activities=most,
+            graceful_shutdown_timeout=config.get("graceful_shutdown_timeout", timedelta()),
+            interceptors=config.get("interceptors", ()),
+            max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+            default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Adds what tidemill needs; what the worker's owner has set stays, apart from too slow heartbeats."""
-        if config["task_queue"].endswith(CONTROL_SUFFIX):
+        if config["task_queue"].endswith((CONTROL_SUFFIX, SPARK_SUFFIX)):
             return config
         config = super().configure_worker(config)
         # Threads that stop by themselves: an exception thrown into one could leave a process behind.

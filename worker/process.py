@@ -27,6 +27,9 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         dags_folder=settings.dags_folder.resolve() if settings.dags_folder is not None else None,
         spark_master=settings.spark_master,
         spark_conf=settings.spark_conf,
+        spark_connections=settings.spark_connections,
+        spark_memory=settings.spark_memory_mb,
+        spark_slots=settings.max_concurrent_spark,
         xcom_url=settings.xcom_url,
     )
     return TidemillPlugin(workplace=place)

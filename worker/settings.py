@@ -5,6 +5,8 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from ..model.tasks import SparkOptions
+
 
 class Settings(BaseSettings):
     """What a worker and the CLI need to know. Each field is `TIDEMILL_<FIELD>` in the environment.
@@ -22,6 +24,12 @@ class Settings(BaseSettings):
     spark_master: str | None = None
     """Where Spark tasks run that name no master themselves."""
     spark_conf: dict[str, str] = {}
+    spark_connections: dict[str, SparkOptions] = {}
+    """JSON: Spark options by conn_id; `default` is for tasks that name neither a conn_id nor a master."""
+    spark_memory_mb: int | None = Field(default=None, ge=512)
+    """What drivers below this worker may take together; None: 80 % of the host's memory, or the container's."""
+    max_concurrent_spark: int | None = Field(default=None, ge=0)
+    """How many Spark tasks this worker takes at a time; 0: none; None: as many small drivers as have memory."""
     xcom_url: str | None = None
     """Where results of tasks are kept that are too large for history, such as s3://bucket/prefix; None: in `home`."""
     max_concurrent_activities: int = Field(default=16, ge=1)

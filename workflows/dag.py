@@ -31,7 +31,7 @@ from ..model.backfills import (
     check_backfill,
     check_batch,
 )
-from ..model.dag import DagSpec
+from ..model.dag import DagSpec, with_default_pools
 from ..model.dag_records import DateTakenError, TrackedRun
 from ..model.dag_state import DagState
 from ..model.errors import InvalidInputError
@@ -179,7 +179,7 @@ class DagWorkflow:
                 DagRunWorkflow.run,
                 DagRunState(
                     run=tracked.run,
-                    spec=self.state.spec,
+                    spec=with_default_pools(self.state.spec),
                     past=self.state.past_of(tracked),
                     news=self.state.news,
                     revision=tracked.revision,

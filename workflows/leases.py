@@ -9,10 +9,18 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
 
 from ..model.base import Model
-from ..model.pools import LeaseRequest, PoolSettings, PoolState, limit_workflow_id, pool_workflow_id
+from ..model.pools import (
+    SPARK_POOL_SETTINGS,
+    LeaseRequest,
+    PoolSettings,
+    PoolState,
+    limit_workflow_id,
+    pool_workflow_id,
+)
 from ..model.run_state import DagRunState, HeldLease
 from ..model.scheduling import RunPlan
 from ..model.tasks import BaseTask
+from ..model.tasks.spark import SPARK_POOL
 
 ASK_AGAIN = timedelta(seconds=15)
 
@@ -125,6 +133,9 @@ class Leases:
                 if pool.startswith("limit:"):
                     await self._make_limit(pool, requests[0].key)
                     continue
+                if pool == pool_workflow_id(SPARK_POOL):
+                    await self._make(PoolState(name=SPARK_POOL, settings=SPARK_POOL_SETTINGS), pool)
+                    continue
             wanted = {request.lease_id for request in requests}
             waiting = [held for held in self._state.leases.values() if held.lease_id in wanted]
             if not waiting:
@@ -138,10 +149,13 @@ class Leases:
         """The limit of a task over all runs of its DAG is a pool that is made when it is first asked."""
         slots = self._task(key).max_active_tis_per_dag or 1
         settings = PoolSettings(slots=slots, include_deferred=True, description=f"max_active_tis_per_dag of {key}")
+        await self._make(PoolState(name=pool, settings=settings), pool)
+
+    async def _make(self, state: PoolState, pool: str) -> None:
         try:
             await workflow.start_child_workflow(
                 "Pool",
-                PoolState(name=pool, settings=settings),
+                state,
                 id=pool,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             )

@@ -1,6 +1,5 @@
 """How the work of each kind of task is carried out, and what its end means."""
 
-from datetime import timedelta
 from typing import Any
 
 from temporalio import exceptions, workflow
@@ -13,7 +12,7 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-from ..activities.names import TASK_FAILED, control_queue
+from ..activities.names import TASK_FAILED
 from ..activities.timetables import ask_timetable
 from ..activities.waiting import find_moment, render_attempt
 from ..model.attempts import TaskAttempt
@@ -22,10 +21,12 @@ from ..model.references import RETURN_VALUE, texts
 from ..model.runs import RunType
 from ..model.states import TaskState
 from ..model.task_instances import Failure, Outcome
-from ..model.tasks import ActivityTask, ApprovalTask, EmptyTask, LatestOnlyTask, TimeTask, WorkflowTask
+from ..model.tasks import ActivityTask, ApprovalTask, EmptyTask, LatestOnlyTask, SparkWork, TimeTask, WorkflowTask
 from ..model.ticks import TicksQuestion
 from ..model.timetables import TimeRestriction
-from .calls import INFRASTRUCTURE, TIMEOUT_GRACE, UNBOUNDED, ask
+from .calls import INFRASTRUCTURE, UNBOUNDED, ask
+from .own_activity import activity_id, own_activity
+from .spark_work import spark_work
 
 ONE_TRY = RetryPolicy(maximum_attempts=1)
 """For work that is not ours: what it raises is the task's failure, and the DAG's `retries` decide."""
@@ -52,35 +53,10 @@ async def work_of(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
             return await _foreign_activity(attempt, task)
         case WorkflowTask():
             return await _foreign_workflow(attempt, task)
+        case SparkWork():
+            return await spark_work(spec, attempt)
         case _:
-            return await _own_activity(spec, attempt)
-
-
-async def _own_activity(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
-    task = attempt.task
-    assert task.activity is not None  # noqa: S101
-    outcome: Outcome = await workflow.execute_activity(
-        task.activity,
-        attempt,
-        activity_id=_activity_id(attempt),
-        result_type=Outcome,
-        task_queue=control_queue(workflow.info().task_queue) if task.on_control_queue else task.queue,
-        start_to_close_timeout=_limit(attempt),
-        heartbeat_timeout=None if task.on_control_queue else spec.heartbeat_timeout,
-        retry_policy=INFRASTRUCTURE,
-        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary=f"{attempt.key}, try {attempt.try_number}",
-    )
-    return outcome
-
-
-def _activity_id(attempt: TaskAttempt) -> str:
-    return f"{attempt.key}/{attempt.try_number}" + (f"/{attempt.poke}" if attempt.poke > 1 else "")
-
-
-def _limit(attempt: TaskAttempt) -> timedelta:
-    timeout = attempt.task.execution_timeout
-    return UNBOUNDED if timeout is None else timeout + TIMEOUT_GRACE
+            return await own_activity(spec, attempt)
 
 
 async def _arguments(attempt: TaskAttempt, task: ActivityTask | WorkflowTask) -> list[Any]:
@@ -97,7 +73,7 @@ async def _foreign_activity(attempt: TaskAttempt, task: ActivityTask) -> Outcome
     result = await workflow.execute_activity(
         task.activity_type,
         args=args,
-        activity_id=_activity_id(attempt),
+        activity_id=activity_id(attempt),
         task_queue=task.queue,
         start_to_close_timeout=task.execution_timeout or UNBOUNDED,
         heartbeat_timeout=task.heartbeat_timeout,

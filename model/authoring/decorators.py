@@ -19,6 +19,7 @@ S = TypeVar("S")
 
 IGNORED = ("multiple_outputs", "mode", "deferrable", "show_return_value_in_logs")
 """Options of Airflow's decorators that make no difference here."""
+SPARK_KINDS = ("pyspark", "spark_sql_function")
 
 
 class TaskFunction(Linked, Generic[P, R]):
@@ -90,14 +91,14 @@ class TaskFunction(Linked, Generic[P, R]):
         dag = current_dag()
         if expansion is None or mapped is not None:
             self._check_call(args, {**kwargs, **dict.fromkeys(mapped or ())})
-        spark, rest = spark_options(options) if self._kind == "pyspark" else ({}, options)
+        spark, rest = spark_options(options) if self._kind in SPARK_KINDS else ({}, options)
         fields = {
             **rest,
             "args": args,
             "kwargs": kwargs,
             "takes_context": takes_context(self._function),
             **({"expand": expansion} if expansion is not None else {}),
-            **({"spark": spark} if self._kind == "pyspark" else {}),
+            **({"spark": spark} if self._kind in SPARK_KINDS else {}),
         }
         node = Node(self._kind, dag.free_task_id(wanted) if dag else wanted, fields, function=self._function)
         self._calls = [call for call in self._calls if call.dag is node.dag] + [node]
@@ -184,6 +185,16 @@ class _TaskDecorator:
     def pyspark(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """A function whose first argument is a SparkSession."""
         return _decorate("pyspark", 1, function, options)
+
+    @overload
+    def spark_sql(self, function: Callable[P, str], /) -> TaskFunction[P, list[dict[str, Any]]]: ...
+
+    @overload
+    def spark_sql(self, /, **options: Any) -> Callable[[Callable[P, str]], TaskFunction[P, list[dict[str, Any]]]]: ...
+
+    def spark_sql(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """A function that returns SQL, or the path of a .sql file; the last statement's rows are the result."""
+        return _decorate("spark_sql_function", 0, function, options)
 
 
 task = _TaskDecorator()

@@ -6,15 +6,11 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..tasks import SparkOptions
 from .dags import DAG, Output
 from .mapped import Mappable
 
-SPARK_OPTIONS = frozenset(
-    {
-        "master", "deploy_mode", "conf", "driver_memory", "executor_memory", "executor_cores", "num_executors",
-        "packages", "jars", "py_files", "files", "name",
-    }
-)  # fmt: skip
+SPARK_OPTIONS = frozenset(SparkOptions.model_fields)
 
 
 class EmptyOperator(Mappable):
@@ -111,6 +107,22 @@ class SparkSubmitOperator(Mappable):
             "spark": spark,
         }
         super().__init__("spark_submit", task_id, fields, dag=dag)
+
+
+class SparkSqlOperator(Mappable):
+    """SQL statements, run in order by Spark; *sql* is their text, or a `.sql` file beside the DAG file.
+
+    The rows of the last statement are the result, or go to *output*.
+    """
+
+    def __init__(self, task_id: str, *, sql: str, dag: DAG | None = None, **options: Any) -> None:
+        spark, rest = spark_options(options)
+        super().__init__("spark_sql", task_id, {**rest, "sql": sql, "spark": spark}, dag=dag)
+
+
+def spark_sql(task_id: str, sql: str, **options: Any) -> SparkSqlOperator:
+    """`SparkSqlOperator` as a function."""
+    return SparkSqlOperator(task_id, sql=sql, **options)
 
 
 def spark_submit(task_id: str, application: str, **options: Any) -> SparkSubmitOperator:

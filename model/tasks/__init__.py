@@ -19,7 +19,15 @@ from .code import (
     ShortCircuitTask,
 )
 from .foreign import ActivityTask, TriggerDagTask, WorkflowTask
-from .spark import PySparkTask, SparkOptions, SparkSubmitTask
+from .spark import (
+    PySparkTask,
+    SparkMode,
+    SparkOptions,
+    SparkSqlFunctionTask,
+    SparkSqlTask,
+    SparkSubmitTask,
+    SparkWork,
+)
 from .waiting import (
     ApprovalTask,
     BashSensorTask,
@@ -41,6 +49,8 @@ Task = Annotated[
     | LatestOnlyTask
     | SparkSubmitTask
     | PySparkTask
+    | SparkSqlTask
+    | SparkSqlFunctionTask
     | SensorTask
     | BashSensorTask
     | FileSensorTask
@@ -72,8 +82,12 @@ __all__ = [
     "PythonTask",
     "SensorTask",
     "ShortCircuitTask",
+    "SparkMode",
     "SparkOptions",
+    "SparkSqlFunctionTask",
+    "SparkSqlTask",
     "SparkSubmitTask",
+    "SparkWork",
     "Task",
     "TimeTask",
     "TriggerDagTask",

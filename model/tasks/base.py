@@ -28,6 +28,10 @@ class BaseTask(Brief, Model):
     """The activity that does the work; None for work of the run's workflow itself."""
     on_control_queue: ClassVar[bool] = False
     """Whether the activity asks Temporal itself, and so runs beside the workflows' own questions."""
+    queue_suffix: ClassVar[str] = ""
+    """What the DAG's task queue is continued with for this kind: work that must not hold up other work."""
+    default_pool: ClassVar[str | None] = None
+    """Where it takes slots from unless it names a pool."""
 
     task_id: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
     upstream: tuple[str, ...] = ()

@@ -1,4 +1,6 @@
-"""A worker that kills itself (SIGKILL) once: before a task's work begins, or when it is done and not yet reported."""
+"""A worker that kills itself (SIGKILL) once: before a task's work begins, when it is done and not yet reported,
+or when a Spark cluster has taken an application and nobody has noted its id.
+"""
 
 import asyncio
 import os
@@ -9,6 +11,7 @@ from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
+from tidemill.activities.spark.standalone import Standalone
 from tidemill.worker.plugin import TidemillPlugin
 
 
@@ -40,9 +43,23 @@ class _Inbound(ActivityInboundInterceptor):
         return result
 
 
+def kill_after_the_request(kill: KillOnce) -> None:
+    """Reaches the boundary where the cluster has answered, in the same place as the real thing."""
+    submit = Standalone.submit
+
+    def submit_and_die(self: Standalone) -> str:
+        application_id = submit(self)
+        kill.reach("after the request")
+        return application_id
+
+    Standalone.submit = submit_and_die  # type: ignore[method-assign]
+
+
 async def main(address: str, home: str, queue: str, when: str, mark: str) -> None:
     client = await Client.connect(address, plugins=[TidemillPlugin(home)])
-    async with Worker(client, task_queue=queue, interceptors=[KillOnce(when, Path(mark))], max_concurrent_activities=4):
+    kill = KillOnce(when, Path(mark))
+    kill_after_the_request(kill)
+    async with Worker(client, task_queue=queue, interceptors=[kill], max_concurrent_activities=4):
         await asyncio.Event().wait()
 
 

@@ -1,29 +1,12 @@
 """A worker is killed at each boundary of a task: its effect comes about once, or as often as tries are counted."""
 
 import asyncio
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import Stack, bash, dag, eventually, stack
+from support import bash, dag, eventually, killing_worker, stack
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.states import TaskState
-
-SCRIPT = Path(__file__).with_name("killing_worker.py")
-
-
-@contextmanager
-def killing_worker(here: Stack, when: str, mark: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    command = [sys.executable, "-P", str(SCRIPT), here.address, str(here.home), here.task_queue, when, str(mark)]
-    process = subprocess.Popen(command)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.mark.parametrize("when", ["before the work", "after the work"])

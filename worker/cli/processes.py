@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.logging import RichHandler
 
-from ...activities.spark_archive import build_archive
+from ...activities.spark.archive import build_archive
 from ...activities.workplace import find_java
+from ...model.tasks import SparkOptions
+from ..connect_server import CONNECTION, connect_server
 from ..demo import Demo
 from ..dev import dev_server
 from ..doctor import Check, all_checks
@@ -47,17 +50,25 @@ def dev(
     dags: Annotated[Path, typer.Argument(help="The folder of DAG files.", exists=True)],
     port: Annotated[int, typer.Option(help="The port of the Temporal service.")] = 7233,
     ui_port: Annotated[int, typer.Option(help="The port of Temporal's UI.")] = 8233,
+    spark: Annotated[
+        bool, typer.Option(help="Keep a Spark Connect server warm, for tasks with conn_id='connect'.")
+    ] = True,
     home: Home = None,
 ) -> None:
-    """Run everything for daily use on one machine: Temporal, a worker, and a folder of DAGs."""
+    """Run everything for daily use on one machine: Temporal, a worker, Spark Connect, and a folder of DAGs."""
     set_up_logging()
     settings = with_home(home).model_copy(update={"dags_folder": dags})
 
     async def work() -> None:
-        async with (
-            dev_server(settings.home.resolve(), port=port, ui_port=ui_port) as server,
-            running_worker(settings, server.address) as tidemill,
-        ):
+        async with AsyncExitStack() as running:
+            here = settings
+            if spark and CONNECTION not in settings.spark_connections and find_java() is not None:
+                url = await running.enter_async_context(connect_server(settings.home.resolve()))
+                known = {**settings.spark_connections, CONNECTION: SparkOptions(master=url)}
+                here = settings.model_copy(update={"spark_connections": known})
+                console.print(f"Spark        {url}, conn_id {CONNECTION!r}")
+            server = await running.enter_async_context(dev_server(settings.home.resolve(), port=port, ui_port=ui_port))
+            tidemill = await running.enter_async_context(running_worker(here, server.address))
             console.print(f"Temporal UI  {server.ui}\nTemporal     {server.address}\nDAGs         {dags}")
             watcher = asyncio.create_task(watch_folder(tidemill, dags))
             try:

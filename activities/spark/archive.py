@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pyspark
 
-from .spark_command import environment
+from .command import environment
 
-QUIET = "-XX:+UseSerialGC -Xlog:disable -Xlog:all=error:stderr"
+SMALL = "-XX:+UseSerialGC"
+QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 WARM_UP = """
 from pyspark.sql import SparkSession
 s = SparkSession.builder.getOrCreate()
@@ -31,12 +32,15 @@ s.stop()
 log = logging.getLogger(__name__)
 
 
-def fast_start(home: Path, java: Path) -> str:
-    """Java options for a small local driver that starts quickly; "" where the archive is not there yet."""
+def fast_start(home: Path, java: Path, *, small: bool) -> str:
+    """Java options for a driver that starts quickly; "" where the archive is not there yet.
+
+    A *small* driver, which is its own cluster, does better with a simple collector of garbage, too.
+    """
     archive = archive_path(home, java)
     if not archive.is_file():
         return ""
-    return f"-XX:SharedArchiveFile={archive} -Xshare:auto {QUIET}"
+    return f"-XX:SharedArchiveFile={archive} -Xshare:auto {f'{SMALL} ' if small else ''}{QUIET}"
 
 
 def archive_path(home: Path, java: Path) -> Path:
@@ -61,7 +65,7 @@ def build_archive(home: Path, java: Path) -> Path:
                     str(spark_home / "bin" / "spark-submit"), "--master", "local[2]",
                     "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1",
                     "--conf", "spark.ui.port=0",
-                    "--driver-java-options", f"-XX:ArchiveClassesAtExit={made} {QUIET}", str(script),
+                    "--driver-java-options", f"-XX:ArchiveClassesAtExit={made} {SMALL} {QUIET}", str(script),
                 ],
                 env=environment({}, java), cwd=folder, capture_output=True, text=True, check=False,
             )  # fmt: skip

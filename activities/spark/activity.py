@@ -1,0 +1,81 @@
+"""Spark applications as tasks: submitted once, followed, published, and ended with their task."""
+
+from temporalio import activity
+
+from ...model.attempts import SubmittedAttempt, TaskAttempt
+from ...model.task_instances import Outcome
+from ...model.tasks import SparkMode, SparkSqlFunctionTask
+from ..attempt_folder import AttemptFolder
+from ..python import call_function
+from ..supervision import Stopped, Watch, handed_over, stopping_cleanly
+from ..workplace import Workplace
+from . import client, cluster, connect
+from .starts import SparkStart, sql_of
+
+
+class SparkActivities:
+    """What a worker does for Spark tasks, on the task queue that they have to themselves."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._workplace = workplace
+
+    @activity.defn(name="tidemill.spark", no_thread_cancel_exception=True)
+    def run(self, attempt: TaskAttempt) -> Outcome:
+        """Runs the application to its end; in cluster mode, has it started and tells where it runs.
+
+        Started again for the same try, it finds what an earlier start left: a result, a running
+        driver, a session. No two starts of a try ever work side by side.
+        """
+        with stopping_cleanly():
+            work = self._start(self._with_sql(self._workplace.results.fill(attempt)))
+            match work.options.mode:
+                case SparkMode.CLIENT:
+                    outcome = client.run_client(work)
+                case SparkMode.CONNECT:
+                    outcome = connect.run_connect(work)
+                case _:
+                    outcome = self._submit(work)
+            return self._workplace.results.put(attempt, outcome)
+
+    @activity.defn(name="tidemill.spark_watch", no_thread_cancel_exception=True)
+    def watch(self, submitted: SubmittedAttempt) -> Outcome:
+        """Follows an application on a cluster to its end. It never submits, so that any worker may take over."""
+        assert submitted.submission is not None  # noqa: S101
+        with stopping_cleanly():
+            work = self._start(self._workplace.results.fill(submitted.attempt))
+            return self._workplace.results.put(submitted.attempt, cluster.follow(work, submitted.submission))
+
+    @activity.defn(name="tidemill.spark_end", no_thread_cancel_exception=True)
+    def end(self, submitted: SubmittedAttempt) -> None:
+        """Ends whatever the attempt has anywhere, and keeps it from beginning. Returns when it is dead."""
+        work = self._start(submitted.attempt)
+        known = submitted.submission.application_id if submitted.submission is not None else None
+        match work.options.mode:
+            case SparkMode.CLIENT:
+                work.folder.end_earlier_start()
+            case SparkMode.CONNECT:
+                connect.end_sessions(work, [*range(1, connect.MOST_STARTS + 1)], Watch(None))
+            case _:
+                try:
+                    cluster.end(work, known, Watch(None))
+                except OSError as error:
+                    raise handed_over(str(error)) from None
+
+    def _start(self, attempt: TaskAttempt) -> SparkStart:
+        return SparkStart.of(attempt, self._workplace, activity.info().attempt)
+
+    def _submit(self, work: SparkStart) -> Outcome:
+        try:
+            return cluster.submit(work)
+        except Stopped:
+            if activity.is_cancelled():
+                cluster.end(work, None, connect.Closing())
+            raise
+
+    def _with_sql(self, attempt: TaskAttempt) -> TaskAttempt:
+        """The attempt with the SQL that its function returns, where it is a function."""
+        task = attempt.task
+        if not isinstance(task, SparkSqlFunctionTask):
+            return attempt
+        folder = AttemptFolder.of(self._workplace.home, attempt, part="function")
+        return sql_of(attempt, call_function(self._workplace, attempt, Watch(attempt.timeout), folder))

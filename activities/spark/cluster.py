@@ -1,0 +1,181 @@
+"""Cluster mode: the driver runs on a cluster, outlives its worker, and is found again from anywhere.
+
+The attempt's folder has to be one that workers and drivers share. The driver claims the attempt
+there before it does anything, so that of two drivers, however they came about, one ends at once;
+and whoever takes the claim first on purpose keeps any driver from ever beginning.
+"""
+
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from ...model.task_instances import Failure, Outcome, Submission
+from ...model.tasks import SparkMode
+from ..outcomes import log_size, log_tail
+from ..supervision import Watch, handed_over, run_command, task_failed
+from .client import driver_environment
+from .clusters import Cluster, Life, Status
+from .command import spark_submit
+from .driver import CLAIM, take_claim
+from .kubernetes import Kubernetes
+from .standalone import Standalone
+from .starts import SparkStart
+from .yarn import Yarn
+
+ASK_EVERY = 1.0
+SILENT_AFTER = 30.0
+"""A driver that its cluster does not know any more counts as lost when it has told nothing for so many seconds."""
+LEAVES_RESULT_WITHIN = 3.0
+DIES_WITHIN = 60.0
+FENCE = "nobody: the attempt was given up"
+
+
+def cluster_of(work: SparkStart, watch: Watch) -> Cluster:
+    """The cluster that the attempt's options name."""
+
+    def launch() -> str:
+        """Runs spark-submit, which hands the application over and ends; what it printed."""
+        start = log_size(work.folder)
+        end = run_command(work.folder, spark_submit(work), driver_environment(work), work.folder.path, watch)
+        told = "\n".join(log_tail(work.folder, start, lines=200))
+        if end["code"] != 0:
+            raise OSError(f"spark-submit ended with exit code {end['code']}: {told[-1500:]}")
+        return told
+
+    match work.options.mode:
+        case SparkMode.YARN:
+            return Yarn(work, launch)
+        case SparkMode.KUBERNETES:
+            return Kubernetes(work, launch)
+        case _:
+            return Standalone(work)
+
+
+def submit(work: SparkStart) -> Outcome:
+    """Has the application started unless it is there already; tells where it runs, or how it ended."""
+    earlier = work.earlier_result()
+    if earlier is not None:
+        return earlier
+    watch = work.watch()
+    cluster = cluster_of(work, watch)
+    try:
+        found = claimed(work) or cluster.find() or _recorded(work, cluster)
+        if found is None:
+            watch.check()
+            work.leave_plan(on_cluster=True, log=str(work.folder.log))
+            found = cluster.submit()
+            work.folder.write("submission.json", {"application_id": found})
+    except OSError as error:
+        raise handed_over(str(error)) from None
+    return Outcome(submission=Submission(application_id=found, submitted_at=datetime.now(UTC)))
+
+
+def claimed(work: SparkStart) -> str | None:
+    """The application whose driver has the attempt."""
+    claim = work.folder.read(CLAIM)
+    return None if claim is None or claim["application_id"] is None else str(claim["application_id"])
+
+
+def _recorded(work: SparkStart, cluster: Cluster) -> str | None:
+    """The application that an earlier start left a note of, if the cluster still has it."""
+    note = work.folder.read("submission.json")
+    if note is None or cluster.status(note["application_id"]).life in (Life.UNKNOWN, Life.ENDED):
+        return None
+    return str(note["application_id"])
+
+
+def follow(work: SparkStart, submission: Submission) -> Outcome:
+    """Waits for the driver's own word of how it went. Raises the task's failure if it ends without one."""
+    watch = _Following(work, submission)
+    cluster = cluster_of(work, watch)
+    while True:
+        result = work.folder.read("result.json")
+        if result is not None:
+            return _started(work.ended(result), submission)
+        watch.check()
+        try:
+            watch.status = cluster.status(claimed(work) or submission.application_id)
+        except OSError as error:
+            watch.status = Status(Life.RUNNING, str(error))  # it cannot be asked; the driver itself still can
+        if _over(work, watch.status) and not _late_result(work):
+            if work.is_java and watch.status.succeeded:
+                return _started(work.ended({"outcome": {}}), submission)
+            raise task_failed(_lost(work, watch.status))
+        time.sleep(ASK_EVERY)
+
+
+def _over(work: SparkStart, status: Status) -> bool:
+    if status.life is Life.ENDED:
+        return True
+    if status.life is not Life.UNKNOWN:
+        return False
+    told = work.folder.read("progress.json")
+    last = float(told["at"]) if told is not None else _claimed_at(work)
+    return time.time() - last > SILENT_AFTER
+
+
+def _claimed_at(work: SparkStart) -> float:
+    for name in (CLAIM, "submission.json", "plan.json"):
+        with suppress(FileNotFoundError):
+            return (work.folder.path / name).stat().st_mtime
+    return 0.0
+
+
+def _late_result(work: SparkStart) -> bool:
+    """Whether the driver's result appears after all: file systems that hosts share may show it a moment later."""
+    deadline = time.monotonic() + LEAVES_RESULT_WITHIN
+    while time.monotonic() < deadline:
+        if work.folder.read("result.json") is not None:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _lost(work: SparkStart, status: Status) -> Failure:
+    claim = work.folder.read(CLAIM) or {}
+    where = f" Its log: {claim['driver_log']}" if claim.get("driver_log") else ""
+    told = f"the driver ended without telling how it went; the cluster says {status.told}.{where}"
+    tail = log_tail(work.folder, 0) if work.folder.log.exists() else ()
+    return Failure(error_type="SparkDriverLost", message=told, traceback=tail)
+
+
+def _started(outcome: Outcome, submission: Submission) -> Outcome:
+    return outcome.model_copy(update={"started_at": outcome.started_at or submission.submitted_at})
+
+
+class _Following(Watch):
+    """A watch over what runs elsewhere: its time began with the submission, its progress includes the cluster's."""
+
+    def __init__(self, work: SparkStart, submission: Submission) -> None:
+        self.status: Status | None = None
+        super().__init__(work.attempt.timeout, self._told)
+        self._work = work
+        self._started -= (datetime.now(UTC) - submission.submitted_at).total_seconds()
+        self._submission = submission
+
+    def _told(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"submission": self._submission.application_id}
+        if self.status is not None:
+            told["cluster"] = self.status.told
+        return {**told, **(self._work.folder.read("progress.json") or {})}
+
+
+def end(work: SparkStart, known: str | None, watch: Watch) -> None:
+    """Ends whatever the attempt has on its cluster, and returns when it is dead and none can begin.
+
+    Raises OSError while that cannot be made sure.
+    """
+    cluster = cluster_of(work, watch)
+    if not (fenced := take_claim(work.folder.path, {"application_id": None, "host": FENCE})):
+        known = claimed(work) or known
+    known = known or cluster.find() or (work.folder.read("submission.json") or {}).get("application_id")
+    if known is None:
+        return
+    cluster.kill(known)
+    deadline = time.monotonic() + DIES_WITHIN
+    while cluster.status(known).life in (Life.WAITING, Life.RUNNING):
+        if time.monotonic() > deadline:
+            raise OSError(f"{known} is still there {DIES_WITHIN:g} s after it was killed")
+        watch.check({"ending": known, "fenced": fenced})
+        time.sleep(0.2)

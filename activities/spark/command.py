@@ -1,0 +1,173 @@
+"""The spark-submit command of an attempt: flags, conf and environment."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from ...model.base import iso
+from ...model.tasks import SparkMode, SparkOptions, SparkSubmitTask
+from ...model.tasks.spark import DEFAULT_MASTER
+from .starts import SparkStart
+
+DRIVER = Path(__file__).with_name("driver.py")
+SPARK_HOME = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
+def spark_submit(work: SparkStart, java_options: str = "") -> list[str]:
+    """The command line, from the program to the application's last argument."""
+    options = work.options
+    argv = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", options.master or DEFAULT_MASTER]
+    if options.deploy_mode is not None:
+        argv += ["--deploy-mode", options.deploy_mode]
+    argv += ["--name", options.name or work.attempt.name]
+    argv += flags(options, work.directory)
+    for key, value in conf_of(work, java_options).items():
+        argv += ["--conf", f"{key}={value}"]
+    return argv + application(work)
+
+
+def conf_of(work: SparkStart, java_options: str = "") -> dict[str, str]:
+    """All conf: defaults for the mode, what the application is told, the attempt's identity, what the task sets."""
+    conf = {
+        **driver_conf(work.options.master or DEFAULT_MASTER, java_options),
+        **dynamic_allocation(work.options),
+        **plain(work.options.conf),
+        **contract(work),
+        **identity(work),
+    }
+    conf.pop("spark.master", None)
+    return conf
+
+
+def application(work: SparkStart) -> list[str]:
+    """What comes after the flags: the driver's own side of tidemill and what it runs, or a Java application."""
+    task = work.attempt.task
+    if not isinstance(task, SparkSubmitTask):
+        return [str(DRIVER), str(work.folder.path)]
+    name = str(work.directory / work.filled["application"])
+    arguments = [str(argument) for argument in work.filled["application_args"]]
+    if task.is_java:
+        return [*(["--class", task.java_class] if task.java_class else []), name, *arguments]
+    return [str(DRIVER), str(work.folder.path), name, *arguments]
+
+
+def flags(options: SparkOptions, directory: Path) -> list[str]:
+    """The options as flags; relative paths are looked up in *directory*."""
+
+    def paths(names: tuple[str, ...]) -> str:
+        return ",".join(name if "://" in name else str(directory / name) for name in names)
+
+    argv = []
+    for flag, value in (
+        ("--driver-memory", options.driver_memory),
+        ("--driver-cores", options.driver_cores),
+        ("--executor-memory", options.executor_memory),
+        ("--executor-cores", options.executor_cores),
+        ("--total-executor-cores", options.total_executor_cores),
+        ("--num-executors", options.num_executors),
+        ("--packages", ",".join(options.packages)),
+        ("--exclude-packages", ",".join(options.exclude_packages)),
+        ("--repositories", ",".join(options.repositories)),
+        ("--jars", paths(options.jars)),
+        ("--py-files", paths(options.py_files)),
+        ("--files", paths(options.files)),
+        ("--archives", paths(options.archives)),
+        ("--driver-class-path", options.driver_class_path),
+        ("--properties-file", options.properties_file and str(directory / options.properties_file)),
+        ("--queue", options.yarn_queue),
+        ("--principal", options.principal),
+        ("--keytab", options.keytab),
+        ("--proxy-user", options.proxy_user),
+    ):
+        if value:
+            argv += [flag, str(value)]
+    return argv
+
+
+def dynamic_allocation(options: SparkOptions) -> dict[str, str]:
+    conf: dict[str, str] = {}
+    if options.dynamic_allocation is not None:
+        conf["spark.dynamicAllocation.enabled"] = str(options.dynamic_allocation).lower()
+        conf["spark.dynamicAllocation.shuffleTracking.enabled"] = str(options.dynamic_allocation).lower()
+    if options.min_executors is not None:
+        conf["spark.dynamicAllocation.minExecutors"] = str(options.min_executors)
+    if options.max_executors is not None:
+        conf["spark.dynamicAllocation.maxExecutors"] = str(options.max_executors)
+    return conf
+
+
+def driver_conf(master: str, java_options: str) -> dict[str, str]:
+    """Defaults for drivers: a UI port of their own, a quick start; one that is the whole cluster stays on loopback."""
+    conf = {"spark.ui.port": "0"}
+    if java_options:
+        conf["spark.driver.extraJavaOptions"] = java_options
+    if master.startswith("local"):
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return conf
+
+
+def identity(work: SparkStart) -> dict[str, str]:
+    """What makes the attempt known to its cluster, and keeps the cluster from starting it twice."""
+    tag, options = work.attempt.uuid.hex, work.options
+    env = work.filled["env"]
+    match options.mode:
+        case SparkMode.YARN:
+            return {
+                "spark.yarn.tags": f"tidemill-{tag}",
+                "spark.yarn.maxAppAttempts": "1",
+                "spark.yarn.submit.waitAppCompletion": "false",
+                **{f"spark.yarn.appMasterEnv.{name}": value for name, value in env.items()},
+            }
+        case SparkMode.KUBERNETES:
+            return {
+                "spark.kubernetes.namespace": options.namespace or "default",
+                "spark.kubernetes.driver.pod.name": f"tidemill-{tag}",
+                "spark.kubernetes.driver.label.tidemill-attempt": tag,
+                "spark.kubernetes.submission.waitAppCompletion": "false",
+                **{f"spark.kubernetes.driverEnv.{name}": value for name, value in env.items()},
+            }
+        case _:
+            return {}
+
+
+def contract(work: SparkStart) -> dict[str, str]:
+    """What every application is told of its run, as `spark.tidemill.*` conf."""
+    attempt = work.attempt
+    run = attempt.run
+    told = {
+        "dag_id": run.dag_id,
+        "run_id": run.run_id,
+        "task_id": attempt.task.task_id,
+        "map_index": str(attempt.map_index),
+        "try_number": str(attempt.try_number),
+        "attempt": attempt.uuid.hex,
+        "result": str(work.folder.path / "xcom.json"),
+    }
+    if run.logical_date is not None:
+        told["logical_date"] = iso(run.logical_date)
+    if run.data_interval is not None:
+        told["data_interval_start"] = iso(run.data_interval.start)
+        told["data_interval_end"] = iso(run.data_interval.end)
+    if work.staged is not None:
+        told["output"] = work.staged.staged
+    return {f"spark.tidemill.{name}": value for name, value in told.items()}
+
+
+def environment(env: dict[str, str], java: Path | None) -> dict[str, str]:
+    """What spark-submit needs to find itself, Java and Python, whatever the worker was started with."""
+    found = {
+        "SPARK_HOME": str(SPARK_HOME),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONSAFEPATH": "1",
+        **({"JAVA_HOME": str(java.parent.parent)} if java is not None else {}),
+    }
+    return {**os.environ, **found, **env}
+
+
+def plain(conf: dict[str, Any]) -> dict[str, str]:
+    """Conf values as Spark writes them: `true`, not `True`."""
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in conf.items()}

@@ -1,0 +1,122 @@
+"""A Spark Connect client, in a fork of a warm process: runs one attempt in a session of its own, or ends sessions.
+
+Imported before the fork, so that a small task does not pay for the import; no channel is opened before it.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from .driver import finish, run_function, run_script, run_statements, write_json
+
+
+def preload() -> None:
+    """Imports what every client needs."""
+    import pyspark.sql.connect.client
+    import pyspark.sql.connect.dataframe
+    import pyspark.sql.connect.functions
+    import pyspark.sql.connect.session  # noqa: F401
+
+
+def run_attempt(folder: Path, plan: dict[str, Any]) -> None:
+    """Runs the attempt that *folder* describes and leaves its result there."""
+    os.environ["SPARK_REMOTE"] = plan["remote"]
+    os.environ.update(plan["env"])
+
+    def run() -> dict[str, Any]:
+        session = open_session(plan["remote"], plan["session_id"], plan["conf"])
+        session.addTag(plan["tag"])
+        session.registerProgressHandler(_Progress(folder, plan))
+        try:
+            if plan.get("function"):
+                return run_function(folder, session)
+            if "statements" in plan:
+                return run_statements(session, plan)
+            return run_script(folder, plan["argv"])
+        finally:
+            with contextlib.suppress(Exception):
+                session.stop()
+
+    finish(folder, plan, run)
+
+
+def session_url(remote: str, session_id: str) -> str:
+    """The server's URL with the session's id among its parameters."""
+    return f"{remote.rstrip('/')}{';' if '/;' in remote else '/;'}session_id={session_id}"
+
+
+def open_session(remote: str, session_id: str, conf: dict[str, str]) -> Any:
+    """The session of that id, as the one that `SparkSession.builder.getOrCreate()` returns from now on."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.remote(session_url(remote, session_id)).getOrCreate()
+    session.client.set_retry_policies([_patience()])
+    session.conf._set_all(configs=conf, silent=True)
+    return session
+
+
+def _patience() -> Any:
+    """By default a client asks for ten minutes before it believes that its server is gone."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    return DefaultPolicy(max_retries=8, max_backoff=5000)
+
+
+def end_sessions(folder: Path, plan: dict[str, Any]) -> None:
+    """Interrupts whatever runs in the sessions, and closes them for ever: a client of one is refused from then on."""
+    for session_id in plan["end"]:
+        end_session(plan["remote"], session_id)
+    write_json(folder / "ended.json", {"sessions": plan["end"]})
+
+
+def end_session(remote: str, session_id: str) -> None:
+    """Raises what the client raises if the server cannot be reached."""
+    from pyspark.sql.connect.client import SparkConnectClient
+
+    client = SparkConnectClient(session_url(remote, session_id))
+    client.set_retry_policies([_patience()])
+    try:
+        # Makes the session if there is none: only one that there was can be closed for ever.
+        client._analyze(method="spark_version")
+        client.interrupt_all()
+        client.release_session()
+    except Exception as error:
+        if "SESSION_CLOSED" not in str(error):
+            raise
+    finally:
+        client.close()
+
+
+class _Progress:
+    """Writes what the server tells of the operation that runs."""
+
+    def __init__(self, folder: Path, plan: dict[str, Any]) -> None:
+        self._path = folder / "progress.json"
+        self._known = {"application_id": plan["session_id"], "ui": plan.get("ui")}
+        self._lock = threading.Lock()
+
+    def __call__(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        going_on = [stage for stage in stages or () if stage.num_completed_tasks < stage.num_tasks]
+        told: dict[str, Any] = {"operation": operation_id}
+        if going_on and not done:
+            stage = min(going_on, key=lambda found: found.stage_id)
+            told |= {
+                "stage": stage.stage_id,
+                "tasks": stage.num_tasks,
+                "tasks_done": stage.num_completed_tasks,
+                "tasks_active": inflight_tasks,
+            }
+        with self._lock, contextlib.suppress(OSError):
+            write_json(self._path, {**self._known, **told})
+
+
+def main(folder: Path, plan: dict[str, Any]) -> None:
+    """What a fork does with *plan*."""
+    sys.path.insert(0, str(plan.get("directory", folder)))
+    if "end" in plan:
+        end_sessions(folder, plan)
+    else:
+        run_attempt(folder, plan)

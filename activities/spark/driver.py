@@ -1,0 +1,252 @@
+"""The driver's own side of a Spark task: runs the application, and tells how it goes and how it went.
+
+Started by spark-submit in place of the user's script, with the attempt's folder as its first
+argument; what it is to run follows, or is in the folder's `plan.json`. Only the standard library and pyspark,
+apart from functions of a DAG file. It writes
+
+- `driver.json`: that this driver has the attempt. Any other driver of the same attempt ends at once;
+- `progress.json`: application id, UI address, the current stage with its counts, the job's description;
+- `result.json`: the outcome, or the innermost cause of the failure in the user's terms.
+"""
+
+import json
+import os
+import re
+import runpy
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PROGRESS_EVERY = 0.5
+RESULT_LIMIT = 256 * 1024
+CLAIM = "driver.json"
+_STANDALONE_DRIVER = re.compile(r"driverId=(driver-[\w-]+)")
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(content))
+    temporary.replace(path)
+
+
+def take_claim(folder: Path, claim: dict[str, Any]) -> bool:
+    """Makes the attempt the caller's, for ever. False if somebody has it: on one file system, only one can."""
+    mine = folder / f"{CLAIM}.{os.uname().nodename}.{os.getpid()}"
+    mine.write_text(json.dumps(claim))
+    try:
+        os.link(mine, folder / CLAIM)  # whole from the first moment on
+    except FileExistsError:
+        return False
+    finally:
+        mine.unlink()
+    return True
+
+
+def whereabouts() -> dict[str, Any]:
+    """What the cluster knows this driver by."""
+    standalone = _STANDALONE_DRIVER.search(os.environ.get("SPARK_DRIVER_LOG_URL_STDERR", ""))
+    return {
+        "application_id": standalone[1] if standalone else os.environ.get("SPARK_APPLICATION_ID"),
+        "driver_log": os.environ.get("SPARK_DRIVER_LOG_URL_STDERR"),
+        "host": os.uname().nodename,
+        "pid": os.getpid(),
+    }
+
+
+# Progress
+
+
+def watch(folder: Path, parent: int, known: dict[str, Any]) -> None:
+    """Writes progress; ends the driver when the JVM that started it is gone, whatever the script catches."""
+    while True:
+        if os.getppid() != parent:
+            os._exit(1)
+        try:
+            progress = current_progress()
+            if progress is not None:
+                write_json(folder / "progress.json", {**known, **progress, "at": time.time()})
+        except Exception:  # noqa: S110 - progress is a courtesy; the application goes on without
+            pass
+        time.sleep(PROGRESS_EVERY)
+
+
+def current_progress() -> dict[str, Any] | None:
+    from pyspark import SparkContext
+
+    sc = SparkContext._active_spark_context
+    if sc is None:
+        return None
+    progress: dict[str, Any] = {"application_id": sc.applicationId, "ui": sc.uiWebUrl}
+    store = sc._jsc.sc().statusStore()
+    active = store.activeStages()
+    if active.length():
+        stage = min((active.apply(i) for i in range(active.length())), key=lambda found: found.stageId())
+        description = stage.description()
+        progress |= {
+            "stage": stage.stageId(),
+            "stage_name": stage.name(),
+            "tasks": stage.numTasks(),
+            "tasks_done": stage.numCompleteTasks(),
+            "tasks_active": stage.numActiveTasks(),
+            **({"job": description.get()} if description.isDefined() else {}),
+        }
+    return {**progress, **told_fraction()}
+
+
+def told_fraction() -> dict[str, float]:
+    """How much of its work the script says is done: conf `spark.tidemill.progress`, from 0 to 1."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession._instantiatedSession
+    told = None if session is None else session.conf.get("spark.tidemill.progress", "")
+    return {"fraction": min(1.0, max(0.0, float(told)))} if told else {}
+
+
+# Failures
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """*error* as the model `Failure`: the user's own line, Spark's error condition, the Java exception."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    frames = [
+        f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "/pyspark/" not in frame.filename and "/py4j/" not in frame.filename and frame.filename not in _OURS
+    ]
+    message = str(error)
+    if isinstance(error, SystemExit):
+        message = f"the application called sys.exit({error.code!r})"
+    return {"error_type": name_of(error), "message": first_lines(message), "traceback": frames[-20:]}
+
+
+_OURS = (__file__, "<frozen runpy>", runpy.__file__)
+
+
+def name_of(error: BaseException) -> str:
+    condition = getattr(error, "getCondition", lambda: None)()
+    state = getattr(error, "getSqlState", lambda: None)()
+    java = getattr(error, "java_exception", None)
+    name = str(java.getClass().getName()) if java is not None else type(error).__name__
+    told = ", ".join(part for part in (condition, f"SQLSTATE {state}" if state else None) if part)
+    return f"{name} [{told}]" if told else name
+
+
+def first_lines(message: str, most: int = 12) -> str:
+    lines = [line for line in message.strip().split("\n") if not line.lstrip().startswith("at ")]
+    return "\n".join(lines[:most])[:4000]
+
+
+# Ways to run
+
+
+def script_xcom(folder: Path) -> dict[str, Any]:
+    """What the script left at `spark.tidemill.result`."""
+    try:
+        text = (folder / "xcom.json").read_text()
+    except FileNotFoundError:
+        return {}
+    return {"return_value": json.loads(within_limit(text))}
+
+
+def within_limit(text: str) -> str:
+    if len(text) > RESULT_LIMIT:
+        raise ValueError(f"the result has {len(text):,} bytes; at most {RESULT_LIMIT:,} travel. Write a path instead")
+    return text
+
+
+def run_script(folder: Path, argv: list[str]) -> dict[str, Any]:
+    sys.argv = argv
+    sys.path.insert(0, str(Path(argv[0]).parent))
+    try:
+        runpy.run_path(argv[0], run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
+    return {"outcome": {"state": "success", "xcom": script_xcom(folder)}}
+
+
+def run_statements(session: Any, plan: dict[str, Any]) -> dict[str, Any]:
+    """Runs the statements in order; the rows of the last one go to the output, or are the result."""
+    *first, last = plan["statements"]
+    for statement in first:
+        session.sql(statement)
+    rows = session.sql(last)
+    if not rows.columns:
+        return {"outcome": {"state": "success"}}
+    if plan["staged"] is not None:
+        rows.write.format(plan["output_format"]).mode("overwrite").save(plan["staged"]["staged"])
+        return {"outcome": {"state": "success"}}
+    found = rows.limit(plan["max_rows"] + 1).collect()
+    if len(found) > plan["max_rows"]:
+        raise ValueError(
+            f"the last statement has more than {plan['max_rows']:,} rows. Give the task an output, or a higher max_rows"
+        )
+    text = within_limit(json.dumps([row.asDict(recursive=True) for row in found], default=str))
+    return {"outcome": {"state": "success", "xcom": {"return_value": json.loads(text)}}}
+
+
+def run_function(folder: Path, session: Any) -> dict[str, Any]:
+    from pyspark import cloudpickle
+    from tidemill.activities.dag_import import import_dags, module_name
+    from tidemill.activities.isolated_call import perform
+    from tidemill.model.attempts import TaskAttempt
+
+    attempt = TaskAttempt.model_validate_json((folder / "attempt.json").read_text())
+    assert attempt.source is not None  # noqa: S101
+    dags = import_dags(Path(attempt.source.path))
+    # Executors do not have the DAG file: what functions refer to in it travels with them.
+    cloudpickle.register_pickle_by_value(sys.modules[module_name(Path(attempt.source.path))])
+    return perform(dags, attempt, (session,))
+
+
+def with_session(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.getOrCreate()
+    result = run_function(folder, session) if plan.get("function") else run_statements(session, plan)
+    session.stop()
+    return result
+
+
+def finish(folder: Path, plan: dict[str, Any], run: Callable[[], dict[str, Any]]) -> int:
+    """Runs the application and leaves what came of it; the exit code."""
+    try:
+        result = run()
+    except BaseException as error:
+        traceback.print_exc()
+        result = {"failure": failure(error)}
+    if plan.get("staged") is not None:
+        result["staged"] = plan["staged"]
+    write_json(folder / "result.json", result)
+    return 1 if "failure" in result else 0
+
+
+def main() -> int:
+    folder, application = Path(sys.argv[1]), sys.argv[2:]
+    plan = json.loads((folder / "plan.json").read_text())
+    known: dict[str, Any] = {}
+    if plan.get("on_cluster"):
+        known = whereabouts()
+        if not take_claim(folder, known):
+            print("another driver has this attempt; this one ends without doing anything")
+            return 0
+        log = os.open(plan["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+    # Imported before the watching thread starts: two threads in this import at once would break it.
+    import pyspark.sql  # noqa: F401
+
+    threading.Thread(target=watch, args=(folder, os.getppid(), known), daemon=True).start()
+    return finish(folder, plan, lambda: run_script(folder, application) if application else with_session(folder, plan))
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    sys.exit(code)

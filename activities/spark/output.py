@@ -1,0 +1,114 @@
+"""Output that is safe from attempts that were given up: each writes to a folder of its own, one is published.
+
+The run's workflow decides which attempt counts, and has its folder take the target's place. A
+zombie, that is a driver that nobody waits for any more, writes to a folder that nobody reads.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import fsspec
+from temporalio import activity
+
+from ...model.attempts import TaskAttempt
+from ...model.task_instances import StagedOutput
+from ..supervision import handed_over
+from .place import invalid
+
+STAGING = "_tidemill"
+"""Beside the target. Spark passes over names that begin with an underscore when it reads a folder."""
+MARK = "_PUBLISHED"
+"""Within a published folder: which attempt made it."""
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def stage(attempt: TaskAttempt, target: str | None, start: int, directory: Path) -> StagedOutput | None:
+    """Where start *start* of the attempt writes, so that it may become *target*; None without a target."""
+    if target is None:
+        return None
+    if "://" not in target:
+        target = str(directory / target)
+    parent, _, name = target.rstrip("/").rpartition("/")
+    if not name:
+        raise invalid(f"output {target!r} is no folder of its own. Name one below it")
+    return StagedOutput(staged=f"{parent}/{STAGING}/{name}.{attempt.uuid.hex[:16]}-{start}", target=f"{parent}/{name}")
+
+
+@activity.defn(name="tidemill.publish")
+def publish(output: StagedOutput) -> str:
+    """Has the attempt's folder take the target's place; asked again for the same folder, changes nothing.
+
+    On a local or shared file system a reader sees the old folder or the new one, never a mixture.
+    An object store has no such step: there the old objects are removed before the new ones appear.
+    """
+    if urlsplit(output.target).scheme in ("", "file"):
+        _publish_folder(Path(urlsplit(output.staged).path), Path(urlsplit(output.target).path))
+    else:
+        _publish_objects(output.staged, output.target)
+    return output.target
+
+
+def _publish_folder(staged: Path, target: Path) -> None:
+    if _made_by((target / MARK).read_bytes) != staged.name:
+        if not staged.is_dir():
+            raise nothing_written(staged)
+        (staged / MARK).write_text(staged.name)
+        if target.exists():
+            _exchange(staged, target)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged.rename(target)
+    shutil.rmtree(staged, ignore_errors=True)  # what was there before
+    with contextlib.suppress(OSError):  # other attempts may be at work there
+        staged.parent.rmdir()
+
+
+def _publish_objects(staged: str, target: str) -> None:
+    files, source = fsspec.core.url_to_fs(staged)
+    _, place = fsspec.core.url_to_fs(target)
+    name = staged.rpartition("/")[2]
+    if _made_by(lambda: files.cat_file(f"{place}/{MARK}")) != name:
+        if not files.exists(source):
+            raise nothing_written(staged)
+        if files.exists(place):
+            files.rm(place, recursive=True)
+        files.copy(f"{source}/", f"{place}/", recursive=True)
+        files.pipe_file(f"{place}/{MARK}", name.encode())
+    if files.exists(source):
+        files.rm(source, recursive=True)
+
+
+def _made_by(read: Callable[[], bytes]) -> str | None:
+    """The attempt that made what is at the target now."""
+    try:
+        return read().decode()
+    except OSError:
+        return None
+
+
+def nothing_written(staged: Path | str) -> Exception:
+    return invalid(
+        f"the application succeeded and wrote nothing to {staged}. "
+        "Have it write to the path that conf spark.tidemill.output gives"
+    )
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Each takes the other's name, in one step where the system has it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "renameat2"):
+        if not libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+            return
+        if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
+            raise handed_over(f"{other} cannot be replaced: {os.strerror(ctypes.get_errno())}")
+    old = one.with_name(one.name + ".old")
+    other.rename(old)
+    one.rename(other)
+    old.rename(one)

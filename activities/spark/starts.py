@@ -1,0 +1,122 @@
+"""One start of a Spark attempt, with all that its way of running needs to know."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import sqlparse
+
+from ...model.attempts import TaskAttempt
+from ...model.context import context
+from ...model.references import RETURN_VALUE
+from ...model.states import TaskState
+from ...model.task_instances import Outcome, StagedOutput
+from ...model.tasks import PySparkTask, SparkOptions, SparkSqlFunctionTask, SparkSqlTask, SparkSubmitTask
+from ..attempt_folder import AttemptFolder
+from ..outcomes import outcome_of
+from ..rendering import render
+from ..supervision import Watch
+from ..workplace import Workplace
+from .output import stage
+from .place import filled, invalid, options_of
+
+
+@dataclass(frozen=True)
+class SparkStart:
+    """An attempt, where it runs, and its files."""
+
+    attempt: TaskAttempt
+    workplace: Workplace
+    options: SparkOptions
+    folder: AttemptFolder
+    number: int
+    """Which start of the attempt this is, from 1: a killed worker's attempt is started again elsewhere."""
+
+    @classmethod
+    def of(cls, attempt: TaskAttempt, workplace: Workplace, number: int = 1) -> "SparkStart":
+        """Raises the task's failure if it cannot be run as it is written."""
+        return cls(
+            attempt, workplace, options_of(attempt, workplace), AttemptFolder.of(workplace.home, attempt), number
+        )
+
+    @cached_property
+    def filled(self) -> dict[str, Any]:
+        return filled(self.attempt)
+
+    @property
+    def directory(self) -> Path:
+        return self.workplace.directory(self.attempt)
+
+    @cached_property
+    def staged(self) -> StagedOutput | None:
+        return stage(self.attempt, self.filled["output"], self.number, self.directory)
+
+    @property
+    def is_java(self) -> bool:
+        """Whether the application is none of Python's, and so has nobody of tidemill's beside it in the driver."""
+        task = self.attempt.task
+        return isinstance(task, SparkSubmitTask) and task.is_java
+
+    def watch(self) -> Watch:
+        return Watch(self.attempt.timeout, lambda: self.folder.read("progress.json"))
+
+    def earlier_result(self) -> Outcome | None:
+        """What an earlier start of the attempt came to; raises its failure. None if there is nothing yet."""
+        result = self.folder.read("result.json")
+        return None if result is None else self.ended(result)
+
+    def ended(self, result: dict[str, Any]) -> Outcome:
+        """The outcome that *result* tells of, with the folder that is to be published. Raises the failure."""
+        outcome = outcome_of(result)
+        if outcome.state is TaskState.SUCCESS and self.filled["output"] is not None:
+            staged = StagedOutput.model_validate(result["staged"]) if "staged" in result else self.staged
+            outcome = outcome.model_copy(update={"staged": staged})
+        return outcome
+
+    def plan(self, **more: Any) -> dict[str, Any]:
+        """What the driver's own side has to know, as JSON."""
+        task = self.attempt.task
+        plan: dict[str, Any] = {"staged": self.staged.model_dump() if self.staged is not None else None, **more}
+        if isinstance(task, PySparkTask):
+            self.workplace.dag_file(self.attempt)
+            plan["function"] = True
+        if isinstance(task, SparkSqlTask):
+            plan |= {
+                "statements": self.statements(),
+                "max_rows": task.max_rows,
+                "output_format": task.output_format,
+            }
+        return plan
+
+    def leave_plan(self, **more: Any) -> None:
+        """Leaves in the attempt's folder what the driver's own side reads there."""
+        self.folder.write("attempt.json", self.attempt.model_dump(mode="json"))
+        self.folder.write("plan.json", self.plan(**more))
+
+    def statements(self) -> list[str]:
+        """The SQL statements of the task, templates filled in."""
+        sql = str(self.filled["sql"])
+        if sql.endswith(".sql"):
+            path = self.directory / sql
+            try:
+                text = path.read_text()
+            except OSError as error:
+                raise invalid(f"sql file {sql!r} cannot be read: {error}. Put it beside the DAG file") from None
+            sql = str(render(text, context(self.attempt)))
+        found = [sqlparse.format(part, strip_comments=True).strip().rstrip(";") for part in sqlparse.split(sql)]
+        statements = [statement for statement in found if statement]
+        if not statements:
+            raise invalid("there is no statement in the task's SQL. Write one")
+        return statements
+
+
+def sql_of(attempt: TaskAttempt, asked: Outcome) -> TaskAttempt:
+    """The attempt as one of the SQL that its function has returned. Fails the task if that is no text."""
+    task = attempt.task
+    assert isinstance(task, SparkSqlFunctionTask)  # noqa: S101
+    sql = asked.xcom.get(RETURN_VALUE)
+    if not isinstance(sql, str) or not sql.strip():
+        raise invalid(f"@task.spark_sql returned {sql!r}. Return the SQL, or the path of a .sql file, as text")
+    shared = {name: getattr(task, name) for name in SparkSqlTask.model_fields if name not in ("kind", "sql")}
+    return attempt.model_copy(update={"task": SparkSqlTask(**shared, sql=sql)})

@@ -1,0 +1,159 @@
+"""Every place where a Spark application can run, end to end: contract, result, output, failure, end."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet
+import pytest
+from spark_clusters import Standalone
+from support import Stack, dag, eventually, processes_with, stack
+from tidemill.activities.dag_files import parse_dag_file
+from tidemill.model.dag import DagSpec
+from tidemill.model.states import RunState
+from tidemill.model.views import RunDetails
+
+APPS = Path(__file__).parents[1] / "dags" / "spark_apps"
+DAG_FILE = Path(__file__).parents[1] / "dags" / "spark_modes.py"
+MODES = ["local", "standalone-client", "standalone-cluster", "connect"]
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+async def spark(server: str, spark_home: Path) -> Any:
+    async with stack(server, spark_home) as made:
+        yield made
+
+
+@pytest.fixture
+def where(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The options of one mode, its cluster started."""
+    return options_for(request, request.param)
+
+
+def options_for(request: pytest.FixtureRequest, mode: str) -> dict[str, Any]:
+    if mode == "local":
+        return {"master": "local[2]", "driver_memory": "1g", "conf": {"spark.sql.shuffle.partitions": 2}}
+    if mode == "connect":
+        return {"master": request.getfixturevalue("connect")[0]}
+    cluster: Standalone = request.getfixturevalue("standalone")
+    return cluster.options(deploy_mode=mode.removeprefix("standalone-"))
+
+
+def writing(
+    dag_id: str, spark: dict[str, Any], folder: Path, n: int = 40, seconds: float = 0, **fields: Any
+) -> DagSpec:
+    """A DAG of one application that writes *n* rows to a folder of the lake."""
+    application = {
+        "kind": "spark_submit",
+        "task_id": "write",
+        "application": str(APPS / "write.py"),
+        "application_args": [str(n), str(seconds), str(folder / "notes")],
+        "output": str(folder / "lake" / "numbers" / "day={{ ds }}"),
+        "spark": spark,
+        **fields,
+    }
+    return dag(dag_id, [application])
+
+
+def rows(folder: Path, day: str = "2024-03-04") -> int:
+    return int(pyarrow.parquet.read_table(folder / "lake" / "numbers" / f"day={day}").num_rows)
+
+
+def told(details: RunDetails) -> list[str | None]:
+    return [task.error for task in details.tasks]
+
+
+@pytest.mark.parametrize("where", MODES, indirect=True)
+async def test_what_an_application_writes_is_published_once(
+    spark: Stack, where: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    dag_id = f"written_{request.node.callspec.id}"
+    details = await spark.run_once(writing(dag_id, where, tmp_path), logical_date="2024-03-04T00:00:00Z")
+    assert details.state is RunState.SUCCESS, told(details)
+    assert rows(tmp_path) == 40
+    assert not (tmp_path / "lake" / "numbers" / "_tidemill").exists()
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_functions_and_sql_run_anywhere(
+    spark: Stack, mode: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function with a UDF that uses the DAG file's own code, SQL of a file, SQL of a function; one after the other."""
+    import json
+
+    monkeypatch.setenv("MODES_DAG_ID", f"modes_{mode}")
+    monkeypatch.setenv("MODES_SPARK", json.dumps(options_for(request, mode)))
+    monkeypatch.setenv("MODES_LAKE", str(tmp_path / "lake"))
+    parsed = parse_dag_file(DAG_FILE)
+    assert parsed.error is None
+    details = await spark.run_once(parsed.dags[0], logical_date="2024-03-04T00:00:00Z")
+    assert details.state is RunState.SUCCESS, told(details)
+    results = json.loads((tmp_path / "lake" / "results.json").read_text())
+    assert results == {"doubled": 90, "day": "2024-03-04", "rows": [{"n": 3, "day": "2024-03-04"}], "named": "numbers"}
+    assert pyarrow.parquet.read_table(tmp_path / "lake" / "of_sql").num_rows == 7
+
+
+@pytest.mark.parametrize("where", ["standalone-cluster", "connect"], indirect=True)
+async def test_a_failure_is_told_in_the_users_terms(
+    spark: Stack, where: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    dag_id = f"failing_{request.node.callspec.id}"
+    fields = {"application": str(APPS / "fail.py"), "application_args": [], "output": None}
+    details = await spark.run_once(writing(dag_id, where, Path("unused"), **fields))
+    assert details.state is RunState.FAILED
+    failure = details.tasks[0].attempts[0].failure
+    assert failure is not None
+    assert "TABLE_OR_VIEW_NOT_FOUND" in failure.error_type + failure.message
+    assert any("fail.py" in line for line in failure.traceback)
+
+
+@pytest.mark.parametrize("where", ["standalone-client", "standalone-cluster", "connect"], indirect=True)
+async def test_cancelling_ends_the_application_before_the_run_says_so(
+    spark: Stack, where: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    mode = request.node.callspec.id
+    dag_id = f"cancelled_{mode}"
+    await spark.tidemill.register(writing(dag_id, where, tmp_path, seconds=600))
+    run = await spark.tidemill.trigger(dag_id)
+    seen = await eventually(
+        lambda: spark.tidemill.run(dag_id, run.run_id),
+        lambda found: (tmp_path / "notes").exists() and (found.tasks[0].progress or {}).get("application_id"),
+        within=120,
+    )
+    await spark.tidemill.client.get_workflow_handle(seen.run.workflow_id).cancel()
+    await spark.finished(dag_id, run.run_id)
+    if mode == "connect":
+        ui = request.getfixturevalue("connect")[1]
+        assert running_on_connect(ui) == []
+    else:
+        cluster: Standalone = request.getfixturevalue("standalone")
+        assert cluster.drivers(active=True) == []
+        await eventually(lambda: listed(cluster, dag_id), lambda apps: all(app["state"] != "RUNNING" for app in apps))
+    assert not processes_with(str(APPS / "write.py"))
+    assert not (tmp_path / "lake" / "numbers").exists()
+
+
+async def listed(cluster: Standalone, name: str) -> list[dict[str, Any]]:
+    return cluster.applications(name)
+
+
+def running_on_connect(ui: str) -> list[dict[str, Any]]:
+    """The jobs that the Connect server is running, by Spark's own REST API."""
+    [application] = httpx.get(f"{ui}/api/v1/applications").json()
+    jobs: list[dict[str, Any]] = httpx.get(f"{ui}/api/v1/applications/{application['id']}/jobs?status=running").json()
+    return jobs
+
+
+async def test_options_that_cannot_work_are_refused_before_a_jvm_starts(spark: Stack, tmp_path: Path) -> None:
+    unknown = await spark.run_once(writing("no_connection", {"conn_id": "nowhere"}, tmp_path))
+    assert "no Spark connection 'nowhere'" in (told(unknown)[0] or "")
+    huge = await spark.run_once(writing("huge_driver", {"master": "local[1]", "driver_memory": "900g"}, tmp_path))
+    assert "TIDEMILL_SPARK_MEMORY_MB" in (told(huge)[0] or "")
+
+
+async def test_spark_tasks_take_slots_of_their_own_pool(spark: Stack, tmp_path: Path) -> None:
+    """The pool is made when it is first asked; nobody has to set it up."""
+    await spark.run_once(writing("pooled", {"master": "local[1]"}, tmp_path))
+    pool = await spark.tidemill.pool("spark")
+    assert (pool.settings.slots, pool.occupied_slots) == (128, 0)

@@ -1,0 +1,46 @@
+"""The activity that does a task's work: on which queue, for how long, and how often it is started."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from ..activities.names import control_queue
+from ..model.attempts import TaskAttempt
+from ..model.dag import DagSpec
+from ..model.task_instances import Outcome
+from ..model.tasks import BaseTask
+from .calls import INFRASTRUCTURE, TIMEOUT_GRACE, UNBOUNDED
+
+
+async def own_activity(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
+    task = attempt.task
+    assert task.activity is not None  # noqa: S101
+    outcome: Outcome = await workflow.execute_activity(
+        task.activity,
+        attempt,
+        activity_id=activity_id(attempt),
+        result_type=Outcome,
+        task_queue=queue_of(task),
+        start_to_close_timeout=limit_of(attempt),
+        heartbeat_timeout=None if task.on_control_queue else spec.heartbeat_timeout,
+        retry_policy=INFRASTRUCTURE,
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=f"{attempt.key}, try {attempt.try_number}",
+    )
+    return outcome
+
+
+def queue_of(task: BaseTask) -> str | None:
+    """The task queue of *task*; None: the workflow's own."""
+    if task.on_control_queue:
+        return control_queue(workflow.info().task_queue)
+    return task.queue or (workflow.info().task_queue + task.queue_suffix if task.queue_suffix else None)
+
+
+def activity_id(attempt: TaskAttempt) -> str:
+    return f"{attempt.key}/{attempt.try_number}" + (f"/{attempt.poke}" if attempt.poke > 1 else "")
+
+
+def limit_of(attempt: TaskAttempt) -> timedelta:
+    timeout = attempt.task.execution_timeout
+    return UNBOUNDED if timeout is None else timeout + TIMEOUT_GRACE

@@ -1,0 +1,82 @@
+"""A try of a Spark task: submitted, followed where it outlives its worker, ended where nobody else did, published."""
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+from ..activities.names import TASK_FAILED
+from ..model.attempts import SubmittedAttempt, TaskAttempt
+from ..model.dag import DagSpec
+from ..model.states import TaskState
+from ..model.task_instances import Outcome, Submission
+from .calls import INFRASTRUCTURE
+from .own_activity import activity_id, limit_of, own_activity, queue_of
+
+END_WITHIN = timedelta(minutes=5)
+PUBLISH_WITHIN = timedelta(hours=2)
+
+
+async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
+    """Has one try made. When it fails or is stopped, nothing of it runs any more, and nothing can begin."""
+    submission: Submission | None = None
+    try:
+        outcome = await own_activity(spec, attempt)
+        submission = outcome.submission
+        if submission is not None:
+            outcome = await _follow(spec, attempt, submission)
+    except BaseException as error:
+        if submission is not None or not _ended_by_itself(error):
+            await asyncio.shield(_end(spec, attempt, submission))
+        raise
+    if outcome.state is TaskState.SUCCESS and outcome.staged is not None:
+        await workflow.execute_activity(
+            "tidemill.publish",
+            outcome.staged,
+            activity_id=f"{activity_id(attempt)}/publish",
+            task_queue=queue_of(attempt.task),
+            start_to_close_timeout=PUBLISH_WITHIN,
+            retry_policy=INFRASTRUCTURE,
+            summary=f"{attempt.key}: {outcome.staged.target}",
+        )
+    return outcome
+
+
+def _ended_by_itself(error: BaseException) -> bool:
+    """Whether the activity itself has told of its end: then it has left nothing behind."""
+    if isinstance(error, asyncio.CancelledError):  # it was never begun
+        return True
+    cause = error.cause if isinstance(error, ActivityError) else error
+    if isinstance(cause, ApplicationError):
+        return cause.type == TASK_FAILED
+    return cause is not None and is_cancelled_exception(cause)
+
+
+async def _follow(spec: DagSpec, attempt: TaskAttempt, submission: Submission) -> Outcome:
+    outcome: Outcome = await workflow.execute_activity(
+        "tidemill.spark_watch",
+        SubmittedAttempt(attempt=attempt, submission=submission),
+        activity_id=f"{activity_id(attempt)}/watch",
+        result_type=Outcome,
+        task_queue=queue_of(attempt.task),
+        start_to_close_timeout=limit_of(attempt),
+        heartbeat_timeout=spec.heartbeat_timeout,
+        retry_policy=INFRASTRUCTURE,
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=f"{attempt.key}, try {attempt.try_number}: {submission.application_id}",
+    )
+    return outcome
+
+
+async def _end(spec: DagSpec, attempt: TaskAttempt, submission: Submission | None) -> None:
+    await workflow.execute_activity(
+        "tidemill.spark_end",
+        SubmittedAttempt(attempt=attempt, submission=submission),
+        activity_id=f"{activity_id(attempt)}/end",
+        task_queue=queue_of(attempt.task),
+        start_to_close_timeout=END_WITHIN,
+        heartbeat_timeout=spec.heartbeat_timeout,
+        retry_policy=INFRASTRUCTURE,
+        summary=f"{attempt.key}: make sure that nothing of it runs",
+    )
