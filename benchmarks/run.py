@@ -1,6 +1,7 @@
 """Measures tidemill against its floor in one run: `make bench`. Prints a table, writes build/bench.json.
 
-`make bench ARGS="crons idle backfill"` measures what takes long: minutes of crons, a thousand idle DAGs, 10,000 runs.
+`make bench ARGS="crons idle backfill"` measures what takes long: minutes of crons, a thousand idle DAGs, 10,000 runs;
+`make bench ARGS="spark tpch"` what tidemill adds to Spark, and TPC-H at the scale of its published answers.
 
 Absolute figures are this machine's, under whatever else it is doing; the ratios are what counts.
 """
@@ -22,11 +23,12 @@ from figures import Figure, show, write
 from floor import FloorCatchUp, FloorChain, FloorChains, FloorDue, FloorFan, FloorOne, noop
 from life import crons, idle
 from scheduling import backfill, catch_up, due_at_once
+from spark import spark, tpch_at_scale_1
 from tasks import shapes_of_tasks
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.runs import TriggerRequest
 from tidemill.worker.client import Tidemill
-from tidemill.worker.dev import dev_server
+from tidemill.worker.dev import DevServer, dev_server
 from tidemill.worker.plugin import TidemillPlugin
 
 ROOT = Path(__file__).parents[1]
@@ -81,20 +83,22 @@ async def main(parts: list[str]) -> None:
                 "activities": [noop],
             }
             async with Worker(client, task_queue=queue, max_concurrent_activities=200, **floor):  # type: ignore[arg-type]
-                figures = await measured(parts, client, Tidemill(client, queue), queue, server.process.pid)
+                figures = await measured(parts, client, Tidemill(client, queue), queue, server)
     show(figures)
     write(figures, ROOT / "build" / "bench.json")
 
 
-async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: str, server: int) -> list[Figure]:
+async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: str, server: DevServer) -> list[Figure]:
     work: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
         "isolated": lambda: measure(client, tidemill, queue),
         "tasks": lambda: shapes_of_tasks(client, tidemill, queue),
         "due": lambda: due_at_once(client, tidemill, queue, DUE_AT_ONCE),
         "catch_up": lambda: catch_up(client, tidemill, queue, CAUGHT_UP),
         "crons": lambda: crons(client, tidemill, queue, CRONS),
-        "idle": lambda: idle(tidemill, server, IDLE),
+        "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),
+        "spark": lambda: spark(server.address),
+        "tpch": lambda: tpch_at_scale_1(tidemill),
     }
     unknown = [part for part in parts if part not in work]
     if unknown:

@@ -10,13 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow.parquet
+import pytest
+from support import dag
 from tidemill.activities.spark.archive import fast_start
 from tidemill.activities.spark.command import SPARK_HOME, environment
 from tidemill.activities.supervision import stop
 from tidemill.activities.workplace import find_java
+from tidemill.model.dag import DagSpec
+from tidemill.model.views import RunDetails
 from tidemill.worker.connect_server import arguments
 from tidemill.worker.dev import free_port, start_supervised
 from tidemill.worker.spark_daemon import CLASSES, command
+
+APPS = Path(__file__).parent / "dags" / "spark_apps"
+ON_DAY = {"logical_date": "2024-03-04T00:00:00Z"}
 
 
 @dataclass(frozen=True)
@@ -75,14 +83,15 @@ def standalone_cluster(folder: Path, cache: Path) -> Iterator[Standalone]:
     master = [spark_class, *options, CLASSES["master"], "--host", "127.0.0.1"]
     master += ["--port", str(port), "--webui-port", str(ui)]
     worker = [spark_class, CLASSES["worker"], "--host", "127.0.0.1", "--webui-port", str(free_port())]
-    worker += ["--cores", "4", "--memory", "4g", f"spark://127.0.0.1:{port}"]
+    worker += ["--cores", "8", "--memory", "8g", f"spark://127.0.0.1:{port}"]
+    made = Standalone(f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{rest}", f"http://127.0.0.1:{ui}", quick)
     started = []
     try:
-        for name, argv in (("master", master), ("worker", worker)):
+        # One after the other: the worker takes whatever port is free, also one that the master is about to take.
+        for name, argv, workers in (("master", master, 0), ("worker", worker, 1)):
             (folder / name).mkdir(exist_ok=True)
             started.append(start_supervised(folder / name, argv, folder / f"{name}.log", env))
-        made = Standalone(f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{rest}", f"http://127.0.0.1:{ui}", quick)
-        wait_for(lambda: made.listed()["aliveworkers"] == 1, folder)
+            wait_for(lambda expected=workers: made.listed()["aliveworkers"] == expected, folder)
         yield made
     finally:
         for process in reversed(started):
@@ -111,7 +120,38 @@ def wait_for(look: Any, folder: Path, within: float = 90) -> None:
         try:
             if look():
                 return
-        except httpx.HTTPError:
+        except (httpx.HTTPError, ValueError):
             pass
         assert time.monotonic() < deadline, f"Spark did not start: see the logs in {folder}"
         time.sleep(0.2)
+
+
+def options_for(request: pytest.FixtureRequest, mode: str) -> dict[str, Any]:
+    if mode == "local":
+        return {"master": "local[2]", "driver_memory": "1g", "conf": {"spark.sql.shuffle.partitions": 2}}
+    if mode == "connect":
+        return {"master": request.getfixturevalue("connect")[0]}
+    cluster: Standalone = request.getfixturevalue("standalone")
+    return cluster.options(deploy_mode=mode.removeprefix("standalone-"))
+
+
+def writing(dag_id: str, spark: dict[str, Any], folder: Path, seconds: float = 0, **fields: Any) -> DagSpec:
+    """A DAG of one application that writes 40 rows to a folder of the lake."""
+    application = {
+        "kind": "spark_submit",
+        "task_id": "write",
+        "application": str(APPS / "write.py"),
+        "application_args": ["40", str(seconds), str(folder / "notes")],
+        "output": str(folder / "lake" / "numbers" / "day={{ ds }}"),
+        "spark": spark,
+        **fields,
+    }
+    return dag(dag_id, [application])
+
+
+def rows(folder: Path, day: str = "2024-03-04") -> int:
+    return int(pyarrow.parquet.read_table(folder / "lake" / "numbers" / f"day={day}").num_rows)
+
+
+def told(details: RunDetails) -> list[str | None]:
+    return [task.error for task in details.tasks]

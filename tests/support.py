@@ -22,6 +22,7 @@ import psutil
 from temporalio.client import Client
 from temporalio.worker import Replayer, Worker
 from tidemill.activities.supervision import stop
+from tidemill.activities.workplace import Workplace
 from tidemill.model.dag import DagSpec, read_dag
 from tidemill.model.views import RunDetails, RunView
 from tidemill.worker.client import Tidemill
@@ -117,9 +118,11 @@ class Stack:
 
 
 @asynccontextmanager
-async def stack(address: str, home: Path, *, cached: int = 100, **worker_options: Any) -> AsyncIterator[Stack]:
+async def stack(
+    address: str, home: Path, *, cached: int = 100, place: Workplace | None = None, **worker_options: Any
+) -> AsyncIterator[Stack]:
     task_queue = f"test-{uuid.uuid4().hex[:8]}"
-    client = await Client.connect(address, plugins=[TidemillPlugin(home)])
+    client = await Client.connect(address, plugins=[TidemillPlugin(home, workplace=place)])
     async with Worker(client, task_queue=task_queue, max_cached_workflows=cached, **worker_options):
         made = Stack(Tidemill(client, task_queue), address, home, task_queue)
         try:

@@ -235,6 +235,13 @@ class Tidemill:
         async with clear_errors(f"run {run_id!r}", self.task_queue):
             return await self._dag(dag_id).execute_update(DagWorkflow.revise_run, question, rpc_timeout=UPDATE_TIMEOUT)
 
+    async def cancel_runs(self, dag_id: str) -> list[str]:
+        """Ends every run of the DAG that is under way, as `cancel_run` does. Returns their run_ids."""
+        running = [view.run_id for view in await self.runs(dag_id) if view.state is RunState.RUNNING]
+        for run_id in running:
+            await self.cancel_run(dag_id, run_id)
+        return running
+
     async def cancel_run(self, dag_id: str, run_id: str) -> None:
         """Ends a run that is under way: what runs is stopped, and the run has failed."""
         view = await self.find_run(dag_id, run_id)

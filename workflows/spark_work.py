@@ -26,7 +26,7 @@ async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
         submission = outcome.submission
         if submission is not None:
             outcome = await _follow(spec, attempt, submission)
-    except BaseException as error:
+    except (Exception, asyncio.CancelledError) as error:
         if submission is not None or not _ended_by_itself(error):
             await asyncio.shield(_end(spec, attempt, submission))
         raise

@@ -62,6 +62,7 @@ def whereabouts() -> dict[str, Any]:
 
 def watch(folder: Path, parent: int, known: dict[str, Any]) -> None:
     """Writes progress; ends the driver when the JVM that started it is gone, whatever the script catches."""
+    told = ""
     while True:
         if os.getppid() != parent:
             os._exit(1)
@@ -69,6 +70,9 @@ def watch(folder: Path, parent: int, known: dict[str, Any]) -> None:
             progress = current_progress()
             if progress is not None:
                 write_json(folder / "progress.json", {**known, **progress, "at": time.time()})
+                if (line := in_words(progress)) != told:
+                    told = line
+                    print(f"[tidemill] {line}", flush=True)
         except Exception:  # noqa: S110 - progress is a courtesy; the application goes on without
             pass
         time.sleep(PROGRESS_EVERY)
@@ -95,6 +99,14 @@ def current_progress() -> dict[str, Any] | None:
             **({"job": description.get()} if description.isDefined() else {}),
         }
     return {**progress, **told_fraction()}
+
+
+def in_words(progress: dict[str, Any]) -> str:
+    """For the log: a line for each stage, not for each of its tasks."""
+    if "stage" not in progress:
+        return f"application {progress['application_id']}, {progress['ui'] or 'without a UI'}"
+    job = f" of job {progress['job']!r}" if "job" in progress else ""
+    return f"stage {progress['stage']}{job}: {progress['tasks']} tasks, {progress['stage_name']}"
 
 
 def told_fraction() -> dict[str, float]:

@@ -19,7 +19,5 @@ delays = clean.groupBy("carrier", "origin").agg(
     F.coalesce(F.sum("dep_delay"), F.lit(0.0)).alias("delay_minutes"),
     F.round(F.avg("wind_speed"), 2).alias("wind_speed"),
 )
-delays.orderBy("carrier", "origin").coalesce(1).write.mode("overwrite").json(
-    str(options.lake / "delays" / f"day={options.day}")
-)
+delays.orderBy("carrier", "origin").coalesce(1).write.mode("overwrite").json(spark.conf.get("spark.tidemill.output"))
 spark.stop()

@@ -37,5 +37,5 @@ clean = joined.select(
     "precip",
     "visib",
 )
-clean.coalesce(1).write.mode("overwrite").parquet(str(options.lake / "clean" / f"day={options.day}"))
+clean.coalesce(1).write.mode("overwrite").parquet(spark.conf.get("spark.tidemill.output"))
 spark.stop()

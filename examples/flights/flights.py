@@ -11,7 +11,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tidemill import DAG, spark_submit, task
+from tidemill import DAG, SparkSubmitOperator, spark_submit, task
 
 LAKE = os.environ.get("FLIGHTS_LAKE", "lake")
 # The package is data: importing it would read all of it.
@@ -33,11 +33,15 @@ with DAG(
     tags=["example", "spark"],
 ) as dag:
     paths = ["--day", "{{ ds }}", "--lake", "{{ params.lake }}"]
-    extract = spark_submit(
-        "extract", "extract.py", application_args=[*paths, "--data", "{{ params.data }}"], **SMALL_DRIVER
-    )
-    clean = spark_submit("clean", "clean.py", application_args=[*paths, "--data", "{{ params.data }}"], **SMALL_DRIVER)
-    aggregate = spark_submit("aggregate", "aggregate.py", application_args=paths, **SMALL_DRIVER)
+
+    def step(name: str, table: str, *arguments: str) -> SparkSubmitOperator:
+        """An application that makes the day's partition of *table*, published when it is whole."""
+        day = f"{{{{ params.lake }}}}/{table}/day={{{{ ds }}}}"
+        return spark_submit(name, f"{name}.py", application_args=[*paths, *arguments], output=day, **SMALL_DRIVER)
+
+    extract = step("extract", "flights", "--data", "{{ params.data }}")
+    clean = step("clean", "clean", "--data", "{{ params.data }}")
+    aggregate = step("aggregate", "delays")
 
     @task(retries=0)
     def check(counts: dict[str, int], ds: str = "", params: dict[str, str] | None = None) -> int:

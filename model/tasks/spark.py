@@ -118,10 +118,13 @@ class SparkOptions(Brief, Model):
     def over(self, connection: "SparkOptions") -> "SparkOptions":
         """These options, with those of *connection* where they say nothing; conf is merged key by key.
 
+        On a connection to a Connect server, sizes of drivers and executors say nothing: there they are set already.
         Raises ValueError where the two together are impossible.
         """
         mine = {name: getattr(self, name) for name in self.model_fields_set if getattr(self, name) is not None}
         theirs = {name: getattr(connection, name) for name in connection.model_fields_set}
+        if self.master is None and connection.mode is SparkMode.CONNECT:
+            mine = {name: value for name, value in mine.items() if name in _CONNECT_TAKES}
         return SparkOptions(**{**theirs, **mine, "conf": {**connection.conf, **self.conf}})
 
     @property

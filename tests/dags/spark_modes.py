@@ -7,6 +7,7 @@ from pathlib import Path
 from tidemill import DAG, spark_sql, task
 
 SPARK = json.loads(os.environ.get("MODES_SPARK", "{}"))
+DAG_ID = os.environ.get("MODES_DAG_ID", "modes")
 LAKE = os.environ.get("MODES_LAKE", "lake")
 
 
@@ -14,9 +15,9 @@ def twice(value):
     return 2 * value
 
 
-with DAG(os.environ.get("MODES_DAG_ID", "modes"), heartbeat_timeout=4, params={"lake": LAKE}) as dag:
+with DAG(DAG_ID, heartbeat_timeout=4, max_active_tasks=2, params={"lake": LAKE}) as dag:
 
-    @task.pyspark(**SPARK)
+    @task.pyspark(env={"MODES_DAG_ID": DAG_ID}, **SPARK)
     def doubled(spark, n, ds=None):
         from pyspark.sql.functions import udf
 

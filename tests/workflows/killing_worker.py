@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
 from tidemill.activities.spark.standalone import Standalone
@@ -40,6 +41,7 @@ class _Inbound(ActivityInboundInterceptor):
         self._kill.reach("before the work")
         result = await super().execute_activity(input)
         self._kill.reach("after the work")
+        self._kill.reach(f"after {activity.info().activity_type}")
         return result
 
 

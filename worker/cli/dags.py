@@ -308,9 +308,15 @@ def read_conf(text: str | None) -> dict[str, Any]:
 
 
 @app.command()
-def pause(dag_id: DagId, as_json: Json = False) -> None:
+def pause(
+    dag_id: DagId,
+    cancel_runs: Annotated[
+        bool, typer.Option("--cancel-runs", help="Also end the runs under way, with all that runs for them.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Create and start no more runs of a DAG, and no more tasks of those under way. Tasks that run go on."""
-    set_paused(dag_id, True, as_json)
+    set_paused(dag_id, True, as_json, cancel_runs=cancel_runs)
 
 
 @app.command()
@@ -319,10 +325,12 @@ def unpause(dag_id: DagId, as_json: Json = False) -> None:
     set_paused(dag_id, False, as_json)
 
 
-def set_paused(dag_id: str, paused: bool, as_json: bool) -> None:
+def set_paused(dag_id: str, paused: bool, as_json: bool, *, cancel_runs: bool = False) -> None:
     async def work() -> DagView:
         tidemill = await Tidemill.connect()
         await tidemill.pause(dag_id, paused)
+        if cancel_runs:
+            await tidemill.cancel_runs(dag_id)
         return await tidemill.describe(dag_id)
 
     view = run(work())

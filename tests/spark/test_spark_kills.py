@@ -1,0 +1,97 @@
+"""A worker is killed at each boundary of a Spark task: in every mode one application does the work, none is left."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spark_clusters import ON_DAY, Standalone, options_for, rows, told, writing
+from support import Stack, eventually, killing_worker, processes_with, stack, worker_environment, worker_process
+from tidemill.activities.spark.output import MARK
+from tidemill.model.runs import TriggerRequest
+from tidemill.model.states import RunState
+from tidemill.model.views import RunDetails
+
+pytestmark = pytest.mark.spark
+DAY = TriggerRequest.model_validate(ON_DAY)
+BOUNDARIES = [
+    ("local", "after the work"),
+    ("standalone-client", "while it runs"),
+    ("standalone-client", "after the work"),
+    ("standalone-cluster", "before the work"),
+    ("standalone-cluster", "after the request"),
+    ("standalone-cluster", "after the work"),
+    ("standalone-cluster", "while it runs"),
+    ("standalone-cluster", "after tidemill.spark_watch"),
+    ("connect", "before the work"),
+    ("connect", "while it runs"),
+    ("connect", "after the work"),
+]
+
+
+@pytest.mark.parametrize(("mode", "when"), BOUNDARIES)
+async def test_one_application_does_the_work(
+    server: str, spark_home: Path, tmp_path: Path, request: pytest.FixtureRequest, mode: str, when: str
+) -> None:
+    dag_id = f"killed_{mode}_{when.replace(' ', '_')}"
+    spark = options_for(request, mode)
+    async with stack(server, spark_home, no_remote_activities=True) as here:
+        spec = writing(dag_id, spark, tmp_path, seconds=5 if when == "while it runs" else 0)
+        with killing_worker(here, when, tmp_path / "mark") as first:
+            await here.tidemill.register(spec)
+            run = await here.tidemill.trigger(dag_id, DAY)
+            if when == "while it runs":
+                await eventually(lambda: noted(tmp_path), lambda notes: notes == ["begun"], within=90)
+                first.kill()
+            await asyncio.to_thread(first.wait, 90)
+        with killing_worker(here, "never", tmp_path / "mark"):
+            details = await here.finished(dag_id, run.run_id)
+        assert details.state is RunState.SUCCESS, told(details)
+        assert details.tasks[0].try_number == 1
+    assert rows(tmp_path) == 40
+    begun_again = when == "while it runs" and mode != "standalone-cluster"
+    assert await noted(tmp_path) == (["begun"] if begun_again else []) + ["begun", "written"]
+    await eventually(lambda: asyncio.to_thread(processes_with, str(spark_home / "attempts")), lambda left: not left, 20)
+    if mode.startswith("standalone"):
+        cluster: Standalone = request.getfixturevalue("standalone")
+        await eventually(lambda: asyncio.to_thread(cluster.drivers, active=True), lambda drivers: not drivers, 20)
+        assert len(cluster.applications(dag_id)) == 1 + begun_again
+
+
+async def noted(folder: Path) -> list[str]:
+    """What the applications have noted: when they began, and when they had written."""
+    notes = folder / "notes"
+    return [line.split()[0] for line in notes.read_text().splitlines()] if notes.exists() else []
+
+
+async def test_a_zombie_that_overlaps_its_retry_changes_nothing(server: str, spark_home: Path, tmp_path: Path) -> None:
+    """A worker that hangs without dying: its driver writes on, on a host that the retry knows nothing of."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "cache").symlink_to(spark_home / "cache")
+    spark = {"master": "local[2]", "driver_memory": "600m"}
+    async with stack(server, spark_home, no_remote_activities=True) as here:
+        with worker_process(worker_environment(server, elsewhere, here.task_queue)) as zombie:
+            await here.tidemill.register(writing("zombie", spark, tmp_path, seconds=25))
+            run = await here.tidemill.trigger("zombie", DAY)
+            await eventually(lambda: noted(tmp_path), lambda notes: notes == ["begun"], within=90)
+            zombie.send_signal(signal.SIGSTOP)
+            try:
+                with worker_process(worker_environment(server, spark_home, here.task_queue)):
+                    details = await finished_with_both(here, run.run_id, tmp_path)
+            finally:
+                zombie.send_signal(signal.SIGCONT)
+    assert details.state is RunState.SUCCESS, told(details)
+    assert rows(tmp_path) == 40
+    published = tmp_path / "lake" / "numbers" / "day=2024-03-04" / MARK
+    assert published.read_text().endswith("-2"), "the retry's output counts"
+
+
+async def finished_with_both(here: Stack, run_id: str, folder: Path) -> RunDetails:
+    """The run, once the retry has ended and the zombie has written everything, too."""
+    # Asked again and again: a question may go to the worker that hangs.
+    details = await eventually(lambda: here.tidemill.run("zombie", run_id), lambda run: run.state.finished, 200)
+    notes: Any = await eventually(lambda: noted(folder), lambda notes: notes.count("written") == 2)
+    assert notes.count("begun") == 2
+    return details
