@@ -2,6 +2,8 @@
 
 import importlib.util
 import sys
+import zipimport
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -9,11 +11,16 @@ from ..model.authoring.dags import DAG, collect
 from ..model.dag import DagSource
 
 
-def import_dags(path: Path) -> list[DAG]:
-    """The DAGs that the file at *path* makes. Whatever the file raises passes through."""
-    folder = str(path.parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+def import_dags(path: Path, roots: Sequence[Path] = ()) -> list[DAG]:
+    """The DAGs that the file at *path* makes. Whatever the file raises passes through.
+
+    Modules are looked up beside the file, then in *roots*. A file in a zip archive is
+    `archive.zip/file.py`, as in Airflow.
+    """
+    for place in reversed([path.parent, *roots]):
+        if str(place) in sys.path:
+            sys.path.remove(str(place))
+        sys.path.insert(0, str(place))
     return collect(lambda: _execute(path))
 
 
@@ -22,9 +29,17 @@ def module_name(path: Path) -> str:
     return f"tidemill_dag_file_{path.stem}"
 
 
+def archive_of(path: Path) -> Path | None:
+    """The zip archive that *path* is in; None for a plain file."""
+    return path.parent if path.parent.suffix == ".zip" else None
+
+
 def _execute(path: Path) -> None:
-    name = module_name(path)
-    spec = importlib.util.spec_from_file_location(name, path)
+    name, archive = module_name(path), archive_of(path)
+    if archive is not None:
+        spec = zipimport.zipimporter(str(archive)).find_spec(path.stem)
+    else:
+        spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
@@ -33,4 +48,9 @@ def _execute(path: Path) -> None:
 
 
 def source_of(path: Path) -> DagSource:
-    return DagSource(path=str(path), sha256=sha256(path.read_bytes()).hexdigest())
+    return DagSource(path=str(path), sha256=digest_of(path))
+
+
+def digest_of(path: Path) -> str:
+    """The hash of the file at *path*, or of the archive that it is in."""
+    return sha256((archive_of(path) or path).read_bytes()).hexdigest()

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
@@ -15,9 +15,18 @@ from typing import Any
 from ..model.attempts import TaskAttempt
 from ..model.task_instances import Failure
 from .attempt_folder import AttemptFolder
+from .dag_import import digest_of
 from .supervision import POLL_EVERY, Watch, task_failed
 
 MOST_SERVERS = 8
+
+
+@dataclass(frozen=True)
+class CodePlace:
+    """Where a DAG file is on this host, and where modules are looked up that are not beside it."""
+
+    path: Path
+    roots: tuple[Path, ...] = ()
 
 
 class ServerGone(Exception):  # noqa: N818
@@ -27,26 +36,19 @@ class ServerGone(Exception):  # noqa: N818
 class ForkServer:
     """A running `python_server` for one DAG file. Safe to use from many threads."""
 
-    def __init__(self, path: Path | None, log: Path, *, connect: bool = False) -> None:
+    def __init__(self, code: CodePlace | None, log: Path, *, connect: bool = False) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
+        argv = [sys.executable, "-P", "-m", "tidemill.activities.python_server"]
+        argv += [str(code.path) if code is not None else "", "connect" if connect else ""]
+        argv += [str(root) for root in code.roots] if code is not None else []
         with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable, "-P", "-m", "tidemill.activities.python_server",
-                    str(path or ""), "connect" if connect else "",
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-            )  # fmt: skip
+            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         self._lock = threading.Lock()
         self._waiting: dict[str, Queue[dict[str, Any] | None]] = {}
         self._greeted = threading.Event()
         self._failure: Failure | None = None
         self.users = 0
-        self._listener = threading.Thread(
-            target=self._listen, daemon=True, name=f"answers of {path.name if path else 'no file'}"
-        )
+        self._listener = threading.Thread(target=self._listen, daemon=True, name=f"answers of {code}")
         self._listener.start()
 
     def ready(self, watch: Watch) -> None:
@@ -63,18 +65,19 @@ class ForkServer:
 
         Returns the child's exit code. The result is in the folder.
         """
-        id_ = f"{attempt.path}@{id(watch)}"
+        request = {"attempt": attempt.model_dump(mode="json"), "connect": connect, "parse": None}
+        return self._run(f"{attempt.path}@{id(watch)}", request, folder.path, folder.log, watch)
+
+    def parse(self, request: dict[str, Any], folder: Path, log: Path, watch: Watch) -> int:
+        """Parses a DAG file in a child, as *request* says. Returns its exit code; the result is in *folder*."""
+        parsing = {"attempt": None, "connect": None, "parse": request}
+        return self._run(f"parse {request['name']}@{id(watch)}", parsing, folder, log, watch)
+
+    def _run(self, id_: str, request: dict[str, Any], folder: Path, log: Path, watch: Watch) -> int:
         answers: Queue[dict[str, Any] | None] = Queue()
         self._waiting[id_] = answers
-        request = {
-            "id": id_,
-            "attempt": attempt.model_dump(mode="json"),
-            "folder": str(folder.path),
-            "log": str(folder.log),
-            "connect": connect,
-        }
         try:
-            self._send(request)
+            self._send({"id": id_, "folder": str(folder), "log": str(log), **request})
             try:
                 answer = _await(answers, watch)
             except BaseException:
@@ -148,17 +151,17 @@ class ForkServers:
         self._servers: OrderedDict[tuple[str, str, bool], ForkServer] = OrderedDict()
 
     @contextmanager
-    def for_file(self, path: Path | None, *, connect: bool = False) -> Iterator[ForkServer]:
+    def for_code(self, code: CodePlace | None, *, connect: bool = False) -> Iterator[ForkServer]:
         """The server of the file as it is now, kept as long as the block. Raises OSError if it cannot be read.
 
-        With *connect* its children can be clients of Spark Connect at once; then no file may be needed at all.
+        With *connect* its children can be clients of Spark Connect at once. Without a file they do what needs none.
         """
-        key = (str(path), sha256(path.read_bytes()).hexdigest() if path is not None else "", connect)
+        key = (str(code), digest_of(code.path) if code is not None else "", connect)
         with self._lock:
             server = self._servers.get(key)
             if server is None or not server.alive:
-                name = path.stem if path is not None else "spark_connect"
-                server = ForkServer(path, self._home / "logs" / "dag_files" / f"{name}.log", connect=connect)
+                name = code.path.stem if code is not None else "connect" if connect else "parsing"
+                server = ForkServer(code, self._home / "logs" / "dag_files" / f"{name}.log", connect=connect)
                 self._servers[key] = server
             self._servers.move_to_end(key)
             server.users += 1

@@ -8,8 +8,12 @@ INFRASTRUCTURE = "Infrastructure"
 INVALID_INPUT = "InvalidInput"
 """What was asked for cannot be done; the message says why."""
 
+BUNDLE_PROBLEM = "BundleProblem"
+"""A bundle cannot be listed at all; the message says why."""
+
 CONTROL_SUFFIX = "-control"
 SPARK_SUFFIX = "-spark"
+FILES_SUFFIX = "-files"
 
 
 def control_queue(task_queue: str) -> str:

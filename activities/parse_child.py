@@ -1,30 +1,70 @@
-"""Imports one DAG file and prints the DAGs that it makes. A throw-away process, one for each parse.
+"""Imports one DAG file and tells of the DAGs that it makes. A throw-away process, one for each parse.
 
-The answer goes to the file descriptor that the parent names; standard output is the file's own.
+As a program the answer goes to the file descriptor that the parent names; in a fork of a warm
+process, to the attempt's folder. Standard output is the file's own.
 """
 
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 from typing import Any
 
+from ..model.authoring.dags import DAG
+from ..model.dag import DagSource
 from ..model.errors import InvalidInputError
-from .dag_import import import_dags, source_of
+from .dag_import import digest_of, import_dags, source_of
 from .isolated_call import describe_failure
 
+LARGEST_FILE = 256 * 1024 * 1024
 
-def parse(path: Path) -> dict[str, Any]:
+
+def parse(path: Path, source: DagSource | None = None, roots: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The file's DAGs as JSON, or what is wrong with it; *source* is how the DAGs name it."""
     try:
-        dags = import_dags(path)
-        source = source_of(path)
-        return {"dags": [dag.spec(source=source).model_dump(mode="json") for dag in dags]}
+        dags = import_dags(path, roots)
+        found = source or source_of(path)
+        return {"dags": [_spec(dag, found) for dag in dags]}
     except InvalidInputError as error:
         return {"error": str(error)}
     except BaseException as error:
         failure = describe_failure(error)
         where = "".join(f"\n  {line}" for line in failure.traceback[-5:])
         return {"error": f"{failure.error_type}: {failure.message}{where}"}
+
+
+def _spec(dag: DAG, source: DagSource) -> dict[str, Any]:
+    return dag.spec(source=source).model_dump(mode="json")
+
+
+def parse_within_limits(request: dict[str, Any]) -> dict[str, Any]:
+    """Parses in this process, which has to be a throw-away one: it is limited from now on.
+
+    Beside the DAGs, tells which files of the bundle were read or imported.
+    """
+    memory = request["memory_mb"] * 1024 * 1024
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+    root = Path(request["root"])
+    opened: set[str] = set()
+    prefix = f"{root}{os.sep}"
+
+    def hear(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], str):
+            path = os.path.abspath(arguments[0])  # noqa: PTH100 - called for every file that is opened
+            if path.startswith(prefix):
+                opened.add(path)
+
+    sys.addaudithook(hear)
+    path = root / request["name"]
+    result = parse(path, DagSource(path=request["lasting"], sha256=digest_of(path)), (root,))
+    modules = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
+    files = opened | {file for file in modules if isinstance(file, str) and file.startswith(prefix)}
+    result["files"] = sorted(
+        os.path.relpath(file, root) for file in files if "__pycache__" not in file and Path(file).is_file()
+    )
+    return result
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ def call_function(
     if (earlier := folder.read("result.json")) is not None:
         return workplace.results.put(attempt, outcome_of(earlier))
     attempt = workplace.results.fill(attempt)
-    with workplace.servers.for_file(workplace.dag_file(attempt)) as server:
+    with workplace.servers.for_code(workplace.code_of(attempt)) as server:
         server.ready(watch)
         try:
             code = server.call(attempt, folder, watch)

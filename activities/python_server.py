@@ -6,7 +6,7 @@ everything that the file prints goes elsewhere. The end of standard input is the
 then every child is killed.
 
 Requests: `{"id", "attempt", "folder", "log"}` starts one, `{"kill": id}` ends one. With "connect" a request is
-for a Spark Connect client. For those that need no DAG file there is a server without one.
+for a Spark Connect client, with "parse" for the parse of a DAG file. For those there are servers without a file.
 Answers: `{"ready": true}` or `{"failure": ...}` first, then `{"id", "code"}` for each that ended.
 """
 
@@ -25,6 +25,7 @@ from ..model.attempts import TaskAttempt
 from ..model.authoring.dags import DAG
 from .dag_import import import_dags
 from .isolated_call import describe_failure, perform
+from .parse_child import parse_within_limits
 from .secrets import mask_output
 from .spark import connect_child
 from .supervisor import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl, write_json
@@ -68,7 +69,7 @@ class Server:
         self._children[pid] = request["id"]
 
     def _be_child(self, request: dict[str, Any]) -> None:
-        code = 1
+        code, me = 1, os.getpid()
         try:
             os.setsid()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -82,17 +83,26 @@ class Server:
                 os.dup2(source, target)
             os.close(self._answers)
             mask_output()
-            if request["connect"] is not None:
-                connect_child.main(Path(request["folder"]), request["connect"])
-            else:
-                attempt = TaskAttempt.model_validate(request["attempt"])
-                write_json(Path(request["folder"]) / "result.json", perform(self._dags, attempt))
+            result = self._result(request)
+            if os.getpid() != me:  # the user's code has forked, and this is the one too many
+                os._exit(0)
+            if result is not None:
+                write_json(Path(request["folder"]) / "result.json", result)
             code = 0
         finally:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(code)
+
+    def _result(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """What goes into `result.json`; None where that has been written already."""
+        if request["parse"] is not None:
+            return parse_within_limits(request["parse"])
+        if request["connect"] is not None:
+            connect_child.main(Path(request["folder"]), request["connect"])
+            return None
+        return perform(self._dags, TaskAttempt.model_validate(request["attempt"]))
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -106,10 +116,13 @@ class Server:
                     self._tell({"id": id_, "code": os.waitstatus_to_exitcode(status)})
 
     def _end_leftovers(self, pid: int, id_: str) -> None:
-        """Ends what the child started and left: its group, and daemons that fell to this process."""
+        """Ends what the child started and left: its group, and daemons that fell to this process.
+
+        Where no file's functions are run, nobody else can have left any.
+        """
         _kill_group(pid)
         for orphan in _direct_children():
-            if orphan not in self._children and _marked(orphan, id_):
+            if orphan not in self._children and (not self._dags or _marked(orphan, id_)):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(orphan, signal.SIGKILL)
 
@@ -143,7 +156,7 @@ def _marked(pid: int, id_: str) -> bool:
     return False
 
 
-def main(path: str, warm: str) -> None:
+def main(path: str, warm: str, *roots: str) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.dup(sys.stdout.fileno())
@@ -152,7 +165,7 @@ def main(path: str, warm: str) -> None:
     try:
         if warm == WITH_CONNECT:
             connect_child.preload()
-        dags = import_dags(Path(path)) if path else []
+        dags = import_dags(Path(path), [Path(root) for root in roots]) if path else []
     except BaseException as error:
         tell(answers, {"failure": describe_failure(error).model_dump(mode="json")})
         return
@@ -165,5 +178,5 @@ def main(path: str, warm: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])
     os._exit(0)

@@ -7,10 +7,13 @@ from functools import cached_property
 from pathlib import Path
 
 from ..model.attempts import TaskAttempt
+from ..model.dag import DagSource
 from ..model.task_instances import Failure
 from ..model.tasks import SparkOptions
+from .bundles.snapshots import Snapshots
+from .dag_import import archive_of
 from .driver_memory import MemoryBudget, budget_of_host
-from .fork_servers import ForkServers
+from .fork_servers import CodePlace, ForkServers
 from .supervision import task_failed
 from .xcom_store import XComStore
 
@@ -54,9 +57,14 @@ class Workplace:
     def servers(self) -> ForkServers:
         return ForkServers(self.home)
 
-    def dag_file(self, attempt: TaskAttempt) -> Path:
-        """The file that *attempt*'s DAG was read from. Fails the task if this host does not have it."""
-        if attempt.source is None:
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        return Snapshots(f"{self.results.url.rstrip('/')}/_code", self.home / "snapshots")
+
+    def code_of(self, attempt: TaskAttempt) -> CodePlace:
+        """The DAG file that *attempt*'s DAG was read from, as it was then. Fails the task if this host lacks it."""
+        source = attempt.source
+        if source is None:
             raise task_failed(
                 Failure(
                     error_type="InvalidInputError",
@@ -64,8 +72,12 @@ class Workplace:
                     "are not known. Register the file that defines it: tidemill dags register PATH",
                 )
             )
-        path = Path(attempt.source.path)
-        if not path.is_file():
+        live = (Path(source.root),) if source.root is not None else ()
+        kept = self._kept(source)
+        if kept is not None and source.name is not None:
+            return CodePlace(kept / source.name, (kept, *live))
+        path = Path(source.path)
+        if not (archive_of(path) or path).is_file():
             raise task_failed(
                 Failure(
                     error_type="FileNotFoundError",
@@ -73,11 +85,31 @@ class Workplace:
                     "Mount the DAG folder at the same path on every worker",
                 )
             )
-        return path
+        return CodePlace(path, live)
+
+    def file_of(self, attempt: TaskAttempt, name: str) -> Path:
+        """The file that the DAG calls *name*: as it was kept with the DAG's version, else as it is now."""
+        if attempt.source is not None and attempt.source.name is not None:
+            kept = self._kept(attempt.source)
+            if kept is not None and (found := kept / Path(attempt.source.name).parent / name).is_file():
+                return found
+        return self.directory(attempt) / name
+
+    def _kept(self, source: DagSource) -> Path | None:
+        if source.snapshot is None:
+            return None
+        try:
+            return self.snapshots.lay_out(source.snapshot)
+        except FileNotFoundError:
+            told = (
+                f"version {source.snapshot} of {source.path} is not at {self.snapshots.url}. Have workers share "
+                "TIDEMILL_HOME, or set TIDEMILL_XCOM_URL to a store that all of them reach"
+            )
+            raise task_failed(Failure(error_type="FileNotFoundError", message=told)) from None
 
     def directory(self, attempt: TaskAttempt) -> Path:
         """Where relative paths of *attempt* are looked up: beside its DAG file."""
-        if attempt.source is not None and Path(attempt.source.path).is_file():
+        if attempt.source is not None and Path(attempt.source.path).parent.is_dir():
             return Path(attempt.source.path).parent
         return self.dags_folder or Path.cwd()
 

@@ -26,11 +26,18 @@ from .trigger_rules import TriggerRule
 PARAM_KEYS = {"value", "schema", "description"}
 
 
-class DagSource(Model):
+class DagSource(Brief, Model):
     """The file that a DAG was read from: where functions of its tasks are found."""
 
     path: str
     sha256: str
+    bundle: str | None = None
+    name: str | None = None
+    """The file's path from the root of its bundle."""
+    root: str | None = None
+    """The root of its bundle, where that is a folder."""
+    snapshot: str | None = None
+    """The kept copy of the file and of all that it needs. None: it is only where `path` says."""
 
 
 class DagSpec(Brief, Model):
@@ -64,6 +71,8 @@ class DagSpec(Brief, Model):
     fail_fast: bool = False
     """Whether the first task that fails for good ends the others: running ones fail, the rest is skipped."""
     is_paused_upon_creation: bool = False
+    disable_bundle_versioning: bool = False
+    """Whether tasks run the newest code, and not that of the version that their run was created with."""
     allow_trigger_in_future: bool = False
     """Whether a manual run of a DAG without a schedule starts at once though its logical date is in the future."""
     params: dict[str, Any] = {}

@@ -42,7 +42,7 @@ class DagBackfills(DagData):
         """Creates the runs that open backfills have room for; how many dates were dealt with."""
         dealt_with = 0
         for backfill in self.backfills:
-            while backfill.room and backfill.infos and not self.is_paused:
+            while backfill.room and backfill.infos and not self.held_up:
                 info, *rest = backfill.infos
                 backfill.infos = tuple(rest)
                 self._create_for(backfill, info, now)

@@ -5,6 +5,7 @@ from typing import Any
 
 from .backfills import Backfill
 from .base import Instant, Record
+from .bundles import DagFileState
 from .dag import DagSpec
 from .dag_records import DecisionKind, MadeDecision, RunRecord, TrackedRun
 from .runs import RunIdentity
@@ -20,6 +21,8 @@ class DagData(Record):
     spec: DagSpec
     is_paused: bool = False
     broken: str | None = None
+    file: DagFileState = DagFileState()
+    """How the file is that defines the DAG."""
     registered_at: Instant
     last_automated_interval: DataInterval | None = None
     resume_at: Instant | None = None
@@ -41,6 +44,17 @@ class DagData(Record):
     news: int = 0
     """The number of the last message to a run."""
     executions: int = 1
+
+    @property
+    def held_up(self) -> str | None:
+        """Why no run is created or started at present, whatever the schedule says; None if nothing is in the way."""
+        if self.is_paused:
+            return "the DAG is paused"
+        if self.file.is_stale:
+            return "the DAG is stale: it is in no file any more"
+        if self.file.import_error is not None and self.file.stops:
+            return f"its file cannot be imported: {self.file.import_error}"
+        return None
 
     def holder(self, run: RunIdentity) -> str | None:
         """The run_id of the run that holds *run*'s date or its run_id; None if both are free."""

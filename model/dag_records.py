@@ -55,6 +55,8 @@ class DecisionKind(StrEnum):
     REGISTERED = "registered"
     PAUSED = "paused"
     UNPAUSED = "unpaused"
+    HELD_UP = "held up"
+    """The DAG is stale, or its file is broken."""
     REFUSED = "refused"
     BROKEN = "broken"
 

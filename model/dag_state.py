@@ -8,6 +8,7 @@ and ask nobody.
 from datetime import datetime
 
 from .base import iso
+from .bundles import DagFileState
 from .dag import DagSpec
 from .dag_backfills import DagBackfills
 from .dag_past import DagPast
@@ -34,7 +35,7 @@ class DagState(DagBackfills, DagPast):
         """What has to be asked of the timetable before anything can be decided at *now*; None if nothing."""
         if self.broken is not None or self.ticks_ended:
             return None if not self._late(now) else self.ask(now)
-        if self.spec.schedule.answers_by_moment and (self.is_paused or not self.room):
+        if self.spec.schedule.answers_by_moment and (self.held_up or not self.room):
             return None
         if len(self.ticks) < TICKS_AHEAD or self._late(now):
             return self.ask(now)
@@ -42,7 +43,7 @@ class DagState(DagBackfills, DagPast):
 
     def _late(self, now: datetime) -> bool:
         """Without catchup, whether a later run than the planned one has fallen due since the planning."""
-        if self.spec.catchup or self.is_paused or not self.room or self.ticks_asked_at is None:
+        if self.spec.catchup or self.held_up or not self.room or self.ticks_asked_at is None:
             return False
         due_now = due(self.ticks, now)
         return due_now >= 2 and due_now > due(self.ticks, self.ticks_asked_at)
@@ -91,7 +92,7 @@ class DagState(DagBackfills, DagPast):
     def create_due(self, now: datetime) -> list[TrackedRun]:
         """Creates every scheduled run that is due and that the limit lets in, in order."""
         created: list[TrackedRun] = []
-        while not self.is_paused and self.broken is None and self.ticks and self.ticks[0].run_after <= now:
+        while not self.held_up and self.broken is None and self.ticks and self.ticks[0].run_after <= now:
             if not self.room or self._late(now):
                 break
             info, *rest = self.ticks
@@ -139,7 +140,7 @@ class DagState(DagBackfills, DagPast):
 
         A backfill's runs are held back where they are created, by the backfill's own limit.
         """
-        if self.is_paused:
+        if self.held_up:
             return []
         backfill = RunType.BACKFILL
         running = sum(t.state is RunState.RUNNING and t.run.run_type is not backfill for t in self.runs.values())
@@ -218,7 +219,7 @@ class DagState(DagBackfills, DagPast):
         Runs that exist keep the version they were made with. The next run is the first interval
         of the new schedule that begins at or after the end of the last one.
         """
-        if spec.version == self.spec.version and self.broken is None:
+        if self.broken is None and (spec.version == self.spec.version or same_but_for_its_start(spec, self.spec)):
             return False
         if self.last_automated_interval is None and _later(spec.start_date, self.spec.start_date):
             self.start_date_moves += 1
@@ -242,6 +243,13 @@ class DagState(DagBackfills, DagPast):
         self.note(now, kind, self.spec.dag_id, reason)
         return True
 
+    def take_file(self, file: DagFileState, now: datetime) -> None:
+        """Takes note of how the DAG's file is."""
+        before, self.file = self.held_up, file
+        if before != self.held_up:
+            kind = DecisionKind.UNPAUSED if self.held_up is None else DecisionKind.HELD_UP
+            self.note(now, kind, self.spec.dag_id, self.held_up or "its file is in order")
+
     def refuse(self, about: str, reason: str, now: datetime) -> None:
         """Remembers a request that could not be followed, where nobody waits for the answer."""
         self.note(now, DecisionKind.REFUSED, about, reason)
@@ -255,9 +263,21 @@ class DagState(DagBackfills, DagPast):
         """When something may have to be done next, if nothing happens before; None: only when told."""
         starts = [self.not_before(t.run) for t in self.runs.values() if t.state is RunState.QUEUED]
         times = [start for start in starts if start > now]
-        if self.ticks and not self.is_paused and self.broken is None and self.room:
+        if self.ticks and not self.held_up and self.broken is None and self.room:
             times.append(self.ticks[0].run_after)
-        return min(times, default=None) if not self.is_paused else None
+        return min(times, default=None) if not self.held_up else None
+
+
+def same_but_for_its_start(spec: DagSpec, other: DagSpec) -> bool:
+    """Whether two specs of the same file differ in start dates alone: it works them out from the time of day."""
+    if spec.source is None or other.source is None or spec.source != other.source:
+        return False
+    return _without_starts(spec) == _without_starts(other)
+
+
+def _without_starts(spec: DagSpec) -> DagSpec:
+    tasks = tuple(task.model_copy(update={"start_date": None}) for task in spec.tasks)
+    return spec.model_copy(update={"start_date": None, "tasks": tasks})
 
 
 def _later(new: datetime | None, old: datetime | None) -> bool:

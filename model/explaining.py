@@ -38,6 +38,8 @@ def next_run(state: DagState, now: datetime) -> str:
         return f"broken: {state.broken}. Register the DAG again once it is mended"
     if state.is_paused:
         return "paused: no run is created until it is unpaused"
+    if state.held_up is not None:
+        return f"{state.held_up}. No run is created until its file is in order"
     if spec.schedule.kind == "null":
         return "no schedule: runs are made by triggers only"
     if spec.schedule.kind == "asset":
@@ -76,8 +78,8 @@ def _holders(state: DagState) -> str:
 
 def _why_queued(state: DagState, run_id: str, now: datetime) -> str:
     tracked = next(t for t in state.runs.values() if t.run.run_id == run_id)
-    if state.is_paused:
-        return "the DAG is paused"
+    if state.held_up is not None:
+        return state.held_up
     start = state.not_before(tracked.run)
     if start > now:
         return f"it waits for {iso(start)}"
@@ -92,8 +94,8 @@ def _backfill(state: DagState, backfill_id: str) -> str:
     told = f"{backfill_id}: {progress.finished} of {progress.total_dagruns} runs finished, {progress.running} under way"
     if backfill.is_paused:
         return f"{told}; paused"
-    if state.is_paused:
-        return f"{told}; the DAG is paused"
+    if state.held_up is not None:
+        return f"{told}; {state.held_up}"
     if backfill.cancelled:
         return f"{told}; cancelled, waits for the runs under way"
     if not backfill.room:

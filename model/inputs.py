@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from .bundles import DagFileState
 from .dag import DagSpec, read_dag
 from .dag_state import DagState
 from .errors import InvalidInputError, explain
@@ -46,6 +47,13 @@ def read_report(document: Any) -> RunReport:
         return RunReport.model_validate(document)
     except ValidationError as error:
         raise explain(error, "run_finished", RunReport) from None
+
+
+def read_file_state(document: Any) -> DagFileState:
+    try:
+        return DagFileState.model_validate(document)
+    except ValidationError as error:
+        raise explain(error, "file_state", DagFileState) from None
 
 
 def one_document(arguments: Sequence[Any]) -> Any:

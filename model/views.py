@@ -29,6 +29,8 @@ class DagView(Model):
     is_paused: bool
     is_stale: bool = False
     has_import_errors: bool = False
+    import_error: str | None = None
+    bundle: str | None = None
     broken: str | None
     next_dagrun: Instant | None
     next_dagrun_create_after: Instant | None
@@ -123,6 +125,10 @@ def dag_view(state: DagState, now: datetime) -> DagView:
         version=state.spec.version,
         source=state.spec.source.path if state.spec.source is not None else None,
         is_paused=state.is_paused,
+        is_stale=state.file.is_stale,
+        has_import_errors=state.file.import_error is not None,
+        import_error=state.file.import_error,
+        bundle=state.spec.source.bundle if state.spec.source is not None else None,
         broken=state.broken,
         next_dagrun=info.logical_date if info is not None else None,
         next_dagrun_create_after=info.run_after if info is not None else None,

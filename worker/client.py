@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -16,11 +16,13 @@ from temporalio.client import (
     WorkflowFailureError,
     WorkflowHandle,
 )
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
+from ..activities.bundles.registering import register_dag
 from ..activities.runs import ReviseQuestion
 from ..model.backfills import BackfillPlan, BackfillProgress, BackfillRequest
+from ..model.bundles import BundleSettings, BundleState, BundleView, FileView, bundle_workflow_id
 from ..model.dag import DagSpec
 from ..model.errors import InvalidInputError
 from ..model.explaining import Explanation
@@ -32,10 +34,11 @@ from ..model.runs import RunIdentity, TriggerRequest, dag_workflow_id
 from ..model.states import RunState, TaskState
 from ..model.timetables import DagRunInfo
 from ..model.views import DagView, Registration, RunDetails, RunView, TaskView
+from ..workflows.bundle import DagBundleWorkflow
 from ..workflows.dag import DagWorkflow
 from ..workflows.dag_run import DagRunWorkflow
 from ..workflows.pool import PoolWorkflow
-from .connection import QUERY_TIMEOUT, UPDATE_TIMEOUT, NotFoundError, clear_errors, connect
+from .connection import QUERY_TIMEOUT, REFRESH_TIMEOUT, UPDATE_TIMEOUT, NotFoundError, clear_errors, connect
 from .plugin import TidemillPlugin
 from .settings import Settings
 
@@ -59,24 +62,8 @@ class Tidemill:
 
     async def register(self, spec: DagSpec) -> Registration:
         """Registers a DAG, or puts its new version in place."""
-        start: WithStartWorkflowOperation[Any, None] = WithStartWorkflowOperation(
-            "Dag",
-            spec,
-            id=dag_workflow_id(spec.dag_id),
-            task_queue=self.task_queue,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            static_summary=spec.description or spec.dag_id,
-        )
         async with clear_errors(f"DAG {spec.dag_id!r}", self.task_queue):
-            made: Registration = await self.client.execute_update_with_start_workflow(
-                "register",
-                spec,
-                start_workflow_operation=start,
-                result_type=Registration,
-                rpc_timeout=UPDATE_TIMEOUT,
-            )
-            return made
+            return await register_dag(self.client, spec, self.task_queue, rpc_timeout=UPDATE_TIMEOUT)
 
     async def pause(self, dag_id: str, paused: bool = True) -> None:
         """Stops the making of runs, or lets it go on. Runs that have started go on either way."""
@@ -254,6 +241,58 @@ class Tidemill:
         handle = self.client.get_workflow_handle_for(DagRunWorkflow.run, view.workflow_id)
         async with clear_errors(f"run {run_id!r}", self.task_queue):
             return await handle.execute_update(DagRunWorkflow.respond, answer, rpc_timeout=UPDATE_TIMEOUT)
+
+    # Bundles of DAG files
+
+    async def set_bundle(self, settings: BundleSettings) -> BundleView:
+        """Has a folder or repository looked after, or changes how it is."""
+        start: WithStartWorkflowOperation[Any, None] = WithStartWorkflowOperation(
+            DagBundleWorkflow.run,
+            BundleState(settings=settings),
+            id=bundle_workflow_id(settings.name),
+            task_queue=self.task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
+        async with clear_errors(f"bundle {settings.name!r}", self.task_queue):
+            return await self.client.execute_update_with_start_workflow(
+                DagBundleWorkflow.configure, settings, start_workflow_operation=start, rpc_timeout=UPDATE_TIMEOUT
+            )
+
+    async def bundle(self, name: str) -> BundleView:
+        """How the bundle *name* is."""
+        async with clear_errors(f"bundle {name!r}", self.task_queue):
+            return await self._bundle(name).query(DagBundleWorkflow.describe, rpc_timeout=QUERY_TIMEOUT)
+
+    async def bundles(self) -> list[BundleView]:
+        """Every bundle that is looked after, by name."""
+        query = 'WorkflowType = "DagBundle" AND ExecutionStatus = "Running"'
+        names = sorted([found.id.removeprefix("bundle:") async for found in self.client.list_workflows(query)])
+        return [await self.bundle(name) for name in names]
+
+    async def dag_files(self, bundle: str) -> list[FileView]:
+        """The files of a bundle, with what is wrong with them."""
+        async with clear_errors(f"bundle {bundle!r}", self.task_queue):
+            return await self._bundle(bundle).query(DagBundleWorkflow.files, rpc_timeout=QUERY_TIMEOUT)
+
+    async def refresh_bundle(self, name: str, paths: Sequence[str] = ()) -> BundleView:
+        """Has files parsed now, changed or not; returns when their DAGs are registered."""
+        async with clear_errors(f"bundle {name!r}", self.task_queue):
+            return await self._bundle(name).execute_update(
+                DagBundleWorkflow.refresh, [*paths], rpc_timeout=REFRESH_TIMEOUT
+            )
+
+    async def look_at_bundle(self, name: str) -> list[FileView]:
+        """Has changed files parsed now; returns when their DAGs are registered."""
+        async with clear_errors(f"bundle {name!r}", self.task_queue):
+            return await self._bundle(name).execute_update(DagBundleWorkflow.look_now, rpc_timeout=REFRESH_TIMEOUT)
+
+    async def delete_bundle(self, name: str) -> None:
+        """Looks after the files no more. Their DAGs stay as they are."""
+        async with clear_errors(f"bundle {name!r}", self.task_queue):
+            await self._bundle(name).terminate("deleted")
+
+    def _bundle(self, name: str) -> WorkflowHandle[DagBundleWorkflow, None]:
+        return self.client.get_workflow_handle_for(DagBundleWorkflow.run, bundle_workflow_id(name))
 
     # Pools
 

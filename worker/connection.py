@@ -22,6 +22,7 @@ from .plugin import TidemillPlugin
 
 QUERY_TIMEOUT = timedelta(seconds=10)
 UPDATE_TIMEOUT = timedelta(seconds=30)
+REFRESH_TIMEOUT = timedelta(minutes=10)
 
 
 class NotFoundError(LookupError):

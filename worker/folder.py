@@ -1,56 +1,84 @@
-"""Keeps the DAGs of a folder registered, as long as a process watches it."""
+"""DAG files brought to Temporal: once, or looked after for as long as a bundle exists."""
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
 
 from temporalio.service import RPCError
+from watchfiles import awatch
 
 from ..activities.dag_files import find_dag_files, parse_dag_file
+from ..model.bundles import BundleSettings, FileView
 from ..model.errors import InvalidInputError
-from ..model.views import Change, Registration
+from ..model.views import Registration
 from .client import Tidemill
-from .connection import NoWorkerError
+from .connection import NotFoundError, NoWorkerError
 
-LIST_EVERY_SECONDS = 1.0
+DAGS_FOLDER = "dags-folder"
+"""The bundle of the worker's own folder (Airflow's name)."""
+SOON = timedelta(seconds=1)
 
 log = logging.getLogger(__name__)
 
 
 async def register_folder(tidemill: Tidemill, path: Path) -> list[Registration]:
-    """Registers every DAG at *path*, a file or a folder. Raises InvalidInputError for what cannot be read."""
+    """Registers every DAG at *path*, a file or a folder, once. Raises InvalidInputError for what cannot be read."""
     done = []
     for file in find_dag_files(path):
-        done += await register_file(tidemill, file)
+        parsed = await asyncio.to_thread(parse_dag_file, file)
+        if parsed.error is not None:
+            raise InvalidInputError(f"{file}: {parsed.error}")
+        done += [await tidemill.register(spec) for spec in parsed.dags]
     return done
 
 
-async def register_file(tidemill: Tidemill, file: Path) -> list[Registration]:
-    parsed = await asyncio.to_thread(parse_dag_file, file)
-    if parsed.error is not None:
-        raise InvalidInputError(f"{file}: {parsed.error}")
-    return [await tidemill.register(spec) for spec in parsed.dags]
-
-
-async def register_and_tell(tidemill: Tidemill, file: Path) -> None:
-    for registration in await register_file(tidemill, file):
-        if registration.change is not Change.UNCHANGED:
-            log.info("%s: DAG %s %s", file.name, registration.dag_id, registration.change)
+async def look_after(tidemill: Tidemill, folder: Path) -> None:
+    """Makes sure that *folder* is a bundle. One that somebody has configured already stays as it is."""
+    try:
+        if (await tidemill.bundle(DAGS_FOLDER)).settings.path == str(folder):
+            return
+    except NotFoundError:
+        pass
+    await tidemill.set_bundle(BundleSettings(name=DAGS_FOLDER, path=str(folder)))
 
 
 async def watch_folder(tidemill: Tidemill, folder: Path) -> None:
-    """Registers the folder's DAGs, and again each file that changes, until cancelled."""
-    seen: dict[Path, int] = {}
+    """Has the folder looked at whenever something in it changes, and logs what came of it, until cancelled."""
+    settings = BundleSettings(name=DAGS_FOLDER, path=str(folder), min_file_process_interval=timedelta(0))
+    await tidemill.set_bundle(settings)
+    seen = await _look(tidemill, {})
+    async for _ in awatch(folder, step=100, debounce=300):
+        seen = await _look(tidemill, seen)
+
+
+async def _look(tidemill: Tidemill, seen: dict[str, FileView]) -> dict[str, FileView]:
     while True:
-        for file in find_dag_files(folder):
+        with contextlib.suppress(NoWorkerError):
             try:
-                changed = file.stat().st_mtime_ns
-                if seen.get(file) != changed:
-                    await register_and_tell(tidemill, file)
-                    seen[file] = changed
-            except InvalidInputError as error:
-                seen[file] = changed  # until it is mended
-                log.error("%s", error)
-            except (NoWorkerError, RPCError, OSError) as error:
-                log.warning("%s: %s; trying again", file.name, error)
-        await asyncio.sleep(LIST_EVERY_SECONDS)
+                files = await tidemill.look_at_bundle(DAGS_FOLDER)
+                tell_changes(seen, files, log.info, log.error)
+                return {file.path: file for file in files}
+            except RPCError as error:
+                log.warning("the DAG folder cannot be looked at: %s; trying again", error)
+        await asyncio.sleep(SOON.total_seconds())
+
+
+def tell_changes(
+    before: dict[str, FileView], now: Iterable[FileView], good: Callable[[str], None], bad: Callable[[str], None]
+) -> None:
+    """Says of each file that was parsed since then what came of it, and of each that is gone."""
+    paths = set()
+    for file in now:
+        paths.add(file.path)
+        known = before.get(file.path)
+        if known is not None and (known.parses, known.error) == (file.parses, file.error):
+            continue
+        if file.error is not None:
+            bad(f"{file.path}: {file.error}")
+        elif known is None or known.error is not None or known.parses != file.parses:
+            good(f"{file.path}: {', '.join(file.dags) or 'no DAG'}")
+    for path in before.keys() - paths:
+        good(f"{path}: removed")

@@ -21,7 +21,9 @@ from temporalio.worker import Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from ..activities.bash import BashActivities
-from ..activities.names import CONTROL_SUFFIX, SPARK_SUFFIX, control_queue
+from ..activities.bundles.files import FileActivities
+from ..activities.bundles.registering import RegisterActivities, tell_dags
+from ..activities.names import CONTROL_SUFFIX, FILES_SUFFIX, SPARK_SUFFIX, control_queue
 from ..activities.notifying import NotifyActivities
 from ..activities.other_dags import poke_external_task, trigger_dag
 from ..activities.python import PythonActivities
@@ -31,6 +33,7 @@ from ..activities.spark.output import publish
 from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
 from ..activities.waiting import find_moment, poke_file, render_attempt
 from ..activities.workplace import Workplace
+from ..workflows.bundle import DagBundleWorkflow
 from ..workflows.dag import DagWorkflow
 from ..workflows.dag_run import DagRunWorkflow
 from ..workflows.pool import PoolWorkflow
@@ -57,6 +60,9 @@ PASSED_THROUGH = (
 HEARTBEAT_THROTTLE = timedelta(milliseconds=500)
 MOST_ACTIVITIES = 100
 CONTROL_THREADS = 4
+FILE_THREADS = 8
+BESIDE = (CONTROL_SUFFIX, FILES_SUFFIX, SPARK_SUFFIX)
+"""Task queues of the small workers beside each worker."""
 CONTROL_ACTIVITIES: list[Callable[..., object]] = [
     ask_backfill,
     ask_timetable,
@@ -95,7 +101,7 @@ class TidemillPlugin(SimplePlugin):
         super().__init__(
             "tidemill",
             data_converter=_with_models,
-            workflows=[DagWorkflow, DagRunWorkflow, PoolWorkflow],
+            workflows=[DagWorkflow, DagRunWorkflow, PoolWorkflow, DagBundleWorkflow],
             activities=[
                 BashActivities(place).run,
                 BashActivities(place).run_function,
@@ -111,15 +117,18 @@ class TidemillPlugin(SimplePlugin):
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002
         """Runs small workers beside *worker*, each for work that must not wait behind other work.
 
-        One answers the questions of workflows, one runs Spark tasks; a worker without activities has neither of these.
+        One answers the questions of workflows, one runs Spark tasks, one looks at DAG files; a worker without
+        activities has only the first.
         """
-        if worker.task_queue.endswith((CONTROL_SUFFIX, SPARK_SUFFIX)):
+        if worker.task_queue.endswith(BESIDE):
             await next(worker)
             return
         async with AsyncExitStack() as beside:
             await beside.enter_async_context(self._control_worker(worker))
-            if self._place.most_spark_tasks and not worker.config().get("no_remote_activities"):
-                await beside.enter_async_context(self._spark_worker(worker))
+            if not worker.config().get("no_remote_activities"):
+                await beside.enter_async_context(self._files_worker(worker))
+                if self._place.most_spark_tasks:
+                    await beside.enter_async_context(self._spark_worker(worker))
             await super().run_worker(worker, next)
 
     def _control_worker(self, worker: Worker) -> Worker:
@@ -129,6 +138,23 @@ class TidemillPlugin(SimplePlugin):
             activities=CONTROL_ACTIVITIES,
             activity_executor=ThreadPoolExecutor(CONTROL_THREADS, thread_name_prefix="tidemill-control"),
             max_concurrent_activities=CONTROL_THREADS,
+        )
+
+    def _files_worker(self, worker: Worker) -> Worker:
+        files = FileActivities(self._place)
+        return Worker(
+            worker.client,
+            task_queue=worker.task_queue + FILES_SUFFIX,
+            activities=[
+                files.list_files,
+                files.parse_file,
+                RegisterActivities(self._place).register_dags,
+                tell_dags,
+            ],
+            activity_executor=ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="tidemill-files"),
+            max_concurrent_activities=FILE_THREADS,
+            max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+            default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         )
 
     def _spark_worker(self, worker: Worker) -> Worker:
@@ -147,7 +173,7 @@ class TidemillPlugin(SimplePlugin):
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Adds what tidemill needs; what the worker's owner has set stays, apart from too slow heartbeats."""
-        if config["task_queue"].endswith((CONTROL_SUFFIX, SPARK_SUFFIX)):
+        if config["task_queue"].endswith(BESIDE):
             return config
         config = super().configure_worker(config)
         # Threads that stop by themselves: an exception thrown into one could leave a process behind.

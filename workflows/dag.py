@@ -36,7 +36,7 @@ from ..model.dag_records import DateTakenError, TrackedRun
 from ..model.dag_state import DagState
 from ..model.errors import InvalidInputError
 from ..model.explaining import Explanation, explain_dag
-from ..model.inputs import check_workflow_id, read_report, read_start, read_update
+from ..model.inputs import check_workflow_id, read_file_state, read_report, read_start, read_update
 from ..model.manual_runs import TriggerQuestion
 from ..model.messages import RunReport, TasksEnded
 from ..model.previews import Preview, preview, upcoming
@@ -135,7 +135,7 @@ class DagWorkflow:
 
     async def _create_for_backfills(self) -> int:
         """Creates what backfills have room for; how many dates were dealt with."""
-        if self.state.is_paused:
+        if self.state.held_up:
             return 0
         for backfill in self.state.backfills:
             question = backfill.question()
@@ -290,6 +290,8 @@ class DagWorkflow:
 
     async def _trigger(self, request: Any, by: TriggeredBy) -> RunIdentity:
         now = workflow.now()
+        if self.state.held_up is not None and not self.state.is_paused:
+            raise InvalidInputError(f"DAG {self.state.spec.dag_id!r} cannot be triggered: {self.state.held_up}")
         if isinstance(request, dict):
             request = {**request, "triggered_by": request.get("triggered_by") or by}
         question = TriggerQuestion(spec=self.state.spec, request=request, now=now)
@@ -317,6 +319,15 @@ class DagWorkflow:
         """Creates runs again, as `catchup` says."""
         if self.state.pause(False, workflow.now()):
             self._tell_all()
+        self._alarm.ring()
+
+    @workflow.signal
+    def file_state(self, file: Any) -> None:
+        """The DAG's file is broken, mended, gone or back; told by its bundle. Takes a `DagFileState`."""
+        try:
+            self.state.take_file(read_file_state(file), workflow.now())
+        except InvalidInputError as error:
+            self.state.refuse("file_state", str(error), workflow.now())
         self._alarm.ring()
 
     @workflow.signal

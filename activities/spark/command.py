@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def spark_submit(work: SparkStart, java_options: str = "") -> list[str]:
     if options.deploy_mode is not None:
         argv += ["--deploy-mode", options.deploy_mode]
     argv += ["--name", options.name or work.attempt.name]
-    argv += flags(options, work.directory)
+    argv += flags(options, work.file)
     for key, value in conf_of(work, java_options).items():
         argv += ["--conf", f"{key}={value}"]
     return argv + application(work)
@@ -47,18 +48,18 @@ def application(work: SparkStart) -> list[str]:
     task = work.attempt.task
     if not isinstance(task, SparkSubmitTask):
         return [str(DRIVER), str(work.folder.path)]
-    name = str(work.directory / work.filled["application"])
+    name = str(work.file(work.filled["application"]))
     arguments = [str(argument) for argument in work.filled["application_args"]]
     if task.is_java:
         return [*(["--class", task.java_class] if task.java_class else []), name, *arguments]
     return [str(DRIVER), str(work.folder.path), name, *arguments]
 
 
-def flags(options: SparkOptions, directory: Path) -> list[str]:
-    """The options as flags; relative paths are looked up in *directory*."""
+def flags(options: SparkOptions, file: Callable[[str], Path]) -> list[str]:
+    """The options as flags; *file* finds what a relative path means."""
 
     def paths(names: tuple[str, ...]) -> str:
-        return ",".join(name if "://" in name else str(directory / name) for name in names)
+        return ",".join(name if "://" in name else str(file(name)) for name in names)
 
     argv = []
     for flag, value in (
@@ -76,7 +77,7 @@ def flags(options: SparkOptions, directory: Path) -> list[str]:
         ("--files", paths(options.files)),
         ("--archives", paths(options.archives)),
         ("--driver-class-path", options.driver_class_path),
-        ("--properties-file", options.properties_file and str(directory / options.properties_file)),
+        ("--properties-file", options.properties_file and str(file(options.properties_file))),
         ("--queue", options.yarn_queue),
         ("--principal", options.principal),
         ("--keytab", options.keytab),

@@ -56,8 +56,8 @@ def run_connect(work: SparkStart) -> Outcome:
 
 
 def _call(work: SparkStart, plan: dict[str, Any], watch: Watch) -> int:
-    path = work.workplace.dag_file(work.attempt) if isinstance(work.attempt.task, PySparkTask) else None
-    with work.workplace.servers.for_file(path, connect=True) as server:
+    code = work.workplace.code_of(work.attempt) if isinstance(work.attempt.task, PySparkTask) else None
+    with work.workplace.servers.for_code(code, connect=True) as server:
         server.ready(watch)
         return server.call(work.attempt, work.folder, watch, plan)
 
@@ -73,7 +73,7 @@ def _plan(work: SparkStart) -> dict[str, Any]:
         directory=str(work.directory),
     )
     if isinstance(task, SparkSubmitTask):
-        plan["argv"] = [str(work.directory / work.filled["application"]), *map(str, work.filled["application_args"])]
+        plan["argv"] = [str(work.file(work.filled["application"])), *map(str, work.filled["application_args"])]
     return plan
 
 
@@ -82,7 +82,7 @@ def end_sessions(work: SparkStart, numbers: list[int], watch: Watch) -> None:
     folder = AttemptFolder.of(work.workplace.home, work.attempt)
     plan = {"remote": work.options.master, "end": [session_id(work.attempt, number) for number in numbers]}
     try:
-        with work.workplace.servers.for_file(None, connect=True) as server:
+        with work.workplace.servers.for_code(None, connect=True) as server:
             server.ready(watch)
             code = server.call(work.attempt, folder, watch, plan)
     except ServerGone:

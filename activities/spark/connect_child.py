@@ -31,8 +31,8 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> None:
         session.addTag(plan["tag"])
         session.registerProgressHandler(_Progress(folder, plan))
         try:
-            if plan.get("function"):
-                return run_function(folder, session)
+            if "function" in plan:
+                return run_function(folder, plan["function"], session)
             if "statements" in plan:
                 return run_statements(session, plan)
             return run_script(folder, plan["argv"])

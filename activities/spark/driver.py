@@ -202,17 +202,18 @@ def run_statements(session: Any, plan: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": {"state": "success", "xcom": {"return_value": json.loads(text)}}}
 
 
-def run_function(folder: Path, session: Any) -> dict[str, Any]:
+def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, Any]:
+    """Calls the attempt's function of the DAG file that *code* names."""
     from pyspark import cloudpickle
     from tidemill.activities.dag_import import import_dags, module_name
     from tidemill.activities.isolated_call import perform
     from tidemill.model.attempts import TaskAttempt
 
     attempt = TaskAttempt.model_validate_json((folder / "attempt.json").read_text())
-    assert attempt.source is not None  # noqa: S101
-    dags = import_dags(Path(attempt.source.path))
+    path = Path(code["path"])
+    dags = import_dags(path, [Path(root) for root in code["roots"]])
     # Executors do not have the DAG file: what functions refer to in it travels with them.
-    cloudpickle.register_pickle_by_value(sys.modules[module_name(Path(attempt.source.path))])
+    cloudpickle.register_pickle_by_value(sys.modules[module_name(path)])
     return perform(dags, attempt, (session,))
 
 
@@ -220,7 +221,8 @@ def with_session(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.getOrCreate()
-    result = run_function(folder, session) if plan.get("function") else run_statements(session, plan)
+    place = plan.get("function")
+    result = run_statements(session, plan) if place is None else run_function(folder, place, session)
     session.stop()
     return result
 

@@ -48,6 +48,10 @@ class SparkStart:
     def directory(self) -> Path:
         return self.workplace.directory(self.attempt)
 
+    def file(self, name: str) -> Path:
+        """The file that the task calls *name*, in the version of its DAG."""
+        return self.workplace.file_of(self.attempt, name)
+
     @cached_property
     def staged(self) -> StagedOutput | None:
         return stage(self.attempt, self.filled["output"], self.number, self.directory)
@@ -79,8 +83,8 @@ class SparkStart:
         task = self.attempt.task
         plan: dict[str, Any] = {"staged": self.staged.model_dump() if self.staged is not None else None, **more}
         if isinstance(task, PySparkTask):
-            self.workplace.dag_file(self.attempt)
-            plan["function"] = True
+            code = self.workplace.code_of(self.attempt)
+            plan["function"] = {"path": str(code.path), "roots": [str(root) for root in code.roots]}
         if isinstance(task, SparkSqlTask):
             plan |= {
                 "statements": self.statements(),
@@ -98,7 +102,7 @@ class SparkStart:
         """The SQL statements of the task, templates filled in."""
         sql = str(self.filled["sql"])
         if sql.endswith(".sql"):
-            path = self.directory / sql
+            path = self.file(sql)
             try:
                 text = path.read_text()
             except OSError as error:

@@ -2,7 +2,7 @@
 
 import typer
 
-from . import backfills, dags, pools, processes, runs, tasks
+from . import backfills, bundles, dags, pools, processes, runs, tasks
 
 app = typer.Typer(
     name="tidemill",
@@ -15,6 +15,7 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(pools.app, name="pools")
 app.add_typer(backfills.app, name="backfill")
+app.add_typer(bundles.app, name="bundles")
 app.command()(processes.worker)
 app.command()(processes.dev)
 app.command()(processes.demo)

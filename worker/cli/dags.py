@@ -12,6 +12,7 @@ from rich.markup import escape
 from ...activities.dag_files import find_dag_files, parse_dag_file
 from ...activities.dag_import import import_dags
 from ...activities.timetables import ask_timetable
+from ...model.bundles import FileView
 from ...model.dag import DagSpec, read_dag
 from ...model.errors import InvalidInputError
 from ...model.errors import explain as clear
@@ -89,15 +90,61 @@ def list_dags(as_json: Json = False) -> None:
     rows = [
         (
             view.dag_id,
-            "paused" if view.is_paused else Markup("[bold red]broken[/]") if view.broken else "active",
+            status_text(view),
             schedule_text(view.schedule),
             instant_text(view.next_dagrun_create_after),
             state_text(view.last_run.state) if view.last_run else "",
             f"{view.active_runs}+{view.queued_runs}/{view.max_active_runs}",
+            view.version,
+            view.source or "",
         )
         for view in views
     ]
-    show(views, as_json, make_table(["DAG", "STATUS", "SCHEDULE", "NEXT RUN AFTER", "LAST RUN", "RUNS"], rows))
+    columns = ["DAG", "STATUS", "SCHEDULE", "NEXT RUN AFTER", "LAST RUN", "RUNS", "VERSION", "FILE"]
+    show(views, as_json, make_table(columns, rows))
+
+
+def status_text(view: DagView) -> str | Markup:
+    if view.broken:
+        return Markup("[bold red]broken[/]")
+    if view.has_import_errors:
+        return Markup("[bold red]import error[/]")
+    if view.is_stale:
+        return Markup("[yellow]stale[/]")
+    return "paused" if view.is_paused else "active"
+
+
+@app.command("files")
+def list_files(as_json: Json = False) -> None:
+    """List the DAG files of every bundle: when they were parsed last, how long that took, their DAGs."""
+    files = run(all_files())
+    rows = [
+        (
+            file.bundle,
+            file.path,
+            len(file.dags),
+            instant_text(file.parsed_at),
+            "" if file.seconds is None else f"{file.seconds:.2f} s",
+            file.parses,
+            Markup("[bold red]error[/]") if file.error else "",
+        )
+        for file in files
+    ]
+    show(files, as_json, make_table(["BUNDLE", "FILE", "DAGS", "PARSED", "TOOK", "PARSES", ""], rows))
+
+
+@app.command("errors")
+def list_errors(as_json: Json = False) -> None:
+    """List what is wrong with DAG files. Exit code 1 if anything is."""
+    broken = [file for file in run(all_files()) if file.error is not None]
+    show(broken, as_json, make_table(["BUNDLE", "FILE", "ERROR"], [(f.bundle, f.path, f.error) for f in broken]))
+    if broken:
+        raise typer.Exit(1)
+
+
+async def all_files() -> list[FileView]:
+    tidemill = await Tidemill.connect()
+    return [file for view in await tidemill.bundles() for file in await tidemill.dag_files(view.settings.name)]
 
 
 @app.command("describe", hidden=True)

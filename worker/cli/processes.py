@@ -16,7 +16,7 @@ from ..connect_server import CONNECTION, connect_server
 from ..demo import Demo
 from ..dev import dev_server
 from ..doctor import Check, all_checks
-from ..folder import register_folder, watch_folder
+from ..folder import look_after, register_folder, watch_folder
 from ..process import running_worker, until_stopped
 from ..settings import Settings
 from .output import Json, Markup, console, errors, fail, make_table, print_json, run
@@ -39,7 +39,9 @@ def worker(home: Home = None) -> None:
     settings = with_home(home)
 
     async def work() -> None:
-        async with running_worker(settings):
+        async with running_worker(settings) as tidemill:
+            if settings.dags_folder is not None:
+                await look_after(tidemill, settings.dags_folder.resolve())
             console.print(f"worker polls task queue {settings.task_queue!r}; stop it with Ctrl-C")
             await until_stopped()
 
@@ -70,7 +72,7 @@ def dev(
             server = await running.enter_async_context(dev_server(settings.home.resolve(), port=port, ui_port=ui_port))
             tidemill = await running.enter_async_context(running_worker(here, server.address))
             console.print(f"Temporal UI  {server.ui}\nTemporal     {server.address}\nDAGs         {dags}")
-            watcher = asyncio.create_task(watch_folder(tidemill, dags))
+            watcher = asyncio.create_task(watch_folder(tidemill, dags.resolve()))
             try:
                 await until_stopped()
             finally:

@@ -1,0 +1,207 @@
+"""Listing and parsing DAG files, in child processes: what a file does hurts only itself."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from ...model.bundles import CHANGING, Listing, ListQuestion, ParsedDag, ParseQuestion, ParseResult
+from ...model.dag import DagSpec, read_dag
+from ...model.errors import InvalidInputError
+from ...model.tasks import SparkSqlTask, SparkSubmitTask, SparkWork
+from ..fork_servers import ServerGone
+from ..names import BUNDLE_PROBLEM
+from ..outcomes import describe_exit
+from ..supervision import Watch, handed_over, stopping_cleanly
+from ..workplace import Workplace
+from .listing import Tree
+from .sources import BundleSource, source_for
+
+LIST_WITHIN = 60
+LISTING = Path(__file__).with_name("listing.py")
+
+
+class FileActivities:
+    """What a worker does for bundles, on a task queue of their own."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._workplace = workplace
+
+    @activity.defn(name="tidemill.list_files", no_thread_cancel_exception=True)
+    def list_files(self, question: ListQuestion) -> Listing:
+        """The DAG files that are there now. Fails for good where there is no such folder or repository."""
+        settings = question.settings
+        source = source_for(settings, self._workplace.home)
+        try:
+            revision = source.newest()
+            root = source.root(revision)
+        except InvalidInputError as error:
+            raise problem(str(error)) from None
+        answer = _listed(
+            {
+                "root": str(root),
+                "syntax": settings.dag_ignore_file_syntax,
+                "extras": question.extras,
+                "cache": str(self._workplace.home / "cache" / "bundles" / f"{settings.name}.json"),
+            }
+        )
+        if "problem" in answer:
+            raise problem(answer["problem"])
+        unchanged = answer["digest"] == question.known
+        return Listing(
+            digest=answer["digest"],
+            revision=revision,
+            files=None if unchanged else answer["files"],
+            warnings=answer["warnings"],
+        )
+
+    @activity.defn(name="tidemill.parse_file", no_thread_cancel_exception=True)
+    def parse_file(self, question: ParseQuestion) -> ParseResult:
+        """The DAGs of a file, or why there are none. Specs and code are kept for whoever registers and runs them."""
+        with stopping_cleanly():
+            source = source_for(question.settings, self._workplace.home)
+            root = source.root(question.revision)
+            start = time.monotonic()
+            before = Tree(root).digest(question.path)
+            answer = self._parsed(question, source, root)
+            seconds, tree = time.monotonic() - start, Tree(root)
+            if "error" in answer:
+                return ParseResult(
+                    digest=tree.digest(question.path, question.extras), error=answer["error"], seconds=seconds
+                )
+            specs = [read_dag(spec) for spec in answer["dags"]]
+            modules = tree.closure(question.path)
+            needed = modules | {*answer["files"], *referenced(specs, root, question.path)}
+            kept = self._keep(question, root, needed, specs)
+            extras = tuple(sorted(needed - modules))
+            changing = tree.digest(question.path) != before  # meanwhile: it is parsed again
+            digest = CHANGING if changing else tree.digest(question.path, extras)
+            return ParseResult(digest=digest, dags=kept, seconds=seconds, extras=extras)
+
+    def _parsed(self, question: ParseQuestion, source: BundleSource, root: Path) -> dict[str, Any]:
+        settings = question.settings
+        request = {
+            "root": str(root),
+            "name": question.path,
+            "lasting": source.lasting(question.path),
+            "memory_mb": settings.dag_file_memory_mb,
+        }
+        watch = _Limit(settings.dag_file_processor_timeout)
+        with tempfile.TemporaryDirectory() as folder, self._workplace.servers.for_code(None) as server:
+            log = Path(folder, "printed")
+            server.ready(watch)
+            try:
+                code = server.parse(request, Path(folder), log, watch)
+            except TimeoutError:
+                limit = settings.dag_file_processor_timeout.total_seconds()
+                return {"error": f"importing the file took more than {limit:g} s. Move slow work into tasks"}
+            except ServerGone:
+                raise handed_over("the process that parses DAG files ended") from None
+            try:
+                found: dict[str, Any] = json.loads(Path(folder, "result.json").read_text())
+            except FileNotFoundError:
+                found = {"error": f"importing the file ended its process: it {describe_exit(code)}.{last_words(log)}"}
+            return found
+
+    def _keep(
+        self, question: ParseQuestion, root: Path, needed: set[str], specs: list[DagSpec]
+    ) -> tuple[ParsedDag, ...]:
+        settings, snapshots = question.settings, self._workplace.snapshots
+        snapshot = snapshots.keep(root, needed)
+        parsed = []
+        for spec in specs:
+            assert spec.source is not None  # noqa: S101
+            origin = {
+                "bundle": settings.name,
+                "name": question.path,
+                "root": settings.path if settings.kind == "folder" else None,
+                "snapshot": None if spec.disable_bundle_versioning else snapshot,
+            }
+            whole = spec.model_copy(update={"source": spec.source.model_copy(update=origin)})
+            whole = read_dag(whole.model_dump(mode="json"))
+            snapshots.put_text(spec_name(whole.dag_id, whole.version), whole.model_dump_json())
+            parsed.append(ParsedDag(dag_id=whole.dag_id, version=whole.version))
+        return tuple(parsed)
+
+
+def spec_name(dag_id: str, version: str) -> str:
+    """Where a version of a DAG is kept until it is registered."""
+    return f"specs/{dag_id}/{version}.json"
+
+
+def problem(told: str) -> ApplicationError:
+    """Why the bundle as a whole cannot be looked at; asked again at its next listing."""
+    return ApplicationError(told, type=BUNDLE_PROBLEM, non_retryable=True)
+
+
+def _listed(question: dict[str, Any]) -> dict[str, Any]:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", str(LISTING)],
+            input=json.dumps(question), capture_output=True, text=True, timeout=LIST_WITHIN, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise problem(f"listing {question['root']} took more than {LIST_WITHIN} s") from None
+    if done.returncode:
+        raise problem(f"listing {question['root']} failed: {done.stderr.strip()[-1000:]}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def referenced(specs: list[DagSpec], root: Path, name: str) -> set[str]:
+    """Files of the bundle that tasks name: applications, SQL, modules and files of Spark tasks."""
+    beside = Path(name).parent
+    found = set()
+    for spec in specs:
+        for task in spec.tasks:
+            for text in named_files(task):
+                if "{" not in text and "://" not in text and (root / beside / text).is_file():
+                    found.add((beside / text).as_posix())
+    return found
+
+
+def named_files(task: object) -> list[str]:
+    if not isinstance(task, SparkWork):
+        return []
+    options = task.spark
+    files = [
+        *options.py_files,
+        *options.files,
+        *options.jars,
+        *([options.properties_file] if options.properties_file else []),
+    ]
+    if isinstance(task, SparkSubmitTask):
+        files.append(task.application)
+    if isinstance(task, SparkSqlTask) and task.sql.endswith(".sql"):
+        files.append(task.sql)
+    return files
+
+
+def last_words(log: Path, most: int = 500) -> str:
+    try:
+        with log.open("rb") as printed:
+            printed.seek(max(0, log.stat().st_size - most))
+            lines = printed.read().decode(errors="replace").strip().split("\n")[-3:]
+    except OSError:
+        return ""
+    return f" Its last words: {' / '.join(lines)}" if any(lines) else ""
+
+
+class _Limit(Watch):
+    """A watch that raises TimeoutError when a file takes too long."""
+
+    def __init__(self, limit: timedelta) -> None:
+        super().__init__(None)
+        self._until = time.monotonic() + limit.total_seconds()
+
+    def check(self, told: Any = None) -> None:
+        super().check(told)
+        if time.monotonic() > self._until:
+            raise TimeoutError

@@ -1,0 +1,191 @@
+"""Lists the DAG files of a folder, with a digest of each and of the local code that it imports. Imports none of it.
+
+Run by its path as a program of its own, for every listing, and so made of the standard library and
+pathspec only. What it found out about a file is kept in a cache until the file changes.
+"""
+
+import json
+import os
+import re
+import stat
+import sys
+import zipfile
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+IGNORE_FILE = ".airflowignore"
+LARGEST_SOURCE = 10 * 1024 * 1024
+_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([^#\n]+)|import[ \t]+([^#\n]+))", re.MULTILINE)
+_NAME = re.compile(r"[\w.]+")
+
+
+class Tree:
+    """The files below a folder as they are now. Symbolic links are followed; loops are reported and passed over."""
+
+    def __init__(self, root: Path, cache: dict[str, Any] | None = None, *, syntax: str = "glob") -> None:
+        self.root = root
+        self.warnings: list[str] = []
+        self.facts: dict[str, Any] = {}
+        self._cache = cache or {}
+        self._syntax = syntax
+
+    def dag_files(self) -> list[str]:
+        """Python files and those at the top of zip files, from the root, in order; without what is ignored."""
+        found = []
+        for path in sorted(self._walk(self.root, (), {os.path.realpath(self.root)})):
+            if path.suffix == ".py":
+                found.append(self._relative(path))
+            elif path.suffix == ".zip" and zipfile.is_zipfile(path):
+                found += [f"{self._relative(path)}/{name}" for name in _modules_of(path)]
+        return found
+
+    def digest(self, name: str, extras: list[str] | tuple[str, ...] = ()) -> str:
+        """Of the file *name*, of the local modules that it imports, and of the other files *extras*."""
+        parts = [(part, self.fact(part)[0]) for part in sorted({*self.closure(name), *extras})]
+        return sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    def closure(self, name: str) -> set[str]:
+        """*name* and the files of the folder that it imports, and that those import; from the text alone."""
+        if ".zip/" in name:
+            return {name[: name.index(".zip/") + 4]}
+        found, open_ends = {name}, [name]
+        while open_ends:
+            for imported in self.fact(open_ends.pop())[1]:
+                if imported not in found:
+                    found.add(imported)
+                    open_ends.append(imported)
+        return found
+
+    def fact(self, name: str) -> tuple[str, list[str]]:
+        """The hash of a file, and the files that it imports. A file that is gone has the hash ""."""
+        if name in self.facts:
+            return self.facts[name][1], self.facts[name][2]
+        path = self.root / name
+        try:
+            state = path.stat()
+            if not stat.S_ISREG(state.st_mode):
+                return "", []
+            stamp = f"{state.st_mtime_ns} {state.st_size} {state.st_ino}"
+            known = self._cache.get(name)
+            if known is not None and known[0] == stamp and all((self.root / other).is_file() for other in known[2]):
+                self.facts[name] = known
+            else:
+                self.facts[name] = [stamp, *self._look_at(name, path)]
+        except OSError:
+            return "", []
+        return self.facts[name][1], self.facts[name][2]
+
+    def _look_at(self, name: str, path: Path) -> tuple[str, list[str]]:
+        digest = sha256()
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+        imported: list[str] = []
+        if path.suffix == ".py" and path.stat().st_size <= LARGEST_SOURCE:
+            imported = sorted(self._imports(name, path.read_text(errors="replace")))
+        return digest.hexdigest(), imported
+
+    def _imports(self, name: str, text: str) -> Iterator[str]:
+        """The files of this folder that *text* may import; looked up as Python would, from the file and the root."""
+        folder = Path(name).parent
+        for match in _IMPORT.finditer(text):
+            base, names, modules = match[1], match[2], match[3]
+            if modules is not None:
+                wanted = [_NAME.match(part.strip()) for part in modules.split(",")]
+                for found in wanted:
+                    if found is not None:
+                        yield from self._modules((folder, Path()), found[0].split("."))
+                continue
+            dots = len(base) - len(base.lstrip("."))
+            start = [part for part in base.lstrip(".").split(".") if part]
+            places = (folder.joinpath(*[".."] * (dots - 1)),) if dots else (folder, Path())
+            yield from self._modules(places, start)
+            for last in _NAME.findall(names):
+                yield from self._modules(places, [*start, last])
+
+    def _modules(self, places: tuple[Path, ...], parts: list[str]) -> Iterator[str]:
+        for place in places:
+            for length in range(1, len(parts) + 1):
+                module = place.joinpath(*parts[:length])
+                for candidate in (module.with_suffix(".py"), module / "__init__.py"):
+                    if (self.root / candidate).is_file():
+                        yield os.path.normpath(candidate)
+
+    def _walk(self, folder: Path, rules: tuple[Any, ...], seen: set[str]) -> Iterator[Path]:
+        rules = (*rules, *self._rules(folder))
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            self.warnings.append(f"{self._relative(folder)} cannot be listed: {error.strerror}")
+            return
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.name.startswith(".") or entry.name == "__pycache__":
+                continue
+            if any(rule(path, entry.is_dir()) for rule in rules):
+                continue
+            if entry.is_dir():
+                real = os.path.realpath(path)
+                if real in seen:
+                    self.warnings.append(f"{self._relative(path)} is a symbolic link into a loop: it is passed over")
+                    continue
+                yield from self._walk(path, rules, {*seen, real})
+            elif entry.is_file():
+                yield path
+
+    def _rules(self, folder: Path) -> list[Any]:
+        """What the folder's ignore file says, for it and what is below it."""
+        try:
+            lines = (folder / IGNORE_FILE).read_text().splitlines()
+        except OSError:
+            return []
+        if self._syntax == "regexp":
+            return [rule for line in lines if (rule := self._regexp_rule(folder, line)) is not None]
+        from pathspec import PathSpec
+
+        spec = PathSpec.from_lines("gitwildmatch", lines)
+        return [lambda path, is_dir: spec.match_file(f"{path.relative_to(folder).as_posix()}{'/' if is_dir else ''}")]
+
+    def _regexp_rule(self, folder: Path, line: str) -> Any:
+        text = line.partition("#")[0].strip()
+        if not text:
+            return None
+        try:
+            pattern = re.compile(text)
+        except re.error as error:
+            self.warnings.append(f"{self._relative(folder / IGNORE_FILE)}: {text!r} is no regular expression: {error}")
+            return None
+        return lambda path, _is_dir: pattern.search(path.relative_to(folder).as_posix()) is not None
+
+    def _relative(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+
+def _modules_of(archive: Path) -> list[str]:
+    with zipfile.ZipFile(archive) as opened:
+        return sorted(name for name in opened.namelist() if name.endswith(".py") and "/" not in name)
+
+
+def listed(question: dict[str, Any]) -> dict[str, Any]:
+    """The answer to *question*: `root`, `syntax`, `extras` by file, and `cache`, the path of what is known already."""
+    cache = Path(question["cache"])
+    try:
+        known = json.loads(cache.read_text())
+    except (OSError, ValueError):
+        known = {}
+    tree = Tree(Path(question["root"]), known, syntax=question["syntax"])
+    if not tree.root.is_dir():
+        return {"problem": f"{tree.root} is not a folder on this host. Mount it at the same path on every worker"}
+    files = {name: tree.digest(name, question["extras"].get(name, ())) for name in tree.dag_files()}
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    temporary = cache.with_suffix(f".{os.getpid()}")
+    temporary.write_text(json.dumps(tree.facts))
+    temporary.replace(cache)
+    whole = sha256(json.dumps([files, tree.warnings]).encode()).hexdigest()[:16]
+    return {"digest": whole, "files": files, "warnings": tree.warnings}
+
+
+if __name__ == "__main__":
+    print(json.dumps(listed(json.load(sys.stdin))))

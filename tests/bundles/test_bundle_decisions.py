@@ -1,0 +1,103 @@
+"""What is parsed when, and whose a DAG is: pure decisions over listings and parses in any order."""
+
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import at
+from tidemill.model.bundles import BundleSettings, BundleState, Listing, ParsedDag, ParseResult
+
+NOW = at("2026-01-01")
+FILES = ["a.py", "b.py", "c.py"]
+DAGS = ["x", "y", "z"]
+
+
+def state(**fields: object) -> BundleState:
+    return BundleState(settings=BundleSettings.model_validate({"name": "b", "path": "/dags", **fields}))
+
+
+def listing(**files: str) -> Listing:
+    return Listing(digest=str(sorted(files.items())), files={f"{name}.py": digest for name, digest in files.items()})
+
+
+def result(digest: str, *dag_ids: str, error: str | None = None) -> ParseResult:
+    dags = tuple(ParsedDag(dag_id=dag_id, version=f"{digest}-{dag_id}") for dag_id in dag_ids)
+    return ParseResult(digest=digest, dags=dags, error=error, seconds=0.1)
+
+
+def test_a_file_is_parsed_once_for_each_content_and_not_too_often() -> None:
+    bundle = state(min_file_process_interval=30)
+    bundle.take_listing(listing(a="1"), NOW)
+    assert bundle.next_parses(NOW, ()) == ["a.py"]
+    assert bundle.next_parses(NOW, {"a.py"}) == [], "never twice at once"
+    bundle.parsed("a.py", result("1", "x"), NOW)
+    assert bundle.next_parses(NOW, ()) == []
+    bundle.take_listing(listing(a="2"), NOW)
+    soon, later = NOW + timedelta(seconds=29), NOW + timedelta(seconds=30)
+    assert (bundle.next_parses(soon, ()), bundle.next_parses(later, ())) == ([], ["a.py"])
+    assert bundle.next_wake(soon, ()) == later
+    bundle.force()
+    assert bundle.next_parses(soon, ()) == ["a.py"]
+
+
+def test_slow_files_leave_room_for_others() -> None:
+    bundle = state(parsing_processes=2)
+    bundle.take_listing(listing(a="1", b="1", c="1"), NOW)
+    assert bundle.next_parses(NOW, {"a.py"}) == ["b.py"]
+    assert bundle.next_parses(NOW, {"a.py", "b.py"}) == []
+
+
+def test_an_import_error_is_told_and_taken_back() -> None:
+    bundle = state()
+    bundle.take_listing(listing(a="1"), NOW)
+    bundle.parsed("a.py", result("1", "x"), NOW)
+    assert bundle.registrations(()) == {"a.py": ["x"]}
+    bundle.registered("x", "1-x", None)
+    assert bundle.file_states(NOW) == {}
+    bundle.take_listing(listing(a="2"), NOW)
+    bundle.parsed("a.py", result("2", error="broken"), NOW)
+    told = bundle.file_states(NOW)
+    assert (told["x"].import_error, told["x"].stops) == ("broken", True)
+    bundle.told(told)
+    assert bundle.file_states(NOW) == {}
+    bundle.parsed("a.py", result("2", "x"), NOW)
+    assert bundle.file_states(NOW)["x"].import_error is None
+
+
+def test_stale_only_after_the_threshold() -> None:
+    bundle = state(stale_dag_threshold=50)
+    bundle.take_listing(listing(a="1"), NOW)
+    bundle.parsed("a.py", result("1", "x"), NOW)
+    bundle.registered("x", "1-x", None)
+    bundle.take_listing(listing(), NOW)
+    assert bundle.file_states(NOW + timedelta(seconds=49)) == {}
+    assert bundle.file_states(NOW + timedelta(seconds=50))["x"].is_stale
+
+
+events = st.one_of(
+    st.tuples(st.just("list"), st.dictionaries(st.sampled_from(FILES), st.sampled_from("123"))),
+    st.tuples(st.just("parse"), st.sampled_from(FILES), st.sets(st.sampled_from(DAGS)), st.booleans()),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(events, max_size=30))
+def test_every_dag_has_one_owner_that_defines_it_or_is_gone(history: list[tuple[object, ...]]) -> None:
+    bundle = state()
+    for event in history:
+        if event[0] == "list":
+            files = dict(event[1])  # type: ignore[call-overload]
+            bundle.take_listing(Listing(digest=str(files), files=files), NOW)
+        elif event[1] in bundle.files:
+            path = str(event[1])
+            digest = bundle.files[path].listed
+            dag_ids = sorted(event[2])  # type: ignore[call-overload]
+            bundle.parsed(path, result(digest, *dag_ids, error="broken" if event[3] else None), NOW)
+        defined = {dag_id: [p for p in bundle.files if dag_id in bundle.files[p].dags] for dag_id in bundle.dags}
+        for dag_id, owned in bundle.dags.items():
+            assert (owned.gone_since is None) == bool(defined[dag_id])
+            assert owned.gone_since is not None or owned.path in defined[dag_id]
+            for path in defined[dag_id]:
+                disputed = path != owned.path and bundle.files[path].error is None
+                assert not disputed or "is defined by" in (bundle.error_of(path) or "")
+        assert BundleState.model_validate(bundle.model_dump(mode="json")) == bundle

@@ -1,0 +1,112 @@
+"""`tidemill bundles`: folders and repositories of DAG files that are looked after."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.table import Table
+
+from ...model.bundles import BundleSettings, BundleView
+from ...model.errors import explain
+from ..client import Tidemill
+from .output import Json, Markup, console, fail, instant_text, make_table, run, show
+
+app = typer.Typer(no_args_is_help=True, help="Have folders and repositories of DAG files looked after.")
+Name = Annotated[str, typer.Argument(help="The bundle's name.")]
+
+
+@app.command("set")
+def set_bundle(
+    name: Name,
+    path: Annotated[Path, typer.Argument(help="The folder or repository, at the same path on every worker.")],
+    git: Annotated[bool, typer.Option("--git", help="It is a Git repository.")] = False,
+    ref: Annotated[str | None, typer.Option(help="Of a repository: branch, tag or commit.")] = None,
+    subdir: Annotated[str, typer.Option(help="Of a repository: the folder within it.")] = "",
+    interval: Annotated[float, typer.Option(help="dag_dir_list_interval, in seconds.")] = 30,
+    min_interval: Annotated[float, typer.Option(help="min_file_process_interval, in seconds.")] = 30,
+    parsing_processes: Annotated[int, typer.Option(help="How many files are parsed at a time.")] = 2,
+    keep_running: Annotated[
+        bool, typer.Option("--keep-running", help="DAGs of a broken file go on (on_import_error=keep_running).")
+    ] = False,
+    regexp: Annotated[bool, typer.Option("--regexp", help=".airflowignore has regular expressions.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Have a folder or repository looked after, or change how it is."""
+    fields = {
+        "name": name,
+        "kind": "git" if git else "folder",
+        "path": str(path.resolve()),
+        "ref": ref,
+        "subdir": subdir,
+        "dag_dir_list_interval": timedelta(seconds=interval),
+        "min_file_process_interval": timedelta(seconds=min_interval),
+        "parsing_processes": parsing_processes,
+        "on_import_error": "keep_running" if keep_running else "stop",
+        "dag_ignore_file_syntax": "regexp" if regexp else "glob",
+    }
+    try:
+        settings = BundleSettings.model_validate(fields)
+    except ValidationError as error:
+        fail(str(explain(error, f"bundle {name!r}", BundleSettings)))
+
+    async def work() -> BundleView:
+        return await (await Tidemill.connect()).set_bundle(settings)
+
+    view = run(work())
+    show([view], as_json, bundles_table([view]))
+
+
+@app.command("list")
+def list_bundles(as_json: Json = False) -> None:
+    """List the bundles: how many files and DAGs, what is broken, when they were listed last."""
+
+    async def work() -> list[BundleView]:
+        return await (await Tidemill.connect()).bundles()
+
+    views = run(work())
+    show(views, as_json, bundles_table(views))
+
+
+@app.command()
+def refresh(
+    name: Name,
+    paths: Annotated[list[str] | None, typer.Argument(help="Files, from the root; all if none are given.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List and parse now, changed or not. Returns when the DAGs are registered."""
+
+    async def work() -> BundleView:
+        return await (await Tidemill.connect()).refresh_bundle(name, paths or [])
+
+    view = run(work())
+    show([view], as_json, bundles_table([view]))
+
+
+@app.command()
+def delete(name: Name) -> None:
+    """Look after the files no more. Their DAGs stay as they are."""
+
+    async def work() -> None:
+        await (await Tidemill.connect()).delete_bundle(name)
+
+    run(work())
+    console.print(f"bundle {name} is deleted")
+
+
+def bundles_table(views: list[BundleView]) -> Table:
+    rows = [
+        (
+            view.settings.name,
+            view.settings.path + (f"@{view.revision[:10]}" if view.revision else ""),
+            view.files,
+            view.dags,
+            view.stale or "",
+            Markup(f"[bold red]{view.errors}[/]") if view.errors else "",
+            instant_text(view.listed_at),
+            view.problem or "; ".join(view.warnings),
+        )
+        for view in views
+    ]
+    return make_table(["BUNDLE", "PATH", "FILES", "DAGS", "STALE", "ERRORS", "LISTED", ""], rows)

@@ -1,0 +1,232 @@
+"""One folder of DAG files for as long as it is watched: the only one to say what is parsed, and whose a DAG is.
+
+Decisions are `model.bundles`; nothing is read, parsed or registered here, but by activities on a
+task queue of their own.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from ..activities.bundles.registering import Registered, RegisterQuestion, TellQuestion
+from ..activities.names import FILES_SUFFIX
+from ..model.bundles import BundleSettings, BundleState, BundleView, FileView, Listing, ParsedDag, ParseResult
+from .alarm import Alarm
+
+LIST_WITHIN = timedelta(minutes=5)
+PARSE_MARGIN = timedelta(minutes=1)
+REGISTER_WITHIN = timedelta(minutes=10)
+HEARTBEAT = timedelta(seconds=20)
+LOST_WORKERS = RetryPolicy(
+    initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30), maximum_attempts=5
+)
+"""A file that takes its worker along is not tried for ever."""
+UNTIL_IT_WORKS = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
+REGISTERED_AT_ONCE = 4
+
+
+@workflow.defn(name="DagBundle")
+class DagBundleWorkflow:
+    """A bundle of DAG files: lists them, has those parsed that changed, and tells their DAGs."""
+
+    @workflow.init
+    def __init__(self, state: BundleState) -> None:
+        self.state = state
+        self._alarm = Alarm()
+        self._listing = False
+        self._look = True
+        """Whether the folder is to be listed now."""
+        self._listings = 0
+        self._parsing: set[str] = set()
+        self._registering: set[str] = set()
+        self._telling = False
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    @workflow.run
+    async def run(self, _: BundleState) -> None:
+        """Looks after the files, for ever."""
+        while True:
+            now = workflow.now()
+            ripe = workflow.info().is_continue_as_new_suggested()
+            if not ripe:
+                self._begin_what_is_due()
+            elif not self._under_way:
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                self.state.executions += 1
+                workflow.continue_as_new(self.state)
+            await self._alarm.until(None if ripe else self.state.next_wake(now, self._parsing))
+
+    def _begin_what_is_due(self) -> None:
+        now = workflow.now()
+        due = self.state.next_listing()
+        if not self._listing and (self._look or due is None or due <= now):
+            self._look, self._listing = False, True
+            self._begin(self._list())
+        for path in self.state.next_parses(now, self._parsing):
+            self._parsing.add(path)
+            self._begin(self._parse(path))
+        for path, dag_ids in self.state.registrations(self._registering).items():
+            if len(self._registering) < REGISTERED_AT_ONCE:
+                self._registering.add(path)
+                self._begin(self._register(path, dag_ids))
+        if not self._telling and self.state.file_states(now):
+            self._telling = True
+            self._begin(self._tell())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.state.problem = f"a defect of tidemill: {type(error).__name__}: {error}"
+        self._alarm.ring()
+
+    # Work of activities
+
+    async def _list(self) -> None:
+        asked_at = workflow.now()
+        try:
+            listing: Listing = await self._ask(
+                "tidemill.list_files", self.state.list_question(), Listing, LIST_WITHIN, UNTIL_IT_WORKS
+            )
+            self.state.take_listing(listing, workflow.now(), asked_at)
+        except ActivityError as error:
+            told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+            self.state.cannot_list(told, workflow.now())
+        finally:
+            self._listing = False
+            self._listings += 1
+
+    async def _parse(self, path: str) -> None:
+        question = self.state.parse_question(path)
+        limit = self.state.settings.dag_file_processor_timeout + PARSE_MARGIN
+        try:
+            result: ParseResult = await self._ask(
+                "tidemill.parse_file", question, ParseResult, limit, LOST_WORKERS, heartbeat=True, summary=path
+            )
+        except ActivityError as error:
+            told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+            listed = self.state.files[path].listed if path in self.state.files else ""
+            result = ParseResult(digest=listed, error=f"it could not be parsed: {told}", seconds=0)
+        finally:
+            self._parsing.discard(path)
+        self.state.parsed(path, result, workflow.now())
+
+    async def _register(self, path: str, dag_ids: list[str]) -> None:
+        dags = tuple(ParsedDag(dag_id=d, version=self.state.version_of(path, d)) for d in dag_ids)
+        try:
+            done: Registered = await self._ask(
+                "tidemill.register_dags",
+                RegisterQuestion(dags=dags),
+                Registered,
+                REGISTER_WITHIN,
+                UNTIL_IT_WORKS,
+                heartbeat=True,
+                summary=path,
+            )
+        finally:
+            self._registering.discard(path)
+        for dag in dags:
+            self.state.registered(dag.dag_id, dag.version, done.errors[dag.dag_id])
+
+    async def _tell(self) -> None:
+        states = self.state.file_states(workflow.now())
+        try:
+            await self._ask(
+                "tidemill.tell_dags",
+                TellQuestion(states=states),
+                type(None),
+                REGISTER_WITHIN,
+                UNTIL_IT_WORKS,
+                heartbeat=True,
+            )
+        finally:
+            self._telling = False
+        self.state.told(states)
+
+    async def _ask(
+        self,
+        activity: str,
+        question: Any,
+        answer: type[Any],
+        within: timedelta,
+        policy: RetryPolicy,
+        *,
+        heartbeat: bool = False,
+        summary: str | None = None,
+    ) -> Any:
+        return await workflow.execute_activity(
+            activity,
+            question,
+            result_type=answer,
+            task_queue=workflow.info().task_queue + FILES_SUFFIX,
+            start_to_close_timeout=within,
+            heartbeat_timeout=HEARTBEAT if heartbeat else None,
+            retry_policy=policy,
+            summary=summary,
+        )
+
+    # Messages
+
+    @workflow.signal
+    def look(self) -> None:
+        """Files may have changed: they are listed now, not when it is time."""
+        self._look = True
+        self._alarm.ring()
+
+    @workflow.update
+    async def refresh(self, paths: list[str]) -> BundleView:
+        """Lists and parses now, changed or not: *paths*, or all if none are given. Answers when all is done."""
+        await self._listed_now()
+        self.state.force(paths or None)
+        await self._settled(self._idle)
+        return self.state.view()
+
+    @workflow.update
+    async def look_now(self) -> list[FileView]:
+        """Lists now, and waits until what has changed is parsed and registered."""
+        await self._listed_now()
+        await self._settled(self._idle)
+        return self.state.file_views()
+
+    @workflow.update
+    def configure(self, settings: BundleSettings) -> BundleView:
+        """Changes how the bundle is looked after. Its name stays."""
+        self.state.settings = settings
+        self.state.digest = None
+        self.look()
+        return self.state.view()
+
+    async def _listed_now(self) -> None:
+        wanted = self._listings + (2 if self._listing else 1)  # one that is under way may have been too early
+        self.look()
+        await self._settled(lambda: self._listings >= wanted)
+
+    async def _settled(self, reached: Callable[[], bool]) -> None:
+        self._alarm.ring()
+        await workflow.wait_condition(reached)
+
+    def _idle(self) -> bool:
+        waiting = any(self.state.wants_parse(path) for path in self.state.files)
+        news = self.state.registrations(()) or self.state.file_states(workflow.now())
+        return not (waiting or news or self._parsing or self._registering or self._telling)
+
+    # Questions
+
+    @workflow.query
+    def describe(self) -> BundleView:
+        """How the bundle is: files, DAGs, errors, what is waiting."""
+        return self.state.view()
+
+    @workflow.query
+    def files(self) -> list[FileView]:
+        """Every file: when it was parsed last, how long that took, its DAGs, what is wrong with it."""
+        return self.state.file_views()
