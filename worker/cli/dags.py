@@ -25,6 +25,7 @@ from ...model.timetables import DagRunInfo
 from ...model.views import DagView, Registration
 from ..client import Tidemill
 from ..local_run import run_locally
+from ..validation import check_path
 from .output import (
     Json,
     Markup,
@@ -231,15 +232,20 @@ def validate(
     path: Annotated[Path, typer.Argument(help="A DAG file, a folder of them, or a DAG as .json.", exists=True)],
     as_json: Json = False,
 ) -> None:
-    """Check DAG files without a server: exit code 0 if every one can be registered."""
-    specs, problems = read_path(path)
+    """Check DAG files without a server: exit code 0 if every one can be registered.
+
+    Of a file that imports `airflow`, says which names have a counterpart here, and which have none.
+    """
+    found = check_path(path)
     if as_json:
-        print_json({"dags": [spec.dag_id for spec in specs], "errors": problems})
+        print_json(found)
     else:
-        for problem in problems:
-            errors.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
-        console.print(make_table(["DAG", "VERSION"], [(spec.dag_id, spec.version) for spec in specs]))
-    if problems:
+        for problem in found.errors:
+            errors.print(f"[bold red]error:[/] {escape(f'{problem.path}: {problem.error}')}", soft_wrap=True)
+        for port in found.ports:
+            errors.print(f"[yellow]airflow:[/] {escape(f'{port.path}: {port.port.advice}')}", soft_wrap=True)
+        console.print(make_table(["DAG", "VERSION", "FILE"], [(d.dag_id, d.version, d.path) for d in found.dags]))
+    if found.errors:
         raise typer.Exit(1)
 
 

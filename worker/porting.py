@@ -1,0 +1,71 @@
+"""What a file that imports `airflow` would have to change: which of its names tidemill has, and which have none."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import tidemill
+
+from ..model.base import Model
+
+RENAMED = {
+    "CronDataIntervalTimetable": "CronInterval",
+    "CronTriggerTimetable": "CronTrigger",
+    "DeltaDataIntervalTimetable": "DeltaInterval",
+    "DeltaTriggerTimetable": "DeltaTrigger",
+    "MultipleCronTriggerTimetable": "MultiCronTrigger",
+    "EventsTimetable": "Events",
+    "ContinuousTimetable": "Continuous",
+    "DummyOperator": "EmptyOperator",
+    "BranchOperator": "BranchPythonOperator",
+    "DateTimeSensorAsync": "DateTimeSensor",
+    "TimeSensorAsync": "TimeSensor",
+    "TimeDeltaSensorAsync": "TimeDeltaSensor",
+    "Timetable": "Custom",
+    "ApprovalOperator": "ApprovalOperator",
+    "HITLOperator": "ApprovalOperator",
+}
+"""Airflow's names that are called otherwise here."""
+
+
+class Port(Model):
+    """A name that a file imports from `airflow`."""
+
+    line: int
+    module: str
+    name: str
+    counterpart: str | None
+    """What to import from `tidemill` instead; None: there is no such thing yet."""
+
+    @property
+    def advice(self) -> str:
+        if self.counterpart is None:
+            return f"line {self.line}: {self.name} of {self.module} has no counterpart"
+        other = "" if self.counterpart == self.name else f", as {self.counterpart}"
+        return f"line {self.line}: {self.name} of {self.module} is in tidemill{other}"
+
+
+def ports_of(path: Path) -> list[Port]:
+    """What the file at *path* imports from `airflow`; nothing for one that is no Python."""
+    try:
+        tree = ast.parse(path.read_text(errors="replace"))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return []
+    return sorted(_ports(tree), key=lambda port: (port.line, port.name))
+
+
+def _ports(tree: ast.Module) -> Iterator[Port]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "airflow":
+            for alias in node.names:
+                yield Port(line=node.lineno, module=node.module, name=alias.name, counterpart=_counterpart(alias.name))
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "airflow":
+                    yield Port(line=node.lineno, module=alias.name, name=alias.name, counterpart="tidemill")
+
+
+def _counterpart(name: str) -> str | None:
+    if name in tidemill.__all__:
+        return name
+    return RENAMED.get(name)
