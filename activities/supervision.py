@@ -1,8 +1,10 @@
 """A child process lives while its activity does: no longer, and not without being watched."""
 
+import contextvars
 import logging
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -75,6 +77,24 @@ class Watch:
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + HEARTBEAT_EVERY
             activity.heartbeat(told if told is not None else self._progress())
+
+
+@contextmanager
+def beating() -> Iterator[None]:
+    """Heartbeats as long as the block: for work that cannot be asked to stop, so that its worker's death is noticed."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(HEARTBEAT_EVERY):
+            activity.heartbeat()
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(beat,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager

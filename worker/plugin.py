@@ -153,6 +153,7 @@ class TidemillPlugin(SimplePlugin):
             ],
             activity_executor=ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="tidemill-files"),
             max_concurrent_activities=FILE_THREADS,
+            interceptors=worker.config().get("interceptors", ()),
             max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
             default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         )

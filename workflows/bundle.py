@@ -21,7 +21,7 @@ from .alarm import Alarm
 LIST_WITHIN = timedelta(minutes=5)
 PARSE_MARGIN = timedelta(minutes=1)
 REGISTER_WITHIN = timedelta(minutes=10)
-HEARTBEAT = timedelta(seconds=20)
+HEARTBEAT = timedelta(seconds=10)
 LOST_WORKERS = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30), maximum_attempts=5
 )
@@ -95,7 +95,12 @@ class DagBundleWorkflow:
         asked_at = workflow.now()
         try:
             listing: Listing = await self._ask(
-                "tidemill.list_files", self.state.list_question(), Listing, LIST_WITHIN, UNTIL_IT_WORKS
+                "tidemill.list_files",
+                self.state.list_question(),
+                Listing,
+                LIST_WITHIN,
+                UNTIL_IT_WORKS,
+                heartbeat=True,
             )
             self.state.take_listing(listing, workflow.now(), asked_at)
         except ActivityError as error:

@@ -37,6 +37,7 @@ async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
             activity_id=f"{activity_id(attempt)}/publish",
             task_queue=queue_of(attempt.task),
             start_to_close_timeout=PUBLISH_WITHIN,
+            heartbeat_timeout=spec.heartbeat_timeout,
             retry_policy=INFRASTRUCTURE,
             summary=f"{attempt.key}: {outcome.staged.target}",
         )

@@ -19,7 +19,7 @@ from ...model.tasks import SparkSqlTask, SparkSubmitTask, SparkWork
 from ..fork_servers import ServerGone
 from ..names import BUNDLE_PROBLEM
 from ..outcomes import describe_exit
-from ..supervision import Watch, handed_over, stopping_cleanly
+from ..supervision import Watch, beating, handed_over, stopping_cleanly
 from ..workplace import Workplace
 from .listing import Tree
 from .sources import BundleSource, source_for
@@ -37,6 +37,10 @@ class FileActivities:
     @activity.defn(name="tidemill.list_files", no_thread_cancel_exception=True)
     def list_files(self, question: ListQuestion) -> Listing:
         """The DAG files that are there now. Fails for good where there is no such folder or repository."""
+        with beating():
+            return self._list(question)
+
+    def _list(self, question: ListQuestion) -> Listing:
         settings = question.settings
         source = source_for(settings, self._workplace.home)
         try:

@@ -18,7 +18,7 @@ from temporalio import activity
 
 from ...model.attempts import TaskAttempt
 from ...model.task_instances import StagedOutput
-from ..supervision import handed_over
+from ..supervision import beating, handed_over
 from .place import invalid
 
 STAGING = "_tidemill"
@@ -48,10 +48,11 @@ def publish(output: StagedOutput) -> str:
     On a local or shared file system a reader sees the old folder or the new one, never a mixture.
     An object store has no such step: there the old objects are removed before the new ones appear.
     """
-    if urlsplit(output.target).scheme in ("", "file"):
-        _publish_folder(Path(urlsplit(output.staged).path), Path(urlsplit(output.target).path))
-    else:
-        _publish_objects(output.staged, output.target)
+    with beating():
+        if urlsplit(output.target).scheme in ("", "file"):
+            _publish_folder(Path(urlsplit(output.staged).path), Path(urlsplit(output.target).path))
+        else:
+            _publish_objects(output.staged, output.target)
     return output.target
 
 

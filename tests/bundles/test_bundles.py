@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support import Stack, eventually
+from support import Stack, eventually, killing_worker, stack
 from tidemill.model.bundles import BundleSettings, FileView
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.runs import TriggerRequest
@@ -400,3 +400,23 @@ async def test_no_file_hurts_another(folder: Folder) -> None:
 
 def open_files() -> int:
     return psutil.Process().num_fds()
+
+
+@pytest.mark.parametrize("when", ["before the work", "after tidemill.parse_file", "after tidemill.register_dags"])
+async def test_a_killed_worker_loses_nothing(server: str, tmp_path: Path, when: str) -> None:
+    async with stack(server, tmp_path / "home", no_remote_activities=True) as here:
+        path = tmp_path / "dags"
+        path.mkdir()
+        folder = Folder(here, path, f"killed_{when.replace(' ', '_')}")
+        folder.one("a.py", "a")
+        with killing_worker(here, when, tmp_path / "mark") as first:
+            await folder.begin()
+            await asyncio.to_thread(first.wait, 60)
+        with killing_worker(here, "never", tmp_path / "mark"):
+            files = await eventually(folder.look, lambda found: found["a.py"].dags != ())
+            assert files["a.py"].error is None
+            decisions = (await folder.dag("a")).decisions
+            assert len([d for d in decisions if str(d.kind) == "registered"]) == 0, "it was registered once"
+            run_id = await folder.run("a")
+            details = await here.finished(f"{folder.name}_a", run_id)
+    assert details.state is RunState.SUCCESS

@@ -1,4 +1,5 @@
-"""A storm: many DAGs on second-scale schedules, triggers and backfills, while workers and the server are killed.
+"""A storm: many DAGs on second-scale schedules, triggers, backfills, and files that are worked on, while workers and
+the server are killed.
 
 Seeded and bounded. `make chaos` runs the long form; a short one is part of the tests.
 """
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +26,7 @@ from temporalio.service import RPCError
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also when run as a program
 from checker import Expected, Verdict, judge
+from editor import Editor
 from support import bash, dag, empty
 from tidemill.activities.supervision import stop
 from tidemill.model.backfills import BackfillRequest
@@ -49,6 +52,7 @@ class Plan:
     ticks: int = 30
     backfill_days: int = 60
     triggers: int = 40
+    files: int = 10
     seed: int = 1
     pause_between_kills: float = 1.0
     suggest_continue_as_new: int = 60
@@ -221,6 +225,18 @@ async def settle(tidemill: Tidemill, expected: dict[str, Expected], within: floa
             await asyncio.sleep(0.5)
 
 
+async def in_order(tidemill: Tidemill, dag_ids: Iterable[str], within: float) -> None:
+    """Waits until the DAGs know that their files are there and sound."""
+    deadline = time.monotonic() + within
+    for dag_id in dag_ids:
+        while True:
+            view = await again(lambda dag_id=dag_id: tidemill.describe(dag_id))
+            if not (view.is_stale or view.has_import_errors):
+                break
+            assert time.monotonic() < deadline, f"{dag_id} has not heard that its file is in order: {view}"
+            await asyncio.sleep(0.5)
+
+
 async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
     """Runs a storm in *folder* and judges it."""
     chance = random.Random(plan.seed)
@@ -230,7 +246,16 @@ async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
         world.replace_the_dead()
         tidemill = await connect(world)
         expected = await register_all(tidemill, plan, chance)
+        editor = Editor(folder / "dags", random.Random(plan.seed + 2), files=plan.files, ticks=plan.ticks)
+        edited = editor.begin()
+        await again(lambda: tidemill.set_bundle(editor.settings()))
+        over = asyncio.Event()
+        editing = asyncio.create_task(editor.work(over))
         await asyncio.gather(blow(world, chance), trigger_some(tidemill, plan, expected, random.Random(plan.seed + 1)))
+        over.set()
+        await editing
+        await in_order(tidemill, edited, plan.settle_within)
+        expected |= edited
         last = max(datetime.fromisoformat(max(e.scheduled)) for e in expected.values() if e.scheduled)
         await asyncio.sleep(max(0.0, (last - datetime.now(UTC)).total_seconds() + 4))
         await settle(tidemill, expected, plan.settle_within)
