@@ -42,20 +42,26 @@ class NotifyActivities:
 
 
 def environment(notice: Notice) -> dict[str, str]:
+    """The worker's environment, with `TIDEMILL_<FACT>` for each fact of the notice."""
     facts = {f"TIDEMILL_{name.upper()}": str(value) for name, value in notice.facts().items() if value is not None}
     return {**os.environ, **facts, "TIDEMILL_NOTICE_KEY": notice.key}
 
 
 def run_command(command: str, notice: Notice) -> None:
-    done = subprocess.run(
-        ["/bin/sh", "-c", command],
-        env=environment(notice),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_SECONDS,
-        check=False,
-    )
+    """Runs the command with what happened in its environment. Raises ApplicationError if it fails or takes too long."""
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            env=environment(notice),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        told = f"the notifier's command took more than {WITHIN_SECONDS} s"
+        raise ApplicationError(told, type="NotifierFailed") from None
     if done.returncode != 0:
         last = (done.stderr or done.stdout).strip().split("\n")[-1]
         raise ApplicationError(
@@ -64,6 +70,7 @@ def run_command(command: str, notice: Notice) -> None:
 
 
 def post(notifier: WebhookNotifier, notice: Notice) -> None:
+    """Posts the facts as JSON, the notice's key as Idempotency-Key. Raises ApplicationError for an error answer."""
     headers = {"Idempotency-Key": notice.key, **notifier.headers}
     answer = httpx.post(notifier.url, json=notice.facts(), headers=headers, timeout=WITHIN_SECONDS)
     if answer.is_error:

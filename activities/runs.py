@@ -80,7 +80,12 @@ class Revised(Model):
 async def load_run(last: LastExecution) -> DagRunState:
     """The state that the last execution of a run left behind."""
     handle = activity.client().get_workflow_handle(last.workflow_id, run_id=last.execution)
-    state: DagRunState = await handle.query("whole_state", result_type=DagRunState)
+    try:
+        state: DagRunState = await handle.query("whole_state", result_type=DagRunState)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        raise _refusal("its history is no longer kept by Temporal. Run the date again with a backfill") from None
     return state
 
 

@@ -1,7 +1,8 @@
 """Measures tidemill against its floor in one run: `make bench`. Prints a table, writes build/bench.json.
 
 `make bench ARGS="crons idle backfill"` measures what takes long: minutes of crons, a thousand idle DAGs, 10,000 runs;
-`make bench ARGS="spark tpch"` what tidemill adds to Spark, and TPC-H at the scale of its published answers.
+`make bench ARGS="spark tpch"` what tidemill adds to Spark, and TPC-H at the scale of its published answers;
+`make bench ARGS=files` folders of a thousand DAG files.
 
 Absolute figures are this machine's, under whatever else it is doing; the ratios are what counts.
 """
@@ -20,6 +21,7 @@ from temporalio.worker import Worker
 
 sys.path.insert(0, str(Path(__file__).parent))
 from figures import Figure, show, write
+from files import dag_files
 from floor import FloorCatchUp, FloorChain, FloorChains, FloorDue, FloorFan, FloorOne, noop
 from life import crons, idle
 from scheduling import backfill, catch_up, due_at_once
@@ -38,6 +40,7 @@ CAUGHT_UP = 1000
 CRONS = 20
 IDLE = 1000
 BACKFILLED = 10_000
+DAG_FILES = 1000
 SHORT = ["isolated", "tasks", "due", "catch_up"]
 
 
@@ -98,6 +101,7 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),
         "spark": lambda: spark(server.address),
+        "files": lambda: dag_files(tidemill, DAG_FILES),
         "tpch": lambda: tpch_at_scale_1(tidemill),
     }
     unknown = [part for part in parts if part not in work]

@@ -468,7 +468,10 @@ class RunTasks:
             self.stop_all(end.reason)
         self.leases.give_back([*self.state.leases])
         self.notices.tell(
-            Event.ON_SUCCESS if end.state is RunState.SUCCESS else Event.ON_FAILURE, None, reason=end.reason
+            Event.ON_SUCCESS if end.state is RunState.SUCCESS else Event.ON_FAILURE,
+            None,
+            end.state,
+            end.reason,
         )
         await self.all_told()
 
