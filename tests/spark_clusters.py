@@ -37,7 +37,7 @@ class Standalone:
     java_options: str
 
     def listed(self) -> dict[str, Any]:
-        found: dict[str, Any] = httpx.get(f"{self.ui}/json/").json()
+        found: dict[str, Any] = httpx.get(f"{self.ui}/json/", timeout=60).json()
         return found
 
     def applications(self, name: str) -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ class Stack:
         run = await self.tidemill.trigger(spec.dag_id, TriggerRequest(**trigger))
         return await self.finished(spec.dag_id, run.run_id)
 
-    async def finished(self, dag_id: str, run_id: str, within: float = 120) -> RunDetails:
+    async def finished(self, dag_id: str, run_id: str, within: float = 240) -> RunDetails:
         await eventually(lambda: self.tidemill.find_run(dag_id, run_id), lambda run: run.state.finished, within)
         return await self.tidemill.run(dag_id, run_id)
 

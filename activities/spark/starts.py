@@ -12,7 +12,7 @@ from ...model.context import context
 from ...model.references import RETURN_VALUE
 from ...model.states import TaskState
 from ...model.task_instances import Outcome, StagedOutput
-from ...model.tasks import PySparkTask, SparkOptions, SparkSqlFunctionTask, SparkSqlTask, SparkSubmitTask
+from ...model.tasks import PySparkTask, SparkMode, SparkOptions, SparkSqlFunctionTask, SparkSqlTask, SparkSubmitTask
 from ..attempt_folder import AttemptFolder
 from ..outcomes import outcome_of
 from ..rendering import render
@@ -54,7 +54,9 @@ class SparkStart:
 
     @cached_property
     def staged(self) -> StagedOutput | None:
-        return stage(self.attempt, self.filled["output"], self.number, self.directory)
+        # On a cluster only one driver ever has the attempt, whichever start asked for it.
+        number = self.number if self.options.mode in (SparkMode.CLIENT, SparkMode.CONNECT) else 1
+        return stage(self.attempt, self.filled["output"], number, self.directory)
 
     @property
     def is_java(self) -> bool:

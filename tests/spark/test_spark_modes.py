@@ -94,7 +94,7 @@ async def test_cancelling_ends_the_application_before_the_run_says_so(
         cluster: Standalone = request.getfixturevalue("standalone")
         assert cluster.drivers(active=True) == []
         await eventually(lambda: listed(cluster, dag_id), lambda apps: all(app["state"] != "RUNNING" for app in apps))
-    assert not processes_with(str(APPS / "write.py"))
+    assert not processes_with(str(spark.home / "attempts"))
     assert not (tmp_path / "lake" / "numbers").exists()
 
 
@@ -104,8 +104,9 @@ async def listed(cluster: Standalone, name: str) -> list[dict[str, Any]]:
 
 def running_on_connect(ui: str) -> list[dict[str, Any]]:
     """The jobs that the Connect server is running, by Spark's own REST API."""
-    [application] = httpx.get(f"{ui}/api/v1/applications").json()
-    jobs: list[dict[str, Any]] = httpx.get(f"{ui}/api/v1/applications/{application['id']}/jobs?status=running").json()
+    [application] = httpx.get(f"{ui}/api/v1/applications", timeout=60).json()
+    url = f"{ui}/api/v1/applications/{application['id']}/jobs?status=running"
+    jobs: list[dict[str, Any]] = httpx.get(url, timeout=60).json()
     return jobs
 
 
