@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,14 +15,14 @@ import pyarrow.parquet
 import pytest
 from support import dag
 from tidemill.activities.spark.archive import fast_start
-from tidemill.activities.spark.command import SPARK_HOME, environment
+from tidemill.activities.spark.command import environment
 from tidemill.activities.supervision import stop
 from tidemill.activities.workplace import find_java
 from tidemill.model.dag import DagSpec
 from tidemill.model.views import RunDetails
 from tidemill.worker.connect_server import arguments
 from tidemill.worker.dev import free_port, start_supervised
-from tidemill.worker.spark_daemon import CLASSES, command
+from tidemill.worker.spark_daemon import command
 
 APPS = Path(__file__).parent / "dags" / "spark_apps"
 ON_DAY = {"logical_date": "2024-03-04T00:00:00Z"}
@@ -72,17 +73,19 @@ def standalone_cluster(folder: Path, cache: Path) -> Iterator[Standalone]:
     java = find_java()
     assert java is not None
     port, rest, ui = free_port(), free_port(), free_port()
-    options = [
-        "-Dspark.master.rest.enabled=true",
-        f"-Dspark.master.rest.port={rest}",
-        "-Dspark.master.rest.host=127.0.0.1",
-    ]
-    env = {**environment({}, java), "SPARK_WORKER_DIR": str(folder / "work"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    rest_options = (
+        f"-Dspark.master.rest.enabled=true -Dspark.master.rest.port={rest} -Dspark.master.rest.host=127.0.0.1"
+    )
+    env = {
+        **environment({}, java),
+        "SPARK_MASTER_OPTS": rest_options,
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     quick = fast_start(cache.parent, java, small=True)
-    spark_class = str(SPARK_HOME / "bin" / "spark-class")
-    master = [spark_class, *options, CLASSES["master"], "--host", "127.0.0.1"]
-    master += ["--port", str(port), "--webui-port", str(ui)]
-    worker = [spark_class, CLASSES["worker"], "--host", "127.0.0.1", "--webui-port", str(free_port())]
+    daemon = [sys.executable, "-P", "-m", "tidemill.worker.spark_daemon"]
+    master = [*daemon, "master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(ui)]
+    worker = [*daemon, "worker", "--host", "127.0.0.1", "--webui-port", str(free_port())]
     worker += ["--cores", "8", "--memory", "8g", f"spark://127.0.0.1:{port}"]
     made = Standalone(f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{rest}", f"http://127.0.0.1:{ui}", quick)
     started = []

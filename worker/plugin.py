@@ -8,6 +8,7 @@ A plugin given to the client reaches its workers too. Giving it to the worker al
 client's data converter as it is, and tidemill's models need theirs: so the client is the place.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,6 +31,7 @@ from ..activities.python import PythonActivities
 from ..activities.runs import find_ended_runs, load_run, revise_run
 from ..activities.spark.activity import SparkActivities
 from ..activities.spark.output import publish
+from ..activities.temporal_access import TemporalAccess
 from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
 from ..activities.waiting import find_moment, poke_file, render_attempt
 from ..activities.workplace import Workplace
@@ -83,13 +85,14 @@ class TidemillPlugin(SimplePlugin):
     def __init__(self, home: Path | str = ".tidemill", *, workplace: Workplace | None = None) -> None:
         place = workplace or Workplace(home=Path(home).resolve())
 
+        self._spark_activities = SparkActivities(place)
         spark: list[Callable[..., object]] = [
-            SparkActivities(place).run,
-            SparkActivities(place).watch,
-            SparkActivities(place).end,
+            self._spark_activities.run,
+            self._spark_activities.watch,
+            self._spark_activities.end,
             publish,
         ]
-        self._spark, self._place = spark, place
+        self._spark, self.place = spark, place
 
         @asynccontextmanager
         async def run_context() -> AsyncIterator[None]:
@@ -123,11 +126,12 @@ class TidemillPlugin(SimplePlugin):
         if worker.task_queue.endswith(BESIDE):
             await next(worker)
             return
+        self._spark_activities.temporal = TemporalAccess(worker.client, asyncio.get_running_loop())
         async with AsyncExitStack() as beside:
             await beside.enter_async_context(self._control_worker(worker))
             if not worker.config().get("no_remote_activities"):
                 await beside.enter_async_context(self._files_worker(worker))
-                if self._place.most_spark_tasks:
+                if self.place.most_spark_tasks:
                     await beside.enter_async_context(self._spark_worker(worker))
             await super().run_worker(worker, next)
 
@@ -141,14 +145,14 @@ class TidemillPlugin(SimplePlugin):
         )
 
     def _files_worker(self, worker: Worker) -> Worker:
-        files = FileActivities(self._place)
+        files = FileActivities(self.place)
         return Worker(
             worker.client,
             task_queue=worker.task_queue + FILES_SUFFIX,
             activities=[
                 files.list_files,
                 files.parse_file,
-                RegisterActivities(self._place).register_dags,
+                RegisterActivities(self.place).register_dags,
                 tell_dags,
             ],
             activity_executor=ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="tidemill-files"),
@@ -159,7 +163,7 @@ class TidemillPlugin(SimplePlugin):
         )
 
     def _spark_worker(self, worker: Worker) -> Worker:
-        most, config = self._place.most_spark_tasks, worker.config()
+        most, config = self.place.most_spark_tasks, worker.config()
         return Worker(
             worker.client,
             task_queue=worker.task_queue + SPARK_SUFFIX,

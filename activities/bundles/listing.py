@@ -67,7 +67,7 @@ class Tree:
             state = path.stat()
             if not stat.S_ISREG(state.st_mode):
                 return "", []
-            stamp = f"{state.st_mtime_ns} {state.st_size} {state.st_ino}"
+            stamp = f"{state.st_mtime_ns} {state.st_ctime_ns} {state.st_size} {state.st_ino}"
             known = self._cache.get(name)
             if known is not None and known[0] == stamp and all((self.root / other).is_file() for other in known[2]):
                 self.facts[name] = known

@@ -8,6 +8,7 @@ from ...model.tasks import SparkMode, SparkSqlFunctionTask
 from ..attempt_folder import AttemptFolder
 from ..python import call_function
 from ..supervision import Stopped, Watch, handed_over, stopping_cleanly
+from ..temporal_access import TemporalAccess
 from ..workplace import Workplace
 from . import client, cluster, connect
 from .starts import SparkStart, sql_of
@@ -18,6 +19,8 @@ class SparkActivities:
 
     def __init__(self, workplace: Workplace) -> None:
         self._workplace = workplace
+        self.temporal: TemporalAccess | None = None
+        """Set by the worker that these belong to."""
 
     @activity.defn(name="tidemill.spark", no_thread_cancel_exception=True)
     def run(self, attempt: TaskAttempt) -> Outcome:
@@ -43,7 +46,20 @@ class SparkActivities:
         assert submitted.submission is not None  # noqa: S101
         with stopping_cleanly():
             work = self._start(self._workplace.results.fill(submitted.attempt))
-            return self._workplace.results.put(submitted.attempt, cluster.follow(work, submitted.submission))
+            try:
+                outcome = cluster.follow(work, submitted.submission)
+            except Stopped:
+                if activity.is_cancelled() and not self._run_goes_on():
+                    cluster.end(work, submitted.submission.application_id, connect.Closing())
+                raise
+            return self._workplace.results.put(submitted.attempt, outcome)
+
+    def _run_goes_on(self) -> bool:
+        """Whether the run is there to end what is left, or to have it followed by somebody else. If not, we have to."""
+        info = activity.info()
+        if self.temporal is None or info.workflow_id is None or info.workflow_run_id is None:
+            return True
+        return self.temporal.is_open(info.workflow_id, info.workflow_run_id)
 
     @activity.defn(name="tidemill.spark_end", no_thread_cancel_exception=True)
     def end(self, submitted: SubmittedAttempt) -> None:

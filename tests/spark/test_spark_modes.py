@@ -1,5 +1,6 @@
 """Every place where a Spark application can run, end to end: contract, result, output, failure, end."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,18 @@ async def test_cancelling_ends_the_application_before_the_run_says_so(
         await eventually(lambda: listed(cluster, dag_id), lambda apps: all(app["state"] != "RUNNING" for app in apps))
     assert not processes_with(str(spark.home / "attempts"))
     assert not (tmp_path / "lake" / "numbers").exists()
+
+
+async def test_terminating_a_run_leaves_no_driver_on_the_cluster(
+    spark: Stack, standalone: Standalone, tmp_path: Path
+) -> None:
+    """The run's workflow is gone, and ends nothing any more: whoever follows the application does."""
+    options = standalone.options(deploy_mode="cluster")
+    await spark.tidemill.register(writing("terminated_on_cluster", options, tmp_path, seconds=600))
+    run = await spark.tidemill.trigger("terminated_on_cluster", TriggerRequest.model_validate(ON_DAY))
+    await eventually(lambda: asyncio.to_thread((tmp_path / "notes").exists), bool, within=120)
+    await spark.tidemill.client.get_workflow_handle(run.workflow_id).terminate("by hand")
+    await eventually(lambda: asyncio.to_thread(standalone.drivers, active=True), lambda drivers: not drivers)
 
 
 async def listed(cluster: Standalone, name: str) -> list[dict[str, Any]]:
