@@ -22,7 +22,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..activities.bundles.registering import register_dag
 from ..activities.runs import ReviseQuestion
 from ..model.backfills import BackfillPlan, BackfillProgress, BackfillRequest
-from ..model.bundles import BundleSettings, BundleState, BundleView, FileView, bundle_workflow_id
+from ..model.bundle_state import BundleState
+from ..model.bundles import BundleSettings, BundleView, FileView, bundle_workflow_id
 from ..model.dag import DagSpec
 from ..model.errors import InvalidInputError
 from ..model.explaining import Explanation

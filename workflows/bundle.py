@@ -15,7 +15,8 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from ..activities.bundles.registering import Registered, RegisterQuestion, TellQuestion
 from ..activities.names import FILES_SUFFIX
-from ..model.bundles import BundleSettings, BundleState, BundleView, FileView, Listing, ParsedDag, ParseResult
+from ..model.bundle_state import BundleState
+from ..model.bundles import BundleSettings, BundleView, FileView, Listing, ParsedDag, ParseResult
 from .alarm import Alarm
 
 LIST_WITHIN = timedelta(minutes=5)

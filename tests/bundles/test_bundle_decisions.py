@@ -5,7 +5,8 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import at
-from tidemill.model.bundles import BundleSettings, BundleState, Listing, ParsedDag, ParseResult
+from tidemill.model.bundle_state import BundleState
+from tidemill.model.bundles import BundleSettings, Listing, ParsedDag, ParseResult
 
 NOW = at("2026-01-01")
 FILES = ["a.py", "b.py", "c.py"]
