@@ -35,7 +35,7 @@ demo: env ## Catch up on a week of real flights with Spark, and look at the resu
 test: env ## Run the checks and every test
 	@$(BIN)/python scripts/check_prerequisites.py
 	@$(MAKE) --no-print-directory check
-	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: env ## Format, lint and strict types
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }

@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 sys.path.insert(0, str(Path(__file__).parent))
 from support import Stack, bash, dag, empty, eventually, stack, temporal_server
+from tidemill.model.bundles import BundleSettings
 from tidemill.model.messages import Answer
 from tidemill.model.pools import PoolSettings
 from tidemill.model.revisions import ClearRequest, RunMark
@@ -78,6 +79,42 @@ async def all_kinds(here: Stack) -> None:
     await eventually(lambda: here.tidemill.find_run("kinds", runs[0].run_id), lambda run: run.state == "failed")
 
 
+async def files_and_spark(here: Stack, folder: Path) -> None:
+    """A folder whose file is changed, broken, mended and removed; Spark on this host, published and cancelled."""
+    folder.mkdir()
+    file = folder / "recorded_file.py"
+    quick = {"dag_dir_list_interval": 1, "min_file_process_interval": 0, "stale_dag_threshold": 0}
+    settings = {"name": "recorded", "path": str(folder), **quick}
+    file.write_text(DAG_FILE.format(command="echo one"))
+    await here.tidemill.set_bundle(BundleSettings.model_validate(settings))
+    for text in (DAG_FILE.format(command="echo two"), "1 / 0\n", DAG_FILE.format(command="echo three")):
+        await here.tidemill.look_at_bundle("recorded")
+        file.write_text(text)
+    await here.tidemill.refresh_bundle("recorded")
+    await here.finished("recorded_file", (await here.tidemill.trigger("recorded_file")).run_id)
+    file.unlink()
+    await eventually(lambda: here.tidemill.describe("recorded_file"), lambda view: view.is_stale)
+    written = {"kind": "spark_sql", "task_id": "write", "sql": "select 1 as one", "spark": {"master": "local[1]"}}
+    spark = dag("spark", [{**written, "output": str(folder / "one")}, {**written, "task_id": "late", "sql": SLOW}])
+    await here.tidemill.register(spark)
+    run = await here.tidemill.trigger("spark")
+    await eventually(
+        lambda: here.tidemill.run("spark", run.run_id),
+        lambda found: found.tasks[0].state == "success" and "stage" in (found.tasks[1].progress or {}),
+        within=120,
+    )
+    await here.tidemill.cancel_run("spark", run.run_id)
+    await here.finished("spark", run.run_id)
+
+
+DAG_FILE = """
+from tidemill import DAG, BashOperator
+with DAG("recorded_file"):
+    BashOperator("a", bash_command={command!r})
+"""
+SLOW = "select count(*) from range(100000000000)"
+
+
 async def main(label: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, config in (("whole", {}), ("continued", {"limit.historyCount.suggestContinueAsNew": 30})):
@@ -85,13 +122,14 @@ async def main(label: str) -> None:
                 async with stack(address, Path(folder, name, "home")) as here:
                     await catching_up(here)
                     await all_kinds(here)
+                    await files_and_spark(here, Path(folder, name, "dags"))
                     await save(here.tidemill.client, f"{label}-{name}")
 
 
 async def save(client: Client, label: str) -> None:
     """Every DAG's executions, and a few of the runs'."""
     FOLDER.mkdir(exist_ok=True)
-    for kind, most in (("Dag", 12), ("DagRun", 14), ("Pool", 3)):
+    for kind, most in (("Dag", 14), ("DagRun", 16), ("Pool", 3), ("DagBundle", 3)):
         found = [e async for e in client.list_workflows(f'WorkflowType = "{kind}"')]
         for n, execution in enumerate(sorted(found, key=lambda e: (e.start_time, e.run_id))[:most]):
             history = await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()

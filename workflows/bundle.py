@@ -53,11 +53,11 @@ class DagBundleWorkflow:
         """Looks after the files, for ever."""
         while True:
             now = workflow.now()
-            ripe = workflow.info().is_continue_as_new_suggested()
+            # Somebody who waits for files to be parsed is answered first: nothing of that carries over.
+            ripe = workflow.info().is_continue_as_new_suggested() and workflow.all_handlers_finished()
             if not ripe:
                 self._begin_what_is_due()
             elif not self._under_way:
-                await workflow.wait_condition(workflow.all_handlers_finished)
                 self.state.executions += 1
                 workflow.continue_as_new(self.state)
             await self._alarm.until(None if ripe else self.state.next_wake(now, self._parsing))

@@ -5,12 +5,16 @@ That server's time stands still while no worker polls, so a downtime is no part 
 workflow continues as new while a child of it runs: the DAG's workflow waits for a moment at which none does.
 """
 
+import asyncio
 import uuid
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import psutil
 from support import at, dag, empty
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 from tidemill.model.dag_state import DagState
@@ -20,6 +24,7 @@ from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
 
 ZONE = "Europe/Berlin"
+STANDS_STILL_AFTER = 80
 
 
 def time_skipping_server() -> str:
@@ -45,6 +50,27 @@ def expected(state: DagState, until: datetime) -> list[datetime]:
 
 
 async def test_a_year_with_a_pause_both_changes_of_the_clocks_and_a_new_schedule(tmp_path: Path) -> None:
+    for _ in range(3):  # when its time stands still for good, that server is ended, and started anew
+        watchdog = asyncio.get_running_loop().call_later(STANDS_STILL_AFTER, end_server)
+        try:
+            return await a_year(tmp_path)
+        except (RPCError, RuntimeError) as error:
+            if not watchdog.cancelled() and watchdog.when() > asyncio.get_running_loop().time():
+                raise
+            last = error
+        finally:
+            watchdog.cancel()
+    raise AssertionError("the time-skipping server's time has stood still three times") from last
+
+
+def end_server() -> None:
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "temporal-test-server" in process.name():
+                process.kill()
+
+
+async def a_year(tmp_path: Path) -> None:
     async with await WorkflowEnvironment.start_time_skipping(test_server_existing_path=time_skipping_server()) as env:
         plugin = TidemillPlugin(tmp_path)
         client = await Client.connect(env.client.service_client.config.target_host, plugins=[plugin])
