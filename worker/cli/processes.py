@@ -72,13 +72,26 @@ def dev(
             server = await running.enter_async_context(dev_server(settings.home.resolve(), port=port, ui_port=ui_port))
             tidemill = await running.enter_async_context(running_worker(here, server.address))
             console.print(f"Temporal UI  {server.ui}\nTemporal     {server.address}\nDAGs         {dags}")
-            watcher = asyncio.create_task(watch_folder(tidemill, dags.resolve()))
+            beside = [asyncio.create_task(watch_folder(tidemill, dags.resolve()))]
+            if spark:
+                beside.append(asyncio.create_task(prepare_spark(settings.home.resolve())))
             try:
                 await until_stopped()
             finally:
-                watcher.cancel()
+                for task in beside:
+                    task.cancel()
 
     run(work())
+
+
+async def prepare_spark(home: Path) -> None:
+    """Makes what halves the start of local drivers, once for each version of Spark and Java."""
+    java = find_java()
+    if java is not None:
+        try:
+            await asyncio.to_thread(build_archive, home, java)
+        except OSError as error:
+            logging.getLogger(__name__).warning("Spark will start slowly: %s", error)
 
 
 def demo(
