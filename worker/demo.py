@@ -28,7 +28,7 @@ REFRESH_SECONDS = 0.5
 class Demo:
     """One showing of the demo: follows the runs of the example DAG, then shows the result."""
 
-    def __init__(self, tidemill: Tidemill, server: DevServer, home: Path, console: Console) -> None:
+    def __init__(self, tidemill: Tidemill, server: DevServer, home: Path, console: Console, days: int) -> None:
         self._tidemill = tidemill
         self._server = server
         self._console = console
@@ -36,6 +36,7 @@ class Demo:
         self._told: set[tuple[str, str, str]] = set()
         self.lake = home / "lake"
         os.environ["FLIGHTS_LAKE"] = str(self.lake)
+        os.environ["FLIGHTS_DAYS"] = str(days)
         self.dag_file = Path(flights.__file__).with_name("flights.py")
 
     async def run(self) -> bool:

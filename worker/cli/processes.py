@@ -96,6 +96,7 @@ async def prepare_spark(home: Path) -> None:
 
 def demo(
     home: Home = None,
+    days: Annotated[int, typer.Option(min=1, max=28, help="How many days to catch up on.")] = 7,
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running at the end, to look around.")] = False,
 ) -> None:
     """Catch up on a real week of flights with Spark, from an empty folder to a chart."""
@@ -113,7 +114,7 @@ def demo(
             dev_server(settings.home.resolve()) as server,
             running_worker(settings, server.address) as tidemill,
         ):
-            show = Demo(tidemill, server, settings.home.resolve(), console)
+            show = Demo(tidemill, server, settings.home.resolve(), console, days)
             await register_folder(tidemill, show.dag_file)
             stopped = asyncio.create_task(until_stopped())
             finished = asyncio.create_task(show.run())
