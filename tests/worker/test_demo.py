@@ -26,12 +26,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 @contextlib.contextmanager
 def demo(home: Path) -> Iterator[subprocess.Popen[str]]:
     with (home / "demo.log").open("a") as log:
-        process = subprocess.Popen(
-            [TIDEMILL, "demo", "--home", str(home), "--days", str(len(DAYS))],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        command = [TIDEMILL, "demo", "--home", str(home), "--days", str(len(DAYS))]
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True)
         try:
             yield process
         finally:
