@@ -107,7 +107,12 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
     unknown = [part for part in parts if part not in work]
     if unknown:
         sys.exit(f"{', '.join(unknown)}: no such part. Choose from {', '.join(work)}")
-    return [figure for part in parts or SHORT for figure in await work[part]()]
+    figures = []
+    for part in parts or SHORT:
+        found = await work[part]()
+        show(found)  # already: what comes later may take long
+        figures += found
+    return figures
 
 
 if __name__ == "__main__":
