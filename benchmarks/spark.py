@@ -118,7 +118,7 @@ class SparkBench:
         attempt = TaskAttempt.model_validate({"run": run, "task": task.model_dump(), "try_number": 1})
         rest = Rest(SparkStart.of(attempt, Workplace(home=self.folder)))
         request = rest.request()
-        request["appArgs"] = [*request["appArgs"][:-2], str(self.job)]
+        request["appArgs"] = [*request["appArgs"][:-3], str(self.job)]  # without tidemill's own side of the driver
         url = f"{spark['rest_url']}/v1/submissions"
         driver = httpx.post(f"{url}/create", json=request).json()["submissionId"]
         while httpx.get(f"{url}/status/{driver}").json()["driverState"] in ("SUBMITTED", "RUNNING"):
