@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from ..model.dag import DagSpec, read_dag
+from ..model.errors import InvalidInputError
+from .bundles.listing import Tree
 from .outcomes import describe_exit
 
 PARSE_TIMEOUT = timedelta(seconds=50)  # Airflow's dag_file_processor_timeout
@@ -26,15 +28,24 @@ class ParsedFile:
     error: str | None = None
 
 
-def find_dag_files(folder: Path) -> list[Path]:
-    """The Python files at *folder* (a file itself, or a folder with subfolders), in order."""
-    if folder.is_file():
-        return [folder.resolve()]
-    return sorted(
-        path.resolve()
-        for path in folder.rglob("*.py")
-        if not any(part.startswith((".", "__pycache__")) for part in path.relative_to(folder).parts)
-    )
+def find_dag_files(path: Path) -> list[Path]:
+    """The file *path*, or the DAG files of the folder *path* as a bundle would find them, in order."""
+    if path.is_file():
+        return [path.resolve()]
+    root = path.resolve()
+    return [root / name for name in Tree(root).dag_files()]
+
+
+def read_dag_files(path: Path) -> list[ParsedFile]:
+    """The DAGs at *path*: a DAG file, a folder of them, or one DAG as .json. Errors are those of their files."""
+    return [_read_json(file) if file.suffix == ".json" else parse_dag_file(file) for file in find_dag_files(path)]
+
+
+def _read_json(path: Path) -> ParsedFile:
+    try:
+        return ParsedFile(path, dags=(read_dag(json.loads(path.read_text())),))
+    except (InvalidInputError, json.JSONDecodeError) as error:
+        return ParsedFile(path, error=str(error))
 
 
 def parse_dag_file(path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:

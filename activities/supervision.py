@@ -22,6 +22,7 @@ from .names import INFRASTRUCTURE, TASK_FAILED
 HEARTBEAT_EVERY = 1.0
 POLL_EVERY = 0.05
 STOP_WITHIN = 30.0
+CLEANED_UP_WITHIN = timedelta(minutes=1)
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,11 @@ class Stopped(Exception):  # noqa: N818 - not an error: a request that was follo
     """The attempt was ended from outside: cancelled, timed out, or its worker is shutting down."""
 
 
+def task_timed_out(limit: float) -> ApplicationError:
+    """The task took more than *limit* seconds."""
+    return task_failed(Failure(error_type="TaskTimeout", message=f"execution_timeout of {limit:g} s was exceeded"))
+
+
 class Watch:
     """Looks after one attempt while it runs: heartbeats, and says when it has to stop.
 
@@ -54,8 +60,15 @@ class Watch:
     thrown into a thread at any moment could leave a process behind that nobody knows of.
     """
 
-    def __init__(self, timeout: timedelta | None, progress: Callable[[], Any] = lambda: None) -> None:
+    def __init__(
+        self,
+        timeout: timedelta | None,
+        progress: Callable[[], Any] = lambda: None,
+        *,
+        too_long: Callable[[float], Exception] = task_timed_out,
+    ) -> None:
         self._timeout = None if timeout is None else timeout.total_seconds()
+        self._too_long = too_long
         self._started = time.monotonic()
         self._progress = progress
         self._next_heartbeat = 0.0
@@ -66,17 +79,28 @@ class Watch:
         Tells *told* in the heartbeat, else the progress.
         """
         now = time.monotonic()
+        self._heed_stop()
+        if self._timeout is not None and now - self._started > self._timeout:
+            raise self._too_long(self._timeout)
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + HEARTBEAT_EVERY
+            activity.heartbeat(told if told is not None else self._progress())
+
+    def _heed_stop(self) -> None:
         if activity.is_cancelled():
             raise Stopped("cancelled")
         if activity.is_worker_shutdown():
             raise Stopped("worker shutdown")
-        if self._timeout is not None and now - self._started > self._timeout:
-            raise task_failed(
-                Failure(error_type="TaskTimeout", message=f"execution_timeout of {self._timeout:g} s was exceeded")
-            )
-        if now >= self._next_heartbeat:
-            self._next_heartbeat = now + HEARTBEAT_EVERY
-            activity.heartbeat(told if told is not None else self._progress())
+
+
+class Closing(Watch):
+    """A watch over cleaning up: it goes on though the attempt has to stop, for a minute at most."""
+
+    def __init__(self) -> None:
+        super().__init__(CLEANED_UP_WITHIN, too_long=lambda limit: handed_over(f"cleaning up took over {limit:g} s"))
+
+    def _heed_stop(self) -> None:
+        """Being asked to stop is why it cleans up."""
 
 
 @contextmanager

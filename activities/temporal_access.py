@@ -1,12 +1,16 @@
 """Asks Temporal from the thread of an activity."""
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-ANSWER_WITHIN = 20
+ANSWER_WITHIN = 60.0
+ASK_EVERY = 1.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -17,8 +21,20 @@ class TemporalAccess:
     loop: asyncio.AbstractEventLoop
 
     def is_open(self, workflow_id: str, run_id: str) -> bool:
-        """Whether that execution of the workflow is still running."""
-        return asyncio.run_coroutine_threadsafe(self._is_open(workflow_id, run_id), self.loop).result(ANSWER_WITHIN)
+        """Whether that execution of the workflow is still running. Raises TimeoutError if Temporal cannot be asked."""
+        asked = asyncio.run_coroutine_threadsafe(self._ask(workflow_id, run_id), self.loop)
+        try:
+            return asked.result(ANSWER_WITHIN)
+        finally:
+            asked.cancel()
+
+    async def _ask(self, workflow_id: str, run_id: str) -> bool:
+        while True:
+            try:
+                return await self._is_open(workflow_id, run_id)
+            except RPCError as error:
+                log.warning("Temporal cannot say whether %s goes on: %s; asking again", workflow_id, error)
+                await asyncio.sleep(ASK_EVERY)
 
     async def _is_open(self, workflow_id: str, run_id: str) -> bool:
         try:

@@ -101,10 +101,7 @@ class Workplace:
         try:
             return self.snapshots.lay_out(source.snapshot)
         except FileNotFoundError:
-            told = (
-                f"version {source.snapshot} of {source.path} is not at {self.snapshots.url}. Have workers share "
-                "TIDEMILL_HOME, or set TIDEMILL_XCOM_URL to a store that all of them reach"
-            )
+            told = self.snapshots.missing(f"version {source.snapshot} of {source.path}")
             raise task_failed(Failure(error_type="FileNotFoundError", message=told)) from None
 
     def directory(self, attempt: TaskAttempt) -> Path:

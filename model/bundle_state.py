@@ -4,7 +4,7 @@ Pure decisions over plain data; the `DagBundle` workflow carries them out.
 """
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from .base import Brief, Instant, Record
 from .bundles import (
@@ -18,6 +18,8 @@ from .bundles import (
     ParseQuestion,
     ParseResult,
 )
+
+REGISTER_AGAIN = timedelta(minutes=1)
 
 
 class FileRecord(Brief, Record):
@@ -48,6 +50,8 @@ class OwnedDag(Brief, Record):
     told: DagFileState = DagFileState()
     error: str | None = None
     """Why it could not be registered."""
+    register_after: Instant | None = None
+    """When it is tried again, if its workflow could not be asked."""
 
 
 class BundleState(Record):
@@ -178,13 +182,14 @@ class BundleState(Record):
                 told.append(f"DAG {dag_id!r}: {owned.error}")
         return "; ".join(told) or None
 
-    def registrations(self, under_way: Collection[str]) -> dict[str, list[str]]:
-        """By file, the DAGs whose workflow has another version than the file."""
+    def registrations(self, now: datetime, under_way: Collection[str]) -> dict[str, list[str]]:
+        """By file, the DAGs whose workflow has another version than the file, and is to be asked now."""
         wanted: dict[str, list[str]] = {}
         for dag_id, owned in self.dags.items():
             record = self.files.get(owned.path)
             version = record.dags.get(dag_id) if record is not None else None
-            if version is not None and version != owned.registered and owned.path not in under_way:
+            due = owned.register_after is None or owned.register_after <= now
+            if due and version is not None and version != owned.registered and owned.path not in under_way:
                 wanted.setdefault(owned.path, []).append(dag_id)
         return wanted
 
@@ -194,7 +199,14 @@ class BundleState(Record):
     def registered(self, dag_id: str, version: str, error: str | None) -> None:
         """The DAG's workflow has *version* now, or refuses it."""
         owned = self.dags[dag_id]
-        owned.registered, owned.error = version, error
+        owned.registered, owned.error, owned.register_after = version, error, None
+
+    def not_registered(self, dag_id: str, reason: str, now: datetime) -> None:
+        """The DAG's workflow could not be asked. Its file is parsed again, too, lest its version be lost."""
+        owned = self.dags[dag_id]
+        owned.error, owned.register_after = reason, now + REGISTER_AGAIN
+        if owned.path in self.files:
+            self.files[owned.path].forced = True
 
     def file_states(self, now: datetime) -> dict[str, DagFileState]:
         """What DAGs have to be told of their files, because they were told something else last."""
@@ -226,6 +238,7 @@ class BundleState(Record):
         times += [self.may_parse(path) or now for path in waiting]
         gone = (o.gone_since for o in self.dags.values() if o.gone_since is not None and not o.told.is_stale)
         times += [since + self.settings.stale_dag_threshold for since in gone]
+        times += [owned.register_after for owned in self.dags.values() if owned.register_after is not None]
         return min((time for time in times if time > now), default=now)
 
     # Views

@@ -1,9 +1,7 @@
 """A warm Spark Connect server for one machine: small Spark tasks share it, and none waits for a JVM to start."""
 
 import asyncio
-import json
 import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,12 +10,11 @@ from ..activities.spark.archive import fast_start
 from ..activities.spark.command import environment
 from ..activities.supervision import stop
 from ..activities.workplace import find_java
-from .dev import free_port, last_words, start_supervised
+from .dev import free_port, start_supervised
 from .spark_daemon import command
 
 CONNECTION = "connect"
 """The conn_id by which tasks reach it."""
-READY_WITHIN = 90.0
 MEMORY = "1g"
 
 
@@ -25,7 +22,7 @@ MEMORY = "1g"
 async def connect_server(
     home: Path, *, port: int | None = None, ui_port: int | None = None, cores: int | None = None
 ) -> AsyncIterator[str]:
-    """Runs a server as long as the block. Yields its URL at once; `wait_until_ready` waits until it answers."""
+    """Runs a server as long as the block. Yields its URL at once; clients wait until it answers."""
     java = find_java()
     if java is None:
         raise FileNotFoundError("Spark needs Java 17 or later. Install it, or set JAVA_HOME")
@@ -56,23 +53,3 @@ def arguments(home: Path, java: Path, port: int, ui_port: int, cores: int) -> li
         conf["spark.driver.extraJavaOptions"] = options
     flags = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     return ["--master", f"local[{cores}]", "--driver-memory", MEMORY, "--name", "tidemill connect", *flags]
-
-
-async def wait_until_ready(home: Path, url: str) -> None:
-    """Waits until the server takes connections. Raises RuntimeError with its last words if it does not."""
-    host, port = url.removeprefix("sc://").split(":")
-    deadline = asyncio.get_running_loop().time() + READY_WITHIN
-    while True:
-        try:
-            with socket.create_connection((host, int(port)), timeout=1):
-                return
-        except OSError:
-            log = home / "spark_connect" / "server.log"
-            if asyncio.get_running_loop().time() > deadline or (log.parent / "exit.json").exists():
-                raise RuntimeError(f"Spark Connect did not start. {log} ends:\n{last_words(log)}") from None
-            await asyncio.sleep(0.2)
-
-
-def connection_setting(url: str) -> str:
-    """The server as the setting TIDEMILL_SPARK_CONNECTIONS has it."""
-    return json.dumps({CONNECTION: {"master": url}})

@@ -10,7 +10,7 @@ from pathlib import Path
 from temporalio.service import RPCError
 from watchfiles import awatch
 
-from ..activities.dag_files import find_dag_files, parse_dag_file
+from ..activities.dag_files import read_dag_files
 from ..model.bundles import BundleSettings, FileView
 from ..model.errors import InvalidInputError
 from ..model.views import Registration
@@ -27,10 +27,9 @@ log = logging.getLogger(__name__)
 async def register_folder(tidemill: Tidemill, path: Path) -> list[Registration]:
     """Registers every DAG at *path*, a file or a folder, once. Raises InvalidInputError for what cannot be read."""
     done = []
-    for file in find_dag_files(path):
-        parsed = await asyncio.to_thread(parse_dag_file, file)
+    for parsed in await asyncio.to_thread(read_dag_files, path):
         if parsed.error is not None:
-            raise InvalidInputError(f"{file}: {parsed.error}")
+            raise InvalidInputError(f"{parsed.path}: {parsed.error}")
         done += [await tidemill.register(spec) for spec in parsed.dags]
     return done
 

@@ -1,6 +1,6 @@
 """One folder of DAG files for as long as it is watched: the only one to say what is parsed, and whose a DAG is.
 
-Decisions are `model.bundles`; nothing is read, parsed or registered here, but by activities on a
+Decisions are `model.bundle_state`; nothing is read, parsed or registered here, but by activities on a
 task queue of their own.
 """
 
@@ -71,7 +71,7 @@ class DagBundleWorkflow:
         for path in self.state.next_parses(now, self._parsing):
             self._parsing.add(path)
             self._begin(self._parse(path))
-        for path, dag_ids in self.state.registrations(self._registering).items():
+        for path, dag_ids in self.state.registrations(now, self._registering).items():
             if len(self._registering) < REGISTERED_AT_ONCE:
                 self._registering.add(path)
                 self._begin(self._register(path, dag_ids))
@@ -101,12 +101,10 @@ class DagBundleWorkflow:
                 Listing,
                 LIST_WITHIN,
                 UNTIL_IT_WORKS,
-                heartbeat=True,
             )
             self.state.take_listing(listing, workflow.now(), asked_at)
         except ActivityError as error:
-            told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
-            self.state.cannot_list(told, workflow.now())
+            self.state.cannot_list(_cause_of(error), workflow.now())
         finally:
             self._listing = False
             self._listings += 1
@@ -116,12 +114,11 @@ class DagBundleWorkflow:
         limit = self.state.settings.dag_file_processor_timeout + PARSE_MARGIN
         try:
             result: ParseResult = await self._ask(
-                "tidemill.parse_file", question, ParseResult, limit, LOST_WORKERS, heartbeat=True, summary=path
+                "tidemill.parse_file", question, ParseResult, limit, LOST_WORKERS, summary=path
             )
         except ActivityError as error:
-            told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
             listed = self.state.files[path].listed if path in self.state.files else ""
-            result = ParseResult(digest=listed, error=f"it could not be parsed: {told}", seconds=0)
+            result = ParseResult(digest=listed, error=f"it could not be parsed: {_cause_of(error)}", seconds=0)
         finally:
             self._parsing.discard(path)
         self.state.parsed(path, result, workflow.now())
@@ -135,13 +132,15 @@ class DagBundleWorkflow:
                 Registered,
                 REGISTER_WITHIN,
                 UNTIL_IT_WORKS,
-                heartbeat=True,
                 summary=path,
             )
         finally:
             self._registering.discard(path)
         for dag in dags:
-            self.state.registered(dag.dag_id, dag.version, done.errors[dag.dag_id])
+            if dag.dag_id in done.undone:
+                self.state.not_registered(dag.dag_id, done.undone[dag.dag_id], workflow.now())
+            else:
+                self.state.registered(dag.dag_id, dag.version, done.errors[dag.dag_id])
 
     async def _tell(self) -> None:
         states = self.state.file_states(workflow.now())
@@ -152,7 +151,6 @@ class DagBundleWorkflow:
                 type(None),
                 REGISTER_WITHIN,
                 UNTIL_IT_WORKS,
-                heartbeat=True,
             )
         finally:
             self._telling = False
@@ -166,7 +164,6 @@ class DagBundleWorkflow:
         within: timedelta,
         policy: RetryPolicy,
         *,
-        heartbeat: bool = False,
         summary: str | None = None,
     ) -> Any:
         return await workflow.execute_activity(
@@ -175,7 +172,7 @@ class DagBundleWorkflow:
             result_type=answer,
             task_queue=workflow.info().task_queue + FILES_SUFFIX,
             start_to_close_timeout=within,
-            heartbeat_timeout=HEARTBEAT if heartbeat else None,
+            heartbeat_timeout=HEARTBEAT,
             retry_policy=policy,
             summary=summary,
         )
@@ -222,7 +219,7 @@ class DagBundleWorkflow:
 
     def _idle(self) -> bool:
         waiting = any(self.state.wants_parse(path) for path in self.state.files)
-        news = self.state.registrations(()) or self.state.file_states(workflow.now())
+        news = self.state.registrations(workflow.now(), ()) or self.state.file_states(workflow.now())
         return not (waiting or news or self._parsing or self._registering or self._telling)
 
     # Questions
@@ -236,3 +233,7 @@ class DagBundleWorkflow:
     def files(self) -> list[FileView]:
         """Every file: when it was parsed last, how long that took, its DAGs, what is wrong with it."""
         return self.state.file_views()
+
+
+def _cause_of(error: ActivityError) -> str:
+    return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)

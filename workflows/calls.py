@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
-from ..activities.names import control_queue
+from ..activities.names import MOST_STARTS, control_queue
 from ..model.errors import InvalidInputError
 
 
@@ -50,7 +50,7 @@ INFRASTRUCTURE = RetryPolicy(
     initial_interval=timedelta(seconds=1),
     backoff_coefficient=2.0,
     maximum_interval=timedelta(seconds=30),
-    maximum_attempts=10,
+    maximum_attempts=MOST_STARTS,
 )
 """For what is not the task's fault: a killed worker, a lost heartbeat, a shutdown. Not the user's `retries`."""
 

@@ -1,6 +1,7 @@
 """The activity that does a task's work: on which queue, for how long, and how often it is started."""
 
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 
@@ -13,21 +14,38 @@ from .calls import INFRASTRUCTURE, TIMEOUT_GRACE, UNBOUNDED
 
 
 async def own_activity(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
-    task = attempt.task
-    assert task.activity is not None  # noqa: S101
-    outcome: Outcome = await workflow.execute_activity(
-        task.activity,
-        attempt,
-        activity_id=activity_id(attempt),
-        result_type=Outcome,
-        task_queue=queue_of(task),
-        start_to_close_timeout=limit_of(attempt),
-        heartbeat_timeout=None if task.on_control_queue else spec.heartbeat_timeout,
-        retry_policy=INFRASTRUCTURE,
-        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary=f"{attempt.key}, try {attempt.try_number}",
+    """Has the work of one try done; its outcome."""
+    assert attempt.task.activity is not None  # noqa: S101
+    outcome: Outcome = await part_of(
+        spec, attempt, attempt.task.activity, attempt, Outcome, summary=f"try {attempt.try_number}"
     )
     return outcome
+
+
+async def part_of(
+    spec: DagSpec,
+    attempt: TaskAttempt,
+    activity: str,
+    question: object,
+    answer: type[Any] | None = None,
+    *,
+    summary: str,
+    part: str = "",
+    within: timedelta | None = None,
+) -> Any:
+    """Has *activity* do a part of the try where its task runs; by default for as long as the task may take."""
+    return await workflow.execute_activity(
+        activity,
+        question,
+        activity_id=activity_id(attempt) + (f"/{part}" if part else ""),
+        result_type=answer,
+        task_queue=queue_of(attempt.task),
+        start_to_close_timeout=within or limit_of(attempt),
+        heartbeat_timeout=None if attempt.task.on_control_queue else spec.heartbeat_timeout,
+        retry_policy=INFRASTRUCTURE,
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=f"{attempt.key}, {summary}",
+    )
 
 
 def queue_of(task: BaseTask) -> str | None:

@@ -3,7 +3,6 @@
 import asyncio
 from datetime import timedelta
 
-from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from ..activities.names import TASK_FAILED
@@ -11,8 +10,7 @@ from ..model.attempts import SubmittedAttempt, TaskAttempt
 from ..model.dag import DagSpec
 from ..model.states import TaskState
 from ..model.task_instances import Outcome, Submission
-from .calls import INFRASTRUCTURE
-from .own_activity import activity_id, limit_of, own_activity, queue_of
+from .own_activity import own_activity, part_of
 
 END_WITHIN = timedelta(minutes=5)
 PUBLISH_WITHIN = timedelta(hours=2)
@@ -31,15 +29,14 @@ async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
             await asyncio.shield(_end(spec, attempt, submission))
         raise
     if outcome.state is TaskState.SUCCESS and outcome.staged is not None:
-        await workflow.execute_activity(
+        await part_of(
+            spec,
+            attempt,
             "tidemill.publish",
             outcome.staged,
-            activity_id=f"{activity_id(attempt)}/publish",
-            task_queue=queue_of(attempt.task),
-            start_to_close_timeout=PUBLISH_WITHIN,
-            heartbeat_timeout=spec.heartbeat_timeout,
-            retry_policy=INFRASTRUCTURE,
-            summary=f"{attempt.key}: {outcome.staged.target}",
+            part="publish",
+            within=PUBLISH_WITHIN,
+            summary=outcome.staged.target,
         )
     return outcome
 
@@ -55,29 +52,15 @@ def _ended_by_itself(error: BaseException) -> bool:
 
 
 async def _follow(spec: DagSpec, attempt: TaskAttempt, submission: Submission) -> Outcome:
-    outcome: Outcome = await workflow.execute_activity(
-        "tidemill.spark_watch",
-        SubmittedAttempt(attempt=attempt, submission=submission),
-        activity_id=f"{activity_id(attempt)}/watch",
-        result_type=Outcome,
-        task_queue=queue_of(attempt.task),
-        start_to_close_timeout=limit_of(attempt),
-        heartbeat_timeout=spec.heartbeat_timeout,
-        retry_policy=INFRASTRUCTURE,
-        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary=f"{attempt.key}, try {attempt.try_number}: {submission.application_id}",
+    question = SubmittedAttempt(attempt=attempt, submission=submission)
+    told = f"try {attempt.try_number}: {submission.application_id}"
+    outcome: Outcome = await part_of(
+        spec, attempt, "tidemill.spark_watch", question, Outcome, part="watch", summary=told
     )
     return outcome
 
 
 async def _end(spec: DagSpec, attempt: TaskAttempt, submission: Submission | None) -> None:
-    await workflow.execute_activity(
-        "tidemill.spark_end",
-        SubmittedAttempt(attempt=attempt, submission=submission),
-        activity_id=f"{activity_id(attempt)}/end",
-        task_queue=queue_of(attempt.task),
-        start_to_close_timeout=END_WITHIN,
-        heartbeat_timeout=spec.heartbeat_timeout,
-        retry_policy=INFRASTRUCTURE,
-        summary=f"{attempt.key}: make sure that nothing of it runs",
-    )
+    question = SubmittedAttempt(attempt=attempt, submission=submission)
+    told = "make sure that nothing of it runs"
+    await part_of(spec, attempt, "tidemill.spark_end", question, part="end", within=END_WITHIN, summary=told)

@@ -12,7 +12,7 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-from ..activities.names import TASK_FAILED
+from ..activities.names import MOST_STARTS, TASK_FAILED
 from ..activities.timetables import ask_timetable
 from ..activities.waiting import find_moment, render_attempt
 from ..model.attempts import TaskAttempt
@@ -24,7 +24,7 @@ from ..model.task_instances import Failure, Outcome
 from ..model.tasks import ActivityTask, ApprovalTask, EmptyTask, LatestOnlyTask, SparkWork, TimeTask, WorkflowTask
 from ..model.ticks import TicksQuestion
 from ..model.timetables import TimeRestriction
-from .calls import INFRASTRUCTURE, UNBOUNDED, ask
+from .calls import UNBOUNDED, ask
 from .own_activity import activity_id, own_activity
 from .spark_work import spark_work
 
@@ -125,9 +125,8 @@ def failure_of(error: FailureError) -> Failure:
         return Failure.model_validate(cause.details[0])
     if isinstance(cause, exceptions.TimeoutError):
         kind = cause.type.name.lower() if cause.type is not None else "unknown"
-        starts = INFRASTRUCTURE.maximum_attempts
         return Failure(
-            error_type="WorkerLost", message=f"no worker finished the attempt: {kind} timeout, {starts} starts"
+            error_type="WorkerLost", message=f"no worker finished the attempt: {kind} timeout, {MOST_STARTS} starts"
         )
     if cause is not None and is_cancelled_exception(cause):
         return Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)

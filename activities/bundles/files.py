@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,7 @@ class FileActivities:
             "lasting": source.lasting(question.path),
             "memory_mb": settings.dag_file_memory_mb,
         }
-        watch = _Limit(settings.dag_file_processor_timeout)
+        watch = Watch(settings.dag_file_processor_timeout, too_long=TimeoutError)
         with tempfile.TemporaryDirectory() as folder, self._workplace.servers.for_code(None) as server:
             log = Path(folder, "printed")
             server.ready(watch)
@@ -196,16 +195,3 @@ def last_words(log: Path, most: int = 500) -> str:
     except OSError:
         return ""
     return f" Its last words: {' / '.join(lines)}" if any(lines) else ""
-
-
-class _Limit(Watch):
-    """A watch that raises TimeoutError when a file takes too long."""
-
-    def __init__(self, limit: timedelta) -> None:
-        super().__init__(None)
-        self._until = time.monotonic() + limit.total_seconds()
-
-    def check(self, told: Any = None) -> None:
-        super().check(told)
-        if time.monotonic() > self._until:
-            raise TimeoutError

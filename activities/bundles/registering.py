@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from temporalio import activity
@@ -16,11 +18,29 @@ from ...model.dag import DagSpec, read_dag
 from ...model.runs import dag_workflow_id
 from ...model.views import Registration
 from ..names import FILES_SUFFIX
+from ..supervision import HEARTBEAT_EVERY
 from ..workplace import Workplace
 from .files import spec_name
 
 AT_ONCE = 8
 """How many DAGs are spoken to at a time."""
+ANSWERS_WITHIN = 60.0
+
+
+@asynccontextmanager
+async def beating_meanwhile() -> AsyncIterator[None]:
+    """Heartbeats as long as the block: it waits for others, and is alive."""
+
+    async def beat() -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(HEARTBEAT_EVERY)
+
+    beats = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beats.cancel()
 
 
 class RegisterQuestion(Model):
@@ -30,9 +50,12 @@ class RegisterQuestion(Model):
 
 
 class Registered(Model):
-    """By dag_id, why it was refused; None: it has the version now."""
+    """What came of registering."""
 
     errors: dict[str, str | None]
+    """By dag_id, why it was refused; None: it has the version now."""
+    undone: dict[str, str] = {}
+    """By dag_id, why it could not be asked. It has to be tried again."""
 
 
 class TellQuestion(Model):
@@ -49,21 +72,31 @@ class RegisterActivities:
     async def register_dags(self, question: RegisterQuestion) -> Registered:
         """Registers what was parsed. Asked again, it changes nothing."""
         room = asyncio.Semaphore(AT_ONCE)
-        queue = activity.info().task_queue.removesuffix(FILES_SUFFIX)
+        done = Registered(errors={})
 
-        async def register(dag: ParsedDag) -> str | None:
+        async def register(dag: ParsedDag) -> None:
             async with room:
-                activity.heartbeat()
-                text = await asyncio.to_thread(self._workplace.snapshots.get_text, spec_name(dag.dag_id, dag.version))
                 try:
-                    await register_dag(activity.client(), read_dag(json.loads(text)), queue)
-                except WorkflowUpdateFailedError as error:
-                    cause = error.cause
-                    return cause.message if isinstance(cause, ApplicationError) else str(cause)
-                return None
+                    done.errors[dag.dag_id] = await self._register(dag)
+                except FileNotFoundError:
+                    done.undone[dag.dag_id] = self._workplace.snapshots.missing(f"version {dag.version}")
+                except TimeoutError:
+                    done.undone[dag.dag_id] = f"its workflow has not answered within {ANSWERS_WITHIN:g} s"
 
-        errors = await asyncio.gather(*(register(dag) for dag in question.dags))
-        return Registered(errors={dag.dag_id: error for dag, error in zip(question.dags, errors, strict=True)})
+        async with beating_meanwhile():
+            await asyncio.gather(*(register(dag) for dag in question.dags))
+        return done
+
+    async def _register(self, dag: ParsedDag) -> str | None:
+        """Why the DAG's workflow refuses the version; None: it does not."""
+        text = await asyncio.to_thread(self._workplace.snapshots.get_text, spec_name(dag.dag_id, dag.version))
+        queue = activity.info().task_queue.removesuffix(FILES_SUFFIX)
+        try:
+            async with asyncio.timeout(ANSWERS_WITHIN):
+                await register_dag(activity.client(), read_dag(json.loads(text)), queue)
+        except WorkflowUpdateFailedError as error:
+            return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+        return None
 
 
 @activity.defn(name="tidemill.tell_dags")
@@ -73,14 +106,14 @@ async def tell_dags(question: TellQuestion) -> None:
 
     async def tell(dag_id: str, state: DagFileState) -> None:
         async with room:
-            activity.heartbeat()
             try:
                 await activity.client().get_workflow_handle(dag_workflow_id(dag_id)).signal("file_state", state)
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
 
-    await asyncio.gather(*(tell(dag_id, state) for dag_id, state in question.states.items()))
+    async with beating_meanwhile():
+        await asyncio.gather(*(tell(dag_id, state) for dag_id, state in question.states.items()))
 
 
 async def register_dag(client: Client, spec: DagSpec, task_queue: str, **options: Any) -> Registration:

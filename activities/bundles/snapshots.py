@@ -46,6 +46,13 @@ class Snapshots:
         """Raises FileNotFoundError for what was never kept."""
         return self._get(name).decode()
 
+    def missing(self, what: str) -> str:
+        """Says what to do where *what* was kept by a worker and another cannot find it."""
+        return (
+            f"{what} is not at {self.url}. Have workers share TIDEMILL_HOME, "
+            "or set TIDEMILL_XCOM_URL to a store that all of them reach"
+        )
+
     def lay_out(self, snapshot: str) -> Path:
         """The folder with the files of *snapshot* on this host. Raises FileNotFoundError if it was never kept."""
         folder = self.here / snapshot

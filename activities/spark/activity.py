@@ -1,13 +1,15 @@
 """Spark applications as tasks: submitted once, followed, published, and ended with their task."""
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from ...model.attempts import SubmittedAttempt, TaskAttempt
 from ...model.task_instances import Outcome
 from ...model.tasks import SparkMode, SparkSqlFunctionTask
 from ..attempt_folder import AttemptFolder
+from ..names import MOST_STARTS, TASK_FAILED
 from ..python import call_function
-from ..supervision import Stopped, Watch, handed_over, stopping_cleanly
+from ..supervision import Closing, Stopped, Watch, handed_over, stopping_cleanly
 from ..temporal_access import TemporalAccess
 from ..workplace import Workplace
 from . import client, cluster, connect
@@ -50,7 +52,7 @@ class SparkActivities:
                 outcome = cluster.follow(work, submitted.submission)
             except Stopped:
                 if activity.is_cancelled() and not self._run_goes_on():
-                    cluster.end(work, submitted.submission.application_id, connect.Closing())
+                    cluster.end(work, submitted.submission.application_id, Closing())
                 raise
             return self._workplace.results.put(submitted.attempt, outcome)
 
@@ -64,13 +66,13 @@ class SparkActivities:
     @activity.defn(name="tidemill.spark_end", no_thread_cancel_exception=True)
     def end(self, submitted: SubmittedAttempt) -> None:
         """Ends whatever the attempt has anywhere, and keeps it from beginning. Returns when it is dead."""
-        work = self._start(submitted.attempt)
+        work = self._start_of_end(submitted.attempt)
         known = submitted.submission.application_id if submitted.submission is not None else None
         match work.options.mode:
             case SparkMode.CLIENT:
                 work.folder.end_earlier_start()
             case SparkMode.CONNECT:
-                connect.end_sessions(work, [*range(1, connect.MOST_STARTS + 1)], Watch(None))
+                connect.end_sessions(work, [*range(1, MOST_STARTS + 1)], Watch(None))
             case _:
                 try:
                     cluster.end(work, known, Watch(None))
@@ -80,12 +82,21 @@ class SparkActivities:
     def _start(self, attempt: TaskAttempt) -> SparkStart:
         return SparkStart.of(attempt, self._workplace, activity.info().attempt)
 
+    def _start_of_end(self, attempt: TaskAttempt) -> SparkStart:
+        """The same for ending it: that this worker cannot run it does not mean that nothing of it runs."""
+        try:
+            return self._start(attempt)
+        except ApplicationError as error:
+            if error.type != TASK_FAILED:
+                raise
+            raise handed_over(f"this worker cannot end the attempt: {error.message}") from None
+
     def _submit(self, work: SparkStart) -> Outcome:
         try:
             return cluster.submit(work)
         except Stopped:
             if activity.is_cancelled():
-                cluster.end(work, None, connect.Closing())
+                cluster.end(work, None, Closing())
             raise
 
     def _with_sql(self, attempt: TaskAttempt) -> TaskAttempt:

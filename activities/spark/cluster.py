@@ -26,6 +26,8 @@ from .yarn import Yarn
 ASK_EVERY = 1.0
 SILENT_AFTER = 30.0
 """A driver that its cluster does not know any more counts as lost when it has told nothing for so many seconds."""
+NOBODY_ANSWERS_AFTER = 600.0
+"""After so many seconds in which neither the driver nor its cluster answers, another worker tries its luck."""
 LEAVES_RESULT_WITHIN = 3.0
 DIES_WITHIN = 60.0
 FENCE = "nobody: the attempt was given up"
@@ -89,6 +91,7 @@ def follow(work: SparkStart, submission: Submission) -> Outcome:
     """Waits for the driver's own word of how it went. Raises the task's failure if it ends without one."""
     watch = _Following(work, submission)
     cluster = cluster_of(work, watch)
+    asked_at = time.time()
     while True:
         result = work.folder.read("result.json")
         if result is not None:
@@ -96,8 +99,13 @@ def follow(work: SparkStart, submission: Submission) -> Outcome:
         watch.check()
         try:
             watch.status = cluster.status(claimed(work) or submission.application_id)
+            asked_at = time.time()
         except OSError as error:
-            watch.status = Status(Life.RUNNING, str(error))  # it cannot be asked; the driver itself still can
+            # It cannot be asked; the driver itself still can.
+            watch.status = Status(Life.RUNNING, str(error))
+            if time.time() - max(asked_at, _last_word(work)) > NOBODY_ANSWERS_AFTER:
+                told = f"neither the driver nor its cluster has answered for {NOBODY_ANSWERS_AFTER:g} s: {error}"
+                raise handed_over(told) from None
         if _over(work, watch.status) and not _late_result(work):
             if work.is_java and watch.status.succeeded:
                 return _started(work.ended({"outcome": {}}), submission)
@@ -110,12 +118,14 @@ def _over(work: SparkStart, status: Status) -> bool:
         return True
     if status.life is not Life.UNKNOWN:
         return False
+    return time.time() - _last_word(work) > SILENT_AFTER
+
+
+def _last_word(work: SparkStart) -> float:
+    """When the driver told something last, or whoever started it (seconds since 1970)."""
     told = work.folder.read("progress.json")
-    last = float(told["at"]) if told is not None else _claimed_at(work)
-    return time.time() - last > SILENT_AFTER
-
-
-def _claimed_at(work: SparkStart) -> float:
+    if told is not None:
+        return float(told["at"])
     for name in (CLAIM, "submission.json", "plan.json"):
         with suppress(FileNotFoundError):
             return (work.folder.path / name).stat().st_mtime

@@ -5,12 +5,8 @@ an attempt has a session of its own, whose id follows from the attempt; the next
 sessions of all before it, for ever, and only then begins.
 """
 
-import time
 from typing import Any
 from uuid import UUID, uuid5
-
-from temporalio import activity
-from temporalio.exceptions import ApplicationError
 
 from ...model.attempts import TaskAttempt
 from ...model.task_instances import Failure, Outcome
@@ -19,13 +15,9 @@ from ..attempt_folder import AttemptFolder
 from ..bash import airflow_variables
 from ..fork_servers import ServerGone
 from ..outcomes import describe_exit
-from ..supervision import HEARTBEAT_EVERY, Watch, handed_over, task_failed
+from ..supervision import Closing, Watch, handed_over, task_failed
 from .command import contract, plain
 from .starts import SparkStart
-
-ENDS_WITHIN = 60.0
-MOST_STARTS = 10
-"""How often Temporal starts one try, when workers are lost."""
 
 
 def session_id(attempt: TaskAttempt, number: int) -> str:
@@ -89,18 +81,3 @@ def end_sessions(work: SparkStart, numbers: list[int], watch: Watch) -> None:
         code = -1
     if code != 0:
         raise handed_over(f"Spark Connect sessions of an earlier start could not be ended at {work.options.master}")
-
-
-class Closing(Watch):
-    """Lets nothing but time keep an attempt that has to stop from ending its session."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self._until = time.monotonic() + ENDS_WITHIN
-
-    def check(self, told: Any = None) -> None:
-        if time.monotonic() > self._until:
-            raise ApplicationError(f"the session could not be ended within {ENDS_WITHIN:g} s")
-        if time.monotonic() >= self._next_heartbeat:
-            self._next_heartbeat = time.monotonic() + HEARTBEAT_EVERY
-            activity.heartbeat(told)

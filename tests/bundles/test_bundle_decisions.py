@@ -52,7 +52,7 @@ def test_an_import_error_is_told_and_taken_back() -> None:
     bundle = state()
     bundle.take_listing(listing(a="1"), NOW)
     bundle.parsed("a.py", result("1", "x"), NOW)
-    assert bundle.registrations(()) == {"a.py": ["x"]}
+    assert bundle.registrations(NOW, ()) == {"a.py": ["x"]}
     bundle.registered("x", "1-x", None)
     assert bundle.file_states(NOW) == {}
     bundle.take_listing(listing(a="2"), NOW)
@@ -63,6 +63,24 @@ def test_an_import_error_is_told_and_taken_back() -> None:
     assert bundle.file_states(NOW) == {}
     bundle.parsed("a.py", result("2", "x"), NOW)
     assert bundle.file_states(NOW)["x"].import_error is None
+
+
+def test_a_dag_that_could_not_be_asked_is_asked_again() -> None:
+    bundle = state()
+    bundle.take_listing(listing(a="1"), NOW)
+    bundle.parsed("a.py", result("1", "x", "y"), NOW)
+    bundle.registered("y", "1-y", None)
+    bundle.not_registered("x", "its workflow has not answered", NOW)
+    soon = NOW + timedelta(minutes=1)
+    assert "has not answered" in str(bundle.error_of("a.py"))
+    assert bundle.registrations(NOW, ()) == {}
+    assert bundle.next_parses(NOW, ()) == ["a.py"]  # its version may be lost
+    bundle.parsed("a.py", result("1", "x", "y"), NOW)
+    assert bundle.next_wake(NOW, ()) <= soon
+    assert bundle.registrations(soon, ()) == {"a.py": ["x"]}
+    bundle.registered("x", "1-x", None)
+    assert bundle.error_of("a.py") is None
+    assert bundle.registrations(soon, ()) == {}
 
 
 def test_stale_only_after_the_threshold() -> None:

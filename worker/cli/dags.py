@@ -9,11 +9,11 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from ...activities.dag_files import find_dag_files, parse_dag_file
+from ...activities.dag_files import read_dag_files
 from ...activities.dag_import import import_dags
 from ...activities.timetables import ask_timetable
 from ...model.bundles import FileView
-from ...model.dag import DagSpec, read_dag
+from ...model.dag import DagSpec
 from ...model.errors import InvalidInputError
 from ...model.errors import explain as clear
 from ...model.explaining import Explanation
@@ -70,12 +70,7 @@ def register(
 
 def read_path(path: Path) -> tuple[list[DagSpec], list[str]]:
     """The DAGs at *path*, and what is wrong with files that could not be read."""
-    if path.suffix == ".json":
-        try:
-            return [read_dag(json.loads(path.read_text()))], []
-        except (InvalidInputError, json.JSONDecodeError) as error:
-            return [], [f"{path}: {error}"]
-    parsed = [parse_dag_file(file) for file in find_dag_files(path)]
+    parsed = read_dag_files(path)
     specs = [spec for file in parsed for spec in file.dags]
     return specs, [f"{file.path}: {file.error}" for file in parsed if file.error is not None]
 
