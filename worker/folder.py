@@ -1,11 +1,11 @@
 """DAG files brought to Temporal: once, or looked after for as long as a bundle exists."""
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from temporalio.service import RPCError
 from watchfiles import awatch
@@ -19,7 +19,8 @@ from .connection import NotFoundError, NoWorkerError
 
 DAGS_FOLDER = "dags-folder"
 """The bundle of the worker's own folder (Airflow's name)."""
-SOON = timedelta(seconds=1)
+SOON = 1.0
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -36,33 +37,47 @@ async def register_folder(tidemill: Tidemill, path: Path) -> list[Registration]:
 
 async def look_after(tidemill: Tidemill, folder: Path) -> None:
     """Makes sure that *folder* is a bundle. One that somebody has configured already stays as it is."""
-    try:
-        if (await tidemill.bundle(DAGS_FOLDER)).settings.path == str(folder):
-            return
-    except NotFoundError:
-        pass
-    await tidemill.set_bundle(BundleSettings(name=DAGS_FOLDER, path=str(folder)))
+
+    async def ensure() -> None:
+        try:
+            if (await tidemill.bundle(DAGS_FOLDER)).settings.path == str(folder):
+                return
+        except NotFoundError:
+            pass
+        await tidemill.set_bundle(BundleSettings(name=DAGS_FOLDER, path=str(folder)))
+
+    await _until_answered(ensure)
 
 
 async def watch_folder(tidemill: Tidemill, folder: Path) -> None:
     """Has the folder looked at whenever something in it changes, and logs what came of it, until cancelled."""
     settings = BundleSettings(name=DAGS_FOLDER, path=str(folder), min_file_process_interval=timedelta(0))
-    await tidemill.set_bundle(settings)
-    seen = await _look(tidemill, {})
-    async for _ in awatch(folder, step=100, debounce=300):
-        seen = await _look(tidemill, seen)
+    await _until_answered(lambda: tidemill.set_bundle(settings))
+    seen: dict[str, FileView] = {}
+    while True:
+        try:
+            seen = await _look(tidemill, seen)
+            async for _ in awatch(folder, step=100, debounce=300):
+                seen = await _look(tidemill, seen)
+        except Exception as error:  # the folder was moved away, say: it may come back
+            log.error("%s cannot be watched: %s; trying again", folder, error)
+            await asyncio.sleep(SOON)
 
 
 async def _look(tidemill: Tidemill, seen: dict[str, FileView]) -> dict[str, FileView]:
+    files = await _until_answered(lambda: tidemill.look_at_bundle(DAGS_FOLDER))
+    tell_changes(seen, files, log.info, log.error)
+    return {file.path: file for file in files}
+
+
+async def _until_answered(ask: Callable[[], Awaitable[T]]) -> T:
+    """Asks until Temporal and a worker are there to answer."""
     while True:
-        with contextlib.suppress(NoWorkerError):
-            try:
-                files = await tidemill.look_at_bundle(DAGS_FOLDER)
-                tell_changes(seen, files, log.info, log.error)
-                return {file.path: file for file in files}
-            except RPCError as error:
-                log.warning("the DAG folder cannot be looked at: %s; trying again", error)
-        await asyncio.sleep(SOON.total_seconds())
+        try:
+            return await ask()
+        except (NoWorkerError, RPCError) as error:
+            log.warning("%s; asking again", error)
+            await asyncio.sleep(SOON)
 
 
 def tell_changes(

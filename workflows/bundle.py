@@ -11,13 +11,14 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError
 
 from ..activities.bundles.registering import Registered, RegisterQuestion, TellQuestion
 from ..activities.names import FILES_SUFFIX
 from ..model.bundle_state import BundleState
 from ..model.bundles import BundleSettings, BundleView, FileView, Listing, ParsedDag, ParseResult
 from .alarm import Alarm
+from .calls import cause_of
 
 LIST_WITHIN = timedelta(minutes=5)
 PARSE_MARGIN = timedelta(minutes=1)
@@ -104,7 +105,7 @@ class DagBundleWorkflow:
             )
             self.state.take_listing(listing, workflow.now(), asked_at)
         except ActivityError as error:
-            self.state.cannot_list(_cause_of(error), workflow.now())
+            self.state.cannot_list(cause_of(error), workflow.now())
         finally:
             self._listing = False
             self._listings += 1
@@ -118,7 +119,7 @@ class DagBundleWorkflow:
             )
         except ActivityError as error:
             listed = self.state.files[path].listed if path in self.state.files else ""
-            result = ParseResult(digest=listed, error=f"it could not be parsed: {_cause_of(error)}", seconds=0)
+            result = ParseResult(digest=listed, error=f"it could not be parsed: {cause_of(error)}", seconds=0)
         finally:
             self._parsing.discard(path)
         self.state.parsed(path, result, workflow.now())
@@ -233,7 +234,3 @@ class DagBundleWorkflow:
     def files(self) -> list[FileView]:
         """Every file: when it was parsed last, how long that took, its DAGs, what is wrong with it."""
         return self.state.file_views()
-
-
-def _cause_of(error: ActivityError) -> str:
-    return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)

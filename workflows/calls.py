@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from ..activities.names import MOST_STARTS, control_queue
 from ..model.errors import InvalidInputError
@@ -20,6 +20,11 @@ def refusing() -> Iterator[None]:
         yield
     except InvalidInputError as error:
         raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+
+
+def cause_of(error: ActivityError) -> str:
+    """What an activity failed of, in its own words."""
+    return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
 
 
 Q = TypeVar("Q")

@@ -11,17 +11,10 @@ from functools import partial
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import (
-    ActivityError,
-    ApplicationError,
-    ChildWorkflowError,
-    FailureError,
-    WorkflowAlreadyStartedError,
-)
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from ..activities.names import INVALID_INPUT, control_queue
-from ..activities.runs import Revised, ReviseQuestion, RunsQuestion, find_ended_runs, revise_run
+from ..activities.runs import Revised, ReviseQuestion, revise_run
 from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
 from ..model.backfills import (
     BackfillPlan,
@@ -31,32 +24,28 @@ from ..model.backfills import (
     check_backfill,
     check_batch,
 )
-from ..model.dag import DagSpec, with_default_pools
-from ..model.dag_records import DateTakenError, TrackedRun
+from ..model.dag import DagSpec
+from ..model.dag_records import DateTakenError
 from ..model.dag_state import DagState
 from ..model.errors import InvalidInputError
 from ..model.explaining import Explanation, explain_dag
 from ..model.inputs import check_workflow_id, read_file_state, read_report, read_start, read_update
 from ..model.manual_runs import TriggerQuestion
-from ..model.messages import RunReport, TasksEnded
+from ..model.messages import TasksEnded
 from ..model.previews import Preview, preview, upcoming
 from ..model.revisions import Revision
-from ..model.run_state import DagRunState
 from ..model.runs import RunIdentity, TriggeredBy, run_key, run_workflow_id
 from ..model.states import RunState
 from ..model.ticks import Ticks, TicksQuestion
 from ..model.views import Change, DagView, Registration, RunView, dag_view, run_views
 from .alarm import Alarm
-from .calls import INFRASTRUCTURE, ask, look_up, refusing
-from .dag_run import DagRunWorkflow
+from .calls import INFRASTRUCTURE, ask, cause_of, refusing
+from .child_runs import ChildRuns
 
 HOLD = timedelta(seconds=3)
 """How long no run is started, once a history is long, so that those under way may end before it goes on as new."""
-CLOSING = timedelta(seconds=1)
 REVISE_WITHIN = timedelta(minutes=2)
 SETTLE_WITHIN = timedelta(seconds=5)
-RECONCILE_FIRST = timedelta(seconds=2)
-RECONCILE_LAST = timedelta(minutes=1)
 
 
 @workflow.defn(name="Dag")
@@ -69,14 +58,9 @@ class DagWorkflow:
         with refusing():
             self.state: DagState = read_start(start, workflow.now())
             check_workflow_id(workflow.info().workflow_id, self.state.spec.dag_id)
-        for tracked in self.state.runs.values():
-            tracked.watched = False  # handles of children do not carry over
         self._alarm = Alarm()
-        self._followed: set[asyncio.Task[None]] = set()
-        self._telling: set[asyncio.Task[None]] = set()
+        self._runs = ChildRuns(self.state, self._alarm, self._look_up_if_held)
         self._hold_until: datetime | None = None
-        self._reconcile_at: datetime | None = None
-        self._reconcile_pause = RECONCILE_FIRST
 
     @workflow.run
     async def run(self, *_: Any) -> None:
@@ -90,7 +74,7 @@ class DagWorkflow:
             if self._ripe():
                 break
             await self._alarm.until(self._next_wake())
-        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._telling)
+        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and self._runs.all_told)
         self.state.executions += 1
         workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}])
 
@@ -98,7 +82,7 @@ class DagWorkflow:
         """Everything that can be done now."""
         while self.state.triggers:
             await self._create_triggered(self.state.triggers.pop(0))
-        await self._reconcile()
+        await self._runs.reconcile()
         while True:
             question = self.state.question(workflow.now())
             if question is not None:
@@ -123,9 +107,11 @@ class DagWorkflow:
         if not workflow.patched("continue-as-new-when-quiet"):
             return True
         self._hold_until = self._hold_until or workflow.now() + HOLD
-        # A run tells of its end just before its workflow closes: that is waited for, too.
-        quiet = not self._followed and not any(t.state is RunState.RUNNING for t in self.state.runs.values())
-        return quiet or workflow.now() >= self._hold_until
+        return self._runs.quiet or workflow.now() >= self._hold_until
+
+    def _look_up_if_held(self) -> None:
+        if self._hold_until is not None:
+            self._alarm.ring()
 
     def _can_still_create(self) -> bool:
         """Whether the runs worked out ahead ran out while more of them may be due."""
@@ -151,13 +137,11 @@ class DagWorkflow:
             self.state.take(answer, question.now)
 
     def _next_wake(self) -> datetime | None:
-        wake = self.state.next_wake(workflow.now())
         if self._hold_until is not None:
             return self._hold_until
-        if self.state.unwatched:
-            look = self._reconcile_at or workflow.now()
-            return look if wake is None else min(wake, look)
-        return wake
+        now = workflow.now()
+        times = (self.state.next_wake(now), self._runs.next_look(now))
+        return min((time for time in times if time is not None), default=None)
 
     # Starting runs
 
@@ -168,116 +152,7 @@ class DagWorkflow:
         for tracked in startable:
             self.state.start(tracked, workflow.now())
         if startable:
-            await asyncio.gather(*(self._start(tracked) for tracked in startable))
-
-    async def _start(self, tracked: TrackedRun) -> None:
-        """Starts the run's workflow, to outlive this execution. One that exists is taken as it is."""
-        again = WorkflowIDReusePolicy.ALLOW_DUPLICATE
-        news = self.state.news
-        try:
-            handle = await workflow.start_child_workflow(
-                DagRunWorkflow.run,
-                DagRunState(
-                    run=tracked.run,
-                    spec=with_default_pools(self.state.spec),
-                    past=self.state.past_of(tracked),
-                    news=self.state.news,
-                    revision=tracked.revision,
-                ),
-                id=tracked.run.workflow_id,
-                id_reuse_policy=again if tracked.again else WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-                memo={"dag_id": tracked.run.dag_id, "run_id": tracked.run.run_id},
-                static_summary=f"{tracked.run.dag_id}: {tracked.run.run_id}",
-            )
-        except WorkflowAlreadyStartedError:
-            await self._adopt(tracked)
-            return
-        tracked.watched = True
-        if news != self.state.news:  # what was told meanwhile could not reach it yet
-            self._tell([tracked])
-        follower = asyncio.create_task(self._follow(handle, tracked))
-        self._followed.add(follower)
-        follower.add_done_callback(self._followed.discard)
-        follower.add_done_callback(self._look_up_if_held)
-
-    def _look_up_if_held(self, _: asyncio.Task[None]) -> None:
-        if self._hold_until is not None:
-            self._alarm.ring()
-
-    async def _adopt(self, tracked: TrackedRun) -> None:
-        """The run's workflow exists, or existed. Most often it ran long ago; then a backfill may run it again."""
-        key = tracked.run.key
-        reports = await look_up(find_ended_runs, RunsQuestion(workflow_ids={key: tracked.run.workflow_id}))
-        if self.state.runs.get(key) is not tracked:
-            return  # it has told us meanwhile that it ended
-        backfill = self.state.backfill(tracked.backfill_id)
-        if not reports and tracked.again:
-            await workflow.sleep(CLOSING)  # the execution before is just about to close
-            await self._start(tracked)
-        elif not reports:
-            return  # it is running: whoever started it, its end will be found out
-        elif backfill is None:
-            self._finish(reports[0])
-        elif backfill.request.reprocess_behavior.again(reports[0].state):
-            tracked.again = True
-            await self._start(tracked)
-        else:
-            reason = f"it ran already and ended in {reports[0].state}"
-            self.state.give_up_in_backfill(backfill, tracked, reason, workflow.now())
-            self._alarm.ring()
-
-    async def _follow(self, handle: workflow.ChildWorkflowHandle[Any, str], tracked: TrackedRun) -> None:
-        """Hears of the run's end even if it cannot tell: terminated, timed out, failed."""
-        key = tracked.run.key
-        try:
-            await handle
-        except ChildWorkflowError:
-            # Perhaps not the end: a run that is reset ends here and goes on as another execution of its workflow.
-            tracked.watched = False
-            self._reconcile_at = None
-            self._alarm.ring()
-            return
-        if self.state.runs.get(key) is tracked:
-            self._finish(RunReport(key=key, state=RunState.SUCCESS, ended_at=workflow.now(), reason="completed"))
-
-    def _finish(self, report: RunReport) -> None:
-        tracked = self.state.runs.get(report.key)
-        was_paused = self.state.is_paused
-        if tracked is not None and self.state.finish(report):
-            self._tell(self.state.after(tracked.run.run_id))
-            if self.state.is_paused != was_paused:
-                self._tell_all()
-            self._alarm.ring()
-
-    # Telling runs
-
-    def _tell_all(self) -> None:
-        """Tells every run under way whether the DAG is paused."""
-        if workflow.patched("runs-hear-of-pauses"):
-            self._tell([t for t in self.state.runs.values() if t.state is RunState.RUNNING])
-
-    def _tell(self, runs: Sequence[TrackedRun]) -> None:
-        for tracked in runs:
-            telling = asyncio.create_task(self._send_news(tracked))
-            self._telling.add(telling)
-            telling.add_done_callback(self._telling.discard)
-
-    async def _send_news(self, tracked: TrackedRun) -> None:
-        run = workflow.get_external_workflow_handle(tracked.run.workflow_id)
-        with suppress(FailureError):  # it has ended meanwhile, and will be reported as ended
-            await run.signal("news", self.state.news_for(tracked))
-
-    async def _reconcile(self) -> None:
-        """Asks about runs whose end nobody would tell: those that an earlier execution started."""
-        unwatched = self.state.unwatched
-        if not unwatched or (self._reconcile_at is not None and workflow.now() < self._reconcile_at):
-            return
-        self._reconcile_at = workflow.now() + self._reconcile_pause
-        self._reconcile_pause = min(2 * self._reconcile_pause, RECONCILE_LAST)
-        question = RunsQuestion(workflow_ids={t.run.key: t.run.workflow_id for t in unwatched})
-        for report in await look_up(find_ended_runs, question):
-            self._finish(report)
+            await asyncio.gather(*(self._runs.start(tracked) for tracked in startable))
 
     # Manual runs
 
@@ -311,14 +186,14 @@ class DagWorkflow:
     def pause(self) -> None:
         """Creates and starts no more runs; those under way start no more tasks, tasks that run go on."""
         if self.state.pause(True, workflow.now()):
-            self._tell_all()
+            self._runs.tell_all()
         self._alarm.ring()
 
     @workflow.signal
     def unpause(self) -> None:
         """Creates runs again, as `catchup` says."""
         if self.state.pause(False, workflow.now()):
-            self._tell_all()
+            self._runs.tell_all()
         self._alarm.ring()
 
     @workflow.signal
@@ -340,14 +215,14 @@ class DagWorkflow:
     def run_finished(self, report: Any) -> None:
         """A run tells that it has ended."""
         try:
-            self._finish(read_report(report))
+            self._runs.finish(read_report(report))
         except InvalidInputError as error:
             self.state.refuse("run_finished", str(error), workflow.now())
 
     @workflow.signal
     def tasks_ended(self, ended: TasksEnded) -> None:
         """A run tells of tasks that the next run looks back at."""
-        self._tell(self.state.tasks_ended(ended))
+        self._runs.tell(self.state.tasks_ended(ended))
 
     @workflow.update
     async def revise_run(self, question: ReviseQuestion) -> list[str]:
@@ -392,8 +267,7 @@ class DagWorkflow:
                 retry_policy=INFRASTRUCTURE,
             )
         except ActivityError as error:
-            told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
-            raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True) from None
+            raise ApplicationError(cause_of(error), type=INVALID_INPUT, non_retryable=True) from None
 
     @workflow.update
     async def trigger_run(self, *request: Any) -> RunIdentity:

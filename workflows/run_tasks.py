@@ -6,8 +6,6 @@ The run's workflow owns one of these, and says when the run is over.
 import asyncio
 import json
 from collections.abc import Callable
-from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from temporalio import workflow
@@ -28,6 +26,8 @@ from ..model.states import RunState, TaskState
 from ..model.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry, poke_delay, retry_delay
 from ..model.tasks import ApprovalTask, EmptyTask, PokedTask, WaitingTask
 from ..model.views import why
+from .clocks import Clocks
+from .deadlines import Deadlines
 from .leases import Leases
 from .notices import Notices
 from .task_work import failure_of, work_of
@@ -55,8 +55,9 @@ class RunTasks:
         self._defect: Exception | None = None
         self._attempts: dict[str, asyncio.Task[None]] = {}
         self._stopping: dict[str, TaskState] = {}
-        self._clocks: dict[str, asyncio.Task[None]] = {}
         self.notices = Notices(state)
+        self._clocks = Clocks(self._fail_run)
+        self._deadlines = Deadlines(state, self._clocks, self.notices)
         self._values: dict[str, list[dict[str, Any]]] = {}
         self._results_size = sum(len(json.dumps(i.xcom, default=str)) for i in state.instances.values() if i.xcom)
         self._make_plan()
@@ -153,7 +154,7 @@ class RunTasks:
             return
         instance.move(decision.state, decision.reason)
         if decision.state.finished:
-            self._forget_clock(instance.key)
+            self._clocks.forget(instance.key)
             self.leases.give_back([instance.key])
             self._end_of(instance)
         elif decision.state is TaskState.QUEUED:
@@ -312,56 +313,20 @@ class RunTasks:
         timeout, started = self.state.spec.dagrun_timeout, self.state.started_at
         if timeout is not None and started is not None:
             reason = f"dagrun_timeout of {timeout} was exceeded"
-            self._clock("", started + timeout, lambda: self.end_with(RunEnd(RunState.FAILED, reason)))
-        self._set_slas()
+            self._clocks.set("", started + timeout, lambda: self.end_with(RunEnd(RunState.FAILED, reason)))
+        self._deadlines.set()
         for instance in self.state.instances.values():
             if instance.state in WAITS or instance.state is TaskState.UP_FOR_RETRY:
                 self._set_clock(instance)
 
-    def _set_slas(self) -> None:
-        """Starts the clocks of what should be done by some time; a miss is told once, also after a downtime."""
-        due = self.state.run.run_after
-        if self.state.spec.deadline is not None and "" not in self.state.missed:
-            self._clock("deadline", due + self.state.spec.deadline, lambda: self._miss(None))
-        for task in self.state.spec.tasks:
-            if task.sla is not None and task.task_id not in self.state.missed:
-                self._clock(f"sla {task.task_id}", due + task.sla, partial(self._miss, task.task_id))
-
-    def _miss(self, task_id: str | None) -> None:
-        """The time is over for a task, or for the run. Told once, of each instance that has not ended well."""
-        self.state.missed.append(task_id or "")
-        event = Event.DEADLINE_MISS if task_id is None else Event.SLA_MISS
-        late: list[TaskInstance | None] = [None] if task_id is None else [*self.state.of_task(task_id)]
-        for instance in late:
-            if instance is None or instance.state not in (TaskState.SUCCESS, TaskState.SKIPPED, TaskState.REMOVED):
-                self.notices.tell(event, instance, reason="it should have ended by now")
-
     def _set_clock(self, instance: TaskInstance) -> None:
         until = instance.retry_at if instance.state is TaskState.UP_FOR_RETRY else instance.wake_at
         if until is not None:
-            self._clock(instance.key, until, lambda: self._wake(instance))
-
-    def _clock(self, name: str, until: datetime, then: Callable[[], None]) -> None:
-        async def tick() -> None:
-            await workflow.sleep(max(until - workflow.now(), timedelta()))
-            self._clocks.pop(name, None)
-            try:
-                then()
-            except Exception as error:
-                self._fail_run(error)
-            self._news = True
-
-        self._forget_clock(name)
-        self._clocks[name] = asyncio.create_task(tick())
-
-    def _forget_clock(self, name: str) -> None:
-        clock = self._clocks.pop(name, None)
-        if clock is not None:
-            clock.cancel()
+            self._clocks.set(instance.key, until, lambda: self._wake(instance))
 
     def _wake(self, instance: TaskInstance) -> None:
         """The time has come that *instance* waits for."""
-        instance.retry_at = None
+        instance.retry_at, self._news = None, True
         match instance.state:
             case TaskState.UP_FOR_RETRY:
                 self._move(instance, TaskState.SCHEDULED, "the retry delay is over")
@@ -385,7 +350,7 @@ class RunTasks:
 
     def finish_wait(self, instance: TaskInstance, outcome: Outcome | Failure) -> None:
         """A wait without a worker is over, one way or the other."""
-        self._forget_clock(instance.key)
+        self._clocks.forget(instance.key)
         if isinstance(outcome, Failure):
             self._count_try(instance, outcome, TaskState.FAILED)
             self._move(instance, TaskState.FAILED, outcome.error_type)
@@ -403,7 +368,7 @@ class RunTasks:
         for key, state in change.states.items():
             instance = self.state.instances[key]
             self.plan.forget_skips(key)
-            self._forget_clock(key)
+            self._clocks.forget(key)
             if key in self._attempts:
                 self._stop(instance, state, change.reason)
                 continue
@@ -457,13 +422,12 @@ class RunTasks:
             if instance.key in self._attempts:
                 self._stop(instance, TaskState.SKIPPED, reason)
             elif not instance.state.finished:
-                self._forget_clock(instance.key)
+                self._clocks.forget(instance.key)
                 self._move(instance, TaskState.SKIPPED, reason)
 
     async def wind_up(self, end: RunEnd) -> None:
         """The run is over: nothing is waited for, and nothing is held, any more."""
-        for name in [*self._clocks]:
-            self._forget_clock(name)
+        self._clocks.forget_all()
         if self.ended is not None:
             self.stop_all(end.reason)
         self.leases.give_back([*self.state.leases])
