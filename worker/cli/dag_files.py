@@ -1,0 +1,134 @@
+"""`tidemill dags`, as far as it is about files: registering them, checking them, and how those of bundles are."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from ...activities.dag_files import read_dag_files
+from ...model.bundles import FileView
+from ...model.dag import DagSpec
+from ...model.previews import Preview
+from ...model.timetables import DagRunInfo
+from ...model.views import Registration
+from ..client import Tidemill
+from ..validation import check_path
+from .output import Json, Markup, console, errors, fail, instant_text, make_table, print_json, run, show
+
+app = typer.Typer()
+
+
+@app.command()
+def register(
+    path: Annotated[Path, typer.Argument(help="A DAG file, a folder of them, or a DAG as .json.", exists=True)],
+    as_json: Json = False,
+) -> None:
+    """Register the DAGs of a file or folder, or put their new versions in place."""
+    specs, problems = read_path(path)
+    for problem in problems:
+        errors.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
+    if not specs and not problems:
+        fail(f"{path} defines no DAG. Write `with DAG(...)` at its top level, or call a function made with @dag")
+
+    async def work() -> list[Registration]:
+        tidemill = await Tidemill.connect()
+        return [await tidemill.register(spec) for spec in specs]
+
+    done = run(work()) if specs else []
+    show(done, as_json, make_table(["DAG", "VERSION", ""], [(r.dag_id, r.version, r.change) for r in done]))
+    if problems:
+        raise typer.Exit(1)
+
+
+def read_path(path: Path) -> tuple[list[DagSpec], list[str]]:
+    """The DAGs at *path*, and what is wrong with files that could not be read."""
+    parsed = read_dag_files(path)
+    specs = [spec for file in parsed for spec in file.dags]
+    return specs, [f"{file.path}: {file.error}" for file in parsed if file.error is not None]
+
+
+@app.command()
+def validate(
+    path: Annotated[Path, typer.Argument(help="A DAG file, a folder of them, or a DAG as .json.", exists=True)],
+    as_json: Json = False,
+) -> None:
+    """Check DAG files without a server: exit code 0 if every one can be registered.
+
+    Of a file that imports `airflow`, says which names have a counterpart here, and which have none.
+    """
+    found = check_path(path)
+    if as_json:
+        print_json(found)
+    else:
+        for problem in found.errors:
+            errors.print(f"[bold red]error:[/] {escape(f'{problem.path}: {problem.error}')}", soft_wrap=True)
+        for port in found.ports:
+            errors.print(f"[yellow]airflow:[/] {escape(f'{port.path}: {port.port.advice}')}", soft_wrap=True)
+        console.print(make_table(["DAG", "VERSION", "FILE"], [(d.dag_id, d.version, d.path) for d in found.dags]))
+    if found.errors:
+        raise typer.Exit(1)
+
+
+@app.command()
+def diff(
+    path: Annotated[Path, typer.Argument(help="A DAG file, or a DAG as .json.", exists=True)], as_json: Json = False
+) -> None:
+    """Show what registering a file would do to the schedules of its DAGs, without doing it."""
+    specs, problems = read_path(path)
+    if problems:
+        fail(problems[0])
+
+    async def work() -> dict[str, Preview]:
+        tidemill = await Tidemill.connect()
+        return {spec.dag_id: await tidemill.preview(spec) for spec in specs}
+
+    previews = run(work())
+    if as_json:
+        print_json(previews)
+        return
+    for dag_id, found in previews.items():
+        console.print(f"[bold]{dag_id}[/]: {escape(found.transition)}", soft_wrap=True)
+        rows = [
+            (*(_interval_text(infos[n]) if n < len(infos) else "" for infos in (found.current, found.proposed)),)
+            for n in range(max(len(found.current), len(found.proposed)))
+        ]
+        console.print(make_table(["NEXT RUNS NOW", "NEXT RUNS THEN"], rows))
+
+
+def _interval_text(info: DagRunInfo) -> str:
+    interval = info.data_interval
+    return f"{instant_text(interval.start)} to {instant_text(interval.end)}, run after {instant_text(info.run_after)}"
+
+
+@app.command("files")
+def list_files(as_json: Json = False) -> None:
+    """List the DAG files of every bundle: when they were parsed last, how long that took, their DAGs."""
+    files = run(all_files())
+    rows = [
+        (
+            file.bundle,
+            file.path,
+            len(file.dags),
+            instant_text(file.parsed_at),
+            "" if file.seconds is None else f"{file.seconds:.2f} s",
+            file.parses,
+            Markup("[bold red]error[/]") if file.error else "",
+        )
+        for file in files
+    ]
+    show(files, as_json, make_table(["BUNDLE", "FILE", "DAGS", "PARSED", "TOOK", "PARSES", ""], rows))
+
+
+@app.command("errors")
+def list_errors(as_json: Json = False) -> None:
+    """List what is wrong with DAG files. Exit code 1 if anything is."""
+    broken = [file for file in run(all_files()) if file.error is not None]
+    show(broken, as_json, make_table(["BUNDLE", "FILE", "ERROR"], [(f.bundle, f.path, f.error) for f in broken]))
+    if broken:
+        raise typer.Exit(1)
+
+
+async def all_files() -> list[FileView]:
+    tidemill = await Tidemill.connect()
+    return [file for view in await tidemill.bundles() for file in await tidemill.dag_files(view.settings.name)]
