@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -22,6 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..activities.bundles.registering import register_dag
 from ..activities.runs import ReviseQuestion
 from ..model.backfills import BackfillPlan, BackfillProgress, BackfillRequest
+from ..model.base import Record
 from ..model.bundle_state import BundleState
 from ..model.bundles import BundleSettings, BundleView, FileView, bundle_workflow_id
 from ..model.dag import DagSpec
@@ -39,7 +40,15 @@ from ..workflows.bundle import DagBundleWorkflow
 from ..workflows.dag import DagWorkflow
 from ..workflows.dag_run import DagRunWorkflow
 from ..workflows.pool import PoolWorkflow
-from .connection import QUERY_TIMEOUT, REFRESH_TIMEOUT, UPDATE_TIMEOUT, NotFoundError, clear_errors, connect
+from .connection import (
+    QUERY_TIMEOUT,
+    REFRESH_TIMEOUT,
+    UPDATE_TIMEOUT,
+    NotFoundError,
+    NoWorkerError,
+    clear_errors,
+    connect,
+)
 from .plugin import TidemillPlugin
 from .settings import Settings
 
@@ -93,8 +102,19 @@ class Tidemill:
         found = self.client.list_workflows('WorkflowType = "Dag" AND ExecutionStatus = "Running"')
         return sorted([execution.id.removeprefix("dag:") async for execution in found])
 
-    async def dags(self) -> list[DagView]:
-        return list(await asyncio.gather(*(self.describe(dag_id) for dag_id in await self.dag_ids())))
+    async def dags(self) -> tuple[list[DagView], dict[str, str]]:
+        """Every DAG that answers; and by dag_id, what is the matter with those that do not.
+
+        Raises NoWorkerError if none answers.
+        """
+        dag_ids = await self.dag_ids()
+        found = await asyncio.gather(*(self.describe(dag_id) for dag_id in dag_ids), return_exceptions=True)
+        views = [view for view in found if isinstance(view, DagView)]
+        failures = {d: error for d, error in zip(dag_ids, found, strict=True) if isinstance(error, BaseException)}
+        for error in failures.values():
+            if not views or not isinstance(error, NoWorkerError | NotFoundError | InvalidInputError):
+                raise error
+        return views, {dag_id: str(error) for dag_id, error in failures.items()}
 
     async def explain(self, dag_id: str) -> Explanation:
         """Why the DAG does what it does, or nothing."""
@@ -247,13 +267,7 @@ class Tidemill:
 
     async def set_bundle(self, settings: BundleSettings) -> BundleView:
         """Has a folder or repository looked after, or changes how it is."""
-        start: WithStartWorkflowOperation[Any, None] = WithStartWorkflowOperation(
-            DagBundleWorkflow.run,
-            BundleState(settings=settings),
-            id=bundle_workflow_id(settings.name),
-            task_queue=self.task_queue,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        )
+        start = self._starting(DagBundleWorkflow.run, BundleState(settings=settings), bundle_workflow_id(settings.name))
         async with clear_errors(f"bundle {settings.name!r}", self.task_queue):
             return await self.client.execute_update_with_start_workflow(
                 DagBundleWorkflow.configure, settings, start_workflow_operation=start, rpc_timeout=UPDATE_TIMEOUT
@@ -299,13 +313,7 @@ class Tidemill:
 
     async def set_pool(self, name: str, settings: PoolSettings) -> PoolView:
         """Makes a pool, or changes it. Slots that are held stay held."""
-        start: WithStartWorkflowOperation[Any, None] = WithStartWorkflowOperation(
-            PoolWorkflow.run,
-            PoolState(name=name, settings=settings),
-            id=pool_workflow_id(name),
-            task_queue=self.task_queue,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        )
+        start = self._starting(PoolWorkflow.run, PoolState(name=name, settings=settings), pool_workflow_id(name))
         async with clear_errors(f"pool {name!r}", self.task_queue):
             return await self.client.execute_update_with_start_workflow(
                 PoolWorkflow.set, settings, start_workflow_operation=start, rpc_timeout=UPDATE_TIMEOUT
@@ -332,7 +340,17 @@ class Tidemill:
         names = sorted(id_.removeprefix("pool:") for id_ in ids if id_.startswith("pool:"))
         return [await self.pool(name) for name in names]
 
-    # Connections
+    def _starting(
+        self, run: Callable[..., Awaitable[None]], state: Record, workflow_id: str
+    ) -> WithStartWorkflowOperation[Any, None]:
+        """Starts a workflow of that id with *state*, unless there is one."""
+        return WithStartWorkflowOperation(
+            run,
+            state,
+            id=workflow_id,
+            task_queue=self.task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
 
     def _dag(self, dag_id: str) -> WorkflowHandle[DagWorkflow, None]:
         return self.client.get_workflow_handle_for(DagWorkflow.run, dag_workflow_id(dag_id))

@@ -1,5 +1,6 @@
 """The command line, as a person and as a program use it: real processes on a real server."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,17 +15,19 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 TIDEMILL = str(Path(sys.executable).with_name("tidemill"))
 
 
+def run_command(here: Stack, *arguments: str) -> subprocess.CompletedProcess[str]:
+    env = worker_environment(here.address, here.home, here.task_queue)
+    return subprocess.run([TIDEMILL, *arguments], env=env, capture_output=True, text=True, timeout=60)
+
+
 def command(here: Stack, *arguments: str, code: int = 0) -> str:
     """What `tidemill` prints. Fails unless it ends with *code*."""
-    env = worker_environment(here.address, here.home, here.task_queue)
-    done = subprocess.run([TIDEMILL, *arguments], env=env, capture_output=True, text=True, timeout=60)
+    done = run_command(here, *arguments)
     assert done.returncode == code, f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout if code == 0 else done.stderr
 
 
 async def told(here: Stack, *arguments: str, code: int = 0) -> Any:
-    import asyncio
-
     output = await asyncio.to_thread(command, here, *arguments, code=code)
     return json.loads(output) if "--json" in arguments else output
 
@@ -179,6 +182,21 @@ async def test_a_service_that_is_not_there_is_told_with_the_remedy(here: Stack) 
     assert done.returncode == 1
     assert "no Temporal service answers at 127.0.0.1:1" in done.stderr
     assert "Start one with `tidemill dev`, or set TEMPORAL_ADDRESS" in done.stderr
+
+
+async def test_a_dag_that_does_not_answer_hides_no_others(here: Stack) -> None:
+    await here.tidemill.register(dag("answers", [empty("a")]))
+    silent = await here.tidemill.client.start_workflow(
+        "Dag", dag("silent", []), id="dag:silent", task_queue="nobody-polls-this"
+    )
+    try:
+        await eventually(here.tidemill.dag_ids, lambda found: {"answers", "silent"} <= {*found})
+        done = await asyncio.to_thread(run_command, here, "dags", "list", "--json")
+    finally:
+        await silent.terminate()
+    assert "answers" in [view["dag_id"] for view in json.loads(done.stdout)]
+    assert "DAG 'silent' does not answer: no worker polls task queue" in done.stderr
+    assert done.returncode == 1
 
 
 async def test_short_lived_commands_end_with_their_own_exit_code(here: Stack) -> None:

@@ -28,6 +28,7 @@ from .output import (
     Json,
     Markup,
     console,
+    errors,
     fail,
     instant_text,
     make_table,
@@ -48,10 +49,10 @@ DagId = Annotated[str, typer.Argument(help="The DAG's id.")]
 def list_dags(as_json: Json = False) -> None:
     """List the registered DAGs."""
 
-    async def work() -> list[DagView]:
+    async def work() -> tuple[list[DagView], dict[str, str]]:
         return await (await Tidemill.connect()).dags()
 
-    views = run(work())
+    views, silent = run(work())
     rows = [
         (
             view.dag_id,
@@ -67,6 +68,10 @@ def list_dags(as_json: Json = False) -> None:
     ]
     columns = ["DAG", "STATUS", "SCHEDULE", "NEXT RUN AFTER", "LAST RUN", "RUNS", "VERSION", "FILE"]
     show(views, as_json, make_table(columns, rows))
+    for told in silent.values():
+        errors.print(f"[bold red]error:[/] {escape(told)}", soft_wrap=True)
+    if silent:
+        raise typer.Exit(1)
 
 
 def status_text(view: DagView) -> str | Markup:
