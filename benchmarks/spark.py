@@ -162,6 +162,19 @@ class SparkBench:
             "s", median(quick for quick, _ in rounds), median(plain for _, plain in rounds),
         )  # fmt: skip
 
+    async def one_compiler(self) -> Figure:
+        """spark-submit by hand with Java's quick compiler alone, and with both; each with the archive."""
+        quick = fast_start(self.tidemill_home, self.java, small=True)
+        alone = f"{quick} -XX:TieredStopAtLevel=1"
+        rounds = [
+            (await timed(lambda: self.by_hand(LOCAL, alone)), await timed(lambda: self.by_hand(LOCAL, quick)))
+            for _ in range(ROUNDS)
+        ]
+        return Figure(
+            "local job with TieredStopAtLevel=1 (floor: without)",
+            "s", median(alone for alone, _ in rounds), median(both for _, both in rounds),
+        )  # fmt: skip
+
     async def small_tasks(self) -> Figure:
         """One small task after the other on a warm Connect server, and the same question by a client that stays."""
         from pyspark.sql.connect.session import SparkSession
@@ -261,6 +274,7 @@ async def spark(address: str) -> list[Figure]:
             return [
                 *await bench.overhead(cluster),
                 await bench.archive(),
+                await bench.one_compiler(),
                 await bench.small_tasks(),
                 *await bench.recovery(cluster),
             ]

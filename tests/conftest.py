@@ -1,5 +1,6 @@
 """Real servers for the tests: one for the session, and one that makes every workflow go on as new, soon."""
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -9,7 +10,17 @@ from support import Stack, stack, temporal_server
 from tidemill.activities.spark.archive import build_archive
 from tidemill.activities.workplace import find_java
 
-LONGEST = ("test_spark_kills.py", "test_demo.py", "test_spark_modes.py", "test_spark.py", "test_storm.py")
+# Every JVM of the tests lives for seconds: what its second compiler would do costs more than it ever saves.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+LONGEST = (
+    "test_spark_kills.py",
+    "test_bundles.py",  # needs no Spark, while the first one gets it ready
+    "test_spark_modes.py",
+    "test_spark.py",
+    "test_demo.py",
+    "test_storm.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -55,10 +55,13 @@ async def watch_folder(tidemill: Tidemill, folder: Path) -> None:
     await _until_answered(lambda: tidemill.set_bundle(settings))
     seen: dict[str, FileView] = {}
     while True:
+        watching = False
         try:
-            seen = await _look(tidemill, seen)
-            async for _ in awatch(folder, step=100, debounce=300):
-                seen = await _look(tidemill, seen)
+            # Its first answer, mostly an empty one, says that it watches now: what comes later is not missed.
+            async for changes in awatch(folder, step=100, debounce=300, rust_timeout=500, yield_on_timeout=True):
+                if changes or not watching:
+                    seen = await _look(tidemill, seen)
+                watching = True
         except Exception as error:  # the folder was moved away, say: it may come back
             log.error("%s cannot be watched: %s; trying again", folder, error)
             await asyncio.sleep(SOON)

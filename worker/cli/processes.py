@@ -25,6 +25,9 @@ Home = Annotated[
     Path | None, typer.Option(help="Where logs and state are kept; by default TIDEMILL_HOME or .tidemill.")
 ]
 
+SHORT_JOBS = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""Drivers that end within seconds do not live to see what Java's second compiler is for."""
+
 
 def set_up_logging() -> None:
     logging.basicConfig(
@@ -101,6 +104,7 @@ def demo(
 ) -> None:
     """Catch up on a real week of flights with Spark, from an empty folder to a chart."""
     settings = with_home(home or Path("build/demo"))
+    settings = settings.model_copy(update={"spark_conf": {**SHORT_JOBS, **settings.spark_conf}})
     problems = [check for check in run(all_checks()) if not check.ok and check.name != "Temporal service"]
     if problems:
         fail("; ".join(f"{check.name}: {check.found}. {check.remedy}" for check in problems))
