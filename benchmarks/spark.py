@@ -150,30 +150,19 @@ class SparkBench:
     def tidemill_home(self) -> Path:
         return self.folder / "home"
 
-    async def archive(self) -> Figure:
-        """spark-submit by hand with the archive and a small collector, and as Spark comes."""
-        quick = fast_start(self.tidemill_home, self.java, small=True)
-        rounds = [
-            (await timed(lambda: self.by_hand(LOCAL, quick)), await timed(lambda: self.by_hand(LOCAL, "")))
-            for _ in range(ROUNDS)
-        ]
-        return Figure(
-            "local job with the archive (floor: without)",
-            "s", median(quick for quick, _ in rounds), median(plain for _, plain in rounds),
-        )  # fmt: skip
-
-    async def one_compiler(self) -> Figure:
-        """spark-submit by hand with Java's quick compiler alone, and with both; each with the archive."""
+    async def quick_starts(self) -> list[Figure]:
+        """spark-submit by hand as Spark comes, with what makes it start quickly, and without Java's second compiler."""
         quick = fast_start(self.tidemill_home, self.java, small=True)
         alone = f"{quick} -XX:TieredStopAtLevel=1"
         rounds = [
-            (await timed(lambda: self.by_hand(LOCAL, alone)), await timed(lambda: self.by_hand(LOCAL, quick)))
+            [await timed(lambda: self.by_hand(LOCAL, options)) for options in ("", quick, alone)]  # noqa: B023
             for _ in range(ROUNDS)
         ]
-        return Figure(
-            "local job with TieredStopAtLevel=1 (floor: without)",
-            "s", median(alone for alone, _ in rounds), median(both for _, both in rounds),
-        )  # fmt: skip
+        bare, archive, one_compiler = (median(column) for column in zip(*rounds, strict=True))
+        return [
+            Figure("local job with the archive (floor: without)", "s", archive, bare),
+            Figure("the same with TieredStopAtLevel=1 (floor: without)", "s", one_compiler, archive),
+        ]
 
     async def small_tasks(self) -> Figure:
         """One small task after the other on a warm Connect server, and the same question by a client that stays."""
@@ -273,8 +262,7 @@ async def spark(address: str) -> list[Figure]:
             bench.connect = connect
             return [
                 *await bench.overhead(cluster),
-                await bench.archive(),
-                await bench.one_compiler(),
+                *await bench.quick_starts(),
                 await bench.small_tasks(),
                 *await bench.recovery(cluster),
             ]

@@ -6,10 +6,11 @@ What a DAG file needs is here; a worker of your own also wants `tidemill.worker.
 from . import _checkout as _checkout
 from . import _local as _local
 from .activities.secrets import Connection, Variable
-from .model.authoring.dags import DAG, Output
+from .model.authoring.dags import DAG
 from .model.authoring.decorators import dag, setup, task, teardown
 from .model.authoring.foreign import TemporalActivityOperator, TemporalWorkflowOperator, TriggerDagRunOperator
 from .model.authoring.groups import Label, TaskGroup, task_group
+from .model.authoring.links import Output
 from .model.authoring.operators import (
     BashOperator,
     BranchPythonOperator,

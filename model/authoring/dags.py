@@ -8,34 +8,23 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import ContextVar
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self, TypeVar, get_args
+from typing import Any, ClassVar, Protocol, Self
 
 from dateutil.relativedelta import relativedelta
 
 from ..base import Model
 from ..dag import DagSpec, read_dag
 from ..errors import InvalidInputError
-from ..notifiers import Event
-from ..references import CONCAT, ZIP, xcom_reference
 from ..schedules import ScheduleKind
-from ..tasks import Task
 from .callbacks import Callback, functions_of, notifiers_of
 from .dates import aware, zone_name
+from .nodes import Group, Node, reading
 
 Schedule = str | timedelta | relativedelta | Sequence[str] | Model | None
 
-T = TypeVar("T")
-
-FIELDS_OF_KINDS = {
-    kind.model_fields["kind"].default: {*kind.model_fields, *map(str, Event)} for kind in get_args(get_args(Task)[0])
-}
-"""The options that each kind of task has."""
-
-_current: ContextVar[DAG | None] = ContextVar("tidemill_current_dag", default=None)
 _made: list[DAG] = []
 
 
@@ -137,11 +126,11 @@ class DAG:
         return runner(self, logical_date=aware(logical_date, self.timezone), conf=conf)
 
     def __enter__(self) -> Self:
-        self._outer = _current.set(self)
+        self._outer = reading.set(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        _current.reset(self._outer)
+        reading.reset(self._outer)
 
     @property
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -192,220 +181,6 @@ def _file_of_caller() -> str | None:
     return None
 
 
-class Linked:
-    """What `>>` and `<<` put in order: tasks, their results, groups, and lists of them."""
-
-    def nodes(self) -> list[Node]:
-        raise NotImplementedError
-
-    def firsts(self) -> list[Node]:
-        """The tasks that come to stand behind what is upstream."""
-        return self.nodes()
-
-    def lasts(self) -> list[Node]:
-        """The tasks that what is downstream comes to stand behind."""
-        return self.nodes()
-
-    def set_downstream(self, other: Any) -> None:
-        for below in _linked(other):
-            below.follow(self)
-
-    def set_upstream(self, other: Any) -> None:
-        for above in _linked(other):
-            above.precede(self)
-
-    def follow(self, above: Linked) -> None:
-        """Comes to stand behind *above*."""
-        for node in self.firsts():
-            node.upstream.update(dict.fromkeys(other.task_id for other in above.lasts()))
-
-    def precede(self, below: Linked) -> None:
-        """Comes to stand before *below*."""
-        below.follow(self)
-
-    def __rshift__(self, other: T) -> T:
-        self.set_downstream(other)
-        return other
-
-    def __lshift__(self, other: T) -> T:
-        self.set_upstream(other)
-        return other
-
-    def __rrshift__(self, other: Any) -> Self:
-        self.set_upstream(other)
-        return self
-
-    def __rlshift__(self, other: Any) -> Self:
-        self.set_downstream(other)
-        return self
-
-
-class Node(Linked):
-    """A task being written: becomes one of the models of `tasks`."""
-
-    def __init__(
-        self,
-        kind: str,
-        task_id: str,
-        fields: dict[str, Any],
-        *,
-        dag: DAG | None = None,
-        function: Callable[..., Any] | None = None,
-    ) -> None:
-        owner = dag or _current.get()
-        if owner is None:
-            raise InvalidInputError(
-                f"task {task_id!r} is outside of any DAG. Write it below `with DAG(...):` or pass dag=..."
-            )
-        self.dag = owner
-        self.group = owner.group
-        self.kind = kind
-        self.task_id = self.group.full_id(task_id) if self.group is not None else task_id
-        self.function = function
-        self.upstream: dict[str, None] = {}
-        self.options = fields
-        owner.add(self)
-        for value in fields.values():
-            self._follow(value)
-
-    def nodes(self) -> list[Node]:
-        return [self]
-
-    @property
-    def output(self) -> Any:
-        """The task's result, to be given to another task; a type checker cannot know what it will be."""
-        return Output(self)
-
-    def _follow(self, value: Any) -> None:
-        """Using a result makes its task an upstream, as in Airflow's TaskFlow."""
-        if isinstance(value, Linked):
-            self.upstream.update(dict.fromkeys(node.task_id for node in value.nodes()))
-        elif isinstance(value, dict):
-            for part in value.values():
-                self._follow(part)
-        elif isinstance(value, list | tuple):
-            for part in value:
-                self._follow(part)
-
-    def _merged(self) -> dict[str, Any]:
-        """The task's own options over those of its group and its DAG."""
-        in_group = self.group.default_args if self.group is not None else {}
-        common = {**self.dag.default_args, **in_group}
-        return {**{name: value for name, value in common.items() if self._takes(name)}, **self.options}
-
-    def _takes(self, name: str) -> bool:
-        """Whether a default argument is for this kind of task. One that is for none is passed on, to be refused."""
-        return name in FIELDS_OF_KINDS[self.kind] or not any(name in fields for fields in FIELDS_OF_KINDS.values())
-
-    def callback_functions(self, event: str) -> list[Callable[..., Any]]:
-        """The functions that are called for *event* of the task."""
-        return functions_of(self._merged().get(event))
-
-    def fields(self) -> dict[str, Any]:
-        merged = self._merged()
-        callbacks = {event: merged.pop(event) for event in map(str, Event) if event in merged}
-        if any(callback is not None for callback in callbacks.values()):
-            merged["callbacks"] = notifiers_of(callbacks)
-        for name in ("start_date", "end_date"):
-            if name in merged:
-                merged[name] = aware(merged[name], self.dag.timezone)
-        if self.group is not None:
-            merged["group"] = self.group.group_id
-            if self.group.mapped_over is not None and not self._in_mapped_group(self.group.mapped_over):
-                self.upstream.update(dict.fromkeys(self.group.mapped_over))
-        return {"kind": self.kind, "task_id": self.task_id, "upstream": tuple(self.upstream), **plain(merged)}
-
-    def _in_mapped_group(self, sources: Iterable[str]) -> bool:
-        """Whether a task of the same mapped group is upstream, so that the values are known when this one runs."""
-        return any(self.dag.tasks[other].group is self.group for other in self.upstream if other not in sources)
-
-    def as_setup(self) -> Self:
-        """Makes the task a setup: what its teardown covers needs it."""
-        self.options = {**self.options, "is_setup": True}
-        return self
-
-    def as_teardown(self, *, setups: Any = None, on_failure_fail_dagrun: bool = False) -> Self:
-        """Makes the task a teardown of *setups*: runs when the work between is done, however that ended."""
-        self.options = {**self.options, "is_teardown": True, "on_failure_fail_dagrun": on_failure_fail_dagrun}
-        if setups is not None:
-            for setup in firsts(setups):
-                setup.as_setup()
-            self.set_upstream(setups)
-        return self
-
-
-class Output(Linked):
-    """The result that a task will have. Give it to another task, or index it by an XCom key."""
-
-    def __init__(self, node: Node, key: str = "return_value") -> None:
-        self.node = node
-        self.key = key
-
-    def nodes(self) -> list[Node]:
-        return [self.node]
-
-    def __getitem__(self, key: str) -> Output:
-        return Output(self.node, key)
-
-    def zip(self, *others: Any, **fill: Any) -> Combined:
-        """Lists of one value of each, to map over; with `fillvalue=` as many as the longest has."""
-        return Combined({ZIP: [self, *others], **fill})
-
-    def concat(self, *others: Any) -> Combined:
-        """The values of all, one list after the other, to map over."""
-        return Combined({CONCAT: [self, *others]})
-
-    def __str__(self) -> str:
-        """In a text, such as a command, a result is a template that asks for it (as in Airflow)."""
-        return f"{{{{ ti.xcom_pull(task_ids='{self.node.task_id}', key='{self.key}') }}}}"
-
-    def reference(self) -> dict[str, Any]:
-        return dict(xcom_reference(self.node.task_id, self.key))
-
-    def as_setup(self) -> Self:
-        """Makes the task of this result a setup."""
-        self.node.as_setup()
-        return self
-
-    def as_teardown(self, *, setups: Any = None, on_failure_fail_dagrun: bool = False) -> Self:
-        """Makes the task of this result a teardown."""
-        self.node.as_teardown(setups=setups, on_failure_fail_dagrun=on_failure_fail_dagrun)
-        return self
-
-
-class Combined(Linked):
-    """Several results made into one list to map over."""
-
-    def __init__(self, parts: dict[str, Any]) -> None:
-        self._parts = parts
-
-    def nodes(self) -> list[Node]:
-        return [node for part in self._parts.values() if isinstance(part, list) for node in _results(part)]
-
-    def reference(self) -> dict[str, Any]:
-        return dict(plain(self._parts))
-
-
-class Group(Linked):
-    """A group of tasks being written. `groups.TaskGroup` is its face."""
-
-    group_id: str
-    default_args: dict[str, Any]
-    mapped_over: list[str] | None
-    """The tasks whose results the group is mapped over; None: it is not mapped."""
-
-    def full_id(self, task_id: str) -> str:
-        raise NotImplementedError
-
-    def fields(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-
-def current_dag() -> DAG | None:
-    """The DAG whose `with` block is being read."""
-    return _current.get()
-
-
 def collect(read: Callable[[], Any]) -> list[DAG]:
     """The DAGs that *read* makes, such as by importing a file."""
     _made.clear()
@@ -413,36 +188,3 @@ def collect(read: Callable[[], Any]) -> list[DAG]:
     made = [*_made]
     _made.clear()
     return made
-
-
-def firsts(value: Any) -> list[Node]:
-    """The tasks of *value* that come first: those of a group without upstreams in it, or the task itself."""
-    return [node for part in _linked(value) for node in part.firsts()]
-
-
-def lasts(value: Any) -> list[Node]:
-    """The tasks of *value* that come last."""
-    return [node for part in _linked(value) for node in part.lasts()]
-
-
-def _linked(value: Any) -> list[Linked]:
-    if isinstance(value, Linked):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [linked for part in value for linked in _linked(part)]
-    raise InvalidInputError(f"{value!r} is not a task. Only tasks, their results and lists of them go with >> and <<")
-
-
-def _results(values: Iterable[Any]) -> list[Node]:
-    return [node for value in values if isinstance(value, Linked) for node in value.nodes()]
-
-
-def plain(value: Any) -> Any:
-    """*value* with results of tasks as references, and all else as it is."""
-    if isinstance(value, Output | Combined):
-        return value.reference()
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(plain(part) for part in value)
-    return value

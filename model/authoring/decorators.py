@@ -9,8 +9,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..context import CONTEXT_NAMES
 from ..errors import InvalidInputError
-from .dags import DAG, Linked, Node, Output, Schedule, current_dag
+from .dags import DAG, Schedule
+from .links import Linked, Output
 from .mapped import Each, expansion_by, expansion_each
+from .nodes import Node, current_dag
 from .operators import spark_options, takes_context
 
 P = ParamSpec("P")

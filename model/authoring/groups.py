@@ -9,8 +9,10 @@ from typing import Any, Self
 
 from ..errors import InvalidInputError
 from ..references import MAPPED
-from .dags import DAG, Group, Linked, Node, current_dag, firsts, plain
+from .dags import DAG
+from .links import Linked, firsts, plain
 from .mapped import Each, expansion_by, expansion_each
+from .nodes import Group, Node, current_dag
 
 
 class TaskGroup(Group):

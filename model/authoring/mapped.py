@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
 from ..errors import InvalidInputError
-from .dags import Node, Output
+from .links import Output
+from .nodes import Node
 
 FIELDS = {"bash_command": "command", "op_args": "args", "op_kwargs": "kwargs", "env_vars": "env"}
 """Arguments of operators that the task's model calls otherwise."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tasks import SparkOptions
-from .dags import DAG, Output
+from .dags import DAG
+from .links import Output
 from .mapped import Mappable
 
 SPARK_OPTIONS = frozenset(SparkOptions.model_fields)

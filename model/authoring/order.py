@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..errors import InvalidInputError
-from .dags import lasts
+from .links import lasts
 
 
 def chain(*steps: Any) -> None:

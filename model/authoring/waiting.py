@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, time, timedelta
 from typing import Any
 
-from .dags import DAG, current_dag
+from .dags import DAG
 from .mapped import Mappable
+from .nodes import current_dag
 from .operators import takes_context
 
 

@@ -1,0 +1,139 @@
+"""A task being written, and the group that it is written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Self, get_args
+
+from ..errors import InvalidInputError
+from ..notifiers import Event
+from ..tasks import Task
+from .callbacks import functions_of, notifiers_of
+from .dates import aware
+from .links import Linked, Output, firsts, plain
+
+if TYPE_CHECKING:
+    from .dags import DAG
+
+FIELDS_OF_KINDS = {
+    kind.model_fields["kind"].default: {*kind.model_fields, *map(str, Event)} for kind in get_args(get_args(Task)[0])
+}
+"""The options that each kind of task has."""
+
+reading: ContextVar[DAG | None] = ContextVar("tidemill_reading", default=None)
+"""The DAG whose `with` block is being read."""
+
+
+def current_dag() -> DAG | None:
+    """The DAG whose `with` block is being read."""
+    return reading.get()
+
+
+class Node(Linked):
+    """A task being written: becomes one of the models of `tasks`."""
+
+    def __init__(
+        self,
+        kind: str,
+        task_id: str,
+        fields: dict[str, Any],
+        *,
+        dag: DAG | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        owner = dag or reading.get()
+        if owner is None:
+            raise InvalidInputError(
+                f"task {task_id!r} is outside of any DAG. Write it below `with DAG(...):` or pass dag=..."
+            )
+        self.dag = owner
+        self.group = owner.group
+        self.kind = kind
+        self.task_id = self.group.full_id(task_id) if self.group is not None else task_id
+        self.function = function
+        self.upstream: dict[str, None] = {}
+        self.options = fields
+        owner.add(self)
+        for value in fields.values():
+            self._follow(value)
+
+    def nodes(self) -> list[Node]:
+        return [self]
+
+    @property
+    def output(self) -> Any:
+        """The task's result, to be given to another task; a type checker cannot know what it will be."""
+        return Output(self)
+
+    def _follow(self, value: Any) -> None:
+        """Using a result makes its task an upstream, as in Airflow's TaskFlow."""
+        if isinstance(value, Linked):
+            self.upstream.update(dict.fromkeys(node.task_id for node in value.nodes()))
+        elif isinstance(value, dict):
+            for part in value.values():
+                self._follow(part)
+        elif isinstance(value, list | tuple):
+            for part in value:
+                self._follow(part)
+
+    def _merged(self) -> dict[str, Any]:
+        """The task's own options over those of its group and its DAG."""
+        in_group = self.group.default_args if self.group is not None else {}
+        common = {**self.dag.default_args, **in_group}
+        return {**{name: value for name, value in common.items() if self._takes(name)}, **self.options}
+
+    def _takes(self, name: str) -> bool:
+        """Whether a default argument is for this kind of task. One that is for none is passed on, to be refused."""
+        return name in FIELDS_OF_KINDS[self.kind] or not any(name in fields for fields in FIELDS_OF_KINDS.values())
+
+    def callback_functions(self, event: str) -> list[Callable[..., Any]]:
+        """The functions that are called for *event* of the task."""
+        return functions_of(self._merged().get(event))
+
+    def fields(self) -> dict[str, Any]:
+        merged = self._merged()
+        callbacks = {event: merged.pop(event) for event in map(str, Event) if event in merged}
+        if any(callback is not None for callback in callbacks.values()):
+            merged["callbacks"] = notifiers_of(callbacks)
+        for name in ("start_date", "end_date"):
+            if name in merged:
+                merged[name] = aware(merged[name], self.dag.timezone)
+        if self.group is not None:
+            merged["group"] = self.group.group_id
+            if self.group.mapped_over is not None and not self._in_mapped_group(self.group.mapped_over):
+                self.upstream.update(dict.fromkeys(self.group.mapped_over))
+        return {"kind": self.kind, "task_id": self.task_id, "upstream": tuple(self.upstream), **plain(merged)}
+
+    def _in_mapped_group(self, sources: Iterable[str]) -> bool:
+        """Whether a task of the same mapped group is upstream, so that the values are known when this one runs."""
+        return any(self.dag.tasks[other].group is self.group for other in self.upstream if other not in sources)
+
+    def as_setup(self) -> Self:
+        """Makes the task a setup: what its teardown covers needs it."""
+        self.options = {**self.options, "is_setup": True}
+        return self
+
+    def as_teardown(self, *, setups: Any = None, on_failure_fail_dagrun: bool = False) -> Self:
+        """Makes the task a teardown of *setups*: runs when the work between is done, however that ended."""
+        self.options = {**self.options, "is_teardown": True, "on_failure_fail_dagrun": on_failure_fail_dagrun}
+        if setups is not None:
+            for setup in firsts(setups):
+                setup.as_setup()
+            self.set_upstream(setups)
+        return self
+
+
+class Group(Linked):
+    """A group of tasks being written. `groups.TaskGroup` is its face."""
+
+    group_id: str
+    default_args: dict[str, Any]
+    mapped_over: list[str] | None
+    """The tasks whose results the group is mapped over; None: it is not mapped."""
+
+    def full_id(self, task_id: str) -> str:
+        raise NotImplementedError
+
+    def fields(self) -> dict[str, Any]:
+        raise NotImplementedError
