@@ -48,7 +48,6 @@ format: env ## Format the code, and mend what the linter can mend
 
 chaos: env ## Kill workers and the server at random for a long while, then check every history
 	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)
-	@$(BIN)/pytest -q -m long
 
 bench: env ## Measure: prints a table, writes build/bench.json
 	@$(BIN)/python -P benchmarks/run.py $(ARGS)

@@ -188,7 +188,7 @@ def test_a_change_is_previewed_as_it_then_happens() -> None:
 SCHEDULES = ["@daily", "@hourly", "0 */6 * * *", "30 3 * * 1-5", "15 10 1,15 * *", 5400, 86400, "*/20 * * * *"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(SCHEDULES), st.sampled_from(SCHEDULES), st.integers(0, 20), st.integers(1, 60), st.booleans())
 def test_old_and_new_schedules_neither_overlap_nor_double(
     old: Any, new: Any, before: int, after: int, catchup: bool

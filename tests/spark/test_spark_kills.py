@@ -15,18 +15,19 @@ from tidemill.model.views import RunDetails
 
 pytestmark = pytest.mark.spark
 DAY = TriggerRequest.model_validate(ON_DAY)
-LONG = pytest.mark.long
-"""Where a killed worker leaves what another test finds, too: these are part of `make chaos`."""
 BOUNDARIES = [
+    ("local", "before the work"),
+    ("local", "while it runs"),
     ("local", "after the work"),
+    ("standalone-client", "before the work"),
     ("standalone-client", "while it runs"),
-    pytest.param("standalone-client", "after the work", marks=LONG),
-    pytest.param("standalone-cluster", "before the work", marks=LONG),
+    ("standalone-client", "after the work"),
+    ("standalone-cluster", "before the work"),
     ("standalone-cluster", "after the request"),
     ("standalone-cluster", "after the work"),
     ("standalone-cluster", "while it runs"),
     ("standalone-cluster", "after tidemill.spark_watch"),
-    pytest.param("connect", "before the work", marks=LONG),
+    ("connect", "before the work"),
     ("connect", "while it runs"),
     ("connect", "after the work"),
 ]
