@@ -1,22 +1,20 @@
-"""Reads DAG files, each in a process that may do anything without hurting anyone."""
+"""Reads DAG files once, as a command or a program asks for them; bundles look after theirs by themselves."""
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from ..model.dag import DagSpec, read_dag
 from ..model.errors import InvalidInputError
 from .bundles.listing import Tree
-from .outcomes import describe_exit
-
-PARSE_TIMEOUT = timedelta(seconds=50)  # Airflow's dag_file_processor_timeout
+from .bundles.parsing import PARSE_TIMEOUT, FileToParse, parsed
+from .fork_servers import ForkServers
+from .supervision import Watch
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,36 @@ def find_dag_files(path: Path) -> list[Path]:
 
 def read_dag_files(path: Path) -> list[ParsedFile]:
     """The DAGs at *path*: a DAG file, a folder of them, or one DAG as .json. Errors are those of their files."""
-    return [_read_json(file) if file.suffix == ".json" else parse_dag_file(file) for file in find_dag_files(path)]
+    root = path.resolve() if path.is_dir() else path.resolve().parent
+    with fork_servers() as servers:
+        return [
+            _read_json(file) if file.suffix == ".json" else _parse(servers, root, file) for file in find_dag_files(path)
+        ]
+
+
+def parse_dag_file(path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
+    """The DAGs of the file at *path*. Never raises for what the file does: that is its error."""
+    with fork_servers() as servers:
+        return _parse(servers, path.resolve().parent, path.resolve(), timeout)
+
+
+@contextmanager
+def fork_servers() -> Iterator[ForkServers]:
+    """Servers that live as long as the block."""
+    with tempfile.TemporaryDirectory() as home:
+        servers = ForkServers(Path(home))
+        try:
+            yield servers
+        finally:
+            servers.close()
+
+
+def _parse(servers: ForkServers, root: Path, path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
+    name = path.relative_to(root).as_posix()
+    answer = parsed(servers, FileToParse(root, name, str(path), timeout), Alone(timeout, too_long=TimeoutError))
+    if "error" in answer:
+        return ParsedFile(path, error=answer["error"])
+    return ParsedFile(path, dags=tuple(read_dag(dag) for dag in answer["dags"]))
 
 
 def _read_json(path: Path) -> ParsedFile:
@@ -48,50 +75,11 @@ def _read_json(path: Path) -> ParsedFile:
         return ParsedFile(path, error=str(error))
 
 
-def parse_dag_file(path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
-    """The DAGs of the file at *path*. Never raises for what the file does: that is its error."""
-    read, write = os.pipe()
-    with tempfile.TemporaryFile() as printed:
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tidemill.activities.parse_child", str(path), str(write)],
-            stdin=subprocess.DEVNULL,
-            stdout=printed,
-            stderr=subprocess.STDOUT,
-            pass_fds=[write],
-            start_new_session=True,
-        )
-        os.close(write)
-        ended = threading.Timer(timeout.total_seconds(), _kill_group, [child.pid])
-        ended.start()
-        try:
-            with os.fdopen(read) as answers:
-                answer = answers.read()
-            code = child.wait()
-        finally:
-            timed_out = not ended.is_alive()
-            ended.cancel()
-            _kill_group(child.pid)
-        return _understand(path, answer, code, timeout if timed_out else None, printed)
+class Alone(Watch):
+    """A watch where there is no activity: nobody asks it to stop, and nobody waits for heartbeats."""
 
+    def _heed_stop(self) -> None:
+        pass
 
-def _understand(path: Path, answer: str, code: int, timeout: timedelta | None, printed: IO[bytes]) -> ParsedFile:
-    if timeout is not None:
-        return ParsedFile(
-            path, error=f"importing the file took more than {timeout.total_seconds():g} s. Move slow work into tasks"
-        )
-    if not answer:
-        printed.seek(0)
-        last = printed.read()[-500:].decode(errors="replace").strip().split("\n")[-3:]
-        told = f" Its last words: {' / '.join(last)}" if any(last) else ""
-        return ParsedFile(path, error=f"importing the file ended its process: it {describe_exit(code)}.{told}")
-    result = json.loads(answer)
-    if "error" in result:
-        return ParsedFile(path, error=result["error"])
-    return ParsedFile(path, dags=tuple(read_dag(dag) for dag in result["dags"]))
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, 9)
-    except (ProcessLookupError, PermissionError):
-        return
+    def _beat(self, told: Any) -> None:
+        pass

@@ -8,7 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from ..model.authoring.dags import DAG, collect
-from ..model.dag import DagSource
 
 
 def import_dags(path: Path, roots: Sequence[Path] = ()) -> list[DAG]:
@@ -45,10 +44,6 @@ def _execute(path: Path) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
-
-
-def source_of(path: Path) -> DagSource:
-    return DagSource(path=str(path), sha256=digest_of(path))
 
 
 def digest_of(path: Path) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 from ..model.attempts import TaskAttempt
 from ..model.task_instances import Failure
 from .attempt_folder import AttemptFolder
-from .dag_import import digest_of
+from .bundles.listing import Tree
+from .dag_import import archive_of
 from .supervision import POLL_EVERY, Watch, task_failed
 
 MOST_SERVERS = 8
@@ -27,6 +28,16 @@ class CodePlace:
 
     path: Path
     roots: tuple[Path, ...] = ()
+    is_kept: bool = False
+    """Whether it is a kept copy, which never changes."""
+
+    def digest(self) -> str:
+        """Of the file and of the local modules that it imports, as they are now."""
+        if self.is_kept:
+            return ""
+        whole = archive_of(self.path) or self.path
+        root = next((root for root in self.roots if whole.is_relative_to(root)), whole.parent)
+        return Tree(root).digest(self.path.relative_to(root).as_posix())
 
 
 class ServerGone(Exception):  # noqa: N818
@@ -152,11 +163,11 @@ class ForkServers:
 
     @contextmanager
     def for_code(self, code: CodePlace | None, *, connect: bool = False) -> Iterator[ForkServer]:
-        """The server of the file as it is now, kept as long as the block. Raises OSError if it cannot be read.
+        """The server of the file and its modules as they are now, kept as long as the block.
 
         With *connect* its children can be clients of Spark Connect at once. Without a file they do what needs none.
         """
-        key = (str(code), digest_of(code.path) if code is not None else "", connect)
+        key = (str(code), code.digest() if code is not None else "", connect)
         with self._lock:
             server = self._servers.get(key)
             if server is None or not server.alive:

@@ -11,8 +11,14 @@ MOST_STARTS = 10
 INVALID_INPUT = "InvalidInput"
 """What was asked for cannot be done; the message says why."""
 
+OTHER_BUNDLE = "OtherBundle"
+"""The DAG belongs to another bundle, which the first detail names."""
+
 BUNDLE_PROBLEM = "BundleProblem"
 """A bundle cannot be listed at all; the message says why."""
+
+ASK_AGAIN = "AskAgain"
+"""What was asked for is under way, and its end is told to whoever asks again."""
 
 CONTROL_SUFFIX = "-control"
 SPARK_SUFFIX = "-spark"

@@ -1,10 +1,5 @@
-"""Imports one DAG file and tells of the DAGs that it makes. A throw-away process, one for each parse.
+"""Imports one DAG file and tells of the DAGs that it makes. Runs in a throw-away process, one for each parse."""
 
-As a program the answer goes to the file descriptor that the parent names; in a fork of a warm
-process, to the attempt's folder. Standard output is the file's own.
-"""
-
-import json
 import os
 import resource
 import sys
@@ -14,18 +9,17 @@ from typing import Any
 from ..model.authoring.dags import DAG
 from ..model.dag import DagSource
 from ..model.errors import InvalidInputError
-from .dag_import import digest_of, import_dags, source_of
+from .dag_import import digest_of, import_dags
 from .isolated_call import describe_failure
 
 LARGEST_FILE = 256 * 1024 * 1024
 
 
-def parse(path: Path, source: DagSource | None = None, roots: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The file's DAGs as JSON, or what is wrong with it; *source* is how the DAGs name it."""
+def parse(path: Path, lasting: str, roots: tuple[Path, ...]) -> dict[str, Any]:
+    """The file's DAGs as JSON, or what is wrong with it; *lasting* is the path that the DAGs know it by."""
     try:
-        dags = import_dags(path, roots)
-        found = source or source_of(path)
-        return {"dags": [_spec(dag, found) for dag in dags]}
+        source = DagSource(path=lasting, sha256=digest_of(path))
+        return {"dags": [_spec(dag, source) for dag in import_dags(path, roots)]}
     except InvalidInputError as error:
         return {"error": str(error)}
     except BaseException as error:
@@ -58,21 +52,11 @@ def parse_within_limits(request: dict[str, Any]) -> dict[str, Any]:
 
     sys.addaudithook(hear)
     path = root / request["name"]
-    result = parse(path, DagSource(path=request["lasting"], sha256=digest_of(path)), (root,))
+    result = parse(path, request["lasting"], (root,))
     modules = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
     files = opened | {file for file in modules if isinstance(file, str) and file.startswith(prefix)}
+    # Also those that are not there: what misses them is parsed again when they come.
     result["files"] = sorted(
-        os.path.relpath(file, root) for file in files if "__pycache__" not in file and Path(file).is_file()
+        os.path.relpath(file, root) for file in files if "__pycache__" not in file and not Path(file).is_dir()
     )
     return result
-
-
-def main() -> None:
-    answer = parse(Path(sys.argv[1]))
-    with os.fdopen(int(sys.argv[2]), "w") as out:
-        json.dump(answer, out)
-    os._exit(0)  # whatever the file started or registered to run at exit is not waited for
-
-
-if __name__ == "__main__":
-    main()

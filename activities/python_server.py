@@ -62,6 +62,7 @@ class Server:
             for pid, id_ in self._children.items():
                 if id_ == request["kill"]:
                     _kill_group(pid)
+                    os.kill(pid, signal.SIGKILL)  # it may not have a group of its own yet
             return
         pid = os.fork()
         if pid == 0:
@@ -111,18 +112,19 @@ class Server:
                 if pid == 0:
                     return
                 id_ = self._children.pop(pid, None)
+                _kill_group(pid)
+                self._end_orphans()
                 if id_ is not None:
-                    self._end_leftovers(pid, id_)
                     self._tell({"id": id_, "code": os.waitstatus_to_exitcode(status)})
 
-    def _end_leftovers(self, pid: int, id_: str) -> None:
-        """Ends what the child started and left: its group, and daemons that fell to this process.
+    def _end_orphans(self) -> None:
+        """Ends what ended children have left: daemons that fell to this process. Their own children fall to it next.
 
         Where no file's functions are run, nobody else can have left any.
         """
-        _kill_group(pid)
+        active = {*self._children.values()}
         for orphan in _direct_children():
-            if orphan not in self._children and (not self._dags or _marked(orphan, id_)):
+            if orphan not in self._children and (not self._dags or _mark_of(orphan) not in active):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(orphan, signal.SIGKILL)
 
@@ -150,10 +152,11 @@ def _direct_children() -> list[int]:
     return [process.pid for process in psutil.Process().children()]
 
 
-def _marked(pid: int, id_: str) -> bool:
+def _mark_of(pid: int) -> str | None:
+    """The request that the process *pid* belongs to."""
     with contextlib.suppress(psutil.Error):
-        return psutil.Process(pid).environ().get(MARK) == id_
-    return False
+        return psutil.Process(pid).environ().get(MARK)
+    return None
 
 
 def main(path: str, warm: str, *roots: str) -> None:

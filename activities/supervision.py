@@ -84,7 +84,10 @@ class Watch:
             raise self._too_long(self._timeout)
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + HEARTBEAT_EVERY
-            activity.heartbeat(told if told is not None else self._progress())
+            self._beat(told if told is not None else self._progress())
+
+    def _beat(self, told: Any) -> None:
+        activity.heartbeat(told)
 
     def _heed_stop(self) -> None:
         if activity.is_cancelled():

@@ -75,7 +75,7 @@ class Workplace:
         live = (Path(source.root),) if source.root is not None else ()
         kept = self._kept(source)
         if kept is not None and source.name is not None:
-            return CodePlace(kept / source.name, (kept, *live))
+            return CodePlace(kept / source.name, (kept, *live), is_kept=True)
         path = Path(source.path)
         if not (archive_of(path) or path).is_file():
             raise task_failed(
@@ -105,10 +105,18 @@ class Workplace:
             raise task_failed(Failure(error_type="FileNotFoundError", message=told)) from None
 
     def directory(self, attempt: TaskAttempt) -> Path:
-        """Where relative paths of *attempt* are looked up: beside its DAG file."""
-        if attempt.source is not None and Path(attempt.source.path).parent.is_dir():
-            return Path(attempt.source.path).parent
+        """Where relative paths of *attempt* are looked up: beside its DAG file, or its kept copy where that is all."""
+        source = attempt.source
+        if source is not None and (live := folder_of(Path(source.path))).is_dir():
+            return live
+        if source is not None and source.name is not None and (kept := self._kept(source)) is not None:
+            return folder_of(kept / source.name)
         return self.dags_folder or Path.cwd()
+
+
+def folder_of(path: Path) -> Path:
+    """The folder of a DAG file, or of the archive that it is in."""
+    return (archive_of(path) or path).parent
 
 
 def find_java() -> Path | None:

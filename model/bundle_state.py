@@ -35,6 +35,8 @@ class FileRecord(Brief, Record):
     dags: dict[str, str] = {}
     """Versions by dag_id, as of the last parse that went well."""
     error: str | None = None
+    trouble: str | None = None
+    """Why it could not be parsed, where that is not the file's fault. It is tried again."""
     extras: tuple[str, ...] = ()
     forced: bool = False
 
@@ -142,12 +144,20 @@ class BundleState(Record):
             return  # removed meanwhile
         record.digest, record.parsed_at, record.seconds = result.digest, now, round(result.seconds, 3)
         record.parses, record.forced, record.error = record.parses + 1, False, result.error
-        if result.digest != CHANGING:
-            record.listed = result.digest
+        record.trouble, record.extras = None, result.extras
+        if result.digest not in (CHANGING, record.listed):
+            # Newer than the listing, or older: only the next one can tell, and has to look at everything for it.
+            record.listed, self.digest = result.digest, None
         if result.error is None:
             record.dags = {dag.dag_id: dag.version for dag in result.dags}
-            record.extras = result.extras
         self._settle(now)
+
+    def not_parsed(self, path: str, reason: str, now: datetime) -> None:
+        """The file could not be parsed, and not for its own fault: all stays as it is, and it is tried again."""
+        record = self.files.get(path)
+        if record is not None:
+            record.digest, record.parsed_at, record.forced = CHANGING, now, False
+            record.trouble = f"it could not be parsed, and is tried again: {reason}"
 
     # DAGs
 
@@ -171,8 +181,8 @@ class BundleState(Record):
     def error_of(self, path: str) -> str | None:
         """What is wrong with a file: it cannot be imported, or defines a DAG that another file defines, too."""
         record = self.files[path]
-        if record.error is not None:
-            return record.error
+        if record.error is not None or record.trouble is not None:
+            return record.error or record.trouble
         told = []
         for dag_id in record.dags:
             owned = self.dags[dag_id]
@@ -186,12 +196,15 @@ class BundleState(Record):
         """By file, the DAGs whose workflow has another version than the file, and is to be asked now."""
         wanted: dict[str, list[str]] = {}
         for dag_id, owned in self.dags.items():
-            record = self.files.get(owned.path)
-            version = record.dags.get(dag_id) if record is not None else None
             due = owned.register_after is None or owned.register_after <= now
-            if due and version is not None and version != owned.registered and owned.path not in under_way:
+            if due and owned.path not in under_way and self._has_new_version(dag_id, owned):
                 wanted.setdefault(owned.path, []).append(dag_id)
         return wanted
+
+    def _has_new_version(self, dag_id: str, owned: OwnedDag) -> bool:
+        record = self.files.get(owned.path)
+        version = record.dags.get(dag_id) if record is not None else None
+        return version is not None and version != owned.registered
 
     def version_of(self, path: str, dag_id: str) -> str:
         return self.files[path].dags[dag_id]
@@ -213,17 +226,20 @@ class BundleState(Record):
         news = {}
         for dag_id, owned in self.dags.items():
             state = self._file_state(owned, now)
-            if owned.registered is not None and state != owned.told:
+            # What is mended or back goes on with its new version, not with the one before.
+            too_early = state.holds_up is False and self._has_new_version(dag_id, owned)
+            if owned.registered is not None and state != owned.told and not too_early:
                 news[dag_id] = state
         return news
 
     def _file_state(self, owned: OwnedDag, now: datetime) -> DagFileState:
         if owned.gone_since is not None:
             stale = now >= owned.gone_since + self.settings.stale_dag_threshold
-            return DagFileState(is_stale=True) if stale else owned.told
+            return DagFileState(bundle=self.settings.name, is_stale=True) if stale else owned.told
         record = self.files.get(owned.path)
         error = record.error if record is not None else None
-        return DagFileState(import_error=error, stops=error is None or self.settings.on_import_error == "stop")
+        stops = error is None or self.settings.on_import_error == "stop"
+        return DagFileState(bundle=self.settings.name if error is not None else None, import_error=error, stops=stops)
 
     def told(self, states: dict[str, DagFileState]) -> None:
         for dag_id, state in states.items():
@@ -231,15 +247,18 @@ class BundleState(Record):
 
     # Time
 
-    def next_wake(self, now: datetime, under_way: Collection[str]) -> datetime:
-        """When something has to be done next if nothing happens before."""
+    def next_wake(self, now: datetime, under_way: Collection[str]) -> datetime | None:
+        """When something has to be done next if nothing happens before; None: only when something happens.
+
+        What is due already is under way, or waits for what is.
+        """
         times = [self.next_listing() or now]
         waiting = (path for path in self.files if path not in under_way and self.wants_parse(path))
         times += [self.may_parse(path) or now for path in waiting]
         gone = (o.gone_since for o in self.dags.values() if o.gone_since is not None and not o.told.is_stale)
         times += [since + self.settings.stale_dag_threshold for since in gone]
         times += [owned.register_after for owned in self.dags.values() if owned.register_after is not None]
-        return min((time for time in times if time > now), default=now)
+        return min((time for time in times if time > now), default=None)
 
     # Views
 

@@ -93,11 +93,18 @@ class ParseResult(Model):
 class DagFileState(Brief, Model):
     """What a DAG is told of its file."""
 
+    bundle: str | None = None
+    """Whose word it is: a DAG that another bundle has now does not listen. None: all is well."""
     is_stale: bool = False
     """Whether it is in no file any more."""
     import_error: str | None = None
     stops: bool = True
     """Whether an import error keeps it from making runs."""
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether the DAG makes no runs because of it."""
+        return self.is_stale or (self.import_error is not None and self.stops)
 
 
 class FileView(Model):

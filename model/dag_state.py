@@ -13,6 +13,7 @@ from .dag import DagSpec
 from .dag_backfills import DagBackfills
 from .dag_past import DagPast
 from .dag_records import DateTakenError, DecisionKind, RunRecord, TrackedRun
+from .errors import OtherBundleError
 from .messages import RunReport
 from .revisions import Revision
 from .runs import RunIdentity, RunType, run_id, scheduled_run
@@ -219,6 +220,8 @@ class DagState(DagBackfills, DagPast):
         Runs that exist keep the version they were made with. The next run is the first interval
         of the new schedule that begins at or after the end of the last one.
         """
+        self._check_owner(spec)
+        self.take_file(DagFileState(), now)  # it has just been read; what is wrong with it is told anew
         if self.broken is None and (spec.version == self.spec.version or same_but_for_its_start(spec, self.spec)):
             return False
         if self.last_automated_interval is None and _later(spec.start_date, self.spec.start_date):
@@ -229,6 +232,18 @@ class DagState(DagBackfills, DagPast):
         self.replan()
         self.note(now, DecisionKind.REGISTERED, spec.version, "a new version was registered")
         return True
+
+    def _check_owner(self, spec: DagSpec) -> None:
+        """Raises OtherBundleError if another bundle has the DAG, and it is still in a file of that bundle."""
+        mine, other = self.spec.source, spec.source
+        if mine is None or other is None or mine.bundle is None or other.bundle is None or self.file.is_stale:
+            return
+        if mine.bundle != other.bundle:
+            raise OtherBundleError(
+                f"dag_id {spec.dag_id!r} is defined by {mine.path} of bundle {mine.bundle!r} and by {other.path} of "
+                f"bundle {other.bundle!r}. Rename or remove one of them",
+                mine.bundle,
+            )
 
     def replan(self) -> None:
         """Forgets what was worked out ahead."""
@@ -244,7 +259,10 @@ class DagState(DagBackfills, DagPast):
         return True
 
     def take_file(self, file: DagFileState, now: datetime) -> None:
-        """Takes note of how the DAG's file is."""
+        """Takes note of how the DAG's file is, if it is its bundle that tells."""
+        mine = self.spec.source.bundle if self.spec.source is not None else None
+        if file.bundle is not None and mine is not None and file.bundle != mine:
+            return
         before, self.file = self.held_up, file
         if before != self.held_up:
             kind = DecisionKind.UNPAUSED if self.held_up is None else DecisionKind.HELD_UP

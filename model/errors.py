@@ -11,6 +11,14 @@ class InvalidInputError(ValueError):
     """What the user gave cannot be used. The message is meant to be shown as it is."""
 
 
+class OtherBundleError(InvalidInputError):
+    """A DAG is to be registered by one bundle while another has it."""
+
+    def __init__(self, message: str, bundle: str) -> None:
+        super().__init__(message)
+        self.bundle = bundle
+
+
 def explain(
     error: ValidationError, what: str, model: type[BaseModel] | None = None, task_ids: Sequence[str] = ()
 ) -> InvalidInputError:

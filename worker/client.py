@@ -15,6 +15,7 @@ from temporalio.client import (
     WithStartWorkflowOperation,
     WorkflowFailureError,
     WorkflowHandle,
+    WorkflowUpdateFailedError,
 )
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
@@ -46,6 +47,7 @@ from .connection import (
     UPDATE_TIMEOUT,
     NotFoundError,
     NoWorkerError,
+    asked_to_ask_again,
     clear_errors,
     connect,
 )
@@ -292,14 +294,27 @@ class Tidemill:
     async def refresh_bundle(self, name: str, paths: Sequence[str] = ()) -> BundleView:
         """Has files parsed now, changed or not; returns when their DAGs are registered."""
         async with clear_errors(f"bundle {name!r}", self.task_queue):
-            return await self._bundle(name).execute_update(
-                DagBundleWorkflow.refresh, [*paths], rpc_timeout=REFRESH_TIMEOUT
-            )
+            try:
+                return await self._bundle(name).execute_update(
+                    DagBundleWorkflow.refresh, [*paths], rpc_timeout=REFRESH_TIMEOUT
+                )
+            except WorkflowUpdateFailedError as error:
+                if not asked_to_ask_again(error):
+                    raise
+        await self.look_at_bundle(name)  # what is to be parsed is known already
+        return await self.bundle(name)
 
     async def look_at_bundle(self, name: str) -> list[FileView]:
         """Has changed files parsed now; returns when their DAGs are registered."""
         async with clear_errors(f"bundle {name!r}", self.task_queue):
-            return await self._bundle(name).execute_update(DagBundleWorkflow.look_now, rpc_timeout=REFRESH_TIMEOUT)
+            while True:
+                try:
+                    return await self._bundle(name).execute_update(
+                        DagBundleWorkflow.look_now, rpc_timeout=REFRESH_TIMEOUT
+                    )
+                except WorkflowUpdateFailedError as error:
+                    if not asked_to_ask_again(error):
+                        raise
 
     async def delete_bundle(self, name: str) -> None:
         """Looks after the files no more. Their DAGs stay as they are."""

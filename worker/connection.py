@@ -17,6 +17,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from ..activities.names import ASK_AGAIN
 from ..model.errors import InvalidInputError
 from .plugin import TidemillPlugin
 
@@ -44,6 +45,11 @@ async def connect(plugin: TidemillPlugin, **overrides: Any) -> Client:
             f"no Temporal service answers at {config['target_host']} ({error}). "
             "Start one with `tidemill dev`, or set TEMPORAL_ADDRESS"
         ) from None
+
+
+def asked_to_ask_again(error: WorkflowUpdateFailedError) -> bool:
+    """Whether what was asked for is under way in another execution of the workflow, which tells of its end."""
+    return isinstance(error.cause, ApplicationError) and error.cause.type == ASK_AGAIN
 
 
 @asynccontextmanager

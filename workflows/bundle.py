@@ -9,12 +9,12 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
-from temporalio import workflow
+from temporalio import exceptions, workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from ..activities.bundles.registering import Registered, RegisterQuestion, TellQuestion
-from ..activities.names import FILES_SUFFIX
+from ..activities.names import ASK_AGAIN, FILES_SUFFIX
 from ..model.bundle_state import BundleState
 from ..model.bundles import BundleSettings, BundleView, FileView, Listing, ParsedDag, ParseResult
 from .alarm import Alarm
@@ -54,14 +54,17 @@ class DagBundleWorkflow:
         """Looks after the files, for ever."""
         while True:
             now = workflow.now()
-            # Somebody who waits for files to be parsed is answered first: nothing of that carries over.
-            ripe = workflow.info().is_continue_as_new_suggested() and workflow.all_handlers_finished()
-            if not ripe:
+            if not self._ripe:
                 self._begin_what_is_due()
-            elif not self._under_way:
+            elif not self._under_way and workflow.all_handlers_finished():
                 self.state.executions += 1
                 workflow.continue_as_new(self.state)
-            await self._alarm.until(None if ripe else self.state.next_wake(now, self._parsing))
+            await self._alarm.until(None if self._ripe else self.state.next_wake(now, self._parsing))
+
+    @property
+    def _ripe(self) -> bool:
+        """Whether nothing more is begun, since the history is long: it goes on as new when all under way has ended."""
+        return workflow.info().is_continue_as_new_suggested()
 
     def _begin_what_is_due(self) -> None:
         now = workflow.now()
@@ -101,7 +104,7 @@ class DagBundleWorkflow:
                 self.state.list_question(),
                 Listing,
                 LIST_WITHIN,
-                UNTIL_IT_WORKS,
+                LOST_WORKERS,
             )
             self.state.take_listing(listing, workflow.now(), asked_at)
         except ActivityError as error:
@@ -118,8 +121,13 @@ class DagBundleWorkflow:
                 "tidemill.parse_file", question, ParseResult, limit, LOST_WORKERS, summary=path
             )
         except ActivityError as error:
+            if not isinstance(error.cause, exceptions.TimeoutError):
+                self.state.not_parsed(path, cause_of(error), workflow.now())
+                return
+            # Perhaps the file takes its workers along: until it changes it is not tried again.
             listed = self.state.files[path].listed if path in self.state.files else ""
-            result = ParseResult(digest=listed, error=f"it could not be parsed: {cause_of(error)}", seconds=0)
+            told = f"no worker has finished parsing it: {cause_of(error)}"
+            result = ParseResult(digest=listed, error=told, seconds=0)
         finally:
             self._parsing.discard(path)
         self.state.parsed(path, result, workflow.now())
@@ -215,8 +223,13 @@ class DagBundleWorkflow:
         await self._settled(lambda: self._listings >= wanted)
 
     async def _settled(self, reached: Callable[[], bool]) -> None:
+        """Waits until *reached*; nobody who waits holds up that the bundle goes on as new."""
         self._alarm.ring()
-        await workflow.wait_condition(reached)
+        await workflow.wait_condition(lambda: reached() or self._ripe)
+        if not reached():
+            self._alarm.ring()
+            told = "the bundle goes on in another execution of its workflow. Ask again"
+            raise ApplicationError(told, type=ASK_AGAIN, non_retryable=True)
 
     def _idle(self) -> bool:
         waiting = any(self.state.wants_parse(path) for path in self.state.files)

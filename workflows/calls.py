@@ -9,8 +9,8 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from ..activities.names import MOST_STARTS, control_queue
-from ..model.errors import InvalidInputError
+from ..activities.names import MOST_STARTS, OTHER_BUNDLE, control_queue
+from ..model.errors import InvalidInputError, OtherBundleError
 
 
 @contextmanager
@@ -18,6 +18,8 @@ def refusing() -> Iterator[None]:
     """Turns bad input into a refusal that its sender reads."""
     try:
         yield
+    except OtherBundleError as error:
+        raise ApplicationError(str(error), error.bundle, type=OTHER_BUNDLE, non_retryable=True) from None
     except InvalidInputError as error:
         raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
 

@@ -1,9 +1,9 @@
 """Listing and parsing DAG files, in child processes: what a file does hurts only itself."""
 
 import json
+import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ from ...model.bundles import CHANGING, Listing, ListQuestion, ParsedDag, ParseQu
 from ...model.dag import DagSpec, read_dag
 from ...model.errors import InvalidInputError
 from ...model.tasks import SparkSqlTask, SparkSubmitTask, SparkWork
-from ..fork_servers import ServerGone
 from ..names import BUNDLE_PROBLEM
-from ..outcomes import describe_exit
-from ..supervision import Watch, beating, handed_over, stopping_cleanly
+from ..supervision import Watch, beating, stopping_cleanly
 from ..workplace import Workplace
 from .listing import Tree
-from .sources import BundleSource, source_for
+from .parsing import FileToParse, parsed
+from .snapshots import is_inside
+from .sources import source_for
 
 LIST_WITHIN = 60
 LISTING = Path(__file__).with_name("listing.py")
@@ -45,7 +45,7 @@ class FileActivities:
         try:
             revision = source.newest()
             root = source.root(revision)
-        except InvalidInputError as error:
+        except (InvalidInputError, OSError) as error:
             raise problem(str(error)) from None
         answer = _listed(
             {
@@ -68,57 +68,47 @@ class FileActivities:
     @activity.defn(name="tidemill.parse_file", no_thread_cancel_exception=True)
     def parse_file(self, question: ParseQuestion) -> ParseResult:
         """The DAGs of a file, or why there are none. Specs and code are kept for whoever registers and runs them."""
-        with stopping_cleanly():
-            source = source_for(question.settings, self._workplace.home)
-            root = source.root(question.revision)
-            start = time.monotonic()
-            before = Tree(root).digest(question.path)
-            answer = self._parsed(question, source, root)
-            seconds, tree = time.monotonic() - start, Tree(root)
-            if "error" in answer:
-                return ParseResult(
-                    digest=tree.digest(question.path, question.extras), error=answer["error"], seconds=seconds
-                )
-            specs = [read_dag(spec) for spec in answer["dags"]]
-            modules = tree.closure(question.path)
-            needed = modules | {*answer["files"], *referenced(specs, root, question.path)}
-            kept = self._keep(question, root, needed, specs)
-            extras = tuple(sorted(needed - modules))
-            changing = tree.digest(question.path) != before  # meanwhile: it is parsed again
-            digest = CHANGING if changing else tree.digest(question.path, extras)
-            return ParseResult(digest=digest, dags=kept, seconds=seconds, extras=extras)
+        with stopping_cleanly(), beating():
+            return self._parse(question)
 
-    def _parsed(self, question: ParseQuestion, source: BundleSource, root: Path) -> dict[str, Any]:
+    def _parse(self, question: ParseQuestion) -> ParseResult:
         settings = question.settings
-        request = {
-            "root": str(root),
-            "name": question.path,
-            "lasting": source.lasting(question.path),
-            "memory_mb": settings.dag_file_memory_mb,
-        }
-        watch = Watch(settings.dag_file_processor_timeout, too_long=TimeoutError)
-        with tempfile.TemporaryDirectory() as folder, self._workplace.servers.for_code(None) as server:
-            log = Path(folder, "printed")
-            server.ready(watch)
-            try:
-                code = server.parse(request, Path(folder), log, watch)
-            except TimeoutError:
-                limit = settings.dag_file_processor_timeout.total_seconds()
-                return {"error": f"importing the file took more than {limit:g} s. Move slow work into tasks"}
-            except ServerGone:
-                raise handed_over("the process that parses DAG files ended") from None
-            try:
-                found: dict[str, Any] = json.loads(Path(folder, "result.json").read_text())
-            except FileNotFoundError:
-                found = {"error": f"importing the file ended its process: it {describe_exit(code)}.{last_words(log)}"}
-            return found
+        source = source_for(settings, self._workplace.home)
+        root = source.root(question.revision)
+        started, start = time.time(), time.monotonic()
+        before = Tree(root).digest(question.path, question.extras)
+        file = FileToParse(
+            root=root,
+            name=question.path,
+            lasting=source.lasting(question.path),
+            timeout=settings.dag_file_processor_timeout,
+            memory_mb=settings.dag_file_memory_mb,
+        )
+        answer = parsed(self._workplace.servers, file, Watch(file.timeout, too_long=TimeoutError))
+        seconds, modules = time.monotonic() - start, Tree(root).closure(question.path)
+        read = {*answer.get("files", question.extras)}
+        specs = [read_dag(spec) for spec in answer.get("dags", ())]
+        needed = modules | read | referenced(specs, root, question.path)
+        dags = self._keep(question, root, needed, specs)
+        extras = tuple(sorted(needed - modules))
+        after = Tree(root)  # looked at last: what was kept is no older than what it is known by
+        changing = after.digest(question.path, question.extras) != before or any(
+            after.changed_since(extra, started) for extra in extras
+        )
+        return ParseResult(
+            digest=CHANGING if changing else after.digest(question.path, extras),
+            dags=dags,
+            error=answer.get("error"),
+            seconds=seconds,
+            extras=extras,
+        )
 
     def _keep(
         self, question: ParseQuestion, root: Path, needed: set[str], specs: list[DagSpec]
     ) -> tuple[ParsedDag, ...]:
         settings, snapshots = question.settings, self._workplace.snapshots
-        snapshot = snapshots.keep(root, needed)
-        parsed = []
+        snapshot = snapshots.keep(root, needed) if specs else None
+        kept = []
         for spec in specs:
             assert spec.source is not None  # noqa: S101
             origin = {
@@ -130,8 +120,8 @@ class FileActivities:
             whole = spec.model_copy(update={"source": spec.source.model_copy(update=origin)})
             whole = read_dag(whole.model_dump(mode="json"))
             snapshots.put_text(spec_name(whole.dag_id, whole.version), whole.model_dump_json())
-            parsed.append(ParsedDag(dag_id=whole.dag_id, version=whole.version))
-        return tuple(parsed)
+            kept.append(ParsedDag(dag_id=whole.dag_id, version=whole.version))
+        return tuple(kept)
 
 
 def spec_name(dag_id: str, version: str) -> str:
@@ -165,8 +155,9 @@ def referenced(specs: list[DagSpec], root: Path, name: str) -> set[str]:
     for spec in specs:
         for task in spec.tasks:
             for text in named_files(task):
-                if "{" not in text and "://" not in text and (root / beside / text).is_file():
-                    found.add((beside / text).as_posix())
+                name = os.path.normpath(beside / text)
+                if "{" not in text and "://" not in text and is_inside(name) and (root / name).is_file():
+                    found.add(name)
     return found
 
 
@@ -185,13 +176,3 @@ def named_files(task: object) -> list[str]:
     if isinstance(task, SparkSqlTask) and task.sql.endswith(".sql"):
         files.append(task.sql)
     return files
-
-
-def last_words(log: Path, most: int = 500) -> str:
-    try:
-        with log.open("rb") as printed:
-            printed.seek(max(0, log.stat().st_size - most))
-            lines = printed.read().decode(errors="replace").strip().split("\n")[-3:]
-    except OSError:
-        return ""
-    return f" Its last words: {' / '.join(lines)}" if any(lines) else ""

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from hashlib import sha256
@@ -16,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 IGNORE_FILE = ".airflowignore"
+SAVE_EVERY = 10.0
 LARGEST_SOURCE = 10 * 1024 * 1024
-_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([^#\n]+)|import[ \t]+([^#\n]+))", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^#\n]+)|import[ \t]+([^#\n]+))", re.MULTILINE
+)
 _NAME = re.compile(r"[\w.]+")
 
 
@@ -29,6 +33,7 @@ class Tree:
         self.warnings: list[str] = []
         self.facts: dict[str, Any] = {}
         self._cache = cache or {}
+        self._files: dict[str, bool] = {}
         self._syntax = syntax
 
     def dag_files(self) -> list[str]:
@@ -37,8 +42,11 @@ class Tree:
         for path in sorted(self._walk(self.root, (), {os.path.realpath(self.root)})):
             if path.suffix == ".py":
                 found.append(self._relative(path))
-            elif path.suffix == ".zip" and zipfile.is_zipfile(path):
-                found += [f"{self._relative(path)}/{name}" for name in _modules_of(path)]
+            elif path.suffix == ".zip":
+                try:
+                    found += [f"{self._relative(path)}/{name}" for name in _modules_of(path)]
+                except (OSError, zipfile.BadZipFile) as error:
+                    self.warnings.append(f"{self._relative(path)} cannot be read: {error}")
         return found
 
     def digest(self, name: str, extras: list[str] | tuple[str, ...] = ()) -> str:
@@ -53,13 +61,20 @@ class Tree:
         found, open_ends = {name}, [name]
         while open_ends:
             for imported in self.fact(open_ends.pop())[1]:
-                if imported not in found:
+                if imported not in found and self._is_file(imported):
                     found.add(imported)
                     open_ends.append(imported)
         return found
 
+    def changed_since(self, name: str, moment: float) -> bool:
+        """Whether a file was written at *moment* or later (seconds since 1970)."""
+        try:
+            return (self.root / name).stat().st_mtime >= moment
+        except OSError:
+            return False
+
     def fact(self, name: str) -> tuple[str, list[str]]:
-        """The hash of a file, and the files that it imports. A file that is gone has the hash ""."""
+        """The hash of a file, and the files that it imports if they are there. One that is gone has the hash ""."""
         if name in self.facts:
             return self.facts[name][1], self.facts[name][2]
         path = self.root / name
@@ -69,7 +84,7 @@ class Tree:
                 return "", []
             stamp = f"{state.st_mtime_ns} {state.st_ctime_ns} {state.st_size} {state.st_ino}"
             known = self._cache.get(name)
-            if known is not None and known[0] == stamp and all((self.root / other).is_file() for other in known[2]):
+            if known is not None and known[0] == stamp:
                 self.facts[name] = known
             else:
                 self.facts[name] = [stamp, *self._look_at(name, path)]
@@ -84,11 +99,11 @@ class Tree:
                 digest.update(chunk)
         imported: list[str] = []
         if path.suffix == ".py" and path.stat().st_size <= LARGEST_SOURCE:
-            imported = sorted(self._imports(name, path.read_text(errors="replace")))
+            imported = sorted(set(self._imports(name, path.read_text(errors="replace"))))
         return digest.hexdigest(), imported
 
     def _imports(self, name: str, text: str) -> Iterator[str]:
-        """The files of this folder that *text* may import; looked up as Python would, from the file and the root."""
+        """What *text* imports if it is in this folder; looked up as Python would, from the file and the root."""
         folder = Path(name).parent
         for match in _IMPORT.finditer(text):
             base, names, modules = match[1], match[2], match[3]
@@ -109,9 +124,15 @@ class Tree:
         for place in places:
             for length in range(1, len(parts) + 1):
                 module = place.joinpath(*parts[:length])
-                for candidate in (module.with_suffix(".py"), module / "__init__.py"):
-                    if (self.root / candidate).is_file():
-                        yield os.path.normpath(candidate)
+                for candidate in (f"{module}.py", f"{module}/__init__.py"):
+                    name = os.path.normpath(candidate)
+                    if Path(name).parts[0] != os.pardir:
+                        yield name
+
+    def _is_file(self, name: str) -> bool:
+        if name not in self._files:
+            self._files[name] = (self.root / name).is_file()
+        return self._files[name]
 
     def _walk(self, folder: Path, rules: tuple[Any, ...], seen: set[str]) -> Iterator[Path]:
         rules = (*rules, *self._rules(folder))
@@ -124,28 +145,37 @@ class Tree:
             path = Path(entry.path)
             if entry.name.startswith(".") or entry.name == "__pycache__":
                 continue
-            if any(rule(path, entry.is_dir()) for rule in rules):
+            try:
+                is_folder, is_file = entry.is_dir(), entry.is_file()
+            except OSError as error:  # such as a link to itself
+                self.warnings.append(f"{self._relative(path)} is passed over: {error.strerror}")
                 continue
-            if entry.is_dir():
+            if any(rule(path, is_folder) for rule in rules):
+                continue
+            if is_folder:
                 real = os.path.realpath(path)
                 if real in seen:
                     self.warnings.append(f"{self._relative(path)} is a symbolic link into a loop: it is passed over")
                     continue
                 yield from self._walk(path, rules, {*seen, real})
-            elif entry.is_file():
+            elif is_file:
                 yield path
 
     def _rules(self, folder: Path) -> list[Any]:
         """What the folder's ignore file says, for it and what is below it."""
         try:
-            lines = (folder / IGNORE_FILE).read_text().splitlines()
+            lines = (folder / IGNORE_FILE).read_text(errors="replace").splitlines()
         except OSError:
             return []
         if self._syntax == "regexp":
             return [rule for line in lines if (rule := self._regexp_rule(folder, line)) is not None]
         from pathspec import PathSpec
 
-        spec = PathSpec.from_lines("gitwildmatch", lines)
+        try:
+            spec = PathSpec.from_lines("gitignore", lines)
+        except ValueError as error:
+            self.warnings.append(f"{self._relative(folder / IGNORE_FILE)} cannot be read: {error}")
+            return []
         return [lambda path, is_dir: spec.match_file(f"{path.relative_to(folder).as_posix()}{'/' if is_dir else ''}")]
 
     def _regexp_rule(self, folder: Path, line: str) -> Any:
@@ -178,13 +208,22 @@ def listed(question: dict[str, Any]) -> dict[str, Any]:
     tree = Tree(Path(question["root"]), known, syntax=question["syntax"])
     if not tree.root.is_dir():
         return {"problem": f"{tree.root} is not a folder on this host. Mount it at the same path on every worker"}
-    files = {name: tree.digest(name, question["extras"].get(name, ())) for name in tree.dag_files()}
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    temporary = cache.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps(tree.facts))
-    temporary.replace(cache)
+    files, saved_at = {}, time.monotonic()
+    for name in tree.dag_files():
+        files[name] = tree.digest(name, question["extras"].get(name, ()))
+        if time.monotonic() - saved_at > SAVE_EVERY:  # whoever ends a listing that takes too long finds it quicker then
+            save(cache, {**known, **tree.facts})
+            saved_at = time.monotonic()
+    save(cache, tree.facts)
     whole = sha256(json.dumps([files, tree.warnings]).encode()).hexdigest()[:16]
     return {"digest": whole, "files": files, "warnings": tree.warnings}
+
+
+def save(cache: Path, facts: dict[str, Any]) -> None:
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    temporary = cache.with_suffix(f".{os.getpid()}")
+    temporary.write_text(json.dumps(facts))
+    temporary.replace(cache)
 
 
 if __name__ == "__main__":

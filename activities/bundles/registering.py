@@ -7,17 +7,22 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from temporalio import activity
-from temporalio.client import Client, WithStartWorkflowOperation, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowExecutionStatus,
+    WorkflowUpdateFailedError,
+)
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from ...model.base import Model
-from ...model.bundles import DagFileState, ParsedDag
+from ...model.bundles import DagFileState, ParsedDag, bundle_workflow_id
 from ...model.dag import DagSpec, read_dag
 from ...model.runs import dag_workflow_id
 from ...model.views import Registration
-from ..names import FILES_SUFFIX
+from ..names import FILES_SUFFIX, OTHER_BUNDLE
 from ..supervision import HEARTBEAT_EVERY
 from ..workplace import Workplace
 from .files import spec_name
@@ -82,6 +87,10 @@ class RegisterActivities:
                     done.undone[dag.dag_id] = self._workplace.snapshots.missing(f"version {dag.version}")
                 except TimeoutError:
                     done.undone[dag.dag_id] = f"its workflow has not answered within {ANSWERS_WITHIN:g} s"
+                except LookupError as error:
+                    done.undone[dag.dag_id] = str(error)
+                except Exception as error:  # whatever it is, it must not keep other DAGs from being registered
+                    done.undone[dag.dag_id] = f"{type(error).__name__}: {error}"
 
         async with beating_meanwhile():
             await asyncio.gather(*(register(dag) for dag in question.dags))
@@ -95,8 +104,25 @@ class RegisterActivities:
             async with asyncio.timeout(ANSWERS_WITHIN):
                 await register_dag(activity.client(), read_dag(json.loads(text)), queue)
         except WorkflowUpdateFailedError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == OTHER_BUNDLE:
+                await _end_claim(dag.dag_id, error.cause.details[0])
+                raise LookupError(error.cause.message) from None  # it may be moving: asked again
             return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
         return None
+
+
+async def _end_claim(dag_id: str, bundle: str) -> None:
+    """Tells a DAG that its bundle has no file of it any more, if nobody looks after that bundle."""
+    client = activity.client()
+    try:
+        found = await client.get_workflow_handle(bundle_workflow_id(bundle)).describe()
+        if found.status is WorkflowExecutionStatus.RUNNING:
+            return
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+    state = DagFileState(bundle=bundle, is_stale=True)
+    await client.get_workflow_handle(dag_workflow_id(dag_id)).signal("file_state", state)
 
 
 @activity.defn(name="tidemill.tell_dags")

@@ -17,6 +17,12 @@ LARGEST = 64 * 1024 * 1024
 """Larger files, such as jars, are not kept: they are used where they are."""
 
 
+def is_inside(name: str) -> bool:
+    """Whether the path *name* stays below the folder that it is relative to."""
+    path = Path(os.path.normpath(name))
+    return not path.is_absolute() and path.parts[:1] != (os.pardir,)
+
+
 @dataclass(frozen=True)
 class Snapshots:
     """Kept files at a URL that fsspec knows, and those that this host has laid out below *here*."""
@@ -27,7 +33,7 @@ class Snapshots:
     def keep(self, root: Path, names: Iterable[str]) -> str:
         """Keeps the files *names* below *root*; returns the id of the snapshot, which their content determines."""
         files: dict[str, str] = {}
-        for name in sorted(set(names)):
+        for name in sorted({name for name in names if is_inside(name)}):
             path = root / name
             if path.is_file() and path.stat().st_size <= LARGEST:
                 content = path.read_bytes()

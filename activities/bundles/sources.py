@@ -1,9 +1,10 @@
 """Where the files of a bundle are on this host: a folder as it is, or a commit of a repository, laid out."""
 
+import re
+import shutil
 import subprocess
 import tarfile
 import tempfile
-from io import BytesIO
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +12,8 @@ from ...model.bundles import BundleSettings
 from ...model.errors import InvalidInputError
 
 GIT_WITHIN = 120
+KEPT_COMMITS = 5
+COMMIT = re.compile("[0-9a-f]{40,64}$")
 
 
 class BundleSource(Protocol):
@@ -58,15 +61,26 @@ class GitSource:
         if not laid_out.is_dir():
             self._home.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self._home) as folder:
-                whole = Path(folder, "files")
-                with tarfile.open(fileobj=BytesIO(self._git("archive", "--format=tar", revision))) as archive:
-                    archive.extractall(whole, filter="data")
+                whole, packed = Path(folder, "files"), Path(folder, "packed.tar")
+                self._git("archive", "--format=tar", f"--output={packed}", revision)
+                try:
+                    with tarfile.open(packed) as archive:
+                        archive.extractall(whole, filter="data")
+                except tarfile.TarError as error:
+                    raise InvalidInputError(f"commit {revision} of {self._settings.path}: {error}") from None
                 try:
                     whole.rename(laid_out)
                 except OSError:  # somebody else was faster
                     if not laid_out.is_dir():
                         raise
+            self._forget_old()
         return laid_out / self._settings.subdir
+
+    def _forget_old(self) -> None:
+        """Removes commits that were laid out long ago. One that is still parsed is laid out again."""
+        commits = [path for path in self._home.iterdir() if COMMIT.match(path.name)]
+        for old in sorted(commits, key=lambda path: path.stat().st_mtime)[:-KEPT_COMMITS]:
+            shutil.rmtree(old, ignore_errors=True)
 
     def lasting(self, name: str) -> str:
         return str(Path(self._settings.path, self._settings.subdir, name))

@@ -61,8 +61,39 @@ def test_an_import_error_is_told_and_taken_back() -> None:
     assert (told["x"].import_error, told["x"].stops) == ("broken", True)
     bundle.told(told)
     assert bundle.file_states(NOW) == {}
-    bundle.parsed("a.py", result("2", "x"), NOW)
+    bundle.parsed("a.py", result("3", "x"), NOW)
+    assert bundle.file_states(NOW) == {}, "it goes on with the new version, not with the one before"
+    bundle.registered("x", "3-x", None)
     assert bundle.file_states(NOW)["x"].import_error is None
+
+
+def test_what_a_parse_says_late_hides_no_newer_listing() -> None:
+    bundle = state()
+    bundle.take_listing(listing(a="1"), NOW)
+    bundle.take_listing(listing(a="2"), NOW)
+    bundle.parsed("a.py", result("1", "x"), NOW)
+    assert bundle.list_question().known is None, "the next listing has to tell all"
+    bundle.take_listing(listing(a="2"), NOW)
+    assert bundle.wants_parse("a.py")
+
+
+def test_trouble_that_is_not_the_files_stops_nothing_and_is_tried_again() -> None:
+    bundle = state(min_file_process_interval=30)
+    bundle.take_listing(listing(a="1"), NOW)
+    bundle.parsed("a.py", result("1", "x"), NOW)
+    bundle.registered("x", "1-x", None)
+    bundle.force()
+    bundle.not_parsed("a.py", "the store is away", NOW)
+    assert "the store is away" in str(bundle.error_of("a.py"))
+    assert bundle.file_states(NOW) == {}
+    assert bundle.next_wake(NOW, ()) == NOW + timedelta(seconds=30)
+    bundle.parsed("a.py", result("1", "x"), NOW)
+    assert bundle.error_of("a.py") is None
+
+
+def test_an_idle_bundle_sleeps_while_it_is_listed() -> None:
+    bundle = state()
+    assert bundle.next_wake(NOW, ()) is None
 
 
 def test_a_dag_that_could_not_be_asked_is_asked_again() -> None:
@@ -95,7 +126,9 @@ def test_stale_only_after_the_threshold() -> None:
 
 events = st.one_of(
     st.tuples(st.just("list"), st.dictionaries(st.sampled_from(FILES), st.sampled_from("123"))),
-    st.tuples(st.just("parse"), st.sampled_from(FILES), st.sets(st.sampled_from(DAGS)), st.booleans()),
+    st.tuples(
+        st.just("parse"), st.sampled_from(FILES), st.sets(st.sampled_from(DAGS)), st.booleans(), st.sampled_from("123")
+    ),
 )
 
 
@@ -103,13 +136,13 @@ events = st.one_of(
 @given(st.lists(events, max_size=30))
 def test_every_dag_has_one_owner_that_defines_it_or_is_gone(history: list[tuple[object, ...]]) -> None:
     bundle = state()
+    files: dict[str, str] = {}
     for event in history:
         if event[0] == "list":
             files = dict(event[1])  # type: ignore[call-overload]
-            bundle.take_listing(Listing(digest=str(files), files=files), NOW)
+            look(bundle, files)
         elif event[1] in bundle.files:
-            path = str(event[1])
-            digest = bundle.files[path].listed
+            path, digest = str(event[1]), str(event[4])  # of an older content, or of a newer one
             dag_ids = sorted(event[2])  # type: ignore[call-overload]
             bundle.parsed(path, result(digest, *dag_ids, error="broken" if event[3] else None), NOW)
         defined = {dag_id: [p for p in bundle.files if dag_id in bundle.files[p].dags] for dag_id in bundle.dags}
@@ -120,3 +153,15 @@ def test_every_dag_has_one_owner_that_defines_it_or_is_gone(history: list[tuple[
                 disputed = path != owned.path and bundle.files[path].error is None
                 assert not disputed or "is defined by" in (bundle.error_of(path) or "")
         assert BundleState.model_validate(bundle.model_dump(mode="json")) == bundle
+    # Left in peace, it comes to know what is there.
+    look(bundle, files)
+    while waiting := [path for path in files if bundle.wants_parse(path)]:
+        bundle.parsed(waiting[0], result(files[waiting[0]]), NOW)
+        look(bundle, files)
+    assert {path: record.digest for path, record in bundle.files.items()} == files
+
+
+def look(bundle: BundleState, files: dict[str, str]) -> None:
+    """Lists *files*, as the activity does: without them, if the bundle knows their digest."""
+    unchanged = bundle.list_question().known == str(files)
+    bundle.take_listing(Listing(digest=str(files), files=None if unchanged else files), NOW)

@@ -186,6 +186,47 @@ async def test_two_files_with_one_dag_id(folder: Folder) -> None:
     assert (await folder.dag("same")).source == str(folder.path / "b.py")
 
 
+async def test_a_dag_that_moves_from_one_bundle_to_another(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Folder(folder.here, tmp_path / "other", f"{folder.name}_2")
+    folder.one("a.py", "moves")
+    await folder.begin()
+    await folder.look()
+    await other.begin()
+    other.write("b.py", ONE.format(dag_id=f"{folder.name}_moves", command="echo there"))
+    told = (await other.look())["b.py"].error or ""
+    assert f"a.py of bundle '{folder.name}'" in told
+    assert f"b.py of bundle '{other.name}'" in told
+    await folder.here.tidemill.delete_bundle(folder.name)
+    await eventually(other.look, lambda files: files["b.py"].error is None, within=150)
+    assert "b.py" in ((await folder.dag("moves")).source or "")
+
+
+async def test_a_bundle_that_is_made_again_mends_what_it_finds(folder: Folder) -> None:
+    folder.one("a.py", "again")
+    await folder.begin()
+    await folder.look()
+    folder.write("a.py", "1 / 0")
+    await folder.look()
+    assert (await folder.dag("again")).has_import_errors
+    await folder.here.tidemill.delete_bundle(folder.name)
+    folder.one("a.py", "again")
+    await folder.begin()
+    await folder.look()
+    assert not (await folder.dag("again")).has_import_errors
+
+
+async def test_what_a_broken_file_had_read_is_watched_too(folder: Folder) -> None:
+    folder.write("conf.yaml", "broken")
+    text = "from pathlib import Path\nassert Path(__file__).with_name('conf.yaml').read_text() == 'good'\n"
+    folder.write("a.py", text + ONE.format(dag_id=f"{folder.name}_configured", command="echo done"))
+    await folder.begin()
+    assert "AssertionError" in ((await folder.look())["a.py"].error or "")
+    folder.write("conf.yaml", "good")
+    assert (await folder.look())["a.py"].error is None
+    assert (await folder.dag("configured")).source
+
+
 async def test_what_a_file_imports_and_reads_counts_as_its_content(folder: Folder) -> None:
     name = folder.name
     folder.write("helpers/__init__.py", "")

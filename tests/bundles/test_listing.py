@@ -1,0 +1,72 @@
+"""What is found in a folder, and what counts as the content of a file: from texts alone, nothing is imported."""
+
+from pathlib import Path
+
+from tidemill.activities.bundles.listing import Tree, listed
+from tidemill.activities.bundles.snapshots import Snapshots
+
+
+def files(root: Path, **texts: str) -> None:
+    for name, text in texts.items():
+        path = root / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def asked(root: Path, cache: Path) -> dict[str, str]:
+    question = {"root": str(root), "syntax": "glob", "extras": {}, "cache": str(cache)}
+    return dict(listed(question)["files"])
+
+
+def test_imports_of_every_shape_are_followed(tmp_path: Path) -> None:
+    files(
+        tmp_path,
+        dag="import one, pkg.two as t\ndef f():\n    from pkg import (\n        three,  # so\n        four,\n    )\n",
+        one="from pkg.deep import five",
+        pkg__two="",
+        pkg__three="",
+        pkg__four="",
+        pkg__deep__five="from .. import six\nfrom ....outside import x",
+        pkg__six="",
+        unused="",
+    )
+    found = Tree(tmp_path).closure("dag.py")
+    wanted = ["dag", "one", "pkg/two", "pkg/three", "pkg/four", "pkg/deep/five", "pkg/six"]
+    assert found == {f"{name}.py" for name in wanted}
+
+
+def test_a_module_that_comes_later_changes_what_imports_it(tmp_path: Path) -> None:
+    root, cache = tmp_path / "dags", tmp_path / "cache"
+    files(root, a="from helpers import x", b="")
+    before = asked(root, cache)
+    files(root, helpers="x = 1")
+    after = asked(root, cache)
+    assert after["a.py"] != before["a.py"]
+    assert after["b.py"] == before["b.py"]
+    (root / "helpers.py").unlink()
+    assert asked(root, cache) == before
+
+
+def test_one_bad_entry_is_told_and_hides_no_other(tmp_path: Path) -> None:
+    files(tmp_path, good="")
+    (tmp_path / "itself").symlink_to("itself")
+    (tmp_path / "half.zip").write_bytes(b"PK\x03\x04 half of it")
+    (tmp_path / "folder").mkdir()
+    files(tmp_path / "folder", also_good="")
+    (tmp_path / "folder" / ".airflowignore").write_bytes(b"!\nna\xefve\n")
+    tree = Tree(tmp_path)
+    assert tree.dag_files() == ["folder/also_good.py", "good.py"]
+    assert [warning.split()[0] for warning in tree.warnings] == ["folder/.airflowignore", "itself", "half.zip"]
+
+
+def test_a_snapshot_holds_nothing_from_outside_its_folder(tmp_path: Path) -> None:
+    """Laid out again, it would be written over what is there."""
+    root, outside = tmp_path / "dags", tmp_path / "job.py"
+    files(root, a="x = 1")
+    outside.write_text("old")
+    snapshots = Snapshots(f"file://{tmp_path}/kept", tmp_path / "here")
+    snapshot = snapshots.keep(root, ["a.py", str(outside), "../job.py"])
+    outside.write_text("new")
+    folder = snapshots.lay_out(snapshot)
+    assert outside.read_text() == "new"
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["a.py"]
