@@ -18,7 +18,7 @@ from ..model.tasks import BashSensorTask, BashTask
 from .attempt_folder import AttemptFolder
 from .isolated_call import describe_failure
 from .outcomes import describe_exit, instant, last_line, log_size, log_tail
-from .python import call_function
+from .python import result_of_function
 from .rendering import render
 from .secrets import masked
 from .supervision import Watch, run_command, stopping_cleanly, task_failed
@@ -51,7 +51,7 @@ class BashActivities:
         """Asks the task's function for a command, and runs that."""
         with stopping_cleanly():
             watch = Watch(attempt.timeout)
-            asked = call_function(self._workplace, attempt, watch)
+            asked = result_of_function(self._workplace, attempt, watch)
             command = asked.xcom.get(RETURN_VALUE)
             if asked.state is TaskState.SKIPPED:
                 return asked

@@ -22,6 +22,7 @@ ASK_AGAIN = "AskAgain"
 
 CONTROL_SUFFIX = "-control"
 SPARK_SUFFIX = "-spark"
+FOLLOWING_SUFFIX = "-following"
 FILES_SUFFIX = "-files"
 
 

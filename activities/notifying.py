@@ -11,7 +11,7 @@ from ..model.attempts import CallbackCall
 from ..model.notices import Notice
 from ..model.notifiers import CommandNotifier, FunctionNotifier, WebhookNotifier
 from .outcomes import describe_exit
-from .python import call_function
+from .python import result_of_function
 from .supervision import Watch, stopping_cleanly
 from .workplace import Workplace
 
@@ -38,7 +38,7 @@ class NotifyActivities:
         called = CallbackCall(event=notice.event, number=notifier.number, of_run=notice.of_run, reason=notice.reason)
         execution = f"{notice.attempt.execution}-notice-{notice.number}"
         attempt = notice.attempt.model_copy(update={"callback": called, "execution": execution})
-        call_function(self._workplace, attempt, Watch(None))
+        result_of_function(self._workplace, attempt, Watch(None))
 
 
 def environment(notice: Notice) -> dict[str, str]:

@@ -22,16 +22,18 @@ class PythonActivities:
         Started again for the same try, it returns the result that an earlier start left, if any.
         """
         with stopping_cleanly():
-            return call_function(self._workplace, attempt, Watch(attempt.timeout))
+            return self._workplace.results.put(
+                attempt, result_of_function(self._workplace, attempt, Watch(attempt.timeout))
+            )
 
 
-def call_function(
+def result_of_function(
     workplace: Workplace, attempt: TaskAttempt, watch: Watch, folder: AttemptFolder | None = None
 ) -> Outcome:
-    """Calls *attempt*'s function in a child of its DAG file's server, and waits for its result."""
+    """Calls *attempt*'s function in a child of its DAG file's server, and waits for its result, of whatever size."""
     folder = folder or AttemptFolder.of(workplace.home, attempt)
     if (earlier := folder.read("result.json")) is not None:
-        return workplace.results.put(attempt, outcome_of(earlier))
+        return outcome_of(earlier)
     attempt = workplace.results.fill(attempt)
     with workplace.servers.for_code(workplace.code_of(attempt)) as server:
         server.ready(watch)
@@ -42,4 +44,4 @@ def call_function(
     result = folder.read("result.json")
     if result is None:
         raise task_failed(Failure(error_type="ProcessEnded", message=f"the task's process {describe_exit(code)}"))
-    return workplace.results.put(attempt, outcome_of(result))
+    return outcome_of(result)

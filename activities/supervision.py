@@ -148,9 +148,12 @@ def run_command(
 
     Returns what the supervisor wrote of the end: `code`, `started`, `ended` (seconds since 1970).
     """
-    folder.write("command.json", {"argv": list(argv), "env": dict(env), "cwd": str(cwd), "log": str(folder.log)})
+    folder.write("command.json", {"argv": list(argv), "cwd": str(cwd), "log": str(folder.log)})
     supervisor = subprocess.Popen(
-        [sys.executable, "-I", str(SUPERVISOR), str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        [sys.executable, "-I", str(SUPERVISOR), str(folder.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env=dict(env),  # handed down by the supervisor: in a file, others could read the worker's secrets
     )
     try:
         while True:

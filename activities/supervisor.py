@@ -98,7 +98,6 @@ def main(folder: Path) -> None:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=command["env"],
                 cwd=command["cwd"],
                 start_new_session=True,
                 preexec_fn=die_with_parent,

@@ -20,6 +20,9 @@ from .bundles import (
 )
 
 REGISTER_AGAIN = timedelta(minutes=1)
+PARSE_AGAIN = timedelta(seconds=30)
+SETTLES_WITHIN = timedelta(seconds=1)
+"""A file that changed while it was parsed is given so much time before it is parsed once more."""
 
 
 class FileRecord(Brief, Record):
@@ -115,7 +118,17 @@ class BundleState(Record):
         record = self.files[path]
         if record.forced or record.parsed_at is None:
             return None
-        return record.parsed_at + self.settings.min_file_process_interval
+        pause = self.settings.min_file_process_interval
+        if record.trouble is not None:
+            pause = max(pause, PARSE_AGAIN)
+        elif record.digest == CHANGING:
+            pause = max(pause, SETTLES_WITHIN)
+        return record.parsed_at + pause
+
+    @property
+    def unparsed(self) -> list[str]:
+        """Files whose content has not been parsed yet: not those that were, and are for some reason once more."""
+        return [path for path in self.files if self.wants_parse(path) and self.files[path].digest != CHANGING]
 
     def next_parses(self, now: datetime, under_way: Collection[str]) -> list[str]:
         """The files to parse now: those that were parsed longest ago first, and never one that is being parsed."""

@@ -127,10 +127,12 @@ def start_supervised(
     """Starts *command* below a supervisor that outlives neither it nor this process."""
     for name in ("claim.json", "exit.json"):
         (folder / name).unlink(missing_ok=True)
-    (folder / "command.json").write_text(
-        json.dumps({"argv": command, "env": None if env is None else dict(env), "cwd": str(folder), "log": str(log)})
+    (folder / "command.json").write_text(json.dumps({"argv": command, "cwd": str(folder), "log": str(log)}))
+    return subprocess.Popen(
+        [sys.executable, "-I", str(SUPERVISOR), str(folder)],
+        stdin=subprocess.PIPE,
+        env=None if env is None else dict(env),
     )
-    return subprocess.Popen([sys.executable, "-I", str(SUPERVISOR), str(folder)], stdin=subprocess.PIPE)
 
 
 async def keep_histories(address: str) -> None:

@@ -24,7 +24,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from ..activities.bash import BashActivities
 from ..activities.bundles.files import FileActivities
 from ..activities.bundles.registering import RegisterActivities, tell_dags
-from ..activities.names import CONTROL_SUFFIX, FILES_SUFFIX, SPARK_SUFFIX, control_queue
+from ..activities.names import CONTROL_SUFFIX, FILES_SUFFIX, FOLLOWING_SUFFIX, SPARK_SUFFIX, control_queue
 from ..activities.notifying import NotifyActivities
 from ..activities.other_dags import poke_external_task, trigger_dag
 from ..activities.python import PythonActivities
@@ -63,7 +63,8 @@ HEARTBEAT_THROTTLE = timedelta(milliseconds=500)
 MOST_ACTIVITIES = 100
 CONTROL_THREADS = 4
 FILE_THREADS = 8
-BESIDE = (CONTROL_SUFFIX, FILES_SUFFIX, SPARK_SUFFIX)
+MOST_FOLLOWED = 200
+BESIDE = (CONTROL_SUFFIX, FILES_SUFFIX, FOLLOWING_SUFFIX, SPARK_SUFFIX)
 """Task queues of the small workers beside each worker."""
 CONTROL_ACTIVITIES: list[Callable[..., object]] = [
     ask_backfill,
@@ -86,13 +87,7 @@ class TidemillPlugin(SimplePlugin):
         place = workplace or Workplace(home=Path(home).resolve())
 
         self._spark_activities = SparkActivities(place)
-        spark: list[Callable[..., object]] = [
-            self._spark_activities.run,
-            self._spark_activities.watch,
-            self._spark_activities.end,
-            publish,
-        ]
-        self._spark, self.place = spark, place
+        self.place = place
 
         @asynccontextmanager
         async def run_context() -> AsyncIterator[None]:
@@ -111,7 +106,7 @@ class TidemillPlugin(SimplePlugin):
                 PythonActivities(place).run,
                 NotifyActivities(place).notify,
                 poke_file,
-                *spark,
+                self._spark_activities.run,
             ],
             workflow_runner=_with_shared_modules,
             run_context=run_context,
@@ -120,8 +115,8 @@ class TidemillPlugin(SimplePlugin):
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002
         """Runs small workers beside *worker*, each for work that must not wait behind other work.
 
-        One answers the questions of workflows, one runs Spark tasks, one looks at DAG files; a worker without
-        activities has only the first.
+        One answers the questions of workflows, one runs Spark tasks, one follows what clusters run, and one looks at
+        DAG files; a worker without activities has only the first.
         """
         if worker.task_queue.endswith(BESIDE):
             await next(worker)
@@ -133,6 +128,7 @@ class TidemillPlugin(SimplePlugin):
                 await beside.enter_async_context(self._files_worker(worker))
                 if self.place.most_spark_tasks:
                     await beside.enter_async_context(self._spark_worker(worker))
+                    await beside.enter_async_context(self._following_worker(worker))
             await super().run_worker(worker, next)
 
     def _control_worker(self, worker: Worker) -> Worker:
@@ -145,30 +141,29 @@ class TidemillPlugin(SimplePlugin):
         )
 
     def _files_worker(self, worker: Worker) -> Worker:
-        files = FileActivities(self.place)
-        return Worker(
-            worker.client,
-            task_queue=worker.task_queue + FILES_SUFFIX,
-            activities=[
-                files.list_files,
-                files.parse_file,
-                RegisterActivities(self.place).register_dags,
-                tell_dags,
-            ],
-            activity_executor=ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="tidemill-files"),
-            max_concurrent_activities=FILE_THREADS,
-            interceptors=worker.config().get("interceptors", ()),
-            max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
-            default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
-        )
+        files, register = FileActivities(self.place), RegisterActivities(self.place)
+        activities: list[Callable[..., object]] = [
+            files.list_files,
+            files.parse_file,
+            register.register_dags,
+            tell_dags,
+        ]
+        return self._beside(worker, FILES_SUFFIX, activities, FILE_THREADS)
 
     def _spark_worker(self, worker: Worker) -> Worker:
-        most, config = self.place.most_spark_tasks, worker.config()
+        return self._beside(worker, SPARK_SUFFIX, [self._spark_activities.run], self.place.most_spark_tasks)
+
+    def _following_worker(self, worker: Worker) -> Worker:
+        spark = self._spark_activities
+        return self._beside(worker, FOLLOWING_SUFFIX, [spark.watch, spark.end, publish], MOST_FOLLOWED)
+
+    def _beside(self, worker: Worker, suffix: str, activities: list[Callable[..., object]], most: int) -> Worker:
+        config = worker.config()
         return Worker(
             worker.client,
-            task_queue=worker.task_queue + SPARK_SUFFIX,
-            activities=self._spark,
-            activity_executor=ThreadPoolExecutor(most, thread_name_prefix="tidemill-spark"),
+            task_queue=worker.task_queue + suffix,
+            activities=activities,
+            activity_executor=ThreadPoolExecutor(most, thread_name_prefix=f"tidemill{suffix}"),
             max_concurrent_activities=most,
             graceful_shutdown_timeout=config.get("graceful_shutdown_timeout", timedelta()),
             interceptors=config.get("interceptors", ()),

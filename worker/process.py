@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 def plugin_for(settings: Settings) -> TidemillPlugin:
     place = Workplace(
         home=settings.home.resolve(),
-        dags_folder=settings.dags_folder.resolve() if settings.dags_folder is not None else None,
+        dags_folder=settings.dags_folder.absolute() if settings.dags_folder is not None else None,
         spark_master=settings.spark_master,
         spark_conf=settings.spark_conf,
         spark_connections=settings.spark_connections,

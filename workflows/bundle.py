@@ -232,9 +232,8 @@ class DagBundleWorkflow:
             raise ApplicationError(told, type=ASK_AGAIN, non_retryable=True)
 
     def _idle(self) -> bool:
-        waiting = any(self.state.wants_parse(path) for path in self.state.files)
         news = self.state.registrations(workflow.now(), ()) or self.state.file_states(workflow.now())
-        return not (waiting or news or self._parsing or self._registering or self._telling)
+        return not (self.state.unparsed or news or self._parsing or self._registering or self._telling)
 
     # Questions
 

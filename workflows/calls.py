@@ -61,5 +61,8 @@ INFRASTRUCTURE = RetryPolicy(
 )
 """For what is not the task's fault: a killed worker, a lost heartbeat, a shutdown. Not the user's `retries`."""
 
+FOR_EVER = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
+"""For what only looks on: any number of workers may come and go meanwhile."""
+
 UNBOUNDED = timedelta(days=3650)
 TIMEOUT_GRACE = timedelta(minutes=1)

@@ -4,8 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy
 
-from ..activities.names import control_queue
+from ..activities.names import FOLLOWING_SUFFIX, control_queue
 from ..model.attempts import TaskAttempt
 from ..model.dag import DagSpec
 from ..model.task_instances import Outcome
@@ -32,17 +33,18 @@ async def part_of(
     summary: str,
     part: str = "",
     within: timedelta | None = None,
+    policy: RetryPolicy = INFRASTRUCTURE,
 ) -> Any:
-    """Has *activity* do a part of the try where its task runs; by default for as long as the task may take."""
+    """Has *activity* do the try, or a *part* of it; by default for as long as the task may take."""
     return await workflow.execute_activity(
         activity,
         question,
         activity_id=activity_id(attempt) + (f"/{part}" if part else ""),
         result_type=answer,
-        task_queue=queue_of(attempt.task),
+        task_queue=following_queue(attempt.task) if part else queue_of(attempt.task),
         start_to_close_timeout=within or limit_of(attempt),
         heartbeat_timeout=None if attempt.task.on_control_queue else spec.heartbeat_timeout,
-        retry_policy=INFRASTRUCTURE,
+        retry_policy=policy,
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         summary=f"{attempt.key}, {summary}",
     )
@@ -53,6 +55,11 @@ def queue_of(task: BaseTask) -> str | None:
     if task.on_control_queue:
         return control_queue(workflow.info().task_queue)
     return task.queue or (workflow.info().task_queue + task.queue_suffix if task.queue_suffix else None)
+
+
+def following_queue(task: BaseTask) -> str:
+    """Where the parts of a try wait that follow on its work: never behind the work of others."""
+    return (task.queue or workflow.info().task_queue) + FOLLOWING_SUFFIX
 
 
 def activity_id(attempt: TaskAttempt) -> str:

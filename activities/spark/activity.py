@@ -4,11 +4,12 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from ...model.attempts import SubmittedAttempt, TaskAttempt
+from ...model.states import TaskState
 from ...model.task_instances import Outcome
 from ...model.tasks import SparkMode, SparkSqlFunctionTask
 from ..attempt_folder import AttemptFolder
 from ..names import MOST_STARTS, TASK_FAILED
-from ..python import call_function
+from ..python import result_of_function
 from ..supervision import Closing, Stopped, Watch, handed_over, stopping_cleanly
 from ..temporal_access import TemporalAccess
 from ..workplace import Workplace
@@ -32,7 +33,13 @@ class SparkActivities:
         driver, a session. No two starts of a try ever work side by side.
         """
         with stopping_cleanly():
-            work = self._start(self._with_sql(self._workplace.results.fill(attempt)))
+            filled = self._workplace.results.fill(attempt)
+            if isinstance(filled.task, SparkSqlFunctionTask):
+                asked = self._ask_for_sql(filled)
+                if asked.state is TaskState.SKIPPED:
+                    return asked
+                filled = sql_of(filled, asked)
+            work = self._start(filled, untried=activity.info().attempt == 1)
             match work.options.mode:
                 case SparkMode.CLIENT:
                     outcome = client.run_client(work)
@@ -66,7 +73,7 @@ class SparkActivities:
     @activity.defn(name="tidemill.spark_end", no_thread_cancel_exception=True)
     def end(self, submitted: SubmittedAttempt) -> None:
         """Ends whatever the attempt has anywhere, and keeps it from beginning. Returns when it is dead."""
-        work = self._start_of_end(submitted.attempt)
+        work = self._start(submitted.attempt)
         known = submitted.submission.application_id if submitted.submission is not None else None
         match work.options.mode:
             case SparkMode.CLIENT:
@@ -79,30 +86,29 @@ class SparkActivities:
                 except OSError as error:
                     raise handed_over(str(error)) from None
 
-    def _start(self, attempt: TaskAttempt) -> SparkStart:
-        return SparkStart.of(attempt, self._workplace, activity.info().attempt)
-
-    def _start_of_end(self, attempt: TaskAttempt) -> SparkStart:
-        """The same for ending it: that this worker cannot run it does not mean that nothing of it runs."""
+    def _start(self, attempt: TaskAttempt, *, untried: bool = False) -> SparkStart:
+        """What this worker makes of the attempt. Where it may run already, that we cannot run it fails no task."""
         try:
-            return self._start(attempt)
+            return SparkStart.of(attempt, self._workplace, activity.info().attempt)
         except ApplicationError as error:
-            if error.type != TASK_FAILED:
+            if untried or error.type != TASK_FAILED:
                 raise
-            raise handed_over(f"this worker cannot end the attempt: {error.message}") from None
+            raise handed_over(f"this worker cannot run the attempt: {error.message}") from None
 
     def _submit(self, work: SparkStart) -> Outcome:
         try:
             return cluster.submit(work)
-        except Stopped:
-            if activity.is_cancelled():
-                cluster.end(work, None, Closing())
+        except (Stopped, ApplicationError) as error:
+            # Whoever goes on with a sound attempt has to find it as it is; else nothing of it may be left.
+            given_up = isinstance(error, ApplicationError) and error.type == TASK_FAILED
+            if given_up or (activity.is_cancelled() and not activity.is_worker_shutdown()):
+                try:
+                    cluster.end(work, None, Closing())
+                except OSError as trouble:
+                    raise ApplicationError(f"{error}; nor could it be ended: {trouble}", non_retryable=True) from None
             raise
 
-    def _with_sql(self, attempt: TaskAttempt) -> TaskAttempt:
-        """The attempt with the SQL that its function returns, where it is a function."""
-        task = attempt.task
-        if not isinstance(task, SparkSqlFunctionTask):
-            return attempt
+    def _ask_for_sql(self, attempt: TaskAttempt) -> Outcome:
+        """What the task's function returns."""
         folder = AttemptFolder.of(self._workplace.home, attempt, part="function")
-        return sql_of(attempt, call_function(self._workplace, attempt, Watch(attempt.timeout), folder))
+        return result_of_function(self._workplace, attempt, Watch(attempt.timeout), folder)

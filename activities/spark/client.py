@@ -29,6 +29,8 @@ def run_client(work: SparkStart) -> Outcome:
     earlier = work.folder.read("result.json")
     if earlier is not None and ("outcome" in earlier or work.folder.read("exit.json") is not None):
         return work.ended(earlier)
+    if work.is_java and (end := work.folder.read("exit.json")) is not None:
+        return _by_exit_code(work, end)
     work.folder.end_earlier_start()
     work.folder.forget()
     watch = work.watch()
@@ -52,6 +54,11 @@ def _submit(work: SparkStart, watch: Watch) -> Outcome:
         if "outcome" in result:
             result["outcome"].setdefault("started_at", instant(end["started"]).isoformat())
         return work.ended(result)
+    return _by_exit_code(work, end, start)
+
+
+def _by_exit_code(work: SparkStart, end: dict[str, Any], start: int = 0) -> Outcome:
+    """What spark-submit's own end says, where nobody else has told anything."""
     if end["code"] == 0:
         return work.ended({"outcome": {"started_at": instant(end["started"]).isoformat()}})
     raise task_failed(unexplained(end, log_tail(work.folder, start)))

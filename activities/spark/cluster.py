@@ -18,7 +18,7 @@ from .client import driver_environment
 from .clusters import Cluster, Life, Status
 from .command import spark_submit
 from .driver import CLAIM, take_claim
-from .kubernetes import Kubernetes
+from .kubernetes import Kubernetes, pod_of
 from .standalone import Standalone
 from .starts import SparkStart
 from .yarn import Yarn
@@ -76,7 +76,10 @@ def submit(work: SparkStart) -> Outcome:
 def claimed(work: SparkStart) -> str | None:
     """The application whose driver has the attempt."""
     claim = work.folder.read(CLAIM)
-    return None if claim is None or claim["application_id"] is None else str(claim["application_id"])
+    if claim is None or claim["application_id"] is None:
+        return None
+    # There the driver knows Spark's own name of the application, and not that of its pod.
+    return pod_of(work) if work.options.mode is SparkMode.KUBERNETES else str(claim["application_id"])
 
 
 def _recorded(work: SparkStart, cluster: Cluster) -> str | None:

@@ -10,7 +10,7 @@ import pyspark
 
 from ...model.base import iso
 from ...model.tasks import SparkMode, SparkOptions, SparkSubmitTask
-from ...model.tasks.spark import DEFAULT_MASTER
+from ...model.tasks.spark import DEFAULT_MASTER, megabytes
 from .starts import SparkStart
 
 DRIVER = Path(__file__).with_name("driver.py")
@@ -21,8 +21,8 @@ def spark_submit(work: SparkStart, java_options: str = "") -> list[str]:
     """The command line, from the program to the application's last argument."""
     options = work.options
     argv = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", options.master or DEFAULT_MASTER]
-    if options.deploy_mode is not None:
-        argv += ["--deploy-mode", options.deploy_mode]
+    # Always said, lest a properties file say something else.
+    argv += ["--deploy-mode", options.deploy_mode or "client"]
     argv += ["--name", options.name or work.attempt.name]
     argv += flags(options, work.file)
     for key, value in conf_of(work, java_options).items():
@@ -32,15 +32,13 @@ def spark_submit(work: SparkStart, java_options: str = "") -> list[str]:
 
 def conf_of(work: SparkStart, java_options: str = "") -> dict[str, str]:
     """All conf: defaults for the mode, what the application is told, the attempt's identity, what the task sets."""
-    conf = {
+    return {
         **driver_conf(work.options.master or DEFAULT_MASTER, java_options),
         **dynamic_allocation(work.options),
         **plain(work.options.conf),
         **contract(work),
         **identity(work),
     }
-    conf.pop("spark.master", None)
-    return conf
 
 
 def application(work: SparkStart) -> list[str]:
@@ -63,9 +61,9 @@ def flags(options: SparkOptions, file: Callable[[str], Path]) -> list[str]:
 
     argv = []
     for flag, value in (
-        ("--driver-memory", options.driver_memory),
+        ("--driver-memory", in_megabytes(options.driver_memory)),
         ("--driver-cores", options.driver_cores),
-        ("--executor-memory", options.executor_memory),
+        ("--executor-memory", in_megabytes(options.executor_memory)),
         ("--executor-cores", options.executor_cores),
         ("--total-executor-cores", options.total_executor_cores),
         ("--num-executors", options.num_executors),
@@ -86,6 +84,11 @@ def flags(options: SparkOptions, file: Callable[[str], Path]) -> list[str]:
         if value:
             argv += [flag, str(value)]
     return argv
+
+
+def in_megabytes(size: str | None) -> str | None:
+    """*size* as Java takes it, too, which knows less ways of writing it than Spark."""
+    return None if size is None else f"{megabytes(size)}m"
 
 
 def dynamic_allocation(options: SparkOptions) -> dict[str, str]:

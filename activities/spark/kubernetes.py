@@ -8,12 +8,19 @@ from .starts import SparkStart
 from .yarn import Run, run_tool
 
 
+def pod_of(work: SparkStart) -> str:
+    """The name of the attempt's driver pod."""
+    return f"tidemill-{work.attempt.uuid.hex}"
+
+
 class Kubernetes:
     """The attempt is its driver's pod: a name that the attempt alone determines, and that exists at most once."""
 
     def __init__(self, work: SparkStart, launch: Callable[[], str], run: Run = run_tool) -> None:
-        self._pod = f"tidemill-{work.attempt.uuid.hex}"
-        self._kubectl = ["kubectl", "--namespace", work.options.namespace or "default"]
+        self._pod = pod_of(work)
+        server = (work.options.master or "").removeprefix("k8s://")
+        server = server if "://" in server else f"https://{server}"  # as Spark reads it
+        self._kubectl = ["kubectl", "--server", server, "--namespace", work.options.namespace or "default"]
         self._launch = launch
         self._run = run
 

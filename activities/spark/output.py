@@ -7,11 +7,12 @@ zombie, that is a driver that nobody waits for any more, writes to a folder that
 import contextlib
 import ctypes
 import errno
+import glob
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import fsspec
 from temporalio import activity
@@ -49,11 +50,19 @@ def publish(output: StagedOutput) -> str:
     An object store has no such step: there the old objects are removed before the new ones appear.
     """
     with beating():
-        if urlsplit(output.target).scheme in ("", "file"):
-            _publish_folder(Path(urlsplit(output.staged).path), Path(urlsplit(output.target).path))
+        staged, target = local(output.staged), local(output.target)
+        if staged is not None and target is not None:
+            _publish_folder(staged, target)
         else:
             _publish_objects(output.staged, output.target)
     return output.target
+
+
+def local(place: str) -> Path | None:
+    """*place* as a path; None for one of another kind than files."""
+    if "://" in place and not place.startswith("file:"):
+        return None
+    return Path(re.sub(r"^file:(//[^/]*)?", "", place))  # whatever follows is a name: Spark decodes nothing
 
 
 def _publish_folder(staged: Path, target: Path) -> None:
@@ -67,6 +76,8 @@ def _publish_folder(staged: Path, target: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             staged.rename(target)
     shutil.rmtree(staged, ignore_errors=True)  # what was there before
+    for other in staged.parent.glob(f"{glob.escape(staged.name.rpartition('-')[0])}-*"):
+        shutil.rmtree(other, ignore_errors=True)  # of starts of the attempt whose workers were lost
     with contextlib.suppress(OSError):  # other attempts may be at work there
         staged.parent.rmdir()
 

@@ -26,7 +26,12 @@ def options_of(attempt: TaskAttempt, workplace: Workplace) -> SparkOptions:
         told = f"the task's options do not fit its Spark connection: {error}"
         raise invalid(told) from None
     [conf] = rendered(attempt, [options.conf])
-    return options.model_copy(update={"conf": conf})
+    whole = options.model_copy(update={"conf": conf})
+    try:
+        _ = whole.driver_megabytes
+    except ValueError as error:
+        raise invalid(f"conf spark.driver.memory: {error}") from None
+    return whole
 
 
 def _connection(options: SparkOptions, workplace: Workplace) -> SparkOptions:

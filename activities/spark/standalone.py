@@ -1,7 +1,6 @@
 """Standalone clusters in cluster mode, through the REST API of their master (by default on port 6066)."""
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pyspark
@@ -12,10 +11,11 @@ from .place import invalid
 from .starts import SparkStart
 
 REST_PORT = 6066
+MASTER_PORT = 7077
+NOT_IN_CHARGE = "in ALIVE state"
+"""Of what a master says that stands by, or is just taking over."""
 PATIENCE = 10.0
 WAITING = ("SUBMITTED", "QUEUED", "RELAUNCHING")
-UNTOLD = ("JAVA_HOME", "PATH", "HOME", "PWD", "TMPDIR")
-"""Of the environment, what belongs to the worker's own host."""
 
 
 class Standalone:
@@ -23,7 +23,7 @@ class Standalone:
 
     def __init__(self, work: SparkStart) -> None:
         self._work = work
-        self._url = rest_url(work)
+        self._urls = rest_urls(work)
 
     def find(self) -> str | None:
         """The master lists no drivers by name: the driver's own claim in the attempt's folder is what is found."""
@@ -78,23 +78,38 @@ class Standalone:
         }
 
     def _ask(self, method: str, what: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
-        url = f"{self._url}/v1/submissions/{what}"
-        try:
-            answer = httpx.request(method, url, json=content, timeout=PATIENCE)
-            told: dict[str, Any] = answer.json()
-        except (httpx.HTTPError, ValueError) as error:
-            raise OSError(f"Spark's master does not answer at {url}: {error}") from None
-        return told
+        """What the master that is in charge answers. Raises OSError if none is."""
+        problems = []
+        for url in self._urls:
+            try:
+                answer = httpx.request(method, f"{url}/v1/submissions/{what}", json=content, timeout=PATIENCE)
+                told: dict[str, Any] = answer.json()
+            except (httpx.HTTPError, ValueError) as error:
+                problems.append(f"{url}: {error}")
+                continue
+            if told.get("success") or NOT_IN_CHARGE not in str(told.get("message")):
+                return told
+            problems.append(f"{url}: {told['message']}")
+        raise OSError(f"no master of Spark answers: {'; '.join(problems)}")
 
 
-def rest_url(work: SparkStart) -> str:
-    """Where the master's REST API is."""
+def rest_urls(work: SparkStart) -> list[str]:
+    """Where the REST APIs of the masters are: with standbys there are several, and one is in charge."""
     if work.options.rest_url is not None:
-        return work.options.rest_url.rstrip("/")
-    return f"http://{urlsplit(work.options.master or '').hostname}:{REST_PORT}"
+        return [url.rstrip("/") for url in work.options.rest_url.split(",")]
+    return [f"http://{host}:{REST_PORT}" for host, _ in masters(work)]
 
 
 def master_of(work: SparkStart) -> str:
-    """The master as its drivers reach it: users of cluster mode are used to naming the port of the REST API."""
-    address = urlsplit(work.options.master or "")
-    return f"spark://{address.hostname}:7077" if address.port == REST_PORT else str(work.options.master)
+    """The masters as their drivers reach them: users of cluster mode are used to naming the port of the REST API."""
+    named = [f"{host}:{MASTER_PORT if port == REST_PORT else port}" for host, port in masters(work)]
+    return f"spark://{','.join(named)}"
+
+
+def masters(work: SparkStart) -> list[tuple[str, int]]:
+    """Host and port of each master that the options name."""
+    found = []
+    for address in (work.options.master or "").removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        found.append((host, int(port)) if host and port.isdigit() else (address, MASTER_PORT))
+    return found

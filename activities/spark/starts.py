@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import sqlparse
+from sqlparse.exceptions import SQLParseError
+from sqlparse.lexer import tokenize
+from sqlparse.tokens import Comment
 
 from ...model.attempts import TaskAttempt
 from ...model.context import context
@@ -36,9 +39,10 @@ class SparkStart:
     @classmethod
     def of(cls, attempt: TaskAttempt, workplace: Workplace, number: int = 1) -> "SparkStart":
         """Raises the task's failure if it cannot be run as it is written."""
-        return cls(
-            attempt, workplace, options_of(attempt, workplace), AttemptFolder.of(workplace.home, attempt), number
-        )
+        options, task = options_of(attempt, workplace), attempt.task
+        if isinstance(task, SparkSubmitTask) and (problem := task.impossible_with(options)) is not None:
+            raise invalid(problem)
+        return cls(attempt, workplace, options, AttemptFolder.of(workplace.home, attempt), number)
 
     @cached_property
     def filled(self) -> dict[str, Any]:
@@ -106,15 +110,25 @@ class SparkStart:
         if sql.endswith(".sql"):
             path = self.file(sql)
             try:
-                text = path.read_text()
-            except OSError as error:
-                raise invalid(f"sql file {sql!r} cannot be read: {error}. Put it beside the DAG file") from None
+                text = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise invalid(
+                    f"sql file {sql!r} cannot be read: {error}. Put it beside the DAG file, in UTF-8"
+                ) from None
             sql = str(render(text, context(self.attempt)))
-        found = [sqlparse.format(part, strip_comments=True).strip().rstrip(";") for part in sqlparse.split(sql)]
-        statements = [statement for statement in found if statement]
+        try:
+            found = [part.strip().rstrip(";") for part in sqlparse.split(sql)]
+        except SQLParseError as error:
+            raise invalid(f"the task's SQL cannot be split into statements: {error}") from None
+        statements = [statement for statement in found if says_something(statement)]
         if not statements:
             raise invalid("there is no statement in the task's SQL. Write one")
         return statements
+
+
+def says_something(statement: str) -> bool:
+    """Whether there is more to *statement* than comments."""
+    return any(kind not in Comment and text.strip() for kind, text in tokenize(statement))  # type: ignore[no-untyped-call]
 
 
 def sql_of(attempt: TaskAttempt, asked: Outcome) -> TaskAttempt:

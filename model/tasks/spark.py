@@ -20,6 +20,9 @@ _MASTER = re.compile(r"^(local(\[.+\])?|yarn|(spark|sc)://[^/\s]+(/\S*)?|k8s://\
 _CONNECT_TAKES = frozenset({"conn_id", "master", "conf", "name"})
 
 
+_OPTIONS_IN_CONF = {"spark.master": "master", "spark.submit.deployMode": "deploy_mode"}
+
+
 class SparkMode(StrEnum):
     """Where the driver of an application runs, and who looks after it."""
 
@@ -95,6 +98,9 @@ class SparkOptions(Brief, Model):
         for key in conf:
             if not key.startswith("spark."):
                 raise ValueError(f"Spark drops conf {key!r}: its keys start with 'spark.'. Write 'spark.{key}'")
+            if key in _OPTIONS_IN_CONF:
+                told = f"conf {key!r} decides how the application is looked after. Set {_OPTIONS_IN_CONF[key]} instead"
+                raise ValueError(told)
         return conf
 
     @model_validator(mode="after")
@@ -193,13 +199,19 @@ class SparkSubmitTask(SparkWork):
     def is_java(self) -> bool:
         return self.java_class is not None or self.application.endswith(".jar")
 
-    @model_validator(mode="after")
-    def _runnable(self) -> Self:
-        if self.is_java and self.spark.mode in (SparkMode.STANDALONE, SparkMode.CONNECT):
-            raise ValueError(
-                f"task {self.task_id!r}: a Java application cannot be run in mode {self.spark.mode}. "
+    def impossible_with(self, options: SparkOptions) -> str | None:
+        """Why the application cannot be run with *options*, its own and those of its connection."""
+        if self.is_java and options.mode in (SparkMode.STANDALONE, SparkMode.CONNECT):
+            return (
+                f"task {self.task_id!r}: a Java application cannot be run in mode {options.mode}. "
                 "Use client mode, YARN or Kubernetes"
             )
+        return None
+
+    @model_validator(mode="after")
+    def _runnable(self) -> Self:
+        if (problem := self.impossible_with(self.spark)) is not None:
+            raise ValueError(problem)
         return self
 
 

@@ -146,7 +146,7 @@ def test_what_kubernetes_says_of_a_pod(tmp_path: Path, phase: str, life: Life, s
     assert (status.life, status.succeeded) == (life, succeeded)
     assert kubernetes.status(pod).life is Life.UNKNOWN
     kubernetes.kill(pod)
-    kubectl = ["kubectl", "--namespace", "pipelines"]
+    kubectl = ["kubectl", "--server", "https://10.0.0.1:6443", "--namespace", "pipelines"]
     assert run.asked[0] == [*kubectl, "get", "pod", pod, "--ignore-not-found", "--output", "name"]
     assert run.asked[-1] == [*kubectl, "delete", "pod", pod, "--ignore-not-found", "--wait=false"]
 

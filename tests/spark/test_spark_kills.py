@@ -5,9 +5,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from spark_clusters import ON_DAY, Standalone, options_for, rows, told, writing
-from support import Stack, eventually, killing_worker, processes_with, stack, worker_environment, worker_process
+from support import Stack, dag, eventually, killing_worker, processes_with, stack, worker_environment, worker_process
 from tidemill.activities.spark.output import MARK
 from tidemill.model.runs import TriggerRequest
 from tidemill.model.states import RunState
@@ -60,6 +61,30 @@ async def test_one_application_does_the_work(
         cluster: Standalone = request.getfixturevalue("standalone")
         await eventually(lambda: asyncio.to_thread(cluster.drivers, active=True), lambda drivers: not drivers, 20)
         assert len(cluster.applications(dag_id)) == 1 + begun_again
+
+
+async def test_a_java_application_is_not_run_again_when_its_end_could_not_be_told(
+    server: str, spark_home: Path, tmp_path: Path
+) -> None:
+    """It writes to a folder that must not be there: a second run would fail."""
+    jar = next((Path(pyspark.__file__).parent / "jars").glob("spark-mllib_*.jar"))
+    task = {
+        "kind": "spark_submit",
+        "task_id": "generate",
+        "application": str(jar),
+        "java_class": "org.apache.spark.mllib.util.LinearDataGenerator",
+        "application_args": ["local[1]", str(tmp_path / "made"), "20", "2"],
+        "spark": {"master": "local[1]", "driver_memory": "600m"},
+    }
+    async with stack(server, spark_home, no_remote_activities=True) as here:
+        with killing_worker(here, "after the work", tmp_path / "mark") as first:
+            await here.tidemill.register(dag("java_killed", [task], heartbeat_timeout=4))
+            run = await here.tidemill.trigger("java_killed", DAY)
+            await asyncio.to_thread(first.wait, 90)
+        with killing_worker(here, "never", tmp_path / "mark"):
+            details = await here.finished("java_killed", run.run_id)
+    assert details.state is RunState.SUCCESS, told(details)
+    assert (tmp_path / "made" / "_SUCCESS").exists()
 
 
 async def noted(folder: Path) -> list[str]:

@@ -93,6 +93,9 @@ async def test_cancelling_ends_the_application_before_the_run_says_so(
     if mode == "connect":
         ui = request.getfixturevalue("connect")[1]
         assert running_on_connect(ui) == []
+        jobs = jobs_of_connect(ui)
+        await asyncio.sleep(2)
+        assert jobs_of_connect(ui) == jobs, "the client that is gone asks for no more"
     else:
         cluster: Standalone = request.getfixturevalue("standalone")
         assert cluster.drivers(active=True) == []
@@ -118,11 +121,58 @@ async def listed(cluster: Standalone, name: str) -> list[dict[str, Any]]:
 
 
 def running_on_connect(ui: str) -> list[dict[str, Any]]:
-    """The jobs that the Connect server is running, by Spark's own REST API."""
+    """The jobs that the Connect server is running."""
+    return [job for job in jobs_of_connect(ui) if job["status"] == "RUNNING"]
+
+
+def jobs_of_connect(ui: str) -> list[dict[str, Any]]:
+    """The jobs that the Connect server remembers, by Spark's own REST API."""
     [application] = httpx.get(f"{ui}/api/v1/applications", timeout=60).json()
-    url = f"{ui}/api/v1/applications/{application['id']}/jobs?status=running"
-    jobs: list[dict[str, Any]] = httpx.get(url, timeout=60).json()
+    jobs: list[dict[str, Any]] = httpx.get(f"{ui}/api/v1/applications/{application['id']}/jobs", timeout=60).json()
     return jobs
+
+
+@pytest.mark.parametrize("seconds", [0, 0.3, 1])
+async def test_cancelling_while_it_is_submitted_leaves_no_driver(
+    spark: Stack, standalone: Standalone, tmp_path: Path, seconds: float
+) -> None:
+    """Whether the cluster has heard of the application already or not, none is there in the end."""
+    dag_id = f"crossing_{seconds}"
+    await spark.tidemill.register(writing(dag_id, standalone.options(deploy_mode="cluster"), tmp_path, seconds=600))
+    run = await spark.tidemill.trigger(dag_id, TriggerRequest.model_validate(ON_DAY))
+    await eventually(lambda: plans(spark.home, dag_id), bool)
+    await asyncio.sleep(seconds)
+    await spark.tidemill.client.get_workflow_handle(run.workflow_id).cancel()
+    details = await spark.finished(dag_id, run.run_id)
+    assert details.state is RunState.FAILED
+    assert await asyncio.to_thread(standalone.drivers, active=True) == []
+    assert not (tmp_path / "lake" / "numbers").exists()
+
+
+async def plans(home: Path, dag_id: str) -> list[Path]:
+    return [path for path in (home / "attempts").rglob("plan.json") if dag_id in str(path)]
+
+
+async def test_sql_that_a_function_returns_may_be_long_and_may_be_skipped(spark: Stack, tmp_path: Path) -> None:
+    values = "', '".join(str(n) * 8 for n in range(6000))
+    file = tmp_path / "long.py"
+    file.write_text(
+        "from tidemill import DAG, task\n"
+        "from tidemill import AirflowSkipException\n"
+        "with DAG('long_sql') as dag:\n"
+        "    @task.spark_sql(master='local[1]', driver_memory='600m')\n"
+        "    def long():\n"
+        f"        return \"select count(*) n from range(10) where string(id) not in ('{values}')\"\n"
+        "    @task.spark_sql(master='local[1]')\n"
+        "    def skipped():\n"
+        "        raise AirflowSkipException('not today')\n"
+        "    long()\n"
+        "    skipped()\n"
+    )
+    parsed = parse_dag_file(file)
+    assert parsed.error is None
+    details = await spark.run_once(parsed.dags[0], **ON_DAY)
+    assert {task.task_id: str(task.state) for task in details.tasks} == {"long": "success", "skipped": "skipped"}
 
 
 async def test_options_that_cannot_work_are_refused_before_a_jvm_starts(spark: Stack, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ def spark_dag(**spark: Any) -> Any:
         ({"packages": ["org.apache.iceberg"]}, "group:artifact:version"),
         ({"master": "sc://host:15002", "driver_memory": "2g"}, "driver_memory: a Connect server has that set"),
         ({"executors": 3}, "no such field"),
+        ({"conf": {"spark.submit.deployMode": "cluster"}}, "Set deploy_mode instead"),
+        ({"conf": {"spark.master": "yarn"}}, "Set master instead"),
     ],
 )
 def test_options_that_cannot_work_are_refused_at_registration(spark: dict[str, Any], told: str) -> None:

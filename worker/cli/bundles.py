@@ -37,7 +37,7 @@ def set_bundle(
     fields = {
         "name": name,
         "kind": "git" if git else "folder",
-        "path": str(path.resolve()),
+        "path": str(path.absolute()),
         "ref": ref,
         "subdir": subdir,
         "dag_dir_list_interval": timedelta(seconds=interval),

@@ -44,7 +44,7 @@ def worker(home: Home = None) -> None:
     async def work() -> None:
         async with running_worker(settings) as tidemill:
             if settings.dags_folder is not None:
-                await look_after(tidemill, settings.dags_folder.resolve())
+                await look_after(tidemill, settings.dags_folder.absolute())
             console.print(f"worker polls task queue {settings.task_queue!r}; stop it with Ctrl-C")
             await until_stopped()
 
