@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
@@ -108,7 +108,8 @@ class ForkServer:
     def stop(self) -> None:
         """Ends the server and every child of it."""
         assert self._process.stdin is not None  # noqa: S101
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -170,7 +171,10 @@ class ForkServers:
         key = (str(code), code.digest() if code is not None else "", connect)
         with self._lock:
             server = self._servers.get(key)
-            if server is None or not server.alive:
+            if server is not None and not server.alive:
+                server.stop()  # others may still be about to hear that it is gone
+                server = None
+            if server is None:
                 name = code.path.stem if code is not None else "connect" if connect else "parsing"
                 server = ForkServer(code, self._home / "logs" / "dag_files" / f"{name}.log", connect=connect)
                 self._servers[key] = server
@@ -184,6 +188,15 @@ class ForkServers:
         finally:
             with self._lock:
                 server.users -= 1
+
+    @contextmanager
+    def alone(self) -> Iterator[ForkServer]:
+        """A server without a file that nobody else uses, as long as the block."""
+        server = ForkServer(None, self._home / "logs" / "dag_files" / "alone.log")
+        try:
+            yield server
+        finally:
+            server.stop()
 
     def close(self) -> None:
         """Ends every server."""

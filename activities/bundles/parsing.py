@@ -9,7 +9,7 @@ from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
-from ..fork_servers import ForkServers, ServerGone
+from ..fork_servers import ForkServer, ForkServers, ServerGone
 from ..outcomes import describe_exit
 from ..supervision import Watch, handed_over
 
@@ -36,8 +36,26 @@ def parsed(servers: ForkServers, file: FileToParse, watch: Watch) -> dict[str, A
     """
     if not file.root.is_dir():
         raise handed_over(f"{file.root} is not there on this worker")
-    request = {"root": str(file.root), "name": file.name, "lasting": file.lasting, "memory_mb": file.memory_mb}
-    with tempfile.TemporaryDirectory() as folder, servers.for_code(None) as server:
+    try:
+        with servers.for_code(None) as server:
+            return _ask(server, file, watch)
+    except ServerGone:
+        pass  # perhaps another file has ended it, perhaps this one
+    try:
+        with servers.alone() as server:
+            return _ask(server, file, watch)
+    except ServerGone:
+        return {"error": "importing the file ends the process that imports it, and the one above that"}
+
+
+def _ask(server: ForkServer, file: FileToParse, watch: Watch) -> dict[str, Any]:
+    request = {
+        "root": str(file.root),
+        "name": file.name,
+        "lasting": file.lasting,
+        "memory_mb": file.memory_mb,
+    }
+    with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "printed")
         try:
             server.ready(watch)
@@ -48,8 +66,6 @@ def parsed(servers: ForkServers, file: FileToParse, watch: Watch) -> dict[str, A
         except TimeoutError:
             limit = file.timeout.total_seconds()
             return {"error": f"importing the file took more than {limit:g} s. Move slow work into tasks"}
-        except ServerGone:
-            raise handed_over("the process that parses DAG files ended") from None
         try:
             found: dict[str, Any] = json.loads(Path(folder, "result.json").read_text())
         except FileNotFoundError:
