@@ -142,9 +142,12 @@ class BundleState(Record):
         return wanted[: max(0, room)]
 
     def force(self, paths: Collection[str] | None = None) -> None:
-        """Has files parsed whether they have changed or not; None: all."""
+        """Has files parsed whether they have changed or not, and their DAGs asked that could not be; None: all."""
         for path, record in self.files.items():
             record.forced = record.forced or paths is None or path in paths
+        for owned in self.dags.values():
+            if paths is None or owned.path in paths:
+                owned.register_after = None
 
     def parse_question(self, path: str) -> ParseQuestion:
         extras = self.files[path].extras

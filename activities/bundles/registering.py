@@ -99,30 +99,35 @@ class RegisterActivities:
     async def _register(self, dag: ParsedDag) -> str | None:
         """Why the DAG's workflow refuses the version; None: it does not."""
         text = await asyncio.to_thread(self._workplace.snapshots.get_text, spec_name(dag.dag_id, dag.version))
-        queue = activity.info().task_queue.removesuffix(FILES_SUFFIX)
+        spec, queue = read_dag(json.loads(text)), activity.info().task_queue.removesuffix(FILES_SUFFIX)
         try:
             async with asyncio.timeout(ANSWERS_WITHIN):
-                await register_dag(activity.client(), read_dag(json.loads(text)), queue)
+                try:
+                    await register_dag(activity.client(), spec, queue)
+                except WorkflowUpdateFailedError as error:
+                    if not (isinstance(error.cause, ApplicationError) and error.cause.type == OTHER_BUNDLE):
+                        raise
+                    if not await _end_claim(dag.dag_id, error.cause.details[0]):
+                        raise LookupError(error.cause.message) from None  # it may be moving: asked again
+                    await register_dag(activity.client(), spec, queue)
         except WorkflowUpdateFailedError as error:
-            if isinstance(error.cause, ApplicationError) and error.cause.type == OTHER_BUNDLE:
-                await _end_claim(dag.dag_id, error.cause.details[0])
-                raise LookupError(error.cause.message) from None  # it may be moving: asked again
             return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
         return None
 
 
-async def _end_claim(dag_id: str, bundle: str) -> None:
-    """Tells a DAG that its bundle has no file of it any more, if nobody looks after that bundle."""
+async def _end_claim(dag_id: str, bundle: str) -> bool:
+    """Tells a DAG that its bundle has no file of it any more. False if somebody looks after that bundle still."""
     client = activity.client()
     try:
         found = await client.get_workflow_handle(bundle_workflow_id(bundle)).describe()
         if found.status is WorkflowExecutionStatus.RUNNING:
-            return
+            return False
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
     state = DagFileState(bundle=bundle, is_stale=True)
     await client.get_workflow_handle(dag_workflow_id(dag_id)).signal("file_state", state)
+    return True
 
 
 @activity.defn(name="tidemill.tell_dags")

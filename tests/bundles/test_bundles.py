@@ -199,7 +199,8 @@ async def test_a_dag_that_moves_from_one_bundle_to_another(folder: Folder, tmp_p
     assert f"a.py of bundle '{folder.name}'" in told
     assert f"b.py of bundle '{other.name}'" in told
     await folder.here.tidemill.delete_bundle(folder.name)
-    await eventually(other.look, lambda files: files["b.py"].error is None, within=150)
+    await folder.here.tidemill.refresh_bundle(other.name)
+    assert (await other.look())["b.py"].error is None
     assert "b.py" in ((await folder.dag("moves")).source or "")
 
 

@@ -202,7 +202,7 @@ async def test_a_dag_that_does_not_answer_hides_no_others(here: Stack) -> None:
 async def test_short_lived_commands_end_with_their_own_exit_code(here: Stack) -> None:
     """sdk-python#300: an interpreter with a Temporal client in it can abort on its way out (134)."""
     await told(here, "dags", "register", str(EXAMPLES / "hello.json"))
-    for _ in range(10):
+    for _ in range(6):
         await told(here, "dags", "show", "hello", "--json")
 
 
