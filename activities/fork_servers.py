@@ -12,11 +12,14 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
+import psutil
+
 from ..model.attempts import TaskAttempt
 from ..model.task_instances import Failure
 from .attempt_folder import AttemptFolder
 from .bundles.listing import Tree
 from .dag_import import archive_of
+from .names import MARK
 from .supervision import POLL_EVERY, Watch, task_failed
 
 MOST_SERVERS = 8
@@ -98,6 +101,7 @@ class ForkServer:
         finally:
             self._waiting.pop(id_, None)
         if answer is None:
+            _end_marked(id_)
             raise ServerGone
         return int(answer["code"])
 
@@ -209,6 +213,14 @@ class ForkServers:
         """Takes servers that nobody uses off the list, the least recently used first, until few enough are left."""
         idle = [key for key, server in self._servers.items() if not server.users]
         return [self._servers.pop(key) for key in idle[: max(0, len(self._servers) - MOST_SERVERS)]]
+
+
+def _end_marked(id_: str) -> None:
+    """Ends what the call *id_* has left, where its server is no longer there to do it."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(MARK) == id_:
+                process.kill()
 
 
 def _await(queue: "Queue[dict[str, Any] | None]", watch: Watch) -> dict[str, Any] | None:

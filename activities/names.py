@@ -17,6 +17,9 @@ OTHER_BUNDLE = "OtherBundle"
 BUNDLE_PROBLEM = "BundleProblem"
 """A bundle cannot be listed at all; the message says why."""
 
+MARK = "TIDEMILL_ATTEMPT"
+"""The environment variable by which what a forked call has started is known."""
+
 ASK_AGAIN = "AskAgain"
 """What was asked for is under way, and its end is told to whoever asks again."""
 

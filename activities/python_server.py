@@ -25,12 +25,12 @@ from ..model.attempts import TaskAttempt
 from ..model.authoring.dags import DAG
 from .dag_import import import_dags
 from .isolated_call import describe_failure, perform
+from .names import MARK
 from .parse_child import parse_within_limits
 from .secrets import mask_output
 from .spark import connect_child
 from .supervisor import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl, write_json
 
-MARK = "TIDEMILL_ATTEMPT"
 WITH_CONNECT = "connect"
 
 

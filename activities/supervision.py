@@ -86,6 +86,10 @@ class Watch:
             self._next_heartbeat = now + HEARTBEAT_EVERY
             self._beat(told if told is not None else self._progress())
 
+    def restart(self) -> None:
+        """The time counts from now: what was waited for before is not the attempt's own."""
+        self._started = time.monotonic()
+
     def _beat(self, told: Any) -> None:
         activity.heartbeat(told)
 

@@ -61,6 +61,7 @@ def _ask(server: ForkServer, file: FileToParse, watch: Watch) -> dict[str, Any]:
             server.ready(watch)
         except ApplicationError as error:
             raise handed_over(f"the process that parses DAG files did not start: {error.message}") from None
+        watch.restart()
         try:
             code = server.parse(request, Path(folder), log, watch)
         except TimeoutError:
