@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from spark_clusters import Standalone, spark_connect, standalone_cluster
 from support import Stack, stack, temporal_server
 from tidemill.activities.spark.archive import build_archive
@@ -12,6 +13,10 @@ from tidemill.activities.workplace import find_java
 
 # Every JVM of the tests lives for seconds: what its second compiler would do costs more than it ever saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# How long an example takes says something of the machine, not of the code.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 LONGEST = (
     "test_spark_kills.py",

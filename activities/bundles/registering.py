@@ -30,6 +30,8 @@ from .files import spec_name
 AT_ONCE = 8
 """How many DAGs are spoken to at a time."""
 ANSWERS_WITHIN = 60.0
+REFUSALS = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.PERMISSION_DENIED)
+"""What no other attempt changes soon, such as a DAG that is too large."""
 
 
 @asynccontextmanager
@@ -89,8 +91,12 @@ class RegisterActivities:
                     done.undone[dag.dag_id] = f"its workflow has not answered within {ANSWERS_WITHIN:g} s"
                 except LookupError as error:
                     done.undone[dag.dag_id] = str(error)
-                except Exception as error:  # whatever it is, it must not keep other DAGs from being registered
+                except ValueError as error:  # a version that another release has kept, say
                     done.undone[dag.dag_id] = f"{type(error).__name__}: {error}"
+                except RPCError as error:
+                    if error.status not in REFUSALS:
+                        raise  # the service is away: the whole activity is tried again, and soon
+                    done.undone[dag.dag_id] = f"Temporal refuses it: {error}"
 
         async with beating_meanwhile():
             await asyncio.gather(*(register(dag) for dag in question.dags))
