@@ -9,12 +9,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from ..model.attempts import TaskAttempt
 from ..model.dag import DagSpec, read_dag
 from ..model.errors import InvalidInputError
+from .attempts.watch import Unattended
+from .attempts.way import rendered
 from .bundles.listing import Tree
 from .bundles.parsing import PARSE_TIMEOUT, FileToParse, parsed
-from .fork_servers import ForkServers
-from .supervision import Watch
+from .workplace import Workplace
 
 
 @dataclass(frozen=True)
@@ -37,32 +39,35 @@ def find_dag_files(path: Path) -> list[Path]:
 def read_dag_files(path: Path) -> list[ParsedFile]:
     """The DAGs at *path*: a DAG file, a folder of them, or one DAG as .json. Errors are those of their files."""
     root = path.resolve() if path.is_dir() else path.resolve().parent
-    with fork_servers() as servers:
+    with own_workplace() as workplace:
         return [
-            _read_json(file) if file.suffix == ".json" else _parse(servers, root, file) for file in find_dag_files(path)
+            _read_json(file) if file.suffix == ".json" else _parse(workplace, root, file)
+            for file in find_dag_files(path)
         ]
 
 
 def parse_dag_file(path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
     """The DAGs of the file at *path*. Never raises for what the file does: that is its error."""
-    with fork_servers() as servers:
-        return _parse(servers, path.resolve().parent, path.resolve(), timeout)
+    with own_workplace() as workplace:
+        return _parse(workplace, path.resolve().parent, path.resolve(), timeout)
 
 
 @contextmanager
-def fork_servers() -> Iterator[ForkServers]:
-    """Servers that live as long as the block."""
+def own_workplace() -> Iterator[Workplace]:
+    """A workplace without a worker, as long as the block. Its children find the caller's environment."""
     with tempfile.TemporaryDirectory() as home:
-        servers = ForkServers(Path(home))
+        workplace = Workplace(home=Path(home), environment=("*",))
         try:
-            yield servers
+            yield workplace
         finally:
-            servers.close()
+            workplace.forks.close()
 
 
-def _parse(servers: ForkServers, root: Path, path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
+def _parse(workplace: Workplace, root: Path, path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
     name = path.relative_to(root).as_posix()
-    answer = parsed(servers, FileToParse(root, name, str(path), timeout), Alone(timeout, too_long=TimeoutError))
+    answer = parsed(
+        workplace.forks, FileToParse(root, name, str(path), timeout), Unattended(timeout, too_long=TimeoutError)
+    )
     if "error" in answer:
         return ParsedFile(path, error=answer["error"])
     return ParsedFile(path, dags=tuple(read_dag(dag) for dag in answer["dags"]))
@@ -75,11 +80,9 @@ def _read_json(path: Path) -> ParsedFile:
         return ParsedFile(path, error=str(error))
 
 
-class Alone(Watch):
-    """A watch where there is no activity: nobody asks it to stop, and nobody waits for heartbeats."""
-
-    def _heed_stop(self) -> None:
-        pass
-
-    def _beat(self, told: Any) -> None:
-        pass
+def rendered_here(attempt: TaskAttempt) -> list[Any]:
+    """The templated values of the attempt's task, filled in. Raises ApplicationError where that cannot be done."""
+    with own_workplace() as workplace:
+        values = list(attempt.task.templated())
+        watch = Unattended(None)
+        return list(rendered(workplace, attempt, values, for_history=False, watch=watch))

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 
 from ..model.task_instances import Failure
-from .supervision import POLL_EVERY, Watch, task_failed
+from .attempts.watch import POLL_EVERY, Watch, task_failed
 
 SHARE = 0.8
 """Of the host's memory, or of the container's; the rest is for the worker, its Python tasks, and the system."""

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
 
 import httpx
 from temporalio import activity
@@ -10,9 +11,12 @@ from temporalio.exceptions import ApplicationError
 from ..model.attempts import CallbackCall
 from ..model.notices import Notice
 from ..model.notifiers import CommandNotifier, FunctionNotifier, WebhookNotifier
-from .outcomes import describe_exit
-from .python import result_of_function
-from .supervision import Watch, stopping_cleanly
+from .attempts.folder import AttemptFolder
+from .attempts.outcomes import describe_exit, outcome_of
+from .attempts.watch import Watch, stopping_cleanly
+from .attempts.way import forked
+from .processes.environment import for_children
+from .secrets import Connection
 from .workplace import Workplace
 
 WITHIN_SECONDS = 60
@@ -30,7 +34,7 @@ class NotifyActivities:
                 case FunctionNotifier() as notifier:
                     self._call(notice, notifier)
                 case CommandNotifier() as notifier:
-                    run_command(notifier.command, notice)
+                    run_command(notifier.command, notice, self._workplace.environment)
                 case WebhookNotifier() as notifier:
                     post(notifier, notice)
 
@@ -38,21 +42,25 @@ class NotifyActivities:
         called = CallbackCall(event=notice.event, number=notifier.number, of_run=notice.of_run, reason=notice.reason)
         execution = f"{notice.attempt.execution}-notice-{notice.number}"
         attempt = notice.attempt.model_copy(update={"callback": called, "execution": execution})
-        result_of_function(self._workplace, attempt, Watch(None))
+        folder = AttemptFolder.of(self._workplace.home, attempt)
+        if (earlier := folder.read("result.json")) is None:
+            earlier = forked(self._workplace, attempt, folder, "function", Watch(None), calls_code=True).result
+        outcome_of(earlier)
+        self._workplace.leftovers.add(folder.path)
 
 
-def environment(notice: Notice) -> dict[str, str]:
-    """The worker's environment, with `TIDEMILL_<FACT>` for each fact of the notice."""
+def environment(notice: Notice, patterns: Sequence[str]) -> dict[str, str]:
+    """What children get of the worker's environment, with `TIDEMILL_<FACT>` for each fact of the notice."""
     facts = {f"TIDEMILL_{name.upper()}": str(value) for name, value in notice.facts().items() if value is not None}
-    return {**os.environ, **facts, "TIDEMILL_NOTICE_KEY": notice.key}
+    return {**for_children(os.environ, patterns), **facts, "TIDEMILL_NOTICE_KEY": notice.key}
 
 
-def run_command(command: str, notice: Notice) -> None:
+def run_command(command: str, notice: Notice, patterns: Sequence[str] = ()) -> None:
     """Runs the command with what happened in its environment. Raises ApplicationError if it fails or takes too long."""
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", command],
-            env=environment(notice),
+            env=environment(notice, patterns),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -71,7 +79,15 @@ def run_command(command: str, notice: Notice) -> None:
 
 def post(notifier: WebhookNotifier, notice: Notice) -> None:
     """Posts the facts as JSON, the notice's key as Idempotency-Key. Raises ApplicationError for an error answer."""
-    headers = {"Idempotency-Key": notice.key, **notifier.headers}
-    answer = httpx.post(notifier.url, json=notice.facts(), headers=headers, timeout=WITHIN_SECONDS)
+    url, headers, name = notifier.url or "", notifier.headers, notifier.url
+    if notifier.conn_id is not None:
+        connection = Connection.get(notifier.conn_id)
+        url, headers = f"{connection.url}{url}", {**connection.headers, **headers}
+        name = f"connection {notifier.conn_id!r}"  # the address itself may be a secret
+    headers = {"Idempotency-Key": notice.key, **headers}
+    try:
+        answer = httpx.post(url, json=notice.facts(), headers=headers, timeout=WITHIN_SECONDS)
+    except httpx.HTTPError as error:
+        raise ApplicationError(f"{name} cannot be reached: {type(error).__name__}", type="NotifierFailed") from None
     if answer.is_error:
-        raise ApplicationError(f"{notifier.url} answered {answer.status_code}", type="NotifierFailed")
+        raise ApplicationError(f"{name} answered {answer.status_code}", type="NotifierFailed")

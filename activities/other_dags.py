@@ -1,7 +1,9 @@
 """Tasks that have to do with other DAGs: start a run of one, or wait for one."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowUpdateFailedError
@@ -15,24 +17,43 @@ from ..model.states import TaskState
 from ..model.task_instances import Failure, Outcome
 from ..model.tasks import ExternalTaskTask, TriggerDagTask
 from ..model.views import RunDetails, RunView
-from .supervision import task_failed
+from .attempts.watch import task_failed
 from .waiting import filled
+from .workplace import Workplace
 
 
-@activity.defn(name="tidemill.trigger_dag")
-async def trigger_dag(attempt: TaskAttempt) -> Outcome:
-    """Starts the run, unless an earlier start of this try has; then looks how it stands, if that is waited for."""
-    task = attempt.task
-    assert isinstance(task, TriggerDagTask)  # noqa: S101
-    dag_id = filled(attempt, task.trigger_dag_id)
-    run_id = filled(attempt, task.trigger_run_id) or operator_run_id(attempt.run, attempt.key, attempt.try_number)
+class OtherDagsActivities:
+    def __init__(self, workplace: Workplace) -> None:
+        self._workplace = workplace
+
+    @activity.defn(name="tidemill.trigger_dag")
+    async def trigger_dag(self, attempt: TaskAttempt) -> Outcome:
+        """Starts the run, unless an earlier start of this try has; then looks how it stands, if that is waited for."""
+        task = attempt.task
+        assert isinstance(task, TriggerDagTask)  # noqa: S101
+        written = [task.trigger_dag_id, task.trigger_run_id, task.logical_date, task.conf]
+        return await _triggered(attempt, task, await asyncio.to_thread(filled, self._workplace, attempt, written))
+
+    @activity.defn(name="tidemill.external_task")
+    async def poke_external_task(self, attempt: TaskAttempt) -> Outcome:
+        """Whether the other DAG's run, or tasks of it, are where they are waited for to be."""
+        task = attempt.task
+        assert isinstance(task, ExternalTaskTask)  # noqa: S101
+        written = [task.external_dag_id, task.external_task_ids]
+        dag_id, task_ids = await asyncio.to_thread(filled, self._workplace, attempt, written)
+        return await _poked(attempt, task, dag_id, task_ids)
+
+
+async def _triggered(attempt: TaskAttempt, task: TriggerDagTask, values: Sequence[Any]) -> Outcome:
+    dag_id, run_id, logical_date, conf = values
+    run_id = run_id or operator_run_id(attempt.run, attempt.key, attempt.try_number)
     run = await _find(dag_id, run_id)
     first = attempt.poke == 1 and activity.info().attempt == 1
     if run is not None and first and task.trigger_run_id is not None:
         told = f"DAG {dag_id!r} has a run {run_id!r} already. Clear that run, or use another trigger_run_id"
         raise task_failed(Failure(error_type="DagRunAlreadyExists", message=told, retryable=False))
     if run is None:
-        await _trigger(attempt, task, dag_id, run_id)
+        await _trigger(dag_id, {"run_id": run_id, "logical_date": logical_date, "conf": conf})
         run = await _find(dag_id, run_id)
     now = datetime.now(UTC)
     state = run.state if run is not None else "gone"
@@ -43,13 +64,8 @@ async def trigger_dag(attempt: TaskAttempt) -> Outcome:
     return poked(attempt, False, now, f"run {run_id} of {dag_id!r} is {state}")
 
 
-async def _trigger(attempt: TaskAttempt, task: TriggerDagTask, dag_id: str, run_id: str) -> None:
-    request = {
-        "run_id": run_id,
-        "logical_date": filled(attempt, task.logical_date),
-        "conf": filled(attempt, task.conf),
-        "triggered_by": TriggeredBy.OPERATOR,
-    }
+async def _trigger(dag_id: str, asked: dict[str, Any]) -> None:
+    request = {**asked, "triggered_by": TriggeredBy.OPERATOR}
     try:
         await _client().get_workflow_handle(dag_workflow_id(dag_id)).execute_update("trigger_run", request)
     except WorkflowUpdateFailedError as error:
@@ -76,12 +92,7 @@ async def _runs(dag_id: str) -> Sequence[RunView]:
     return found
 
 
-@activity.defn(name="tidemill.external_task")
-async def poke_external_task(attempt: TaskAttempt) -> Outcome:
-    """Whether the other DAG's run, or tasks of it, are where they are waited for to be."""
-    task = attempt.task
-    assert isinstance(task, ExternalTaskTask)  # noqa: S101
-    dag_id = filled(attempt, task.external_dag_id)
+async def _poked(attempt: TaskAttempt, task: ExternalTaskTask, dag_id: str, task_ids: Sequence[str]) -> Outcome:
     now = datetime.now(UTC)
     date = attempt.run.logical_date
     if date is None:
@@ -91,7 +102,7 @@ async def poke_external_task(attempt: TaskAttempt) -> Outcome:
     run = next((run for run in await _runs(dag_id) if run.logical_date == wanted), None)
     if run is None:
         return poked(attempt, False, now, f"DAG {dag_id!r} has no run of {wanted.isoformat()} yet")
-    states = await _states(run, filled(attempt, task.external_task_ids))
+    states = await _states(run, task_ids)
     skipped = [f"{name} is {state}" for name, state in states.items() if state in task.skipped_states]
     if skipped:
         return Outcome(state=TaskState.SKIPPED, started_at=now, note=", ".join(skipped))

@@ -3,12 +3,17 @@
 from temporalio import activity
 
 from ..model.attempts import TaskAttempt
-from ..model.task_instances import Failure, Outcome
-from .attempt_folder import AttemptFolder
-from .fork_servers import ServerGone
-from .outcomes import describe_exit, outcome_of
-from .supervision import Watch, handed_over, stopping_cleanly, task_failed
+from ..model.task_instances import Outcome
+from .attempts.outcomes import outcome_of
+from .attempts.way import Ended, Kind, carried_out
 from .workplace import Workplace
+
+
+def _outcome(_: TaskAttempt, ended: Ended) -> Outcome:
+    return outcome_of(ended.result)
+
+
+FUNCTION = Kind(work="function", calls_code=True, outcome=_outcome)
 
 
 class PythonActivities:
@@ -21,27 +26,4 @@ class PythonActivities:
 
         Started again for the same try, it returns the result that an earlier start left, if any.
         """
-        with stopping_cleanly():
-            return self._workplace.results.put(
-                attempt, result_of_function(self._workplace, attempt, Watch(attempt.timeout))
-            )
-
-
-def result_of_function(
-    workplace: Workplace, attempt: TaskAttempt, watch: Watch, folder: AttemptFolder | None = None
-) -> Outcome:
-    """Calls *attempt*'s function in a child of its DAG file's server, and waits for its result, of whatever size."""
-    folder = folder or AttemptFolder.of(workplace.home, attempt)
-    if (earlier := folder.read("result.json")) is not None:
-        return outcome_of(earlier)
-    attempt = workplace.results.fill(attempt)
-    with workplace.servers.for_code(workplace.code_of(attempt)) as server:
-        server.ready(watch)
-        try:
-            code = server.call(attempt, folder, watch)
-        except ServerGone:
-            raise handed_over("the process that holds the DAG file ended while the task ran") from None
-    result = folder.read("result.json")
-    if result is None:
-        raise task_failed(Failure(error_type="ProcessEnded", message=f"the task's process {describe_exit(code)}"))
-    return outcome_of(result)
+        return carried_out(self._workplace, attempt, FUNCTION)

@@ -1,29 +1,34 @@
 """Variables and connections: from the environment, a file, or a class of the user's own. Never from history.
 
-They are looked up where a task runs, by the process that needs them; what they hold is masked in
-what that process prints, and in what it fails with.
+A task asks its worker for them, which knows where they are kept; a process that has no worker to ask, such as
+a Spark driver, looks them up by itself. What they hold is masked in what a task prints, and in what it fails with.
 """
 
 import importlib
 import json
 import os
-import sys
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..model.errors import InvalidInputError
+from .masking import HERE, Masker
 
-MASK = "***"
-SHORTEST_MASKED = 4
 SENSITIVE = ("password", "secret", "token", "api_key", "apikey", "passphrase", "private_key", "access_key")
-
-_masked: set[str] = set()
+SECRETS_COUNT_FOR_SECONDS = 60.0
+"""How long an answer of a backend of the user's own is used before it is asked again."""
 
 
 class Backend(Protocol):
-    """Where variables and connections are kept. Named as `module:Class` in TIDEMILL_SECRETS_BACKEND."""
+    """Where variables and connections are kept. Named as `module:Class` in TIDEMILL_SECRETS_BACKEND.
+
+    Airflow's secrets backends fit: one that has `get_conn_value` is asked by that name.
+    """
 
     def get_variable(self, key: str) -> str | None: ...
 
@@ -46,16 +51,32 @@ def _of_environment(kind: str, name: str) -> str | None:
 
 
 class File:
-    """A JSON file with `variables` and `connections`, named by TIDEMILL_SECRETS_FILE."""
+    """A JSON file with `variables` and `connections`, named by TIDEMILL_SECRETS_FILE. Read again when it changes."""
 
     def __init__(self, path: Path) -> None:
-        self._content = json.loads(path.read_text())
+        self._path = path
+        self._stamp: tuple[int, int] | None = None
+        self._read: dict[str, Any] = {}
 
     def get_variable(self, key: str) -> str | None:
-        return _text(self._content.get("variables", {}).get(key))
+        return _text(self.content.get("variables", {}).get(key))
 
     def get_connection(self, conn_id: str) -> str | None:
-        return _text(self._content.get("connections", {}).get(conn_id))
+        return _text(self.content.get("connections", {}).get(conn_id))
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What is in the file now. Raises InvalidInputError for a file that cannot be read."""
+        try:
+            state = self._path.stat()
+            stamp = (state.st_mtime_ns, state.st_ino)
+            if stamp != self._stamp:
+                self._read, self._stamp = json.loads(self._path.read_text()), stamp
+        except (OSError, ValueError) as error:
+            raise InvalidInputError(
+                f"TIDEMILL_SECRETS_FILE = {self._path}: {error}. Give a JSON file with variables and connections"
+            ) from None
+        return self._read
 
 
 def _text(value: Any) -> str | None:
@@ -69,11 +90,88 @@ def backends() -> list[Backend]:
     if name := os.environ.get("TIDEMILL_SECRETS_BACKEND"):
         module, _, attribute = name.partition(":")
         arguments = json.loads(os.environ.get("TIDEMILL_SECRETS_BACKEND_KWARGS", "{}"))
-        found.append(getattr(importlib.import_module(module), attribute)(**arguments))
+        found.append(_Remembering(getattr(importlib.import_module(module), attribute)(**arguments)))
     found.append(Environment())
     if path := os.environ.get("TIDEMILL_SECRETS_FILE"):
         found.append(File(Path(path)))
     return found
+
+
+class _Remembering:
+    """A backend of the user's own, such as a vault: what it said counts for a while, and then it is asked again."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+        self._said: dict[tuple[str, str], tuple[float, str | None]] = {}
+
+    def get_variable(self, key: str) -> str | None:
+        return self._ask("get_variable", key)
+
+    def get_connection(self, conn_id: str) -> str | None:
+        return self._ask("get_conn_value" if hasattr(self._backend, "get_conn_value") else "get_connection", conn_id)
+
+    def _ask(self, method: str, name: str) -> str | None:
+        at, said = self._said.get((method, name), (-SECRETS_COUNT_FOR_SECONDS, None))
+        if time.monotonic() - at < SECRETS_COUNT_FOR_SECONDS:
+            return said
+        answer = getattr(self._backend, method)(name)
+        said = answer if answer is None or isinstance(answer, str) else str(answer.get_uri())
+        self._said[method, name] = time.monotonic(), said
+        return said
+
+
+Question = Callable[..., dict[str, Any]]
+_worker: Question | None = None
+
+
+def ask_worker(ask: Question, tell: Callable[..., None]) -> None:
+    """Has this process look up nothing by itself: *ask* asks its worker, and *tell* tells it what to mask."""
+    global _worker
+    _worker = ask
+    HERE.heard = lambda secret: tell(mask=secret)
+
+
+def look_up(kind: str, name: str) -> str | None:
+    """The text of the `variable` or `connection` called *name*; None if nobody has it."""
+    if _worker is not None:
+        answer = _worker(look_up=kind, name=name)
+        if "error" in answer:
+            raise InvalidInputError(answer["error"])
+        found: str | None = answer["text"]
+        return found
+    for backend in backends():
+        text = backend.get_variable(name) if kind == "variable" else backend.get_connection(name)
+        if text is not None:
+            return text
+    return None
+
+
+def known_secrets() -> set[str]:
+    """Whatever is secret in this process's environment and in its secrets file."""
+    found: set[str] = set()
+    collected = Masker(heard=found.add)
+    content: dict[str, Any] = {}
+    for backend in backends():
+        if isinstance(backend, File):
+            content = backend.content
+    variables = {**content.get("variables", {}), **_all_of_environment("VAR")}
+    for key, value in variables.items():
+        if _is_sensitive(key):
+            collected.add(_text(value))
+    for conn_id, value in {**content.get("connections", {}), **_all_of_environment("CONN")}.items():
+        with suppress(InvalidInputError):
+            for secret in Connection.read(conn_id, _text(value) or "").secrets():
+                collected.add(secret)
+    return found
+
+
+def _all_of_environment(kind: str) -> dict[str, str]:
+    prefixes = (f"TIDEMILL_{kind}_", f"AIRFLOW_{kind}_")
+    return {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+
+
+def _is_sensitive(name: str) -> bool:
+    return any(word in name.lower() for word in SENSITIVE)
 
 
 _MISSING: Any = object()
@@ -85,12 +183,11 @@ class Variable:
     @staticmethod
     def get(key: str, default: Any = _MISSING, deserialize_json: bool = False) -> Any:
         """The variable's value. Raises InvalidInputError if there is none and no default."""
-        for backend in backends():
-            text = backend.get_variable(key)
-            if text is not None:
-                if any(word in key.lower() for word in SENSITIVE):
-                    mask(text)
-                return json.loads(text) if deserialize_json else text
+        text = look_up("variable", key)
+        if text is not None:
+            if _is_sensitive(key):
+                mask(text)
+            return json.loads(text) if deserialize_json else text
         if default is not _MISSING:
             return default
         raise InvalidInputError(
@@ -120,18 +217,32 @@ class Connection:
         self.schema = schema
         self.port = port
         self.extra_dejson = extra or {}
-        for secret in (password, *(v for k, v in self.extra_dejson.items() if any(w in k.lower() for w in SENSITIVE))):
+        for secret in self.secrets():
             mask(secret)
+
+    def secrets(self) -> list[Any]:
+        """What of the connection is not to be shown."""
+        return [self.password, *(value for key, value in self.extra_dejson.items() if _is_sensitive(key))]
 
     @classmethod
     def get(cls, conn_id: str) -> "Connection":
         """The connection. Raises InvalidInputError if there is none, or it cannot be read."""
-        for backend in backends():
-            text = backend.get_connection(conn_id)
-            if text is not None:
-                return cls._of_json(conn_id, text) if text.lstrip().startswith("{") else cls._of_uri(conn_id, text)
+        text = look_up("connection", conn_id)
+        if text is not None:
+            return cls.read(conn_id, text)
         name = f"TIDEMILL_CONN_{conn_id.upper()}"
         raise InvalidInputError(f"connection {conn_id!r} is not set. Set {name} to a URI, or add it to your backend")
+
+    @classmethod
+    def read(cls, conn_id: str, text: str) -> "Connection":
+        """The connection that *text* describes, a URI or a JSON object. Raises InvalidInputError if it is neither."""
+        try:
+            return cls._of_json(conn_id, text) if text.lstrip().startswith("{") else cls._of_uri(conn_id, text)
+        except (ValueError, TypeError) as error:
+            reason = type(error).__name__  # the error itself may quote a password
+            raise InvalidInputError(
+                f"connection {conn_id!r} cannot be read ({reason}). Write it as a URI or as a JSON object"
+            ) from None
 
     @classmethod
     def _of_json(cls, conn_id: str, text: str) -> "Connection":
@@ -153,6 +264,22 @@ class Connection:
             port=parts.port,
             extra=dict(parse_qsl(parts.query)),
         )
+
+    @property
+    def url(self) -> str:
+        """Where an HTTP connection leads, as Airflow's HttpHook reads it; without a path."""
+        host = self.host or ""
+        scheme = self.schema or ("https" if self.conn_type in ("", "https") else self.conn_type)
+        return (host if "://" in host else f"{scheme}://{host}") + (f":{self.port}" if self.port else "")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What an HTTP request by this connection carries: the extra fields, and the password as its authorization."""
+        headers = {name: str(value) for name, value in self.extra_dejson.items()}
+        if self.login:
+            pair = b64encode(f"{self.login}:{self.password or ''}".encode()).decode()
+            return {"Authorization": f"Basic {pair}", **headers}
+        return {"Authorization": f"Bearer {self.password}", **headers} if self.password else headers
 
     @property
     def uri(self) -> str:
@@ -193,31 +320,9 @@ TEMPLATE_NAMES = {"var": _Variables(), "conn": _Reader(Connection.get)}
 
 def mask(secret: Any) -> None:
     """Has *secret* replaced in all that this process prints from now on."""
-    if isinstance(secret, str) and len(secret) >= SHORTEST_MASKED:
-        _masked.add(secret)
+    HERE.add(secret)
 
 
 def masked(text: str) -> str:
     """*text* without any secret that was looked up here."""
-    for secret in sorted(_masked, key=len, reverse=True):
-        text = text.replace(secret, MASK)
-    return text
-
-
-class MaskingStream:
-    """A text stream that prints no secret."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        return self._stream.write(masked(text) if _masked else text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def mask_output() -> None:
-    """Masks what this process prints."""
-    sys.stdout = MaskingStream(sys.stdout)
-    sys.stderr = MaskingStream(sys.stderr)
+    return HERE.masked(text)

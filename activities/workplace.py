@@ -2,7 +2,10 @@
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 
@@ -10,11 +13,16 @@ from ..model.attempts import TaskAttempt
 from ..model.dag import DagSource
 from ..model.task_instances import Failure
 from ..model.tasks import SparkOptions
+from .attempts.leftovers import Leftovers
+from .attempts.log import LIMIT_BYTES, AttemptLog, LogFormat
+from .attempts.log_store import LogStore
+from .attempts.watch import task_failed
+from .bundles.listing import Tree
 from .bundles.snapshots import Snapshots
-from .dag_import import archive_of
 from .driver_memory import MemoryBudget, budget_of_host
-from .fork_servers import CodePlace, ForkServers
-from .supervision import task_failed
+from .masking import Masker
+from .processes.forks import MEMORY_MEGABYTES, CodePlace, Forks, ForkSettings, RunAs
+from .work.dag_import import archive_of
 from .xcom_store import XComStore
 
 MOST_SPARK_TASKS = 32
@@ -38,6 +46,23 @@ class Workplace:
 
     xcom_url: str | None = None
     """Where large results are kept; None: below `home`."""
+    log_url: str | None = None
+    """Where logs go beside `home`; None: nowhere."""
+    log_format: LogFormat = LogFormat.TEXT
+    log_limit: int = LIMIT_BYTES
+    """The most bytes that the log of one attempt may have."""
+    environment: tuple[str, ...] = ()
+    """Patterns of environment variables that tasks get beside the usual ones."""
+    preload: tuple[str, ...] = ()
+    """Modules that are imported once, for all tasks."""
+    fork_memory: int = MEMORY_MEGABYTES
+    """What may be held by processes that have imported a DAG file and wait for its next task, in MiB."""
+    run_as: RunAs | None = None
+    """The user that tasks run as; None: the worker's own."""
+    drain: timedelta = timedelta()
+    """How long tasks may go on when the worker is asked to stop."""
+    grace: timedelta = timedelta(seconds=5)
+    """How long a task has between SIGTERM and SIGKILL."""
 
     @cached_property
     def results(self) -> XComStore:
@@ -54,8 +79,42 @@ class Workplace:
         return max(1, min(MOST_SPARK_TASKS, self.memory.megabytes // SparkOptions().driver_megabytes))
 
     @cached_property
-    def servers(self) -> ForkServers:
-        return ForkServers(self.home)
+    def forks(self) -> Forks:
+        return Forks(
+            ForkSettings(
+                log=self.home / "logs" / "dag_files.log",
+                memory_megabytes=self.fork_memory,
+                preload=self.preload,
+                environment=self.environment,
+                run_as=self.run_as,
+            )
+        )
+
+    @cached_property
+    def leftovers(self) -> Leftovers:
+        return Leftovers(self.home)
+
+    @cached_property
+    def log_store(self) -> LogStore | None:
+        return LogStore(self.log_url, self.home / "logs") if self.log_url is not None else None
+
+    @contextmanager
+    def log_at(self, path: Path, masker: Masker) -> Iterator[AttemptLog]:
+        """The log at *path*, open as long as the block; afterwards it is complete wherever logs go."""
+        store = self.log_store
+        log = AttemptLog(path, masker, form=self.log_format, limit=self.log_limit)
+        try:
+            with store.following(path) if store is not None else nullcontext():
+                yield log
+        finally:
+            log.close()
+            if store is not None:
+                store.upload(path)
+
+    def give_away(self, folder: Path) -> None:
+        """Lets the user that tasks run as write to *folder*."""
+        if self.run_as is not None:
+            os.chown(folder, self.run_as.uid, self.run_as.gid)
 
     @cached_property
     def snapshots(self) -> Snapshots:
@@ -75,7 +134,7 @@ class Workplace:
         live = (Path(source.root),) if source.root is not None else ()
         kept = self._kept(source)
         if kept is not None and source.name is not None:
-            return CodePlace(kept / source.name, (kept, *live), is_kept=True)
+            return CodePlace(kept / source.name, (kept, *live))
         path = Path(source.path)
         if not (archive_of(path) or path).is_file():
             raise task_failed(
@@ -85,7 +144,7 @@ class Workplace:
                     "Mount the DAG folder at the same path on every worker",
                 )
             )
-        return CodePlace(path, live)
+        return CodePlace(path, live, lambda: digest_of(path, live))
 
     def file_of(self, attempt: TaskAttempt, name: str) -> Path:
         """The file that the DAG calls *name*: as it was kept with the DAG's version, else as it is now."""
@@ -112,6 +171,13 @@ class Workplace:
         if source is not None and source.name is not None and (kept := self._kept(source)) is not None:
             return folder_of(kept / source.name)
         return self.dags_folder or Path.cwd()
+
+
+def digest_of(path: Path, roots: tuple[Path, ...]) -> str:
+    """Of the DAG file at *path* and of the local modules that it imports, as they are now."""
+    whole = archive_of(path) or path
+    root = next((root for root in roots if whole.is_relative_to(root)), whole.parent)
+    return Tree(root).digest(path.relative_to(root).as_posix())
 
 
 def folder_of(path: Path) -> Path:

@@ -12,7 +12,7 @@ from ..model.mapping import verbatim
 from ..model.references import STORED, is_stored, replace, stored_reference
 from ..model.task_instances import Failure, Outcome
 from ..model.tasks import BranchTask, ShortCircuitTask
-from .supervision import task_failed
+from .attempts.watch import task_failed
 
 
 @dataclass(frozen=True)

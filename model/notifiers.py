@@ -1,9 +1,9 @@
 """What is to be told to whom when something happens to a task or a run: callbacks and notifiers."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .base import Brief, Model
 
@@ -39,8 +39,17 @@ class WebhookNotifier(Brief, Model):
     """A POST of what happened, as JSON, with an Idempotency-Key by which a repetition can be told."""
 
     kind: Literal["webhook"] = "webhook"
-    url: Annotated[str, Field(pattern=r"^https?://")]
+    url: Annotated[str, Field(pattern=r"^(https?://|/)")] | None = None
+    """Where it goes; with a conn_id, the path below that connection's host."""
     headers: dict[str, str] = {}
+    conn_id: str | None = None
+    """The HTTP connection that knows host, password and headers: what is secret of them is in no DAG and no history."""
+
+    @model_validator(mode="after")
+    def _is_somewhere(self) -> Self:
+        if self.conn_id is None and (self.url is None or self.url.startswith("/")):
+            raise ValueError("a webhook needs a url such as https://host/path, or a conn_id. Give one of them")
+        return self
 
 
 Notifier = Annotated[FunctionNotifier | CommandNotifier | WebhookNotifier, Field(discriminator="kind")]

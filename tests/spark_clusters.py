@@ -14,14 +14,14 @@ import httpx
 import pyarrow.parquet
 import pytest
 from support import dag
+from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.activities.spark.archive import fast_start
 from tidemill.activities.spark.command import environment
-from tidemill.activities.supervision import stop
 from tidemill.activities.workplace import find_java
 from tidemill.model.dag import DagSpec
 from tidemill.model.views import RunDetails
 from tidemill.worker.connect_server import arguments
-from tidemill.worker.dev import free_port, start_supervised
+from tidemill.worker.dev import free_port
 from tidemill.worker.spark_daemon import command
 
 APPS = Path(__file__).parent / "dags" / "spark_apps"

@@ -21,13 +21,13 @@ from typing import Any, TypeVar, cast
 import psutil
 from temporalio.client import Client
 from temporalio.worker import Replayer, Worker
-from tidemill.activities.supervision import stop
+from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.activities.workplace import Workplace
 from tidemill.model.dag import DagSpec, read_dag
 from tidemill.model.views import RunDetails, RunView
 from tidemill.worker.client import Tidemill
 from tidemill.worker.connection import NotFoundError, NoWorkerError
-from tidemill.worker.dev import free_port, server_command, start_supervised, wait_until_ready
+from tidemill.worker.dev import free_port, server_command, wait_until_ready
 from tidemill.worker.plugin import TidemillPlugin
 
 T = TypeVar("T")
@@ -114,7 +114,12 @@ class Stack:
     def log_of(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
         from tidemill.model.attempts import attempt_path
 
-        return (self.home / "logs" / f"{attempt_path(dag_id, run_id, task_id, try_number)}.log").read_text()
+        return messages(self.home / "logs" / f"{attempt_path(dag_id, run_id, task_id, try_number)}.log")
+
+
+def messages(log: Path) -> str:
+    """What is in the log of an attempt, without the time and the level of each line."""
+    return re.sub(r"(?m)^\S+\+00:00 [A-Z]+ +", "", log.read_text())
 
 
 @asynccontextmanager
@@ -122,6 +127,7 @@ async def stack(
     address: str, home: Path, *, cached: int = 100, place: Workplace | None = None, **worker_options: Any
 ) -> AsyncIterator[Stack]:
     task_queue = f"test-{uuid.uuid4().hex[:8]}"
+    place = place or Workplace(home=home, environment=("TEST_*", "MODES_*"))
     client = await Client.connect(address, plugins=[TidemillPlugin(home, workplace=place)])
     async with Worker(client, task_queue=task_queue, max_cached_workflows=cached, **worker_options):
         made = Stack(Tidemill(client, task_queue), address, home, task_queue)

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from ..activities.processes.supervised import start_supervised, stop
 from ..activities.spark.archive import fast_start
 from ..activities.spark.command import environment
-from ..activities.supervision import stop
 from ..activities.workplace import find_java
-from .dev import free_port, start_supervised
+from .dev import free_port
 from .spark_daemon import command
 
 CONNECTION = "connect"

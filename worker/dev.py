@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,7 +22,7 @@ from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from ..activities.supervision import SUPERVISOR, stop
+from ..activities.processes.supervised import start_supervised, stop
 
 DYNAMIC_CONFIG: dict[str, object] = {
     "history.transferProcessorMaxPollRPS": 2000,
@@ -119,20 +119,6 @@ async def dev_server(
 
 def last_words(log: Path) -> str:
     return log.read_text(errors="replace")[-1500:] if log.exists() else ""
-
-
-def start_supervised(
-    folder: Path, command: list[str], log: Path, env: Mapping[str, str] | None = None
-) -> "subprocess.Popen[bytes]":
-    """Starts *command* below a supervisor that outlives neither it nor this process."""
-    for name in ("claim.json", "exit.json"):
-        (folder / name).unlink(missing_ok=True)
-    (folder / "command.json").write_text(json.dumps({"argv": command, "cwd": str(folder), "log": str(log)}))
-    return subprocess.Popen(
-        [sys.executable, "-I", str(SUPERVISOR), str(folder)],
-        stdin=subprocess.PIPE,
-        env=None if env is None else dict(env),
-    )
 
 
 async def keep_histories(address: str) -> None:

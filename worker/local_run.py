@@ -4,22 +4,21 @@ The same planner decides; Python functions are called right here, other tasks as
 Nothing is waited for that only takes time: retry delays and timers count as over at once.
 """
 
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from ..activities.bash import BashActivities
-from ..activities.isolated_call import perform
+from ..activities.dag_files import own_workplace
 from ..activities.names import TASK_FAILED
 from ..activities.spark.activity import SparkActivities
 from ..activities.spark.output import publish
-from ..activities.waiting import poke_file
+from ..activities.waiting import WaitingActivities
+from ..activities.work.function import perform
 from ..activities.workplace import Workplace
 from ..model.attempts import SubmittedAttempt, TaskAttempt
 from ..model.authoring.dags import DAG
@@ -59,9 +58,9 @@ def run_locally(
     spec = dag.spec(source=DagSource(path=path, sha256="0" * 64) if path is not None else None)
     now = datetime.now(UTC)
     request = TriggerRequest(logical_date=logical_date, conf=conf or {})
-    with tempfile.TemporaryDirectory() as home:
+    with own_workplace() as workplace:
         state = DagRunState(run=manual_run(spec.dag_id, spec.schedule, request, now), spec=spec, started_at=now)
-        return _LocalRun(state, [dag], Workplace(home=Path(home)), told).run()
+        return _LocalRun(state, [dag], workplace, told).run()
 
 
 class _LocalRun:
@@ -188,7 +187,7 @@ class _LocalRun:
             case SparkWork():
                 return self._spark(here, attempt)
             case FileSensorTask():
-                return here.run(poke_file, attempt)
+                return here.run(WaitingActivities(self._workplace).poke_file, attempt)
             case BashFunctionTask():
                 return here.run(BashActivities(self._workplace).run_function, attempt)
             case CallTask():

@@ -26,14 +26,14 @@ from ..activities.bundles.files import FileActivities
 from ..activities.bundles.registering import RegisterActivities, tell_dags
 from ..activities.names import CONTROL_SUFFIX, FILES_SUFFIX, FOLLOWING_SUFFIX, SPARK_SUFFIX, control_queue
 from ..activities.notifying import NotifyActivities
-from ..activities.other_dags import poke_external_task, trigger_dag
+from ..activities.other_dags import OtherDagsActivities
 from ..activities.python import PythonActivities
 from ..activities.runs import find_ended_runs, load_run, revise_run
 from ..activities.spark.activity import SparkActivities
 from ..activities.spark.output import publish
 from ..activities.temporal_access import TemporalAccess
-from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
-from ..activities.waiting import find_moment, poke_file, render_attempt
+from ..activities.timetables import TimetableActivities
+from ..activities.waiting import WaitingActivities
 from ..activities.workplace import Workplace
 from ..workflows.bundle import DagBundleWorkflow
 from ..workflows.dag import DagWorkflow
@@ -66,18 +66,6 @@ FILE_THREADS = 8
 MOST_FOLLOWED = 200
 BESIDE = (CONTROL_SUFFIX, FILES_SUFFIX, FOLLOWING_SUFFIX, SPARK_SUFFIX)
 """Task queues of the small workers beside each worker."""
-CONTROL_ACTIVITIES: list[Callable[..., object]] = [
-    ask_backfill,
-    ask_timetable,
-    ask_trigger,
-    find_ended_runs,
-    find_moment,
-    load_run,
-    poke_external_task,
-    render_attempt,
-    revise_run,
-    trigger_dag,
-]
 
 
 class TidemillPlugin(SimplePlugin):
@@ -94,7 +82,7 @@ class TidemillPlugin(SimplePlugin):
             try:
                 yield
             finally:
-                place.servers.close()
+                place.forks.close()
 
         super().__init__(
             "tidemill",
@@ -105,7 +93,7 @@ class TidemillPlugin(SimplePlugin):
                 BashActivities(place).run_function,
                 PythonActivities(place).run,
                 NotifyActivities(place).notify,
-                poke_file,
+                WaitingActivities(place).poke_file,
                 self._spark_activities.run,
             ],
             workflow_runner=_with_shared_modules,
@@ -132,10 +120,23 @@ class TidemillPlugin(SimplePlugin):
             await super().run_worker(worker, next)
 
     def _control_worker(self, worker: Worker) -> Worker:
+        timetables, waiting = TimetableActivities(self.place), WaitingActivities(self.place)
+        others = OtherDagsActivities(self.place)
         return Worker(
             worker.client,
             task_queue=control_queue(worker.task_queue),
-            activities=CONTROL_ACTIVITIES,
+            activities=[
+                timetables.ask_backfill,
+                timetables.ask_timetable,
+                timetables.ask_trigger,
+                waiting.find_moment,
+                waiting.render_attempt,
+                others.poke_external_task,
+                others.trigger_dag,
+                find_ended_runs,
+                load_run,
+                revise_run,
+            ],
             activity_executor=ThreadPoolExecutor(CONTROL_THREADS, thread_name_prefix="tidemill-control"),
             max_concurrent_activities=CONTROL_THREADS,
         )

@@ -8,7 +8,7 @@ python -m tidemill.worker.spark_daemon connect --master local[2] --conf spark.co
 import os
 import sys
 
-from ..activities.spark.command import SPARK_HOME, environment
+from ..activities.spark.command import environment, spark_home
 from ..activities.workplace import find_java
 
 CLASSES = {
@@ -21,8 +21,8 @@ CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 def command(kind: str, arguments: list[str]) -> list[str]:
     """The command line of a daemon."""
     if kind == "connect":
-        return [str(SPARK_HOME / "bin" / "spark-submit"), *arguments, "--class", CONNECT]
-    return [str(SPARK_HOME / "bin" / "spark-class"), CLASSES[kind], *arguments]
+        return [str(spark_home() / "bin" / "spark-submit"), *arguments, "--class", CONNECT]
+    return [str(spark_home() / "bin" / "spark-class"), CLASSES[kind], *arguments]
 
 
 def main() -> None:

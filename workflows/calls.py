@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -35,13 +35,13 @@ A = TypeVar("A")
 ANSWER_WITHIN = timedelta(seconds=30)
 
 
-async def ask(activity: Callable[[Q], A], question: Q) -> A:
+async def ask(activity: Callable[[Any, Q], A], question: Q) -> A:
     """An answer from outside the workflow, kept in history; asked again until there is one.
 
     On a task queue of its own, so that a DAG's decisions never wait behind its tasks. Not a local
     activity: their answers can take another place among signals on replay than they had at first.
     """
-    return await workflow.execute_activity(
+    return await workflow.execute_activity_method(
         activity, question, task_queue=control_queue(workflow.info().task_queue), start_to_close_timeout=ANSWER_WITHIN
     )
 

@@ -15,7 +15,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from ..activities.names import INVALID_INPUT, control_queue
 from ..activities.runs import Revised, ReviseQuestion, revise_run
-from ..activities.timetables import ask_backfill, ask_timetable, ask_trigger
+from ..activities.timetables import TimetableActivities
 from ..model.backfills import (
     BackfillPlan,
     BackfillProgress,
@@ -126,12 +126,12 @@ class DagWorkflow:
         for backfill in self.state.backfills:
             question = backfill.question()
             if question is not None:
-                backfill.take(await ask(ask_backfill, question))
+                backfill.take(await ask(TimetableActivities.ask_backfill, question))
         return self.state.create_backfill_runs(workflow.now())
 
     async def _ask(self, question: TicksQuestion) -> None:
         version = self.state.spec.version
-        answer = await ask(ask_timetable, question)
+        answer = await ask(TimetableActivities.ask_timetable, question)
         if version == self.state.spec.version and question.last == self.state.last_automated_interval:
             # Else the DAG was registered anew meanwhile, and this answers an old question.
             self.state.take(answer, question.now)
@@ -170,7 +170,7 @@ class DagWorkflow:
         if isinstance(request, dict):
             request = {**request, "triggered_by": request.get("triggered_by") or by}
         question = TriggerQuestion(spec=self.state.spec, request=request, now=now)
-        answer = await ask(ask_trigger, question)
+        answer = await ask(TimetableActivities.ask_trigger, question)
         if answer.run is None:
             raise InvalidInputError(answer.error or "the trigger was refused")
         try:
@@ -303,7 +303,7 @@ class DagWorkflow:
         now = workflow.now()
         spec = self.state.spec
         question = BackfillQuestion(timetable=spec.schedule, request=request, now=now, folder=spec.folder)
-        batch = await ask(ask_backfill, question)
+        batch = await ask(TimetableActivities.ask_backfill, question)
         with refusing():
             check_batch(self.state.spec, request, batch)
         made = None if request.dry_run else self.state.add_backfill(spec, request, batch, now)

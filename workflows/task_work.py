@@ -13,8 +13,8 @@ from temporalio.exceptions import (
 )
 
 from ..activities.names import MOST_STARTS, TASK_FAILED
-from ..activities.timetables import ask_timetable
-from ..activities.waiting import find_moment, render_attempt
+from ..activities.timetables import TimetableActivities
+from ..activities.waiting import WaitingActivities
 from ..model.attempts import TaskAttempt
 from ..model.dag import DagSpec
 from ..model.references import RETURN_VALUE, texts
@@ -41,12 +41,12 @@ async def work_of(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
         case LatestOnlyTask():
             return Outcome(started_at=workflow.now(), xcom={RETURN_VALUE: await _is_latest(spec, attempt)})
         case TimeTask():
-            moment = await ask(find_moment, attempt)
+            moment = await ask(WaitingActivities.find_moment, attempt)
             return Outcome(state=TaskState.DEFERRED, started_at=workflow.now(), wake_at=moment.at, note=moment.note)
         case ApprovalTask():
             subject = task.subject
             if "{" in subject:
-                subject = str((await ask(render_attempt, attempt)).values[0])
+                subject = str((await ask(WaitingActivities.render_attempt, attempt)).values[0])
             until = workflow.now() + task.timeout
             return Outcome(state=TaskState.AWAITING_INPUT, started_at=workflow.now(), wake_at=until, note=subject)
         case ActivityTask():
@@ -62,7 +62,7 @@ async def work_of(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
 async def _arguments(attempt: TaskAttempt, task: ActivityTask | WorkflowTask) -> list[Any]:
     """The task's arguments, filled in elsewhere where there is something to be filled in."""
     if task.uses() or any("{" in text for text in texts(task.args)):
-        return list((await ask(render_attempt, attempt)).values)
+        return list((await ask(WaitingActivities.render_attempt, attempt)).values)
     return list(task.args)
 
 
@@ -105,7 +105,7 @@ async def _is_latest(spec: DagSpec, attempt: TaskAttempt) -> bool:
     if run.run_type is RunType.MANUAL or run.data_interval is None:
         return True
     answer = await ask(
-        ask_timetable,
+        TimetableActivities.ask_timetable,
         TicksQuestion(
             timetable=spec.schedule,
             restriction=TimeRestriction(earliest=None, latest=None, catchup=True),

@@ -15,8 +15,8 @@ from ...model.bundles import CHANGING, Listing, ListQuestion, ParsedDag, ParseQu
 from ...model.dag import DagSpec, read_dag
 from ...model.errors import InvalidInputError
 from ...model.tasks import SparkSqlTask, SparkSubmitTask, SparkWork
+from ..attempts.watch import Watch, beating, stopping_cleanly
 from ..names import BUNDLE_PROBLEM
-from ..supervision import Watch, beating, stopping_cleanly
 from ..workplace import Workplace
 from .listing import Tree
 from .parsing import FileToParse, parsed
@@ -84,7 +84,7 @@ class FileActivities:
             timeout=settings.dag_file_processor_timeout,
             memory_mb=settings.dag_file_memory_mb,
         )
-        answer = parsed(self._workplace.servers, file, Watch(file.timeout, too_long=TimeoutError))
+        answer = parsed(self._workplace.forks, file, Watch(file.timeout, too_long=TimeoutError))
         seconds, modules = time.monotonic() - start, Tree(root).closure(question.path)
         read = {*answer.get("files", question.extras)}
         specs = [read_dag(spec) for spec in answer.get("dags", ())]

@@ -1,20 +1,21 @@
 """Parses one DAG file in a fork of a warm process, limited in time and memory: what it does hurts only itself."""
 
-import json
 import tempfile
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from temporalio.exceptions import ApplicationError
-
-from ..fork_servers import ForkServer, ForkServers, ServerGone
-from ..outcomes import describe_exit
-from ..supervision import Watch, handed_over
+from ..attempts.outcomes import describe_exit
+from ..attempts.watch import Watch, handed_over
+from ..attempts.way import Conversation
+from ..masking import Masker
+from ..processes.forks import Forks, ImportFailed, ServerGone
+from ..secrets import known_secrets
 
 PARSE_TIMEOUT = timedelta(seconds=50)  # Airflow's dag_file_processor_timeout
 MEMORY_MB = 2048
+LAST_WORDS = 500
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,28 @@ class FileToParse:
     memory_mb: int = MEMORY_MB
 
 
-def parsed(servers: ForkServers, file: FileToParse, watch: Watch) -> dict[str, Any]:
+class _Printed:
+    """Keeps the last of what a file prints while it is imported; it has nobody to ask for connections."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        self.last = b""
+
+    def output(self, data: bytes) -> None:
+        self.last = (self.last + data)[-LAST_WORDS:]
+
+    def mask(self, secret: str) -> None:
+        self._conversation.mask(secret)
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        return self._conversation.answer(question)
+
+    def words(self) -> str:
+        lines = self._conversation.masker.masked(self.last.decode(errors="replace")).strip().split("\n")[-3:]
+        return f" Its last words: {' / '.join(lines)}" if any(lines) else ""
+
+
+def parsed(forks: Forks, file: FileToParse, watch: Watch) -> dict[str, Any]:
     """The file's DAGs as JSON or its `error`, and which `files` below the root it read, as far as that is known.
 
     *watch* raises TimeoutError when the file has had its time. Raises what makes Temporal ask again
@@ -37,48 +59,33 @@ def parsed(servers: ForkServers, file: FileToParse, watch: Watch) -> dict[str, A
     if not file.root.is_dir():
         raise handed_over(f"{file.root} is not there on this worker")
     try:
-        with servers.for_code(None) as server:
-            return _ask(server, file, watch)
+        return _ask(forks, file, watch, "files")
     except ServerGone:
         pass  # perhaps another file has ended it, perhaps this one
     try:
-        with servers.alone() as server:
-            return _ask(server, file, watch)
+        return _ask(forks, file, watch, f"file {file.name}")
     except ServerGone:
         return {"error": "importing the file ends the process that imports it, and the one above that"}
 
 
-def _ask(server: ForkServer, file: FileToParse, watch: Watch) -> dict[str, Any]:
-    request = {
+def _ask(forks: Forks, file: FileToParse, watch: Watch, separate: str) -> dict[str, Any]:
+    request: dict[str, Any] = {
         "root": str(file.root),
         "name": file.name,
         "lasting": file.lasting,
         "memory_mb": file.memory_mb,
     }
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder, "printed")
-        try:
-            server.ready(watch)
-        except ApplicationError as error:
-            raise handed_over(f"the process that parses DAG files did not start: {error.message}") from None
-        watch.restart()
-        try:
-            code = server.parse(request, Path(folder), log, watch)
-        except TimeoutError:
-            limit = file.timeout.total_seconds()
-            return {"error": f"importing the file took more than {limit:g} s. Move slow work into tasks"}
-        try:
-            found: dict[str, Any] = json.loads(Path(folder, "result.json").read_text())
-        except FileNotFoundError:
-            found = {"error": f"importing the file ended its process: it {describe_exit(code)}.{last_words(log)}"}
-        return found
-
-
-def last_words(log: Path, most: int = 500) -> str:
+    printed = _Printed(Conversation(None, Masker(known_secrets())))
+    watch.restart()
     try:
-        with log.open("rb") as printed:
-            printed.seek(max(0, log.stat().st_size - most))
-            lines = printed.read().decode(errors="replace").strip().split("\n")[-3:]
-    except OSError:
-        return ""
-    return f" Its last words: {' / '.join(lines)}" if any(lines) else ""
+        with tempfile.TemporaryDirectory() as folder:
+            request |= {"folder": folder}
+            answer = forks.call("parse", request, listener=printed, checks=watch, separate=separate)
+    except ImportFailed as error:
+        raise handed_over(f"the process that parses DAG files did not start: {error.args[0]['message']}") from None
+    except TimeoutError:
+        limit = file.timeout.total_seconds()
+        return {"error": f"importing the file took more than {limit:g} s. Move slow work into tasks"}
+    if answer.result is None:
+        return {"error": f"importing the file ended its process: it {describe_exit(answer.code)}.{printed.words()}"}
+    return answer.result

@@ -22,8 +22,8 @@ from ...model.bundles import DagFileState, ParsedDag, bundle_workflow_id
 from ...model.dag import DagSpec, read_dag
 from ...model.runs import dag_workflow_id
 from ...model.views import Registration
+from ..attempts.watch import HEARTBEAT_EVERY
 from ..names import FILES_SUFFIX, OTHER_BUNDLE
-from ..supervision import HEARTBEAT_EVERY
 from ..workplace import Workplace
 from .files import spec_name
 

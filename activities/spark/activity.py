@@ -7,10 +7,11 @@ from ...model.attempts import SubmittedAttempt, TaskAttempt
 from ...model.states import TaskState
 from ...model.task_instances import Outcome
 from ...model.tasks import SparkMode, SparkSqlFunctionTask
-from ..attempt_folder import AttemptFolder
+from ..attempts.folder import AttemptFolder
+from ..attempts.outcomes import outcome_of
+from ..attempts.watch import Closing, Stopped, Watch, handed_over, stopping_cleanly
+from ..attempts.way import forked
 from ..names import MOST_STARTS, TASK_FAILED
-from ..python import result_of_function
-from ..supervision import Closing, Stopped, Watch, handed_over, stopping_cleanly
 from ..temporal_access import TemporalAccess
 from ..workplace import Workplace
 from . import client, cluster, connect
@@ -47,6 +48,8 @@ class SparkActivities:
                     outcome = connect.run_connect(work)
                 case _:
                     outcome = self._submit(work)
+            if outcome.submission is None:
+                self._workplace.leftovers.add(work.folder.path)
             return self._workplace.results.put(attempt, outcome)
 
     @activity.defn(name="tidemill.spark_watch", no_thread_cancel_exception=True)
@@ -61,6 +64,7 @@ class SparkActivities:
                 if activity.is_cancelled() and not self._run_goes_on():
                     cluster.end(work, submitted.submission.application_id, Closing())
                 raise
+            self._workplace.leftovers.add(work.folder.path)
             return self._workplace.results.put(submitted.attempt, outcome)
 
     def _run_goes_on(self) -> bool:
@@ -111,4 +115,7 @@ class SparkActivities:
     def _ask_for_sql(self, attempt: TaskAttempt) -> Outcome:
         """What the task's function returns."""
         folder = AttemptFolder.of(self._workplace.home, attempt, part="function")
-        return result_of_function(self._workplace, attempt, Watch(attempt.timeout), folder)
+        if (earlier := folder.read("result.json")) is None:
+            watch = Watch(attempt.timeout, drain=self._workplace.drain)
+            earlier = forked(self._workplace, attempt, folder, "function", watch, calls_code=True).result
+        return outcome_of(earlier)

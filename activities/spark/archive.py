@@ -6,11 +6,10 @@ import subprocess
 import tempfile
 from functools import lru_cache
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
-import pyspark
-
-from .command import environment
+from .command import environment, spark_home
 
 SMALL = "-XX:+UseSerialGC"
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
@@ -44,7 +43,7 @@ def fast_start(home: Path, java: Path, *, small: bool) -> str:
 
 
 def archive_path(home: Path, java: Path) -> Path:
-    return home / "cache" / f"spark-{pyspark.__version__}-{_java_version(java)}.jsa"
+    return home / "cache" / f"spark-{version('pyspark')}-{_java_version(java)}.jsa"
 
 
 def build_archive(home: Path, java: Path) -> Path:
@@ -59,10 +58,9 @@ def build_archive(home: Path, java: Path) -> Path:
             made = Path(folder, "made.jsa")
             script = Path(folder, "warm_up.py")
             script.write_text(WARM_UP)
-            spark_home = Path(pyspark.__file__).parent
             done = subprocess.run(
                 [
-                    str(spark_home / "bin" / "spark-submit"), "--master", "local[2]",
+                    str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]",
                     "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1",
                     "--conf", "spark.ui.port=0",
                     "--driver-java-options", f"-XX:ArchiveClassesAtExit={made} {SMALL} {QUIET}", str(script),

@@ -1,12 +1,16 @@
 """Client mode: the driver runs below this worker, and ends with it."""
 
+import os
 from typing import Any
 
 from ...model.task_instances import Failure, Outcome
+from ...model.tasks import PySparkTask
 from ...model.tasks.spark import DEFAULT_MASTER
-from ..bash import airflow_variables
-from ..outcomes import describe_exit, instant, log_size, log_tail
-from ..supervision import Watch, run_command, task_failed
+from ..attempts.log import last_lines
+from ..attempts.outcomes import describe_exit, instant
+from ..attempts.watch import Watch, task_failed
+from ..attempts.way import airflow_variables, forked
+from ..processes.environment import for_drivers
 from ..workplace import find_java
 from .archive import fast_start
 from .command import environment, spark_submit
@@ -45,27 +49,41 @@ def _submit(work: SparkStart, watch: Watch) -> Outcome:
             Failure(error_type="JavaNotFound", message="Spark needs Java 17 or later. Install it, or set JAVA_HOME")
         )
     work.leave_plan()
-    start = log_size(work.folder)
     small = (work.options.master or DEFAULT_MASTER).startswith("local")
     argv = spark_submit(work, fast_start(work.workplace.home, java, small=small))
-    end = run_command(work.folder, argv, driver_environment(work), work.folder.path, watch)
+    ended = forked(
+        work.workplace,
+        work.attempt,
+        work.folder,
+        "command",
+        watch,
+        argv=argv,
+        variables=driver_environment(work),
+        directory=str(work.folder.path),
+    )
+    end = ended.result["ended"]
     result = work.folder.read("result.json")
     if result is not None:
         if "outcome" in result:
             result["outcome"].setdefault("started_at", instant(end["started"]).isoformat())
         return work.ended(result)
-    return _by_exit_code(work, end, start)
+    return _by_exit_code(work, end, ended.tail[-15:])
 
 
-def _by_exit_code(work: SparkStart, end: dict[str, Any], start: int = 0) -> Outcome:
+def _by_exit_code(work: SparkStart, end: dict[str, Any], tail: tuple[str, ...] = ()) -> Outcome:
     """What spark-submit's own end says, where nobody else has told anything."""
     if end["code"] == 0:
         return work.ended({"outcome": {"started_at": instant(end["started"]).isoformat()}})
-    raise task_failed(unexplained(end, log_tail(work.folder, start)))
+    raise task_failed(unexplained(end, tail or last_lines(work.folder.log)))
 
 
 def driver_environment(work: SparkStart) -> dict[str, str]:
-    return {**environment(work.filled["env"], find_java()), **airflow_variables(work.attempt)}
+    """What spark-submit and the driver below it find in their environment."""
+    known = environment(work.filled["env"], find_java(), work.workplace.environment)
+    if (work.options.master or DEFAULT_MASTER).startswith("local"):
+        known = {"SPARK_LOCAL_IP": "127.0.0.1", **known}  # its UI listens there and nowhere else
+    looked_up = for_drivers(os.environ) if isinstance(work.attempt.task, PySparkTask) else {}
+    return {**known, **looked_up, **airflow_variables(work.attempt)}
 
 
 def unexplained(end: dict[str, Any], tail: tuple[str, ...]) -> Failure:

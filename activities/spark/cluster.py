@@ -12,8 +12,9 @@ from typing import Any
 
 from ...model.task_instances import Failure, Outcome, Submission
 from ...model.tasks import SparkMode
-from ..outcomes import log_size, log_tail
-from ..supervision import Watch, handed_over, run_command, task_failed
+from ..attempts.log import last_lines
+from ..attempts.watch import Watch, handed_over, task_failed
+from ..attempts.way import forked
 from .client import driver_environment
 from .clusters import Cluster, Life, Status
 from .command import spark_submit
@@ -38,11 +39,20 @@ def cluster_of(work: SparkStart, watch: Watch) -> Cluster:
 
     def launch() -> str:
         """Runs spark-submit, which hands the application over and ends; what it printed."""
-        start = log_size(work.folder)
-        end = run_command(work.folder, spark_submit(work), driver_environment(work), work.folder.path, watch)
-        told = "\n".join(log_tail(work.folder, start, lines=200))
-        if end["code"] != 0:
-            raise OSError(f"spark-submit ended with exit code {end['code']}: {told[-1500:]}")
+        ended = forked(
+            work.workplace,
+            work.attempt,
+            work.folder,
+            "command",
+            watch,
+            argv=spark_submit(work),
+            variables=driver_environment(work),
+            directory=str(work.folder.path),
+        )
+        told = "\n".join(ended.tail)
+        code = ended.result["ended"]["code"]
+        if code != 0:
+            raise OSError(f"spark-submit ended with exit code {code}: {told[-1500:]}")
         return told
 
     match work.options.mode:
@@ -149,8 +159,7 @@ def _lost(work: SparkStart, status: Status) -> Failure:
     claim = work.folder.read(CLAIM) or {}
     where = f" Its log: {claim['driver_log']}" if claim.get("driver_log") else ""
     told = f"the driver ended without telling how it went; the cluster says {status.told}.{where}"
-    tail = log_tail(work.folder, 0) if work.folder.log.exists() else ()
-    return Failure(error_type="SparkDriverLost", message=told, traceback=tail)
+    return Failure(error_type="SparkDriverLost", message=told, traceback=last_lines(work.folder.log))
 
 
 def _started(outcome: Outcome, submission: Submission) -> Outcome:

@@ -1,33 +1,68 @@
 """The spark-submit command of an attempt: flags, conf and environment."""
 
+import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyspark
-
 from ...model.base import iso
+from ...model.task_instances import Failure
 from ...model.tasks import SparkMode, SparkOptions, SparkSubmitTask
 from ...model.tasks.spark import DEFAULT_MASTER, megabytes
+from ..attempts.watch import task_failed
+from ..processes.environment import for_children
 from .starts import SparkStart
 
 DRIVER = Path(__file__).with_name("driver.py")
-SPARK_HOME = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+PROPERTIES = "spark.conf"
+
+
+def spark_home() -> Path:
+    """Where Spark is: SPARK_HOME, else pip's pyspark. Raises the task's failure if there is neither."""
+    if home := os.environ.get("SPARK_HOME"):
+        return Path(home)
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        message = (
+            "Spark is not installed on this worker. Install it with pip install 'tidemill[spark]', or set SPARK_HOME"
+        )
+        raise task_failed(Failure(error_type="SparkNotFound", message=message, retryable=False))
+    return Path(found.origin).parent
 
 
 def spark_submit(work: SparkStart, java_options: str = "") -> list[str]:
     """The command line, from the program to the application's last argument."""
     options = work.options
-    argv = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", options.master or DEFAULT_MASTER]
+    argv = [str(spark_home() / "bin" / "spark-submit"), "--master", options.master or DEFAULT_MASTER]
     # Always said, lest a properties file say something else.
     argv += ["--deploy-mode", options.deploy_mode or "client"]
     argv += ["--name", options.name or work.attempt.name]
     argv += flags(options, work.file)
-    for key, value in conf_of(work, java_options).items():
-        argv += ["--conf", f"{key}={value}"]
-    return argv + application(work)
+    if options.properties_file is None:
+        argv.append("--load-spark-defaults")
+    return [*argv, "--properties-file", str(leave_properties(work, java_options)), *application(work)]
+
+
+def leave_properties(work: SparkStart, java_options: str = "") -> Path:
+    """Leaves all conf in a file that only this user can read: a command line is everybody's to read."""
+    lines = [f"{escaped(key)}={escaped(value)}" for key, value in conf_of(work, java_options).items()]
+    if work.options.properties_file is not None:
+        lines.insert(0, work.file(work.options.properties_file).read_text())  # what comes later wins
+    path = work.folder.path / PROPERTIES
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text("\n".join(lines) + "\n")
+    work.workplace.give_away(path)
+    return path
+
+
+def escaped(text: str) -> str:
+    """*text* as a key or value of a Java properties file."""
+    quoted = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    quoted = "".join(f"\\{char}" if char in "=:#!" else char for char in quoted)
+    return f"\\{quoted}" if quoted.startswith(" ") else quoted
 
 
 def conf_of(work: SparkStart, java_options: str = "") -> dict[str, str]:
@@ -75,7 +110,6 @@ def flags(options: SparkOptions, file: Callable[[str], Path]) -> list[str]:
         ("--files", paths(options.files)),
         ("--archives", paths(options.archives)),
         ("--driver-class-path", options.driver_class_path),
-        ("--properties-file", options.properties_file and str(file(options.properties_file))),
         ("--queue", options.yarn_queue),
         ("--principal", options.principal),
         ("--keytab", options.keytab),
@@ -160,16 +194,16 @@ def contract(work: SparkStart) -> dict[str, str]:
     return {f"spark.tidemill.{name}": value for name, value in told.items()}
 
 
-def environment(env: dict[str, str], java: Path | None) -> dict[str, str]:
-    """What spark-submit needs to find itself, Java and Python, whatever the worker was started with."""
+def environment(env: dict[str, str], java: Path | None, patterns: Sequence[str] = ()) -> dict[str, str]:
+    """What spark-submit needs to find itself, Java and Python, and what children get of the worker's environment."""
     found = {
-        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_HOME": str(spark_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONSAFEPATH": "1",
         **({"JAVA_HOME": str(java.parent.parent)} if java is not None else {}),
     }
-    return {**os.environ, **found, **env}
+    return {**for_children(os.environ, patterns), **found, **env}
 
 
 def plain(conf: dict[str, Any]) -> dict[str, str]:

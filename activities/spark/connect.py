@@ -8,15 +8,15 @@ sessions of all before it, for ever, and only then begins.
 from typing import Any
 from uuid import UUID, uuid5
 
+from temporalio.exceptions import ApplicationError
+
 from ...model.attempts import TaskAttempt
-from ...model.task_instances import Failure, Outcome
+from ...model.task_instances import Outcome
 from ...model.tasks import PySparkTask, SparkSubmitTask
-from ..attempt_folder import AttemptFolder
-from ..bash import airflow_variables
-from ..fork_servers import ServerGone
-from ..outcomes import describe_exit
-from ..supervision import Closing, Watch, handed_over, task_failed
+from ..attempts.watch import Closing, Watch, handed_over
+from ..attempts.way import airflow_variables, forked
 from .command import contract, plain
+from .place import shown
 from .starts import SparkStart
 
 
@@ -35,23 +35,19 @@ def run_connect(work: SparkStart) -> Outcome:
         end_sessions(work, [*range(1, work.number)], watch)
     work.leave_plan()
     try:
-        code = _call(work, _plan(work), watch)
-    except ServerGone:
-        raise handed_over("the process that keeps clients of Spark Connect warm ended while the task ran") from None
+        calls_code = isinstance(work.attempt.task, PySparkTask)
+        _client(work, _plan(work), watch, calls_code=calls_code)
     except BaseException:
         end_sessions(work, [work.number], Closing())
         raise
     result = work.folder.read("result.json")
-    if result is None:
-        raise task_failed(Failure(error_type="ProcessEnded", message=f"the client's process {describe_exit(code)}"))
+    assert result is not None  # noqa: S101 - the client has answered that it is there
     return work.ended(result)
 
 
-def _call(work: SparkStart, plan: dict[str, Any], watch: Watch) -> int:
-    code = work.workplace.code_of(work.attempt) if isinstance(work.attempt.task, PySparkTask) else None
-    with work.workplace.servers.for_code(code, connect=True) as server:
-        server.ready(watch)
-        return server.call(work.attempt, work.folder, watch, plan)
+def _client(work: SparkStart, plan: dict[str, Any], watch: Watch, *, calls_code: bool = False) -> None:
+    """Has a fork of a warm client do what *plan* says. Raises the task's failure if it does not come to its end."""
+    forked(work.workplace, work.attempt, work.folder, "connect", watch, calls_code=calls_code, connect=True, plan=plan)
 
 
 def _plan(work: SparkStart) -> dict[str, Any]:
@@ -71,13 +67,10 @@ def _plan(work: SparkStart) -> dict[str, Any]:
 
 def end_sessions(work: SparkStart, numbers: list[int], watch: Watch) -> None:
     """Ends what starts *numbers* of the attempt run on the server; returns when the server has confirmed it."""
-    folder = AttemptFolder.of(work.workplace.home, work.attempt)
     plan = {"remote": work.options.master, "end": [session_id(work.attempt, number) for number in numbers]}
     try:
-        with work.workplace.servers.for_code(None, connect=True) as server:
-            server.ready(watch)
-            code = server.call(work.attempt, folder, watch, plan)
-    except ServerGone:
-        code = -1
-    if code != 0:
-        raise handed_over(f"Spark Connect sessions of an earlier start could not be ended at {work.options.master}")
+        _client(work, plan, watch)
+    except ApplicationError as error:
+        where = shown(work.options.master)
+        message = f"Spark Connect sessions of an earlier start could not be ended at {where}: {error.message}"
+        raise handed_over(message) from None

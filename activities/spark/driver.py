@@ -205,8 +205,8 @@ def run_statements(session: Any, plan: dict[str, Any]) -> dict[str, Any]:
 def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, Any]:
     """Calls the attempt's function of the DAG file that *code* names."""
     from pyspark import cloudpickle
-    from tidemill.activities.dag_import import import_dags, module_name
-    from tidemill.activities.isolated_call import perform
+    from tidemill.activities.work.dag_import import import_dags, module_name
+    from tidemill.activities.work.function import perform
     from tidemill.model.attempts import TaskAttempt
 
     attempt = TaskAttempt.model_validate_json((folder / "attempt.json").read_text())

@@ -19,7 +19,7 @@ from temporalio import activity
 
 from ...model.attempts import TaskAttempt
 from ...model.task_instances import StagedOutput
-from ..supervision import beating, handed_over
+from ..attempts.watch import beating, handed_over
 from .place import invalid
 
 STAGING = "_tidemill"

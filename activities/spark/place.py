@@ -1,12 +1,16 @@
 """Where a Spark attempt runs: what the task, its connection and the worker's settings come to."""
 
+import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ...model.attempts import TaskAttempt
 from ...model.task_instances import Failure
 from ...model.tasks import SparkOptions, SparkSqlTask, SparkSubmitTask, SparkWork
-from ..bash import rendered
-from ..supervision import task_failed
+from ..attempts.watch import Watch, task_failed
+from ..attempts.way import rendered
+from ..masking import HERE
 from ..workplace import Workplace
 
 DEFAULT_CONNECTION = "default"
@@ -17,21 +21,58 @@ def spark_task(attempt: TaskAttempt) -> SparkWork:
     return attempt.task
 
 
-def options_of(attempt: TaskAttempt, workplace: Workplace) -> SparkOptions:
-    """The options that hold, with templates filled in. Fails the task where they make no sense."""
+def place_of(
+    attempt: TaskAttempt, workplace: Workplace, watch: Watch, file: Callable[[str], Path]
+) -> tuple[SparkOptions, dict[str, Any]]:
+    """The options that hold and the templated fields of the task, templates filled in by a child.
+
+    *file* finds what a relative path means. Fails the task where they make no sense.
+    """
     mine = spark_task(attempt).spark
     try:
         options = mine.over(_connection(mine, workplace))
     except ValueError as error:
         told = f"the task's options do not fit its Spark connection: {error}"
         raise invalid(told) from None
-    [conf] = rendered(attempt, [options.conf])
-    whole = options.model_copy(update={"conf": conf})
+    written = {"conf": options.conf, **_templated(spark_task(attempt))}
+    fields = rendered(workplace, attempt, written, for_history=False, watch=watch)
+    if str(fields.get("sql", "")).endswith(".sql"):
+        text = _text_of(file(fields["sql"]), fields["sql"])
+        fields["sql"] = rendered(workplace, attempt, text, for_history=False, watch=watch)
+    whole = options.model_copy(update={"conf": fields.pop("conf")})
     try:
         _ = whole.driver_megabytes
     except ValueError as error:
         raise invalid(f"conf spark.driver.memory: {error}") from None
-    return whole
+    HERE.add(token_of(whole.master))
+    return whole, fields
+
+
+def _templated(task: SparkWork) -> dict[str, Any]:
+    fields: dict[str, Any] = {"env": task.env, "output": task.output}
+    if isinstance(task, SparkSubmitTask):
+        fields |= {"application": task.application, "application_args": list(task.application_args)}
+    if isinstance(task, SparkSqlTask):
+        fields["sql"] = task.sql
+    return fields
+
+
+def _text_of(path: Path, name: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise invalid(f"sql file {name!r} cannot be read: {error}. Put it beside the DAG file, in UTF-8") from None
+
+
+def token_of(master: str | None) -> str | None:
+    """The token in the URL of a Spark Connect server; None if there is none."""
+    found = re.search(r";token=([^;]+)", master or "")
+    return found[1] if found else None
+
+
+def shown(master: str | None) -> str:
+    """*master* as everybody may read it."""
+    return re.sub(r";token=[^;]+", ";token=***", master or "")
 
 
 def _connection(options: SparkOptions, workplace: Workplace) -> SparkOptions:
@@ -51,14 +92,3 @@ def _connection(options: SparkOptions, workplace: Workplace) -> SparkOptions:
 def invalid(message: str) -> Exception:
     """The failure of a task that cannot be run as it is written, however often it is tried."""
     return task_failed(Failure(error_type="InvalidInput", message=message, retryable=False))
-
-
-def filled(attempt: TaskAttempt) -> dict[str, Any]:
-    """The templated fields of the task, filled in; conf is among the options."""
-    task = spark_task(attempt)
-    fields: dict[str, Any] = {"env": task.env, "output": task.output}
-    if isinstance(task, SparkSubmitTask):
-        fields |= {"application": task.application, "application_args": task.application_args}
-    if isinstance(task, SparkSqlTask):
-        fields["sql"] = task.sql
-    return dict(zip(fields, rendered(attempt, list(fields.values())), strict=True))

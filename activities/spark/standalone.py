@@ -1,9 +1,9 @@
 """Standalone clusters in cluster mode, through the REST API of their master (by default on port 6066)."""
 
+from importlib.metadata import version
 from typing import Any
 
 import httpx
-import pyspark
 
 from .clusters import Life, Status
 from .command import DRIVER, conf_of, environment, spark_submit
@@ -15,6 +15,8 @@ MASTER_PORT = 7077
 NOT_IN_CHARGE = "in ALIVE state"
 """Of what a master says that stands by, or is just taking over."""
 PATIENCE = 10.0
+LAUNCH = ("spark.driver.", "spark.ui.")
+"""Conf that says how the driver's own process is started; all other conf is in its properties file."""
 WAITING = ("SUBMITTED", "QUEUED", "RELAUNCHING")
 
 
@@ -60,13 +62,14 @@ class Standalone:
         env = {name: value for name, value in environment({}, None).items() if name.startswith(("SPARK_", "PYSPARK_"))}
         return {
             "action": "CreateSubmissionRequest",
-            "clientSparkVersion": pyspark.__version__,
+            "clientSparkVersion": version("pyspark"),
             "mainClass": "org.apache.spark.deploy.SparkSubmit",
             "appResource": f"file:{DRIVER}",
             "appArgs": argv,
             "environmentVariables": {**env, "PYTHONSAFEPATH": "1", "SPARK_ENV_LOADED": "1", **work.filled["env"]},
             "sparkProperties": {
-                **conf,
+                # No other conf: the worker that starts the driver shows these on its command line.
+                **{key: value for key, value in conf.items() if key.startswith(LAUNCH)},
                 "spark.app.name": work.options.name or work.attempt.name,
                 "spark.master": master_of(work),
                 "spark.submit.deployMode": "cluster",

@@ -11,18 +11,17 @@ from sqlparse.lexer import tokenize
 from sqlparse.tokens import Comment
 
 from ...model.attempts import TaskAttempt
-from ...model.context import context
 from ...model.references import RETURN_VALUE
 from ...model.states import TaskState
 from ...model.task_instances import Outcome, StagedOutput
 from ...model.tasks import PySparkTask, SparkMode, SparkOptions, SparkSqlFunctionTask, SparkSqlTask, SparkSubmitTask
-from ..attempt_folder import AttemptFolder
-from ..outcomes import outcome_of
-from ..rendering import render
-from ..supervision import Watch
+from ..attempts.folder import AttemptFolder
+from ..attempts.outcomes import outcome_of
+from ..attempts.watch import Watch
+from ..attempts.way import workplace_watch
 from ..workplace import Workplace
 from .output import stage
-from .place import filled, invalid, options_of
+from .place import invalid, place_of
 
 
 @dataclass(frozen=True)
@@ -33,20 +32,20 @@ class SparkStart:
     workplace: Workplace
     options: SparkOptions
     folder: AttemptFolder
+    filled: dict[str, Any]
+    """The templated fields of the task, filled in."""
     number: int
     """Which start of the attempt this is, from 1: a killed worker's attempt is started again elsewhere."""
 
     @classmethod
     def of(cls, attempt: TaskAttempt, workplace: Workplace, number: int = 1) -> "SparkStart":
         """Raises the task's failure if it cannot be run as it is written."""
-        options, task = options_of(attempt, workplace), attempt.task
+        watch, task = workplace_watch(workplace, attempt.timeout), attempt.task
+        options, fields = place_of(attempt, workplace, watch, lambda name: workplace.file_of(attempt, name))
         if isinstance(task, SparkSubmitTask) and (problem := task.impossible_with(options)) is not None:
             raise invalid(problem)
-        return cls(attempt, workplace, options, AttemptFolder.of(workplace.home, attempt), number)
-
-    @cached_property
-    def filled(self) -> dict[str, Any]:
-        return filled(self.attempt)
+        folder = AttemptFolder.of(workplace.home, attempt).make()
+        return cls(attempt, workplace, options, folder, fields, number)
 
     @property
     def directory(self) -> Path:
@@ -69,7 +68,7 @@ class SparkStart:
         return isinstance(task, SparkSubmitTask) and task.is_java
 
     def watch(self) -> Watch:
-        return Watch(self.attempt.timeout, lambda: self.folder.read("progress.json"))
+        return workplace_watch(self.workplace, self.attempt.timeout, progress=lambda: self.folder.read("progress.json"))
 
     def earlier_result(self) -> Outcome | None:
         """What an earlier start of the attempt came to; raises its failure. None if there is nothing yet."""
@@ -106,18 +105,8 @@ class SparkStart:
 
     def statements(self) -> list[str]:
         """The SQL statements of the task, templates filled in."""
-        sql = str(self.filled["sql"])
-        if sql.endswith(".sql"):
-            path = self.file(sql)
-            try:
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise invalid(
-                    f"sql file {sql!r} cannot be read: {error}. Put it beside the DAG file, in UTF-8"
-                ) from None
-            sql = str(render(text, context(self.attempt)))
         try:
-            found = [part.strip().rstrip(";") for part in sqlparse.split(sql)]
+            found = [part.strip().rstrip(";") for part in sqlparse.split(str(self.filled["sql"]))]
         except SQLParseError as error:
             raise invalid(f"the task's SQL cannot be split into statements: {error}") from None
         statements = [statement for statement in found if says_something(statement)]

@@ -4,7 +4,7 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 
-from ..supervision import handed_over
+from ..attempts.watch import handed_over
 from .clusters import Life, Status
 from .starts import SparkStart
 

@@ -28,13 +28,13 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # a
 from checker import Expected, Verdict, judge
 from editor import Editor
 from support import bash, dag, empty
-from tidemill.activities.supervision import stop
+from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.model.backfills import BackfillRequest
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.runs import TriggerRequest
 from tidemill.worker.client import Tidemill
 from tidemill.worker.connection import NotFoundError, NoWorkerError
-from tidemill.worker.dev import free_port, server_command, start_supervised
+from tidemill.worker.dev import free_port, server_command
 from tidemill.worker.plugin import TidemillPlugin
 
 QUEUE = "storm"

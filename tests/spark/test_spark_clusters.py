@@ -3,9 +3,10 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 from tidemill.activities.spark.clusters import Life
 from tidemill.activities.spark.command import spark_submit
 from tidemill.activities.spark.kubernetes import Kubernetes
@@ -36,7 +37,11 @@ def start(home: Path, spark: dict[str, Any], **fields: Any) -> SparkStart:
     }
     task = {"kind": "spark_submit", "task_id": "load", "application": "load.py", "application_args": ["{{ ds }}"]}
     attempt = TaskAttempt.model_validate({"run": run, "task": {**task, "spark": spark, **fields}, "try_number": 2})
-    return SparkStart.of(attempt, Workplace(home=home, dags_folder=Path("/dags")))
+    workplace = Workplace(home=home, dags_folder=Path("/dags"))
+    try:
+        return cast(SparkStart, ActivityEnvironment().run(SparkStart.of, attempt, workplace))
+    finally:
+        workplace.forks.close()
 
 
 class Recorded:
@@ -52,8 +57,12 @@ class Recorded:
 
 
 def conf_of(argv: list[str]) -> dict[str, str]:
-    pairs = [argv[i + 1].partition("=") for i, part in enumerate(argv) if part == "--conf"]
-    return {key: value for key, _, value in pairs}
+    """What the properties file of the command line says; nobody else may read that file."""
+    path = Path(argv[argv.index("--properties-file") + 1])
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "--conf" not in argv
+    pairs = [line.replace("\\:", ":").replace("\\=", "\0").partition("=") for line in path.read_text().splitlines()]
+    return {key: value.replace("\0", "=") for key, _, value in pairs}
 
 
 def test_the_command_line_on_yarn(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Stack, bash, dag, empty, eventually, processes_with
+from support import Stack, bash, dag, empty, eventually, messages, processes_with
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.dag import DagSpec
 from tidemill.model.errors import InvalidInputError
@@ -65,7 +65,7 @@ async def test_a_task_is_mapped_over_a_result_and_its_results_make_a_list(
     assert set(states(details)) == {"numbers", "times[0]", "times[1]", "times[2]", "total", "say[0]", "say[1]"}
     assert await result(here, details, "total") == 60
     log = here.home / "logs" / f"dag_id=mapped/run_id={details.run.run_id}/task_id=say/map_index=1/attempt=1.log"
-    assert log.read_text().strip() == "two"
+    assert messages(log).strip() == "two"
 
 
 async def test_a_task_that_is_mapped_over_nothing_is_skipped(here: Stack, shapes: dict[str, DagSpec]) -> None:

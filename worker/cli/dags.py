@@ -9,8 +9,9 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from ...activities.dag_import import import_dags
-from ...activities.timetables import ask_timetable
+from ...activities.dag_files import own_workplace
+from ...activities.timetables import TimetableActivities
+from ...activities.work.dag_import import import_dags
 from ...model.dag import DagSpec
 from ...model.errors import InvalidInputError
 from ...model.errors import explain as clear
@@ -178,7 +179,8 @@ def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
         most=n,
         folder=spec.folder,
     )
-    answer = ask_timetable(question)
+    with own_workplace() as workplace:
+        answer = TimetableActivities(workplace).ask_timetable(question)
     if answer.error is not None:
         fail(f"DAG {spec.dag_id!r}: timetable: {answer.error}")
     return list(answer.infos)

@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ...activities.rendering import render
+from ...activities.dag_files import rendered_here
 from ...model.attempts import attempt_path
-from ...model.context import context
 from ...model.instance_keys import split_key
 from ...model.messages import Answer
 from ...model.revisions import ClearRequest, MarkRequest
@@ -159,7 +158,7 @@ def render_task(
         identity = manual_run(dag_id, spec.schedule, TriggerRequest(logical_date=date), date)
         state = DagRunState(run=identity, spec=spec)
         attempt = state.attempt(TaskInstance(task_id=task, try_number=1), "render")
-        return render(list(attempt.task.templated()), context(attempt))
+        return rendered_here(attempt)
 
     sys.stdout.write(json.dumps(run(work()), indent=2, default=str) + "\n")
 

@@ -1,33 +1,65 @@
-"""Calls a task's function and tells, in one file, how that went. Runs only in child processes.
+"""Calls a task's function and tells how that went. Runs only in child processes.
 
-Shared by Python tasks (in a fork of the DAG file's server) and by PySpark functions (in a driver).
+Shared by Python tasks (in a fork), by PySpark functions (in a driver), and by runs in one process.
 """
+
+from __future__ import annotations
 
 import inspect
 import json
+import signal
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from ..model.attempts import CallbackCall, TaskAttempt
-from ..model.authoring.dags import DAG
-from ..model.context import context, resolve, running
-from ..model.errors import InvalidInputError
-from ..model.exceptions import AirflowFailException, AirflowSkipException
-from ..model.poking import poked
-from ..model.references import RETURN_VALUE
-from ..model.states import TaskState
-from ..model.task_instances import Failure, Outcome
-from ..model.tasks import SensorTask
-from .attempt_folder import XCOM_LIMIT
-from .rendering import render
-from .secrets import masked
+from ...model.attempts import CallbackCall, TaskAttempt
+from ...model.authoring.dags import DAG
+from ...model.context import context, running
+from ...model.errors import InvalidInputError
+from ...model.exceptions import AirflowFailException, AirflowSkipException
+from ...model.poking import poked
+from ...model.references import RETURN_VALUE
+from ...model.states import TaskState
+from ...model.task_instances import Failure, Outcome
+from ...model.tasks import SensorTask
+from ..secrets import masked
+from .templates import filled
 
-OURS = str(Path(__file__).parent)
+if TYPE_CHECKING:
+    from .child import Job
+
+OURS = str(Path(__file__).parents[1])
+XCOM_LIMIT = 64 * 1024 * 1024
+"""The most bytes that a task's results may have, also where they are not kept in history."""
+
+
+class TaskStopped(BaseException):
+    """Raised in a task's function when its worker asks it to end: `finally` has a moment to put things in order."""
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Calls the function of the request's attempt, and leaves its result where another start of it finds it."""
+    signal.signal(signal.SIGTERM, _stop)
+    attempt = TaskAttempt.model_validate(job.request["attempt"])
+    try:
+        dags = job.imported().dags
+    except BaseException as error:
+        traceback.print_exc()
+        return {"failure": describe_failure(error).model_dump(mode="json")}
+    result = perform(dags, attempt)
+    if (folder := job.request.get("folder")) is not None and job.request["work"] == "function":
+        Path(folder, "result.json").write_text(json.dumps(result))
+    return result
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise TaskStopped("the task was stopped")
 
 
 def perform(dags: list[DAG], attempt: TaskAttempt, given: tuple[Any, ...] = ()) -> dict[str, Any]:
@@ -61,10 +93,8 @@ def _ended(attempt: TaskAttempt, result: Any, started: datetime) -> Outcome:
 
 def call(function: Callable[..., Any], attempt: TaskAttempt, values: dict[str, Any], given: tuple[Any, ...]) -> Any:
     task = attempt.task
-    native = attempt.render_template_as_native_obj
-    # Templates first: what another task returned is data, and no template.
-    args = resolve(render(getattr(task, "args", ()), values, native=native), attempt.xcom)
-    kwargs = resolve(render(getattr(task, "kwargs", {}), values, native=native), attempt.xcom)
+    written = [getattr(task, "args", ()), getattr(task, "kwargs", {})]
+    args, kwargs = filled(attempt, written, values, native=attempt.render_template_as_native_obj)
     return function(*given, *args, **kwargs, **from_context(function, values, len(given) + len(args), kwargs))
 
 

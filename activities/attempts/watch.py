@@ -1,31 +1,22 @@
-"""A child process lives while its activity does: no longer, and not without being watched."""
+"""An attempt goes on while its activity does: heartbeats, and when it has to stop."""
 
 import contextvars
-import logging
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from ..model.task_instances import Failure
-from .attempt_folder import AttemptFolder
-from .names import INFRASTRUCTURE, TASK_FAILED
+from ...model.task_instances import Failure
+from ..names import INFRASTRUCTURE, TASK_FAILED
 
 HEARTBEAT_EVERY = 1.0
 POLL_EVERY = 0.05
-STOP_WITHIN = 30.0
 CLEANED_UP_WITHIN = timedelta(minutes=1)
-SUPERVISOR = Path(__file__).with_name("supervisor.py")
-
-log = logging.getLogger(__name__)
 
 
 def task_failed(failure: Failure) -> ApplicationError:
@@ -65,8 +56,11 @@ class Watch:
         timeout: timedelta | None,
         progress: Callable[[], Any] = lambda: None,
         *,
+        drain: timedelta = timedelta(),
         too_long: Callable[[float], Exception] = task_timed_out,
     ) -> None:
+        self._drain = drain.total_seconds()
+        self._draining_since: float | None = None
         self._timeout = None if timeout is None else timeout.total_seconds()
         self._too_long = too_long
         self._started = time.monotonic()
@@ -97,7 +91,19 @@ class Watch:
         if activity.is_cancelled():
             raise Stopped("cancelled")
         if activity.is_worker_shutdown():
-            raise Stopped("worker shutdown")
+            self._draining_since = self._draining_since or time.monotonic()
+            if time.monotonic() - self._draining_since >= self._drain:
+                raise Stopped("worker shutdown")
+
+
+class Unattended(Watch):
+    """A watch where nobody asks it to stop and nobody waits for heartbeats: only its time counts."""
+
+    def _heed_stop(self) -> None:
+        pass
+
+    def _beat(self, told: Any) -> None:
+        pass
 
 
 class Closing(Watch):
@@ -143,45 +149,3 @@ def activity_cancelled(reason: str) -> Exception:
     from temporalio.exceptions import CancelledError
 
     return CancelledError(reason)
-
-
-def run_command(
-    folder: AttemptFolder, argv: Sequence[str], env: Mapping[str, str], cwd: Path, watch: Watch
-) -> dict[str, Any]:
-    """Runs *argv* below a supervisor until it ends. Its output goes to the attempt's log.
-
-    Returns what the supervisor wrote of the end: `code`, `started`, `ended` (seconds since 1970).
-    """
-    folder.write("command.json", {"argv": list(argv), "cwd": str(cwd), "log": str(folder.log)})
-    supervisor = subprocess.Popen(
-        [sys.executable, "-I", str(SUPERVISOR), str(folder.path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        env=dict(env),  # handed down by the supervisor: in a file, others could read the worker's secrets
-    )
-    try:
-        while True:
-            watch.check()
-            try:
-                supervisor.wait(POLL_EVERY)
-                break
-            except subprocess.TimeoutExpired:
-                continue
-    finally:
-        stop(supervisor)
-    end = folder.read("exit.json")
-    if end is None:
-        raise handed_over(f"the supervisor of the attempt ended (exit {supervisor.returncode}) and its command with it")
-    return end
-
-
-def stop(supervisor: "subprocess.Popen[bytes]") -> None:
-    """Ends the supervisor and with it every descendant; returns when they are gone."""
-    assert supervisor.stdin is not None  # noqa: S101
-    supervisor.stdin.close()
-    try:
-        supervisor.wait(STOP_WITHIN)
-    except subprocess.TimeoutExpired:
-        log.error("supervisor %s does not end; killing it", supervisor.pid)
-        supervisor.kill()
-        supervisor.wait()

@@ -1,4 +1,4 @@
-"""Where an attempt keeps its files, and what an earlier try of the same attempt left there.
+"""Where an attempt keeps its files, and what an earlier start of the same attempt left there.
 
 An attempt (one try_number of a task in a run) may be started more than once: when its worker
 dies, Temporal hands it to another. The folder is what makes the second start safe: a result that
@@ -6,16 +6,17 @@ is there is returned, not made again, and a process that still runs is ended bef
 """
 
 import json
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from ..model.attempts import TaskAttempt
+from ...model.attempts import TaskAttempt
 
-XCOM_LIMIT = 64 * 1024 * 1024
-"""The most bytes that a task's results may have, also where they are not kept in history."""
+HOST = os.uname().nodename
 
 
 @dataclass(frozen=True)
@@ -32,20 +33,24 @@ class AttemptFolder:
         # A run that is run again has its old run_id and tries, but no claim on what the old ones left.
         poke = f"poke={attempt.poke}" if attempt.poke > 1 else ""
         path = home / "attempts" / attempt.path / attempt.execution / poke / part
-        folder = cls(path, home / "logs" / f"{attempt.path}.log")
-        folder.path.mkdir(parents=True, exist_ok=True)
-        folder.log.parent.mkdir(parents=True, exist_ok=True)
-        return folder
+        return cls(path, home / "logs" / f"{attempt.path}.log")
+
+    def make(self) -> "AttemptFolder":
+        """Makes the folder, and the log's, if they are not there."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        return self
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """The JSON file *name*; None if it is not there."""
+        """The JSON file *name*; None if it is not there, or not whole: its writer was killed then."""
         try:
             return dict(json.loads((self.path / name).read_text()))
-        except FileNotFoundError:
+        except (FileNotFoundError, json.JSONDecodeError):
             return None
 
     def write(self, name: str, content: Any) -> None:
         temporary = self.path / f"{name}.tmp"
+        temporary.touch(mode=0o600)
         temporary.write_text(json.dumps(content))
         temporary.replace(self.path / name)
 
@@ -54,10 +59,14 @@ class AttemptFolder:
         for name in ("claim.json", "exit.json", "result.json", "progress.json", "xcom.json"):
             (self.path / name).unlink(missing_ok=True)
 
+    def remove(self) -> None:
+        """Removes the folder, when nobody will ask for what is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
     def end_earlier_start(self) -> bool:
-        """Ends what an earlier start left running here. True if there was something."""
+        """Ends what an earlier start left running on this host. True if there was something."""
         claim = self.read("claim.json")
-        if claim is None:
+        if claim is None or claim.get("host", HOST) != HOST:
             return False
         supervisor = find_process(claim["supervisor"], claim["supervisor_started"])
         if supervisor is None:

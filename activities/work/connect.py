@@ -3,14 +3,19 @@
 Imported before the fork, so that a small task does not pay for the import; no channel is opened before it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .driver import finish, run_function, run_script, run_statements, write_json
+from ..spark.driver import finish, run_function, run_script, run_statements, write_json
+
+if TYPE_CHECKING:
+    from .child import Job
 
 
 def preload() -> None:
@@ -113,10 +118,12 @@ class _Progress:
             write_json(self._path, {**self._known, **told})
 
 
-def main(folder: Path, plan: dict[str, Any]) -> None:
-    """What a fork does with *plan*."""
+def run(job: Job) -> dict[str, Any]:
+    """What a fork does with the plan of its request; what came of it is in the attempt's folder."""
+    folder, plan = Path(job.request["folder"]), job.request["plan"]
     sys.path.insert(0, str(plan.get("directory", folder)))
     if "end" in plan:
         end_sessions(folder, plan)
     else:
         run_attempt(folder, plan)
+    return {"done": True}

@@ -3,14 +3,28 @@
 import importlib.util
 import sys
 import zipimport
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ..model.authoring.dags import DAG, collect
+from ...model.authoring.dags import DAG, collect
 
 
-def import_dags(path: Path, roots: Sequence[Path] = ()) -> list[DAG]:
+@dataclass(frozen=True)
+class Code:
+    """An imported DAG file, and the DAGs that it has made."""
+
+    path: Path
+    dags: list[DAG]
+
+
+def import_code(path: Path, roots: Iterable[Path]) -> Code:
+    """Imports the DAG file at *path*. Whatever it raises passes through."""
+    return Code(path, import_dags(path, [*roots]))
+
+
+def import_dags(path: Path, roots: Iterable[Path] = ()) -> list[DAG]:
     """The DAGs that the file at *path* makes. Whatever the file raises passes through.
 
     Modules are looked up beside the file, then in *roots*. A file in a zip archive is

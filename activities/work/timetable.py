@@ -1,17 +1,27 @@
-"""Asks a user's own timetable. A throw-away process: the question on standard input, the answer on a descriptor.
+"""Asks a user's own timetable, in a child of its own. The class is found by its name, also beside the DAG file."""
 
-The class is found by its name, also beside the DAG file.
-"""
+from __future__ import annotations
 
 import importlib
-import os
 import sys
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from ..model.backfills import BackfillQuestion, all_infos, cut
-from ..model.ticks import IntervalQuestion, Question, TicksQuestion, question_adapter, walk
-from ..model.timetables import Custom
+from ...model.backfills import BackfillQuestion, all_infos, cut
+from ...model.ticks import IntervalQuestion, Question, TicksQuestion, question_adapter, walk
+from ...model.timetables import Custom
+
+if TYPE_CHECKING:
+    from .child import Job
+
+
+def run(job: Job) -> dict[str, Any]:
+    """The timetable's answer to the question, or what it has raised."""
+    try:
+        return {"text": answer(question_adapter.validate_json(job.request["question"])).model_dump_json()}
+    except BaseException as error:
+        return {"raised": f"{type(error).__name__}: {error}"}
 
 
 def answer(question: Question) -> BaseModel:
@@ -28,15 +38,3 @@ def answer(question: Question) -> BaseModel:
             return walk(timetable.next_dagrun_info, question)
         case BackfillQuestion():
             return cut(question, all_infos(timetable.next_dagrun_info, question))
-
-
-def main() -> None:
-    result = answer(question_adapter.validate_json(sys.stdin.read()))
-    with os.fdopen(int(sys.argv[1]), "w") as out:
-        out.write(result.model_dump_json())
-    sys.stdout.flush()
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

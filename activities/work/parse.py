@@ -1,16 +1,21 @@
-"""Imports one DAG file and tells of the DAGs that it makes. Runs in a throw-away process, one for each parse."""
+"""Imports one DAG file and tells of the DAGs that it makes. Runs in a child of its own, one for each parse."""
+
+from __future__ import annotations
 
 import os
 import resource
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..model.authoring.dags import DAG
-from ..model.dag import DagSource
-from ..model.errors import InvalidInputError
+from ...model.authoring.dags import DAG
+from ...model.dag import DagSource
+from ...model.errors import InvalidInputError
 from .dag_import import digest_of, import_dags
-from .isolated_call import describe_failure
+from .function import describe_failure
+
+if TYPE_CHECKING:
+    from .child import Job
 
 LARGEST_FILE = 256 * 1024 * 1024
 
@@ -32,11 +37,12 @@ def _spec(dag: DAG, source: DagSource) -> dict[str, Any]:
     return dag.spec(source=source).model_dump(mode="json")
 
 
-def parse_within_limits(request: dict[str, Any]) -> dict[str, Any]:
+def run(job: Job) -> dict[str, Any]:
     """Parses in this process, which has to be a throw-away one: it is limited from now on.
 
     Beside the DAGs, tells which files of the bundle were read or imported.
     """
+    request = job.request
     memory = request["memory_mb"] * 1024 * 1024
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))

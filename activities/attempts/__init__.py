@@ -1,0 +1,1 @@
+"""One try of a task, on the worker's side: find, fork, watch, outcome."""

@@ -1,0 +1,144 @@
+"""The log of one attempt: what its processes print and log, with time and level, without secrets, and bounded."""
+
+import json
+from collections import deque
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from ..masking import Masker
+from ..work.logs import RECORD
+
+TAIL_LINES = 200
+LONGEST_LINE = 64 * 1024
+"""Of a longer line without an end the beginning is written as a line of its own."""
+LIMIT_BYTES = 100 * 2**20
+
+
+class LogFormat(StrEnum):
+    """How lines are written."""
+
+    TEXT = "text"
+    """`2026-01-31T06:00:00.000+00:00 INFO message`"""
+    JSON = "json"
+    """An object a line, with Airflow's names of fields: timestamp, level, logger, event."""
+
+
+class AttemptLog:
+    """Takes the bytes of a pipe, writes whole lines. Every line that it keeps or returns is masked."""
+
+    def __init__(
+        self, path: Path, masker: Masker, *, form: LogFormat = LogFormat.TEXT, limit: int = LIMIT_BYTES
+    ) -> None:
+        self.path = path
+        self._masker = masker
+        self._form = form
+        self._rest = b""
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab")
+        self._free = limit - self._file.tell()
+        self._dropped = 0
+
+    def feed(self, data: bytes) -> None:
+        """Writes the whole lines of *data* and of what came before; the beginning of another one waits for its end."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line)
+        while len(self._rest) > LONGEST_LINE:
+            self._line(self._rest[:LONGEST_LINE])
+            self._rest = self._rest[LONGEST_LINE:]
+        self._file.flush()
+
+    def note(self, message: str) -> None:
+        """Writes a line of the worker's own."""
+        self._write({"timestamp": _now(), "level": "info", "logger": "tidemill", "event": self._masker.masked(message)})
+        self._file.flush()
+
+    def close(self) -> None:
+        """Writes what is left, and how much the limit has cost."""
+        if self._rest:
+            self._line(self._rest)
+            self._rest = b""
+        if self._dropped:
+            self._free = LONGEST_LINE
+            self.note(f"the log had reached its limit: {self._dropped:,} bytes more were printed and not kept")
+        self._file.close()
+
+    @property
+    def last_line(self) -> str | None:
+        """The last line that was printed and is not empty; records of `logging` do not count."""
+        return next((line.strip() for line in reversed(self._tail) if line.strip()), None)
+
+    @property
+    def tail(self) -> tuple[str, ...]:
+        """The last lines that were printed."""
+        return tuple(self._tail)
+
+    def _line(self, line: bytes) -> None:
+        text = self._masker.masked(line.decode(errors="replace").rstrip("\r"))
+        if text.startswith(RECORD):
+            try:
+                self._write({**json.loads(line.decode().removeprefix(RECORD))})
+            except ValueError:  # cut by the end of its process
+                self._print(text.removeprefix(RECORD))
+            return
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._tail.append(text)
+        self._write({"timestamp": _now(), "level": "info", "event": text})
+
+    def _write(self, record: dict[str, Any]) -> None:
+        record["event"] = self._masker.masked(record["event"])
+        line = (json.dumps(record) if self._form is LogFormat.JSON else as_text(record)).encode() + b"\n"
+        if self._dropped or len(line) > self._free:
+            if not self._dropped:
+                told = {"timestamp": _now(), "level": "warning", "event": "the log has reached its limit; it ends here"}
+                self._file.write((json.dumps(told) if self._form is LogFormat.JSON else as_text(told)).encode() + b"\n")
+            self._dropped += len(line)
+            return
+        self._free -= len(line)
+        self._file.write(line)
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """*record* as people read it."""
+    where = f" {record['logger']}:" if record.get("logger") not in (None, "root") else ""
+    return f"{record['timestamp']} {record['level'].upper():<7}{where} {record['event']}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def last_printed(path: Path) -> str | None:
+    """The last line in the log at *path* that was printed and is not empty, whatever form it was written in."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LONGEST_LINE))
+            lines = file.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return None
+    return next((event for line in reversed(lines) if (event := _event(line))), None)
+
+
+def _event(line: str) -> str:
+    if line.startswith("{"):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return ""
+        return "" if "logger" in record else str(record.get("event", "")).strip()
+    return line.partition(" ")[2].partition(" ")[2].strip()
+
+
+def last_lines(path: Path, lines: int = 15) -> tuple[str, ...]:
+    """The last lines of the log at *path*, as they are there; none if it is not there."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LONGEST_LINE))
+            return tuple(file.read().decode(errors="replace").rstrip().split("\n")[-lines:])
+    except FileNotFoundError:
+        return ()

@@ -1,0 +1,34 @@
+"""From what a child has answered to what its run is told."""
+
+import signal
+from datetime import UTC, datetime
+from typing import Any
+
+from ...model.task_instances import Failure, Outcome
+from ..masking import Masker
+from .watch import task_failed
+
+
+def outcome_of(result: dict[str, Any], masker: Masker | None = None) -> Outcome:
+    """The outcome that *result* tells of. Raises the task's failure if it tells of one, without any secret."""
+    if "failure" in result:
+        failure = result["failure"] if masker is None else masker.masked_all(result["failure"])
+        raise task_failed(Failure.model_validate(failure))
+    return Outcome.model_validate(result["outcome"])
+
+
+def instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def describe_exit(code: int) -> str:
+    """*code* as a shell would put it: an exit code, or the signal that ended the process."""
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def unanswered(code: int) -> Failure:
+    """Why a child has ended without an answer."""
+    if code == -signal.SIGXCPU:  # only templates run under such a limit
+        message = "the task's templates took more than 10 s of processor time. Do such work in the task itself"
+        return Failure(error_type="TemplateError", message=message, retryable=False)
+    return Failure(error_type="ProcessEnded", message=f"the task's process {describe_exit(code)}")

@@ -1,0 +1,205 @@
+"""The way of an attempt through a worker: the same for every kind of task, in one direction.
+
+1. find what an earlier start of the same try left, and return that;
+2. lay out the code that the DAG was read from;
+3. fork a child, which renders the task's templates and does its work;
+4. watch it: heartbeats, its log, what it looks up; end it when it has to stop;
+5. make an outcome of its answer, and keep that until Temporal has it for sure.
+
+A kind of task says only what the child does, and how its answer is read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from ...model.attempts import TaskAttempt
+from ...model.context import resolve
+from ...model.errors import InvalidInputError
+from ...model.references import texts
+from ...model.task_instances import Failure, Outcome
+from ..masking import Masker
+from ..processes.forks import Answer, CodePlace, ImportFailed, ServerGone
+from ..secrets import known_secrets, look_up
+from ..workplace import Workplace
+from .folder import AttemptFolder
+from .log import AttemptLog, last_printed
+from .outcomes import outcome_of, unanswered
+from .watch import Watch, handed_over, stopping_cleanly, task_failed
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What is known of a child that has ended: its answer, and the last lines that it printed."""
+
+    result: dict[str, Any]
+    last_line: str | None
+    tail: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of work, as the way needs to know it."""
+
+    work: str
+    """What the child does: a name of `work.child.WORKS`."""
+    calls_code: bool
+    """Whether it needs the DAG file."""
+    outcome: Callable[[TaskAttempt, Ended], Outcome]
+    """Reads the child's answer. Raises the task's failure."""
+
+
+def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watch | None = None) -> Outcome:
+    """One start of a try of a task, from its beginning to its outcome. Raises the task's failure."""
+    with stopping_cleanly():
+        outcome = _outcome(workplace, attempt, kind, watch or workplace_watch(workplace, attempt.timeout))
+        return workplace.results.put(attempt, outcome)
+
+
+def _outcome(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watch) -> Outcome:
+    folder = AttemptFolder.of(workplace.home, attempt).make()
+    workplace.leftovers.forget_poke_before(attempt)
+    earlier = _earlier(folder, attempt, kind)
+    if earlier is None:
+        folder.end_earlier_start()
+        ended = forked(workplace, workplace.results.fill(attempt), folder, kind.work, watch, calls_code=kind.calls_code)
+        earlier = kind.outcome(attempt, ended)
+        if not (folder.path / "result.json").exists():
+            folder.write("result.json", {"outcome": earlier.model_dump(mode="json")})
+    workplace.leftovers.add(folder.path)
+    return earlier
+
+
+def _earlier(folder: AttemptFolder, attempt: TaskAttempt, kind: Kind) -> Outcome | None:
+    """What an earlier start has come to. Raises its failure."""
+    if (result := folder.read("result.json")) is not None:
+        return outcome_of(result, Masker(known_secrets()))
+    if (end := folder.read("exit.json")) is not None:
+        return kind.outcome(attempt, Ended({"ended": end}, last_printed(folder.log), ()))
+    return None
+
+
+def forked(
+    workplace: Workplace,
+    attempt: TaskAttempt,
+    folder: AttemptFolder,
+    work: str,
+    watch: Watch,
+    *,
+    calls_code: bool = False,
+    connect: bool = False,
+    **more: Any,
+) -> Ended:
+    """Has a child do *work* for *attempt* and follows it. Raises the task's failure if it leaves no answer."""
+    code = workplace.code_of(attempt) if calls_code else None
+    request = {
+        "attempt": attempt.model_dump(mode="json"),
+        "folder": str(folder.make().path),
+        "directory": str(workplace.directory(attempt)),
+        "variables": airflow_variables(attempt),
+        **more,
+    }
+    workplace.give_away(folder.path)
+    masker = Masker(known_secrets())
+    with workplace.log_at(folder.log, masker) as log:
+        answer = _followed(workplace, work, request, Conversation(log, masker), watch, code, connect=connect)
+    if answer.result is None:
+        raise task_failed(unanswered(answer.code))
+    if "failure" in answer.result:
+        raise task_failed(Failure.model_validate(masker.masked_all(answer.result["failure"])))
+    return Ended(answer.result, log.last_line, log.tail)
+
+
+def _followed(
+    workplace: Workplace,
+    work: str,
+    request: dict[str, Any],
+    conversation: "Conversation",
+    watch: Watch,
+    code: CodePlace | None,
+    *,
+    connect: bool,
+) -> Answer:
+    try:
+        return workplace.forks.call(
+            work,
+            request,
+            listener=conversation,
+            checks=watch,
+            code=code,
+            grace=workplace.grace.total_seconds(),
+            connect=connect,
+        )
+    except ImportFailed as error:
+        raise task_failed(Failure.model_validate(conversation.masker.masked_all(error.args[0]))) from None
+    except ServerGone:
+        raise handed_over("the process above the task's ended while the task ran") from None
+
+
+class Conversation:
+    """What a worker hears from a child, and answers."""
+
+    def __init__(self, log: AttemptLog | None, masker: Masker) -> None:
+        self._log = log
+        self.masker = masker
+
+    def output(self, data: bytes) -> None:
+        if self._log is not None:
+            self._log.feed(data)
+
+    def mask(self, secret: str) -> None:
+        self.masker.add(secret)
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The text of a variable or connection; a backend that fails is the task's matter, not the worker's."""
+        try:
+            return {"text": look_up(question["look_up"], question["name"])}
+        except InvalidInputError as error:
+            return {"error": str(error)}
+        except Exception as error:
+            return {"error": f"the secrets backend failed: {type(error).__name__}: {self.masker.masked(str(error))}"}
+
+
+def workplace_watch(workplace: Workplace, timeout: timedelta | None, **more: Any) -> Watch:
+    """A watch over an attempt that may go on while its worker drains."""
+    return Watch(timeout, drain=workplace.drain, **more)
+
+
+def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_history: bool, watch: Watch) -> Any:
+    """*values* with results and templates filled in, by a child. Fails the task where that cannot be done.
+
+    What is *for_history* may hold no variables and connections.
+    """
+    if not any("{" in text for text in texts(values)):
+        try:
+            return resolve(values, attempt.xcom)
+        except InvalidInputError as error:
+            raise task_failed(Failure(error_type="TemplateError", message=str(error))) from None
+    request = {
+        "attempt": attempt.model_dump(mode="json"),
+        "values": values,
+        "for_history": for_history,
+    }
+    conversation = Conversation(None, Masker(known_secrets()))
+    answer = _followed(workplace, "render", request, conversation, watch, None, connect=False)
+    if answer.result is None:
+        raise task_failed(unanswered(answer.code))
+    if "invalid" in answer.result:
+        message = conversation.masker.masked(answer.result["invalid"])
+        raise task_failed(Failure(error_type="TemplateError", message=message))
+    return answer.result["values"]
+
+
+def airflow_variables(attempt: TaskAttempt) -> dict[str, str]:
+    """The variables by which Airflow tells a process what it runs for."""
+    run = attempt.run
+    values = {
+        "AIRFLOW_CTX_DAG_ID": run.dag_id,
+        "AIRFLOW_CTX_TASK_ID": attempt.task.task_id,
+        "AIRFLOW_CTX_DAG_RUN_ID": run.run_id,
+        "AIRFLOW_CTX_TRY_NUMBER": str(attempt.try_number),
+    }
+    if run.logical_date is not None:
+        values["AIRFLOW_CTX_LOGICAL_DATE"] = run.logical_date.isoformat()
+    return values

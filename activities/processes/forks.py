@@ -1,0 +1,522 @@
+"""The worker's end of its fork server: calls that run in children, and parents for DAG files that import slowly."""
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+
+from ..names import MARK
+from . import channel
+from .environment import for_children
+
+POLL_SECONDS = 0.2
+WARM_FROM_SECONDS = 0.03
+"""A DAG file whose import takes longer gets a parent of its own at once, in which it is imported already."""
+WARM_FROM_CALLS = 4
+"""Every other file gets one with so many calls: a fork that need not import is cheaper than one that has to."""
+MEMORY_MEGABYTES = 1024
+READY_WITHIN_SECONDS = 120.0
+ENDS_WITHIN_SECONDS = 10.0
+LARGEST_SERVER_LOG = 10 * 2**20
+MOST_KNOWN_FILES = 10_000
+
+
+class ServerGone(Exception):  # noqa: N818
+    """The process above a call has ended while the call was under way, and the call with it."""
+
+
+class ImportFailed(Exception):  # noqa: N818
+    """The DAG file cannot be imported. The argument is the failure as JSON."""
+
+
+class Checks(Protocol):
+    """Looks whether a call may go on: raises to have it ended."""
+
+    def check(self) -> None: ...
+
+
+class Listener(Protocol):
+    """Takes what a call prints and what it asks."""
+
+    def output(self, data: bytes) -> None: ...
+
+    def mask(self, secret: str) -> None: ...
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class CodePlace:
+    """Where a DAG file is on this host, and where modules are looked up that are not beside it."""
+
+    path: Path
+    roots: tuple[Path, ...] = ()
+    digest: Callable[[], str] = field(default=lambda: "", compare=False)
+    """Of the file and of the local modules that it imports, as they are now; "" for a copy that never changes."""
+
+    def as_request(self) -> dict[str, Any]:
+        return {"path": str(self.path), "roots": [str(root) for root in self.roots]}
+
+
+@dataclass(frozen=True)
+class RunAs:
+    """The user that children run as, where the worker may give up its own."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a child has left: its answer if it gave one, and how its process ended."""
+
+    code: int
+    result: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class ForkSettings:
+    """How a worker's children are started."""
+
+    log: Path
+    """Where the server, and DAG files that are imported ahead, print to."""
+    memory_megabytes: int = MEMORY_MEGABYTES
+    """How much memory may be held by parents of DAG files that nobody uses right now."""
+    preload: tuple[str, ...] = ()
+    """Modules that are imported once, for all children."""
+    environment: tuple[str, ...] = ()
+    """Patterns of environment variables that children get beside the usual ones."""
+    run_as: RunAs | None = None
+
+
+class _Server:
+    """A process that forks: the first one of all, or one that has imported a DAG file."""
+
+    def __init__(self, control: socket.socket, alive: Callable[[], bool]) -> None:
+        self.control = control
+        self.alive = alive
+        self._lock = threading.Lock()
+
+    def send(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        try:
+            with self._lock:
+                channel.send(self.control, message, descriptors)
+        except OSError:
+            raise ServerGone from None
+
+
+class _Warm:
+    """The parent of one DAG file's calls."""
+
+    def __init__(self) -> None:
+        self.server: _Server | None = None
+        self.failure: dict[str, Any] | None = None
+        self.settled = threading.Event()
+        self.megabytes = 0
+        self.users = 0
+        self.mine: socket.socket | None = None
+
+    def alive(self) -> bool:
+        """Whether the process is there: its channel says when it has ended."""
+        if self.mine is None:
+            return False
+        try:
+            received = channel.receive(self.mine)
+        except BlockingIOError:
+            return True
+        return received is not None and "ended" not in received[0]
+
+    def stop(self) -> None:
+        if self.server is not None:
+            self.server.control.close()  # the end of its socket is its end
+        if self.mine is not None:
+            self.mine.close()
+            self.mine = None
+
+
+class Forks:
+    """All children of one worker. Safe to use from many threads."""
+
+    def __init__(self, settings: ForkSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._first: tuple[_Server, subprocess.Popen[bytes]] | None = None
+        self._warm: OrderedDict[str, _Warm] = OrderedDict()
+        self._seconds: OrderedDict[str, float | None] = OrderedDict()
+        """How long the import of each file takes; None while somebody finds out."""
+        self._calls: dict[str, int] = {}
+        self._known = threading.Condition(self._lock)
+
+    def start(self) -> None:
+        """Starts the server, so that it is warm when the first task comes."""
+        self._main()
+
+    def call(
+        self,
+        work: str,
+        request: dict[str, Any],
+        *,
+        listener: Listener,
+        checks: Checks,
+        code: CodePlace | None = None,
+        grace: float = 0.0,
+        connect: bool = False,
+        separate: str | None = None,
+    ) -> Answer:
+        """Has a child do *work*, and follows it to its end.
+
+        When *checks* raises, the child is sent SIGTERM, has *grace* seconds, is ended with all that it has started,
+        and the exception goes on. With *connect* the child can be a client of Spark Connect at once. *separate*
+        names a parent for calls that are not to be children of the first one. Raises ServerGone, ImportFailed.
+        """
+        whole = {**request, "work": work, "code": code.as_request() if code is not None else None}
+        if connect or separate is not None:
+            key = f"connect {code}{code.digest() if code else ''}" if connect else f"separate {separate}"
+            with self._warmed(key, code if connect else None, checks, connect=connect) as server:
+                return _Call(server, whole, listener, checks, grace, self._settings).run()
+        if code is None:
+            return _Call(self._main(), whole, listener, checks, grace, self._settings).run()
+        return self._call_code(code, whole, listener, checks, grace)
+
+    def _call_code(
+        self, code: CodePlace, request: dict[str, Any], listener: Listener, checks: Checks, grace: float
+    ) -> Answer:
+        name = f"{code.path} {code.roots}"
+        seconds = self._import_seconds(name, checks)
+        with self._lock:
+            calls = self._calls[name] = self._calls.get(name, 0) + 1
+        if seconds is not None and (seconds >= WARM_FROM_SECONDS or calls >= WARM_FROM_CALLS):
+            with self._warmed(f"{name} {code.digest()}", code, checks) as server:
+                return _Call(server, request, listener, checks, grace, self._settings).run()
+        call = _Call(self._main(), request, listener, checks, grace, self._settings)
+        call.imported = lambda found: self._note_seconds(name, found)
+        try:
+            return call.run()
+        finally:
+            if seconds is None:
+                self._note_seconds(name, None)
+
+    def _import_seconds(self, name: str, checks: Checks) -> float | None:
+        """How long the file's import takes; None if the caller is the one to find out."""
+        while True:
+            with self._known:
+                if name not in self._seconds:
+                    self._seconds[name] = None
+                    return None
+                if (found := self._seconds[name]) is not None:
+                    self._seconds.move_to_end(name)
+                    return found
+                self._known.wait(POLL_SECONDS)
+            checks.check()
+
+    def _note_seconds(self, name: str, found: float | None) -> None:
+        """Takes note of how long an import took; None: whoever tried it did not find out."""
+        with self._known:
+            if found is not None:
+                self._seconds[name] = found
+            elif self._seconds.get(name) is None:
+                self._seconds.pop(name, None)
+            while len(self._seconds) > MOST_KNOWN_FILES:
+                self._calls.pop(self._seconds.popitem(last=False)[0], None)
+            self._known.notify_all()
+
+    def _main(self) -> _Server:
+        with self._lock:
+            if self._first is not None and self._first[1].poll() is None:
+                return self._first[0]
+            self._stop_warm()
+            if self._first is not None:
+                self._first[0].control.close()
+            self._first = self._started()
+            return self._first[0]
+
+    def _started(self) -> tuple[_Server, "subprocess.Popen[bytes]"]:
+        mine, theirs = channel.pair()
+        argv = [sys.executable, "-P", "-m", "tidemill.activities.processes.fork_server", str(theirs.fileno())]
+        with theirs, self._log() as log:
+            process = subprocess.Popen(
+                [*argv, *self._settings.preload],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env=for_children(os.environ, self._settings.environment),
+                start_new_session=True,
+            )
+        return _Server(mine, lambda: process.poll() is None), process
+
+    @contextmanager
+    def _log(self) -> Iterator[int]:
+        path = self._settings.log
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > LARGEST_SERVER_LOG:
+            path.replace(path.with_suffix(".log.1"))
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            yield log
+        finally:
+            os.close(log)
+
+    @contextmanager
+    def _warmed(self, key: str, code: CodePlace | None, checks: Checks, *, connect: bool = False) -> Iterator[_Server]:
+        """The parent in which *code* is imported, started unless it is there, kept as long as the block."""
+        main = self._main()
+        with self._lock:
+            warm = self._warm.get(key)
+            if warm is not None and warm.settled.is_set() and (warm.server is None or not warm.alive()):
+                warm.stop()
+                warm = None
+            if mine := warm is None:
+                warm = self._warm[key] = _Warm()
+            assert warm is not None  # noqa: S101
+            self._warm.move_to_end(key)
+            warm.users += 1
+            spare = self._spare()
+        for other in spare:
+            other.stop()
+        try:
+            if mine:
+                self._warm_up(main, warm, code, checks, connect=connect)
+            while not warm.settled.wait(POLL_SECONDS):
+                checks.check()
+            if warm.failure is not None:
+                raise ImportFailed(warm.failure)
+            if warm.server is None:
+                raise ServerGone
+            yield warm.server
+        finally:
+            with self._lock:
+                warm.users -= 1
+
+    def _warm_up(self, main: _Server, warm: _Warm, code: CodePlace | None, checks: Checks, *, connect: bool) -> None:
+        mine, theirs = channel.pair()
+        control, their_control = channel.pair()
+        request = {"work": "serve", "connect": connect, "code": code.as_request() if code is not None else None}
+        try:
+            with theirs, their_control, self._log() as log:
+                channel.send(mine, {**request, **_settings_of(self._settings)})
+                id_ = uuid.uuid4().hex
+                main.send({"fork": id_}, (theirs.fileno(), log, their_control.fileno()))
+            warm.mine = mine
+            self._await_ready(main, warm, control, checks)
+        finally:
+            if warm.server is None:
+                control.close()  # ends a process that is not wanted any more
+            mine.setblocking(False)
+            warm.settled.set()
+
+    def _await_ready(self, main: _Server, warm: _Warm, control: socket.socket, checks: Checks) -> None:
+        assert warm.mine is not None  # noqa: S101
+        deadline = time.monotonic() + READY_WITHIN_SECONDS
+        while main.alive():
+            if select.select([warm.mine], [], [], POLL_SECONDS)[0]:
+                received = channel.receive(warm.mine)
+                message: dict[str, Any] = received[0] if received is not None else {"ended": -9}
+                if "ready" in message:
+                    warm.server, warm.megabytes = _Server(control, warm.alive), message["megabytes"]
+                    return
+                if "answer" in message:
+                    warm.failure = message["answer"]["failure"]
+                    return
+                if "ended" in message or "refused" in message:
+                    warm.failure = _ended_importing(message)
+                    return
+            checks.check()
+            if time.monotonic() > deadline:
+                return
+
+    def _spare(self) -> list[_Warm]:
+        """Takes parents that nobody uses off the list, the least recently used first, until few enough are left."""
+        held = sum(warm.megabytes for warm in self._warm.values())
+        spare = []
+        for key in [key for key, warm in self._warm.items() if not warm.users]:
+            if held <= self._settings.memory_megabytes:
+                break
+            held -= self._warm[key].megabytes
+            spare.append(self._warm.pop(key))
+        return spare
+
+    def _stop_warm(self) -> None:
+        for warm in self._warm.values():
+            warm.stop()
+        self._warm.clear()
+
+    def close(self) -> None:
+        """Ends every child and the server."""
+        with self._lock:
+            self._stop_warm()
+            if self._first is None:
+                return
+            server, process = self._first
+            self._first = None
+            server.control.close()
+            try:
+                process.wait(ENDS_WITHIN_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class _Call:
+    """One call: a child of *server*, followed to its end."""
+
+    def __init__(
+        self,
+        server: _Server,
+        request: dict[str, Any],
+        listener: Listener,
+        checks: Checks,
+        grace: float,
+        settings: ForkSettings,
+    ) -> None:
+        self._server = server
+        self._request = {**request, **_settings_of(settings)}
+        self._listener = listener
+        self._checks = checks
+        self._grace = grace
+        self._id = uuid.uuid4().hex
+        self._result: dict[str, Any] | None = None
+        self._code: int | None = None
+        self.imported: Callable[[float], None] = lambda _: None
+
+    def run(self) -> Answer:
+        self._mine, theirs = channel.pair()
+        self._output, printed = os.pipe()
+        try:
+            with theirs:
+                try:
+                    channel.send(self._mine, self._request)
+                    self._server.send({"fork": self._id}, (theirs.fileno(), printed))
+                finally:
+                    os.close(printed)
+            self._mine.setblocking(False)
+            os.set_blocking(self._output, False)
+            self._follow()
+            assert self._code is not None  # noqa: S101
+            if self._result is None and (folder := self._request.get("folder")) is not None:
+                with suppress(OSError, ValueError):
+                    self._result = json.loads(Path(folder, channel.ANSWER).read_text())
+            return Answer(self._code, self._result)
+        finally:
+            self._mine.close()
+            os.close(self._output)
+
+    def _follow(self) -> None:
+        self._poll = select.poll()
+        self._poll.register(self._mine, select.POLLIN)
+        self._poll.register(self._output, select.POLLIN)
+        while self._code is None:
+            self._hear()
+            try:
+                self._checks.check()
+            except BaseException:
+                self._end()
+                raise
+        self._drain()
+
+    def _hear(self) -> None:
+        """Takes what has come, for a moment."""
+        ready = {descriptor for descriptor, _ in self._poll.poll(1000 * POLL_SECONDS)}
+        printed = self._printed() if self._output in ready else b""
+        # Only now: what is to be masked was said before it was printed.
+        self._messages()
+        if printed:
+            self._listener.output(printed)
+        if not ready and not self._server.alive():
+            _end_marked(self._id)
+            raise ServerGone
+
+    def _printed(self) -> bytes:
+        try:
+            data = os.read(self._output, 1 << 16)
+        except BlockingIOError:
+            return b""
+        if not data:
+            self._poll.unregister(self._output)
+        return data
+
+    def _messages(self) -> None:
+        while self._code is None:
+            try:
+                received = channel.receive(self._mine)
+            except BlockingIOError:
+                return
+            if received is None:
+                _end_marked(self._id)
+                raise ServerGone
+            self._message(received[0])
+
+    def _message(self, message: dict[str, Any]) -> None:
+        if "answer" in message:
+            self._result = message["answer"]
+        elif "mask" in message:
+            self._listener.mask(message["mask"])
+        elif "ask" in message:
+            answer = self._listener.answer(message["ask"])
+            with suppress(OSError):
+                channel.send(self._mine, answer)
+        elif "imported" in message:
+            self.imported(message["imported"])
+        elif "ended" in message:
+            self._code = message["ended"]
+        elif "refused" in message:
+            raise ServerGone(message["refused"])
+
+    def _drain(self) -> None:
+        """Takes what is still in the pipe. Whoever else holds it open is not waited for."""
+        with suppress(OSError):
+            while data := os.read(self._output, 1 << 16):
+                self._listener.output(data)
+
+    def _end(self) -> None:
+        """Ends the child, with all that it has started."""
+        with suppress(ServerGone):
+            if self._grace:
+                self._server.send({"stop": self._id})
+                self._until_ended(self._grace)
+            if self._code is None:
+                self._server.send({"kill": self._id})
+                self._until_ended(ENDS_WITHIN_SECONDS)
+            self._drain()
+
+    def _until_ended(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self._code is None and time.monotonic() < deadline:
+            self._hear()
+
+
+def _settings_of(settings: ForkSettings) -> dict[str, Any]:
+    """What every child is told: who it is, and its environment as it is now."""
+    run_as = settings.run_as
+    return {
+        "env": for_children(os.environ, settings.environment),
+        "uid": run_as.uid if run_as is not None else None,
+        "gid": run_as.gid if run_as is not None else None,
+    }
+
+
+def _ended_importing(message: dict[str, Any]) -> dict[str, Any]:
+    code = message.get("ended", 0)
+    end = message.get("refused") or (f"signal {-code}" if code < 0 else f"exit code {code}")
+    return {"error_type": "ImportError", "message": f"importing the DAG file ended its process ({end})"}
+
+
+def _end_marked(id_: str) -> None:
+    """Ends what the call *id_* has left, where its parent is no longer there to do it."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(MARK) == id_:
+                process.kill()

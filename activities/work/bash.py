@@ -1,0 +1,118 @@
+"""Runs commands, and lets nothing of them live longer than they or their worker do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from ...model.attempts import TaskAttempt
+from ...model.context import context
+from ...model.errors import InvalidInputError
+from ...model.references import RETURN_VALUE
+from ...model.states import TaskState
+from ...model.task_instances import Failure
+from ...model.tasks import BashSensorTask, BashTask
+from ..processes.supervisor import PR_SET_CHILD_SUBREAPER, die_with_parent, kill_descendants, prctl, write_json
+from . import function
+from .templates import filled
+
+if TYPE_CHECKING:
+    from .child import Job
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Runs the command of the attempt's task, templates filled in."""
+    attempt = TaskAttempt.model_validate(job.request["attempt"])
+    task = attempt.task
+    assert isinstance(task, BashTask | BashSensorTask)  # noqa: S101
+    try:
+        command, env, cwd = filled(attempt, [task.command, task.env, task.cwd], context(attempt))
+    except InvalidInputError as error:
+        return {"failure": function.describe_failure(error).model_dump(mode="json")}
+    return _bash(job, command, env, cwd)
+
+
+def run_function(job: Job) -> dict[str, Any]:
+    """Asks the attempt's function for a command, and runs that."""
+    asked = function.run(job)
+    if "failure" in asked or asked["outcome"].get("state") == TaskState.SKIPPED:
+        return asked
+    command = asked["outcome"].get("xcom", {}).get(RETURN_VALUE)
+    if not isinstance(command, str):
+        message = f"@task.bash returned {command!r}. Return the command as text"
+        return {"failure": Failure(error_type="TypeError", message=message).model_dump(mode="json")}
+    attempt = TaskAttempt.model_validate(job.request["attempt"])
+    try:
+        command = filled(attempt, command, context(attempt))
+    except InvalidInputError as error:
+        return {"failure": function.describe_failure(error).model_dump(mode="json")}
+    return _bash(job, command, {}, None)
+
+
+def run_command(job: Job) -> dict[str, Any]:
+    """Runs the command of the request as it is."""
+    request = job.request
+    return _supervised(
+        Path(request["folder"]), request["argv"], {**os.environ, **request["variables"]}, Path(request["directory"])
+    )
+
+
+def _bash(job: Job, command: str, env: Mapping[str, str], cwd: str | None) -> dict[str, Any]:
+    argv = [shutil.which("bash") or "/bin/bash", "-c", command]
+    environment = {**os.environ, **env, **job.request["variables"]}
+    return _supervised(Path(job.request["folder"]), argv, environment, Path(job.request["directory"], cwd or ""))
+
+
+class _Stopped(BaseException):
+    """The worker has asked for the end."""
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Stopped
+
+
+def _supervised(folder: Path, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> dict[str, Any]:
+    """Runs *argv* to its end, and ends whatever it leaves. Leaves two files for another worker to find:
+
+    - `claim.json`: this process's and the command's pid and start time;
+    - `exit.json`: how the command ended, unless it was asked to.
+    """
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    started = time.time()
+    signal.signal(signal.SIGTERM, _stop)
+    code = None
+    try:
+        try:
+            command = subprocess.Popen(
+                [*argv],
+                stdin=subprocess.DEVNULL,
+                cwd=cwd,
+                env=dict(env),
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        except OSError as error:
+            end = {"code": 127, "error": str(error), "started": started, "ended": started}
+            write_json(folder / "exit.json", end)
+            return {"ended": end}
+        me = psutil.Process()
+        claim = {"supervisor": me.pid, "supervisor_started": me.create_time(), "host": os.uname().nodename}
+        write_json(folder / "claim.json", claim)
+        code = command.wait()
+    except _Stopped:
+        pass
+    kill_descendants()
+    end = {"code": code, "started": started, "ended": time.time()}
+    if code is not None:
+        write_json(folder / "exit.json", end)
+    return {"ended": end}
