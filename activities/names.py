@@ -31,4 +31,4 @@ FILES_SUFFIX = "-files"
 
 def control_queue(task_queue: str) -> str:
     """Where the workflows on *task_queue* have their questions answered, apart from tasks."""
-    return task_queue if task_queue.endswith(CONTROL_SUFFIX) else task_queue + CONTROL_SUFFIX
+    return task_queue + CONTROL_SUFFIX

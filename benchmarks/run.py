@@ -2,6 +2,7 @@
 
 `make bench ARGS="crons idle backfill"` measures what takes long: minutes of crons, a thousand idle DAGs, 10,000 runs;
 `make bench ARGS="spark tpch"` what tidemill adds to Spark, and TPC-H at the scale of its published answers;
+`make bench ARGS=installation` a hundred DAG files with a worker in a process of its own;
 `make bench ARGS=files` folders of a thousand DAG files.
 
 Absolute figures are this machine's, under whatever else it is doing; the ratios are what counts.
@@ -23,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from figures import Figure, show, write
 from files import dag_files
 from floor import FloorCatchUp, FloorChain, FloorChains, FloorDue, FloorFan, FloorOne, noop
+from installation import installation
 from life import crons, idle
 from scheduling import backfill, catch_up, due_at_once
 from spark import spark, tpch_at_scale_1
@@ -98,6 +100,7 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "due": lambda: due_at_once(client, tidemill, queue, DUE_AT_ONCE),
         "catch_up": lambda: catch_up(client, tidemill, queue, CAUGHT_UP),
         "crons": lambda: crons(client, tidemill, queue, CRONS),
+        "installation": lambda: installation(client, server, server.log.parents[1]),
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),
         "spark": lambda: spark(server.address),

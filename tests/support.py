@@ -111,6 +111,14 @@ class Stack:
         )
         return sorted(runs, key=lambda run: run.logical_date or run.run_after)
 
+    async def result_of(self, details: RunDetails, key: str) -> Any:
+        """What an instance returned; of a large result, where it is kept."""
+        from tidemill.workflows.dag_run import DagRunWorkflow
+
+        handle = self.tidemill.client.get_workflow_handle_for(DagRunWorkflow.run, details.run.workflow_id)
+        state = await handle.query(DagRunWorkflow.whole_state)
+        return state.instances[key].xcom.get("return_value")
+
     def log_of(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
         from tidemill.model.attempts import attempt_path
 
@@ -162,6 +170,8 @@ def worker_environment(stack_address: str, home: Path, task_queue: str) -> dict[
         "TEMPORAL_ADDRESS": stack_address,
         "TIDEMILL_HOME": str(home),
         "TIDEMILL_TASK_QUEUE": task_queue,
+        "TIDEMILL_DRAIN_SECONDS": "0",
+        "TIDEMILL_TASK_ENVIRONMENT": '["TEST_*"]',
         "COLUMNS": "200",
     }
 

@@ -17,8 +17,6 @@ from ..model.views import Registration
 from .client import Tidemill
 from .connection import NotFoundError, NoWorkerError
 
-DAGS_FOLDER = "dags-folder"
-"""The bundle of the worker's own folder (Airflow's name)."""
 SOON = 1.0
 T = TypeVar("T")
 
@@ -35,23 +33,40 @@ async def register_folder(tidemill: Tidemill, path: Path) -> list[Registration]:
     return done
 
 
-async def look_after(tidemill: Tidemill, folder: Path) -> None:
-    """Makes sure that *folder* is a bundle. One that somebody has configured already stays as it is."""
+async def look_after(tidemill: Tidemill, folder: Path, name: str) -> None:
+    """Makes sure that *folder* is the bundle *name*. One that somebody has configured already stays as it is.
+
+    Raises InvalidInputError if the bundle has another folder: its DAGs would be taken from whoever that belongs to.
+    """
 
     async def ensure() -> None:
-        try:
-            if (await tidemill.bundle(DAGS_FOLDER)).settings.path == str(folder):
-                return
-        except NotFoundError:
-            pass
-        await tidemill.set_bundle(BundleSettings(name=DAGS_FOLDER, path=str(folder)))
+        if not await _is_ours(tidemill, folder, name):
+            await tidemill.set_bundle(BundleSettings(name=name, path=str(folder)))
 
     await _until_answered(ensure)
 
 
-async def watch_folder(tidemill: Tidemill, folder: Path) -> None:
-    """Has the folder looked at whenever something in it changes, and logs what came of it, until cancelled."""
-    settings = BundleSettings(name=DAGS_FOLDER, path=str(folder), min_file_process_interval=timedelta(0))
+async def _is_ours(tidemill: Tidemill, folder: Path, name: str) -> bool:
+    """Whether the bundle *name* has *folder*. False if there is no such bundle yet."""
+    try:
+        there = (await tidemill.bundle(name)).settings
+    except NotFoundError:
+        return False
+    if there.kind != "folder" or there.path != str(folder):
+        raise InvalidInputError(
+            f"bundle {name!r} is {there.path} already, and this worker has {folder}. Give this folder a bundle of its "
+            f"own (TIDEMILL_BUNDLE=another-name), or change the bundle: tidemill bundles set {name} {folder}"
+        )
+    return True
+
+
+async def watch_folder(tidemill: Tidemill, folder: Path, name: str) -> None:
+    """Has the folder looked at whenever something in it changes, and logs what came of it, until cancelled.
+
+    Raises InvalidInputError if the bundle *name* has another folder.
+    """
+    settings = BundleSettings(name=name, path=str(folder), min_file_process_interval=timedelta(0))
+    await _until_answered(lambda: _is_ours(tidemill, folder, name))
     await _until_answered(lambda: tidemill.set_bundle(settings))
     seen: dict[str, FileView] = {}
     while True:
@@ -60,15 +75,15 @@ async def watch_folder(tidemill: Tidemill, folder: Path) -> None:
             # Its first answer, mostly an empty one, says that it watches now: what comes later is not missed.
             async for changes in awatch(folder, step=100, debounce=300, rust_timeout=500, yield_on_timeout=True):
                 if changes or not watching:
-                    seen = await _look(tidemill, seen)
+                    seen = await _look(tidemill, name, seen)
                 watching = True
         except Exception as error:  # the folder was moved away, say: it may come back
             log.error("%s cannot be watched: %s; trying again", folder, error)
             await asyncio.sleep(SOON)
 
 
-async def _look(tidemill: Tidemill, seen: dict[str, FileView]) -> dict[str, FileView]:
-    files = await _until_answered(lambda: tidemill.look_at_bundle(DAGS_FOLDER))
+async def _look(tidemill: Tidemill, name: str, seen: dict[str, FileView]) -> dict[str, FileView]:
+    files = await _until_answered(lambda: tidemill.look_at_bundle(name))
     tell_changes(seen, files, log.info, log.error)
     return {file.path: file for file in files}
 

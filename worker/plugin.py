@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from weakref import WeakSet
 
 from temporalio.converter import DataConverter, DefaultPayloadConverter
 from temporalio.plugin import SimplePlugin
@@ -24,7 +25,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from ..activities.bash import BashActivities
 from ..activities.bundles.files import FileActivities
 from ..activities.bundles.registering import RegisterActivities, tell_dags
-from ..activities.names import CONTROL_SUFFIX, FILES_SUFFIX, FOLLOWING_SUFFIX, SPARK_SUFFIX, control_queue
+from ..activities.names import FILES_SUFFIX, FOLLOWING_SUFFIX, SPARK_SUFFIX, control_queue
 from ..activities.notifying import NotifyActivities
 from ..activities.other_dags import OtherDagsActivities
 from ..activities.python import PythonActivities
@@ -64,8 +65,7 @@ MOST_ACTIVITIES = 100
 CONTROL_THREADS = 4
 FILE_THREADS = 8
 MOST_FOLLOWED = 200
-BESIDE = (CONTROL_SUFFIX, FILES_SUFFIX, FOLLOWING_SUFFIX, SPARK_SUFFIX)
-"""Task queues of the small workers beside each worker."""
+STOPS_WITHIN = timedelta(seconds=60)
 
 
 class TidemillPlugin(SimplePlugin):
@@ -76,6 +76,9 @@ class TidemillPlugin(SimplePlugin):
 
         self._spark_activities = SparkActivities(place)
         self.place = place
+        self._making_beside = False
+        self._beside: WeakSet[Worker] = WeakSet()
+        """The small workers beside each worker: of any name, what they are is known by themselves."""
 
         @asynccontextmanager
         async def run_context() -> AsyncIterator[None]:
@@ -106,18 +109,32 @@ class TidemillPlugin(SimplePlugin):
         One answers the questions of workflows, one runs Spark tasks, one follows what clusters run, and one looks at
         DAG files; a worker without activities has only the first.
         """
-        if worker.task_queue.endswith(BESIDE):
+        if worker in self._beside:
             await next(worker)
             return
         self._spark_activities.temporal = TemporalAccess(worker.client, asyncio.get_running_loop())
-        async with AsyncExitStack() as beside:
-            await beside.enter_async_context(self._control_worker(worker))
-            if not worker.config().get("no_remote_activities"):
-                await beside.enter_async_context(self._files_worker(worker))
-                if self.place.most_spark_tasks:
-                    await beside.enter_async_context(self._spark_worker(worker))
-                    await beside.enter_async_context(self._following_worker(worker))
+        beside = self._workers_beside(worker)
+        _stop_together(worker, beside)
+        warming = asyncio.create_task(asyncio.to_thread(self.place.forks.start))
+        async with AsyncExitStack() as running:
+            for other in beside:
+                await running.enter_async_context(other)
             await super().run_worker(worker, next)
+        await warming
+
+    def _workers_beside(self, worker: Worker) -> list[Worker]:
+        self._making_beside = True
+        try:
+            made = [self._control_worker(worker)]
+            if not worker.config().get("no_remote_activities"):
+                made.append(self._files_worker(worker))
+                if self.place.most_spark_tasks:
+                    made += [self._spark_worker(worker), self._following_worker(worker)]
+        finally:
+            self._making_beside = False
+        for other in made:
+            self._beside.add(other)
+        return made
 
     def _control_worker(self, worker: Worker) -> Worker:
         timetables, waiting = TimetableActivities(self.place), WaitingActivities(self.place)
@@ -149,16 +166,16 @@ class TidemillPlugin(SimplePlugin):
             register.register_dags,
             tell_dags,
         ]
-        return self._beside(worker, FILES_SUFFIX, activities, FILE_THREADS)
+        return self._worker_beside(worker, FILES_SUFFIX, activities, FILE_THREADS)
 
     def _spark_worker(self, worker: Worker) -> Worker:
-        return self._beside(worker, SPARK_SUFFIX, [self._spark_activities.run], self.place.most_spark_tasks)
+        return self._worker_beside(worker, SPARK_SUFFIX, [self._spark_activities.run], self.place.most_spark_tasks)
 
     def _following_worker(self, worker: Worker) -> Worker:
         spark = self._spark_activities
-        return self._beside(worker, FOLLOWING_SUFFIX, [spark.watch, spark.end, publish], MOST_FOLLOWED)
+        return self._worker_beside(worker, FOLLOWING_SUFFIX, [spark.watch, spark.end, publish], MOST_FOLLOWED)
 
-    def _beside(self, worker: Worker, suffix: str, activities: list[Callable[..., object]], most: int) -> Worker:
+    def _worker_beside(self, worker: Worker, suffix: str, activities: list[Callable[..., object]], most: int) -> Worker:
         config = worker.config()
         return Worker(
             worker.client,
@@ -174,7 +191,7 @@ class TidemillPlugin(SimplePlugin):
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Adds what tidemill needs; what the worker's owner has set stays, apart from too slow heartbeats."""
-        if config["task_queue"].endswith(BESIDE):
+        if self._making_beside:
             return config
         config = super().configure_worker(config)
         # Threads that stop by themselves: an exception thrown into one could leave a process behind.
@@ -185,7 +202,23 @@ class TidemillPlugin(SimplePlugin):
         # By default the SDK holds heartbeats back for 80 % of their timeout: progress and cancellation would lag.
         config["max_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
         config["default_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
+        if not config.get("graceful_shutdown_timeout"):
+            config["graceful_shutdown_timeout"] = self.place.drain + 2 * self.place.grace
+        # The workers beside it stop with it, and may take as long.
+        config["plugin_shutdown_timeout"] = config["graceful_shutdown_timeout"] + STOPS_WITHIN
         return config
+
+
+def _stop_together(worker: Worker, beside: list[Worker]) -> None:
+    """Has *beside* stop polling when *worker* does: what is begun on a worker that drains would not be seen through."""
+    stop = worker.shutdown
+
+    async def shutdown() -> None:
+        stopping = [asyncio.create_task(other.shutdown()) for other in beside]
+        await stop()
+        await asyncio.gather(*stopping)
+
+    worker.shutdown = shutdown  # type: ignore[method-assign]
 
 
 def _with_models(converter: DataConverter | None) -> DataConverter:

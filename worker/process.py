@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import logging
+import os
+import pwd
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,11 +14,16 @@ from temporalio.client import Client
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Worker
 
+from ..activities.processes.forks import RunAs
+from ..activities.processes.supervisor import prctl
 from ..activities.workplace import Workplace
+from ..model.errors import InvalidInputError
 from .client import Tidemill
 from .connection import connect
 from .plugin import TidemillPlugin
 from .settings import Settings
+
+PR_SET_DUMPABLE = 4
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +38,15 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         spark_memory=settings.spark_memory_mb,
         spark_slots=settings.max_concurrent_spark,
         xcom_url=settings.xcom_url,
+        log_url=settings.log_url,
+        log_format=settings.log_format,
+        log_limit=settings.log_limit_mb * 2**20,
+        environment=settings.task_environment,
+        preload=settings.preload,
+        fork_memory=settings.fork_memory_mb,
+        run_as=user_of(settings.run_as),
+        drain=timedelta(seconds=settings.drain_seconds),
+        grace=timedelta(seconds=settings.grace_seconds),
     )
     return TidemillPlugin(workplace=place)
 
@@ -42,8 +58,29 @@ def make_worker(client: Client, settings: Settings) -> Worker:
         task_queue=settings.task_queue,
         max_concurrent_activities=settings.max_concurrent_activities,
         max_cached_workflows=settings.max_cached_workflows,
-        graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_seconds),
     )
+
+
+def user_of(name: str | None) -> RunAs | None:
+    """The user *name*. Raises InvalidInputError if there is none, or the worker may not become it."""
+    if name is None:
+        return None
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        raise InvalidInputError(
+            f"TIDEMILL_RUN_AS = {name!r}: there is no such user on this host. Name another"
+        ) from None
+    if os.geteuid() not in (0, user.pw_uid):
+        raise InvalidInputError(
+            f"TIDEMILL_RUN_AS = {name!r}: only root may become another user. Run the worker as root"
+        )
+    return RunAs(user.pw_uid, user.pw_gid)
+
+
+def hide_memory() -> None:
+    """Keeps other processes of this user from reading this one's memory and environment."""
+    prctl(PR_SET_DUMPABLE, 0)
 
 
 @asynccontextmanager

@@ -5,7 +5,11 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from ..activities.attempts.log import LogFormat
 from ..model.tasks import SparkOptions
+
+DEFAULT_BUNDLE = "dags-folder"
+"""The bundle of the worker's own folder (Airflow's name)."""
 
 
 class Settings(BaseSettings):
@@ -32,9 +36,30 @@ class Settings(BaseSettings):
     """How many Spark tasks this worker takes at a time; 0: none; None: as many small drivers as have memory."""
     xcom_url: str | None = None
     """Where results of tasks are kept that are too large for history, such as s3://bucket/prefix; None: in `home`."""
+    log_url: str | None = None
+    """Where logs of tasks go beside `home`, while they run and when they end, such as s3://bucket/logs."""
+    log_format: LogFormat = LogFormat.TEXT
+    """`text`, or `json`: an object a line, with Airflow's names of fields."""
+    log_limit_mb: int = Field(default=100, ge=1)
+    """The most that the log of one try may have; it says so when there was more."""
+    task_environment: tuple[str, ...] = ()
+    """JSON: patterns of environment variables that tasks get beside the usual ones, such as ["AWS_*"]."""
+    preload: tuple[str, ...] = ()
+    """JSON: modules that are imported once for all tasks, such as ["pandas"]."""
+    fork_memory_mb: int = Field(default=1024, ge=64)
+    """What processes may hold that have imported a DAG file and wait for its next task."""
+    run_as: str | None = None
+    """The operating system's user that tasks run as; the worker has to be root. None: the worker's own user."""
+    drain_seconds: float = Field(default=600, ge=0)
+    """How long tasks may go on after SIGTERM, before they are handed to another worker. 0 for `tidemill dev`."""
+    grace_seconds: float = Field(default=5, ge=0)
+    """How long a task has between its SIGTERM and its SIGKILL."""
+    bundle: str = DEFAULT_BUNDLE
+    """What the bundle of `dags_folder` is called: each folder needs a name of its own in its namespace."""
+    cleanup_older_than_days: float | None = Field(default=None, gt=0)
+    """Once an hour the worker removes logs, attempts and kept code that nobody has needed for so long; None: never."""
     max_concurrent_activities: int = Field(default=16, ge=1)
     max_cached_workflows: int = Field(default=1000, ge=10)
     """How many workflows stay in memory between their steps. DAGs beyond that are replayed at each wake-up."""
-    graceful_shutdown_seconds: float = Field(default=10, ge=0)
     metrics_address: str | None = None
     """Where the worker serves Prometheus metrics, such as 127.0.0.1:9464; None: nowhere."""

@@ -1,5 +1,6 @@
 """The activity that does a task's work: on which queue, for how long, and how often it is started."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,8 +18,10 @@ from .calls import INFRASTRUCTURE, TIMEOUT_GRACE, UNBOUNDED
 async def own_activity(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
     """Has the work of one try done; its outcome."""
     assert attempt.task.activity is not None  # noqa: S101
+    starts = attempt.task.max_starts
+    policy = INFRASTRUCTURE if starts is None else replace(INFRASTRUCTURE, maximum_attempts=starts)
     outcome: Outcome = await part_of(
-        spec, attempt, attempt.task.activity, attempt, Outcome, summary=f"try {attempt.try_number}"
+        spec, attempt, attempt.task.activity, attempt, Outcome, summary=f"try {attempt.try_number}", policy=policy
     )
     return outcome
 

@@ -11,6 +11,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
+from ..activities.names import MOST_STARTS
 from ..model.attempts import inline_limit
 from ..model.branching import skipped_tasks
 from ..model.errors import InvalidInputError
@@ -178,7 +179,7 @@ class RunTasks:
             attempt = self.state.attempt(instance, workflow.info().run_id, values, limit)
             outcome = await work_of(self.state.spec, attempt)
         except FailureError as error:
-            outcome = failure_of(error)
+            outcome = failure_of(error, self.state.spec.by_id[instance.task_id].max_starts or MOST_STARTS)
         except asyncio.CancelledError:  # stopped before there was anything to stop
             outcome = Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
         except (ValueError, LookupError) as error:  # values that do not fit what they are mapped to

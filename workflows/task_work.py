@@ -118,7 +118,7 @@ async def _is_latest(spec: DagSpec, attempt: TaskAttempt) -> bool:
     return not answer.infos or workflow.now() <= answer.infos[0].run_after
 
 
-def failure_of(error: FailureError) -> Failure:
+def failure_of(error: FailureError, starts: int = MOST_STARTS) -> Failure:
     """What a failed try failed of: the task's own report, or what happened to its worker."""
     cause = error.cause if isinstance(error, ActivityError | ChildWorkflowError) else error
     if isinstance(cause, ApplicationError) and cause.type == TASK_FAILED and cause.details:
@@ -126,7 +126,7 @@ def failure_of(error: FailureError) -> Failure:
     if isinstance(cause, exceptions.TimeoutError):
         kind = cause.type.name.lower() if cause.type is not None else "unknown"
         return Failure(
-            error_type="WorkerLost", message=f"no worker finished the attempt: {kind} timeout, {MOST_STARTS} starts"
+            error_type="WorkerLost", message=f"no worker finished the attempt: {kind} timeout, {starts} starts"
         )
     if cause is not None and is_cancelled_exception(cause):
         return Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)

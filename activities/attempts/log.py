@@ -62,8 +62,9 @@ class AttemptLog:
             self._line(self._rest)
             self._rest = b""
         if self._dropped:
-            self._free = LONGEST_LINE
-            self.note(f"the log had reached its limit: {self._dropped:,} bytes more were printed and not kept")
+            message = f"the log had reached its limit: {self._dropped:,} bytes more were printed and not kept"
+            self._free, self._dropped = LONGEST_LINE, 0
+            self.note(message)
         self._file.close()
 
     @property

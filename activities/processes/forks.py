@@ -1,5 +1,6 @@
 """The worker's end of its fork server: calls that run in children, and parents for DAG files that import slowly."""
 
+import fcntl
 import json
 import os
 import select
@@ -30,6 +31,7 @@ WARM_FROM_CALLS = 4
 MEMORY_MEGABYTES = 1024
 READY_WITHIN_SECONDS = 120.0
 ENDS_WITHIN_SECONDS = 10.0
+LONG_PIPE_BYTES = 2**20
 LARGEST_SERVER_LOG = 10 * 2**20
 MOST_KNOWN_FILES = 10_000
 
@@ -395,6 +397,9 @@ class _Call:
     def run(self) -> Answer:
         self._mine, theirs = channel.pair()
         self._output, printed = os.pipe()
+        if self._request["work"] == "command":
+            with suppress(OSError):  # a driver prints a lot, and is not to wait for a worker that is slow for a moment
+                fcntl.fcntl(printed, fcntl.F_SETPIPE_SZ, LONG_PIPE_BYTES)
         try:
             with theirs:
                 try:

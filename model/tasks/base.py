@@ -44,6 +44,8 @@ class BaseTask(Brief, Model):
     """Names of exceptions, with those derived from them, after which there is no other try."""
     retry_only_on: tuple[str, ...] = ()
     """Where given: the only exceptions after which there is one."""
+    max_starts: Annotated[int, Field(ge=1, le=10)] | None = None
+    """How often one try may be started when workers are lost; 1: at most once. None: ten times."""
     execution_timeout: PositiveDuration | None = None
     sla: PositiveDuration | None = None
     """How long after its run fell due the task should have succeeded; else `sla_miss_callback` is called, once."""

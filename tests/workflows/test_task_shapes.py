@@ -1,7 +1,6 @@
 """Branches, mapped tasks, sensors, setups and groups of a DAG file, run to their end on a real server."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support import Stack, bash, dag, empty, eventually, messages, processes_with
@@ -13,7 +12,6 @@ from tidemill.model.revisions import ClearRequest
 from tidemill.model.runs import TriggerRequest
 from tidemill.model.states import TaskState
 from tidemill.model.views import RunDetails
-from tidemill.workflows.dag_run import DagRunWorkflow
 
 FILE = Path(__file__).parents[1] / "dags" / "task_shapes.py"
 
@@ -27,13 +25,6 @@ def shapes() -> dict[str, DagSpec]:
 
 def states(details: RunDetails) -> dict[str, str]:
     return {task.key: str(task.state) for task in details.tasks}
-
-
-async def result(here: Stack, details: RunDetails, key: str) -> Any:
-    """What an instance returned."""
-    handle = here.tidemill.client.get_workflow_handle_for(DagRunWorkflow.run, details.run.workflow_id)
-    state = await handle.query(DagRunWorkflow.whole_state)
-    return state.instances[key].xcom.get("return_value")
 
 
 async def test_a_branch_skips_what_it_does_not_follow(here: Stack, shapes: dict[str, DagSpec]) -> None:
@@ -63,7 +54,7 @@ async def test_a_task_is_mapped_over_a_result_and_its_results_make_a_list(
 ) -> None:
     details = await here.run_once(shapes["mapped"])
     assert set(states(details)) == {"numbers", "times[0]", "times[1]", "times[2]", "total", "say[0]", "say[1]"}
-    assert await result(here, details, "total") == 60
+    assert await here.result_of(details, "total") == 60
     log = here.home / "logs" / f"dag_id=mapped/run_id={details.run.run_id}/task_id=say/map_index=1/attempt=1.log"
     assert messages(log).strip() == "two"
 
@@ -77,8 +68,8 @@ async def test_instances_of_a_mapped_group_depend_on_each_other_by_index(
     here: Stack, shapes: dict[str, DagSpec]
 ) -> None:
     details = await here.run_once(shapes["mapped_group"])
-    assert await result(here, details, "collect") == ["EU.CSV", "US.CSV"]
-    assert await result(here, details, "load.fetch[1]") == "us.csv"
+    assert await here.result_of(details, "collect") == ["EU.CSV", "US.CSV"]
+    assert await here.result_of(details, "load.fetch[1]") == "us.csv"
 
 
 async def test_a_sensor_waits_without_a_worker(here: Stack, shapes: dict[str, DagSpec], tmp_path: Path) -> None:
@@ -93,7 +84,7 @@ async def test_a_sensor_waits_without_a_worker(here: Stack, shapes: dict[str, Da
     details = await here.finished("sensing", run.run_id)
     assert states(details) == {"is_there": "success", "use": "success"}
     assert details.tasks[0].try_number == 1
-    assert await result(here, details, "use") == "found"
+    assert await here.result_of(details, "use") == "found"
 
 
 async def test_a_sensor_that_times_out_softly_is_skipped(here: Stack, shapes: dict[str, DagSpec]) -> None:
@@ -138,8 +129,8 @@ async def test_groups_name_their_tasks(shapes: dict[str, DagSpec]) -> None:
 async def test_large_results_stay_out_of_history(here: Stack, shapes: dict[str, DagSpec]) -> None:
     details = await here.run_once(shapes["large_results"])
     assert details.state == "success"
-    assert await result(here, details, "count") == [100, True]
-    stored = await result(here, details, "many")
+    assert await here.result_of(details, "count") == [100, True]
+    stored = await here.result_of(details, "many")
     assert stored["$stored"].startswith("file:")
     assert sum(key.startswith("length[") for key in states(details)) == 100
     handle = here.tidemill.client.get_workflow_handle(details.run.workflow_id)
@@ -161,7 +152,7 @@ async def test_a_person_is_asked(here: Stack) -> None:
         await here.tidemill.respond("asking", run.run_id, Answer(task="publish", chosen=("Approve",)))
     await here.tidemill.respond("asking", run.run_id, Answer(task="ask", chosen=("Approve",), by="ada"))
     details = await here.finished("asking", run.run_id)
-    assert await result(here, details, "ask") == {
+    assert await here.result_of(details, "ask") == {
         "chosen_options": ["Approve"],
         "params_input": {},
         "responded_by": "ada",
@@ -222,15 +213,15 @@ async def test_what_a_task_returned_is_data_and_no_template(here: Stack, shapes:
     """Else whoever writes into a file that a task reads could read every password."""
     details = await here.run_once(shapes["treacherous"])
     assert set(states(details).values()) == {"success"}
-    assert await result(here, details, "keep") == {"text": "{{ conn.warehouse.password }}", "broken": "100{% of it"}
-    assert await result(here, details, "each[0]") == "{{ ds }}"
-    assert await result(here, details, "each[1]") == "{% x"
+    assert await here.result_of(details, "keep") == {"text": "{{ conn.warehouse.password }}", "broken": "100{% of it"}
+    assert await here.result_of(details, "each[0]") == "{{ ds }}"
+    assert await here.result_of(details, "each[1]") == "{% x"
 
 
 async def test_a_result_that_looks_like_a_reference_is_not_followed(here: Stack, shapes: dict[str, DagSpec]) -> None:
     details = await here.run_once(shapes["stealing"])
-    assert await result(here, details, "take") != Path("/etc/hostname").read_text()
-    stored = await result(here, details, "lure")
+    assert await here.result_of(details, "take") != Path("/etc/hostname").read_text()
+    stored = await here.result_of(details, "lure")
     assert "/xcom/" in stored["$stored"]
 
 
@@ -255,5 +246,5 @@ async def test_a_cleared_source_gives_its_mapped_task_new_instances(
     (tmp_path / "released").touch()
     details = await here.finished("remapped", run.run_id)
     assert [key for key in states(details) if key.startswith("square")] == ["square[0]", "square[1]", "square[2]"]
-    assert await result(here, details, "square[2]") == 4
+    assert await here.result_of(details, "square[2]") == 4
     assert {task.key: task.try_number for task in details.tasks}["square[0]"] == 2

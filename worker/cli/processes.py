@@ -17,7 +17,7 @@ from ..demo import Demo
 from ..dev import dev_server
 from ..doctor import Check, all_checks
 from ..folder import look_after, register_folder, watch_folder
-from ..process import running_worker, until_stopped
+from ..process import hide_memory, running_worker, until_stopped
 from ..settings import Settings
 from .output import Json, Markup, console, errors, fail, make_table, print_json, run
 
@@ -39,12 +39,13 @@ def set_up_logging() -> None:
 def worker(home: Home = None) -> None:
     """Run a worker: it polls the task queue until it is stopped by SIGINT or SIGTERM."""
     set_up_logging()
+    hide_memory()
     settings = with_home(home)
 
     async def work() -> None:
         async with running_worker(settings) as tidemill:
             if settings.dags_folder is not None:
-                await look_after(tidemill, settings.dags_folder.absolute())
+                await look_after(tidemill, settings.dags_folder.absolute(), settings.bundle)
             console.print(f"worker polls task queue {settings.task_queue!r}; stop it with Ctrl-C")
             await until_stopped()
 
@@ -62,7 +63,7 @@ def dev(
 ) -> None:
     """Run everything for daily use on one machine: Temporal, a worker, Spark Connect, and a folder of DAGs."""
     set_up_logging()
-    settings = with_home(home).model_copy(update={"dags_folder": dags})
+    settings = with_home(home).model_copy(update={"dags_folder": dags, "drain_seconds": 0})
 
     async def work() -> None:
         async with AsyncExitStack() as running:
@@ -75,7 +76,7 @@ def dev(
             server = await running.enter_async_context(dev_server(settings.home.resolve(), port=port, ui_port=ui_port))
             tidemill = await running.enter_async_context(running_worker(here, server.address))
             console.print(f"Temporal UI  {server.ui}\nTemporal     {server.address}\nDAGs         {dags}")
-            beside = [asyncio.create_task(watch_folder(tidemill, dags.resolve()))]
+            beside = [asyncio.create_task(watch_folder(tidemill, dags.resolve(), settings.bundle))]
             if spark:
                 beside.append(asyncio.create_task(prepare_spark(settings.home.resolve())))
             try:

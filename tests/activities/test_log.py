@@ -1,0 +1,72 @@
+"""Logs of attempts: whole lines, bounded, masked, in text or JSON."""
+
+import json
+from pathlib import Path
+
+from support import messages
+from tidemill.activities.attempts.log import AttemptLog, LogFormat, last_printed
+from tidemill.activities.attempts.log_store import LogStore
+from tidemill.activities.masking import Masker
+from tidemill.activities.work.logs import RECORD
+
+
+def test_lines_are_whole_however_they_arrive(tmp_path: Path) -> None:
+    log = AttemptLog(tmp_path / "a.log", Masker(["s3cret"]))
+    for part in (b"fir", b"st\nthe s3c", b"ret is here\n\nlast"):
+        log.feed(part)
+    log.close()
+    assert messages(log.path).splitlines() == ["first", "the *** is here", "", "last"]
+    assert log.last_line == "last"
+    assert last_printed(log.path) == "last"
+
+
+def test_a_secret_of_several_lines_is_masked_line_by_line(tmp_path: Path) -> None:
+    log = AttemptLog(tmp_path / "a.log", Masker(["-----BEGIN-----\nMIIEvQIBADAN\n-----END-----"]))
+    log.feed(b"key:\nMIIEvQIBADAN\n")
+    log.close()
+    assert messages(log.path).splitlines() == ["key:", "***"]
+
+
+def test_a_log_ends_at_its_limit_and_says_so(tmp_path: Path) -> None:
+    log = AttemptLog(tmp_path / "a.log", Masker(), limit=1000)
+    for number in range(1000):
+        log.feed(f"line {number}\n".encode())
+    log.close()
+    lines = messages(log.path).splitlines()
+    assert lines[0] == "line 0"
+    assert "the log has reached its limit; it ends here" in lines
+    assert lines[-1].startswith("tidemill: the log had reached its limit: ")
+    assert log.path.stat().st_size < 2000
+    assert log.last_line == "line 999"
+
+
+def test_a_line_without_an_end_takes_no_memory(tmp_path: Path) -> None:
+    log = AttemptLog(tmp_path / "a.log", Masker())
+    for _ in range(100):
+        log.feed(b"x" * 10_000)
+    assert len(log._rest) <= 64 * 1024
+    log.close()
+    assert messages(log.path).count("x") == 1_000_000
+
+
+def test_json_lines_have_airflows_fields(tmp_path: Path) -> None:
+    log = AttemptLog(tmp_path / "a.log", Masker(), form=LogFormat.JSON)
+    record = {"timestamp": "2026-01-31T00:00:00+00:00", "level": "warning", "logger": "mine", "event": "careful"}
+    log.feed(f"printed\n{RECORD}{json.dumps(record)}\n".encode())
+    log.close()
+    printed, logged = map(json.loads, log.path.read_text().splitlines())
+    assert (printed["level"], printed["event"]) == ("info", "printed")
+    assert logged == record
+    assert last_printed(log.path) == "printed"
+
+
+def test_what_is_added_later_is_uploaded_too(tmp_path: Path) -> None:
+    store = LogStore((tmp_path / "far").as_uri(), tmp_path / "logs")
+    path = tmp_path / "logs" / "dag_id=d" / "attempt=1.log"
+    path.parent.mkdir(parents=True)
+    for text in ("one", "one two"):
+        path.write_text(text)
+        assert store.upload(path)
+        assert store.read("dag_id=d/attempt=1.log") == text.encode()
+    assert store.read("dag_id=d/attempt=1.log", offset=4) == b"two"
+    assert store.read("dag_id=d/attempt=2.log") == b""
