@@ -18,7 +18,7 @@ from .attempts.log import LIMIT_BYTES, AttemptLog, LogFormat
 from .attempts.log_store import LogStore
 from .attempts.watch import task_failed
 from .bundles.listing import Tree
-from .bundles.snapshots import Snapshots
+from .bundles.snapshots import SnapshotDamagedError, Snapshots
 from .driver_memory import MemoryBudget, budget_of_host
 from .masking import Masker
 from .processes.forks import MEMORY_MEGABYTES, CodePlace, Forks, ForkSettings, RunAs
@@ -162,6 +162,9 @@ class Workplace:
         except FileNotFoundError:
             told = self.snapshots.missing(f"version {source.snapshot} of {source.path}")
             raise task_failed(Failure(error_type="FileNotFoundError", message=told)) from None
+        except SnapshotDamagedError as error:
+            message = f"{error}. Register the DAG again, so that its code is kept anew"
+            raise task_failed(Failure(error_type="SnapshotDamaged", message=message, retryable=False)) from None
 
     def directory(self, attempt: TaskAttempt) -> Path:
         """Where relative paths of *attempt* are looked up: beside its DAG file, or its kept copy where that is all."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import fsspec
 
@@ -31,7 +32,7 @@ class XComStore:
         decides = isinstance(attempt.task, BranchTask | ShortCircuitTask)  # its workflow has to read that
         if decides or (len(text) <= attempt.inline_limit and not has_stored(value)):
             return value
-        url = f"{self.url.rstrip('/')}/{attempt.path}/{attempt.execution}/{key}.json"
+        url = f"{self.url.rstrip('/')}/{attempt.path}/{attempt.execution}/{quote(key, safe='')}.json"
         with fsspec.open(url, "w", auto_mkdir=True) as file:
             file.write(text)
         length = len(value) if isinstance(value, list | dict) else None

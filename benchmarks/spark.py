@@ -18,7 +18,7 @@ import httpx
 from figures import Figure
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.spark.archive import build_archive, fast_start
-from tidemill.activities.spark.command import SPARK_HOME, environment
+from tidemill.activities.spark.command import environment, spark_home
 from tidemill.activities.spark.standalone import Standalone as Rest
 from tidemill.activities.spark.starts import SparkStart
 from tidemill.activities.workplace import Workplace, find_java
@@ -98,7 +98,7 @@ class SparkBench:
 
     def by_hand(self, spark: dict[str, Any], java_options: str) -> None:
         """spark-submit of the same script, with the same options."""
-        argv = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", spark["master"]]
+        argv = [str(spark_home() / "bin" / "spark-submit"), "--master", spark["master"]]
         for name, flag in (("driver_memory", "--driver-memory"), ("executor_memory", "--executor-memory")):
             argv += [flag, spark[name]] if name in spark else []
         argv += ["--total-executor-cores", "1"] if "total_executor_cores" in spark else []

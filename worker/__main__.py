@@ -6,6 +6,8 @@ import traceback
 
 import typer
 
+from ..model.errors import InvalidInputError
+
 
 def main() -> None:
     """Runs the command line and ends the process with its exit code, whatever threads are left."""
@@ -20,6 +22,9 @@ def main() -> None:
         code = end.exit_code
     except KeyboardInterrupt:
         code = 130
+    except InvalidInputError as error:
+        sys.stderr.write(f"error: {error}\n")
+        code = 1
     except BaseException:
         traceback.print_exc()
         code = 1

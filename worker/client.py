@@ -52,7 +52,7 @@ from .connection import (
     connect,
 )
 from .plugin import TidemillPlugin
-from .settings import Settings
+from .settings import Settings, read_settings
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 2.0
 
@@ -67,7 +67,7 @@ class Tidemill:
     @classmethod
     async def connect(cls, settings: Settings | None = None, **overrides: Any) -> Tidemill:
         """Connects as Temporal's environment configuration says; *overrides* go to `Client.connect`."""
-        settings = settings or Settings()
+        settings = settings or read_settings()
         return cls(await connect(TidemillPlugin(settings.home), **overrides), settings.task_queue)
 
     # DAGs

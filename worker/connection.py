@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -9,6 +11,7 @@ from typing import Any, cast
 
 from temporalio.client import (
     Client,
+    Plugin,
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
@@ -34,12 +37,33 @@ class NoWorkerError(RuntimeError):
     """Nobody polls the task queue, so nobody answers."""
 
 
+def client_plugins() -> list[Plugin]:
+    """The plugins that TIDEMILL_CLIENT_PLUGINS names, as `module:Class` separated by commas.
+
+    Raises InvalidInputError for one that cannot be made.
+    """
+    found = []
+    for name in filter(None, map(str.strip, os.environ.get("TIDEMILL_CLIENT_PLUGINS", "").split(","))):
+        module, _, attribute = name.partition(":")
+        try:
+            found.append(getattr(importlib.import_module(module), attribute)())
+        except Exception as error:
+            raise InvalidInputError(
+                f"TIDEMILL_CLIENT_PLUGINS = {name!r}: {type(error).__name__}: {error}. "
+                "Name a class that can be imported here and made without arguments, as package.module:Class"
+            ) from None
+    return found
+
+
 async def connect(plugin: TidemillPlugin, **overrides: Any) -> Client:
-    """A client by Temporal's environment configuration. Raises ConnectionError if nothing answers."""
+    """A client by Temporal's environment configuration, with the plugins that are configured.
+
+    Raises ConnectionError if nothing answers.
+    """
     config = cast(dict[str, Any], ClientConfig.load_client_connect_config())
     config = {"target_host": "localhost:7233", **config, **overrides}
     try:
-        return await Client.connect(**config, plugins=[plugin])
+        return await Client.connect(**config, plugins=[*client_plugins(), plugin])
     except RuntimeError as error:
         raise ConnectionError(
             f"no Temporal service answers at {config['target_host']} ({error}). "

@@ -1,13 +1,22 @@
-"""Tidemill's settings: environment variables `TIDEMILL_*`, and Temporal's own for the connection."""
+"""Tidemill's settings: environment variables `TIDEMILL_*`, a settings file, and Temporal's own for the connection."""
 
+import os
+from difflib import get_close_matches
 from pathlib import Path
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from ..activities.attempts.log import LogFormat
+from ..model.errors import InvalidInputError, explain
 from ..model.tasks import SparkOptions
+from .settings_file import FileSource
 
+PREFIX = "TIDEMILL_"
+OTHERS = ("CONFIG", "CLIENT_PLUGINS", "SECRETS_FILE", "SECRETS_BACKEND", "SECRETS_BACKEND_KWARGS")
+"""Variables that are no fields of `Settings`."""
+FREE = ("CONN_", "VAR_")
+"""Beginnings of those whose names are the user's own."""
 DEFAULT_BUNDLE = "dags-folder"
 """The bundle of the worker's own folder (Airflow's name)."""
 
@@ -46,7 +55,7 @@ class Settings(BaseSettings):
     """JSON: patterns of environment variables that tasks get beside the usual ones, such as ["AWS_*"]."""
     preload: tuple[str, ...] = ()
     """JSON: modules that are imported once for all tasks, such as ["pandas"]."""
-    fork_memory_mb: int = Field(default=1024, ge=64)
+    fork_memory_mb: int = Field(default=256, ge=16)
     """What processes may hold that have imported a DAG file and wait for its next task."""
     run_as: str | None = None
     """The operating system's user that tasks run as; the worker has to be root. None: the worker's own user."""
@@ -63,3 +72,30 @@ class Settings(BaseSettings):
     """How many workflows stay in memory between their steps. DAGs beyond that are replayed at each wake-up."""
     metrics_address: str | None = None
     """Where the worker serves Prometheus metrics, such as 127.0.0.1:9464; None: nowhere."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - there is none
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment first, then the settings file."""
+        return init_settings, env_settings, FileSource(settings_cls)
+
+
+def read_settings() -> Settings:
+    """The settings that hold here. Raises InvalidInputError that names what is wrong, also a misspelt variable."""
+    known = {name.upper() for name in Settings.model_fields} | {*OTHERS}
+    for name in os.environ:
+        rest = name.removeprefix(PREFIX)
+        if rest != name and rest not in known and not rest.startswith(FREE):
+            nearest = get_close_matches(rest, known, n=1)
+            remedy = f"Did you mean {PREFIX}{nearest[0]}?" if nearest else "docs/operating.md lists those there are"
+            raise InvalidInputError(f"{name} is no setting of tidemill. {remedy}")
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise explain(error, "settings (TIDEMILL_* in the environment, or the settings file)", Settings) from None

@@ -32,7 +32,7 @@ UNTIL_IT_WORKS = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_inte
 REGISTERED_AT_ONCE = 4
 
 
-@workflow.defn(name="DagBundle")
+@workflow.defn(name="DagBundle", sandboxed=False)
 class DagBundleWorkflow:
     """A bundle of DAG files: lists them, has those parsed that changed, and tells their DAGs."""
 

@@ -69,7 +69,7 @@ class ChildRuns:
                 id=tracked.run.workflow_id,
                 id_reuse_policy=again if tracked.again else WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-                memo={"dag_id": tracked.run.dag_id, "run_id": tracked.run.run_id},
+                memo={"dag_id": tracked.run.dag_id, "run_id": tracked.run.run_id, "snapshot": self._snapshot},
                 static_summary=f"{tracked.run.dag_id}: {tracked.run.run_id}",
             )
         except WorkflowAlreadyStartedError:
@@ -81,6 +81,12 @@ class ChildRuns:
         follower = asyncio.create_task(self._follow(handle, tracked))
         self._followed.add(follower)
         follower.add_done_callback(self._forget)
+
+    @property
+    def _snapshot(self) -> str | None:
+        """Which kept code the run needs: what nobody needs any more can be removed."""
+        source = self._state.spec.source
+        return source.snapshot if source is not None else None
 
     def _forget(self, follower: asyncio.Task[None]) -> None:
         self._followed.discard(follower)

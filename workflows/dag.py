@@ -48,7 +48,7 @@ REVISE_WITHIN = timedelta(minutes=2)
 SETTLE_WITHIN = timedelta(seconds=5)
 
 
-@workflow.defn(name="Dag")
+@workflow.defn(name="Dag", sandboxed=False)
 class DagWorkflow:
     """One DAG. Its input is the DAG as JSON; starting the workflow is registering the DAG."""
 

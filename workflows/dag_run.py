@@ -29,7 +29,7 @@ from .leases import Granted
 from .run_tasks import RunTasks
 
 
-@workflow.defn(name="DagRun")
+@workflow.defn(name="DagRun", sandboxed=False)
 class DagRunWorkflow:
     """One run of a DAG, with the version of the DAG that it was created with."""
 

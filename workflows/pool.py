@@ -17,7 +17,7 @@ LOOK_FIRST = timedelta(seconds=5)
 LOOK_LAST = timedelta(minutes=1)
 
 
-@workflow.defn(name="Pool")
+@workflow.defn(name="Pool", sandboxed=False)
 class PoolWorkflow:
     """A pool of slots. Runs ask for them, are told, and give them back, all by signals."""
 

@@ -65,7 +65,8 @@ class Watch:
         self._too_long = too_long
         self._started = time.monotonic()
         self._progress = progress
-        self._next_heartbeat = 0.0
+        # Not at once: most tasks are over before, and each heartbeat is a way to the server and back.
+        self._next_heartbeat = self._started + HEARTBEAT_EVERY
 
     def check(self, told: Any = None) -> None:
         """Raises Stopped, or the failure of a timeout, when the attempt may not go on.

@@ -5,6 +5,7 @@ Content-addressed: a file that many versions share is kept once, and what is kep
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import fsspec
 
+SNAPSHOT = re.compile("[0-9a-f]{20}")
 LARGEST = 64 * 1024 * 1024
 """Larger files, such as jars, are not kept: they are used where they are."""
 
@@ -21,6 +23,10 @@ def is_inside(name: str) -> bool:
     """Whether the path *name* stays below the folder that it is relative to."""
     path = Path(os.path.normpath(name))
     return not path.is_absolute() and path.parts[:1] != (os.pardir,)
+
+
+class SnapshotDamagedError(Exception):
+    """What is kept is not what was put there."""
 
 
 @dataclass(frozen=True)
@@ -60,25 +66,52 @@ class Snapshots:
         )
 
     def lay_out(self, snapshot: str) -> Path:
-        """The folder with the files of *snapshot* on this host. Raises FileNotFoundError if it was never kept."""
+        """The folder with the files of *snapshot* on this host.
+
+        Raises FileNotFoundError if it was never kept, SnapshotDamagedError if it is not what was kept.
+        """
+        if not SNAPSHOT.fullmatch(snapshot):
+            raise FileNotFoundError(f"{snapshot!r} is no snapshot")
         folder = self.here / snapshot
         if folder.is_dir():
             return folder
-        files = json.loads(self._get(f"manifests/{snapshot}.json"))
+        manifest = self._get(f"manifests/{snapshot}.json")
+        if sha256(manifest).hexdigest()[:20] != snapshot:
+            raise SnapshotDamagedError(f"version {snapshot} at {self.url}: its list of files is not what was kept")
+        files = json.loads(manifest)
         self.here.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.here) as making:
             whole = Path(making, "files")
             whole.mkdir()
             for name, digest in files.items():
+                content = self._get(f"blobs/{digest}")
+                if not is_inside(name) or sha256(content).hexdigest() != digest:
+                    raise SnapshotDamagedError(
+                        f"version {snapshot} at {self.url} is damaged: {name} is not what it was"
+                    )
                 path = whole / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(self._get(f"blobs/{digest}"))
+                path.write_bytes(content)
             try:
                 whole.rename(folder)
             except OSError:  # another task was faster
                 if not folder.is_dir():
                     raise
         return folder
+
+    def names(self) -> list[str]:
+        """The ids of all snapshots that are kept."""
+        files, path = fsspec.core.url_to_fs(f"{self.url.rstrip('/')}/manifests")
+        if not files.exists(path):
+            return []
+        return [name.rpartition("/")[2].removesuffix(".json") for name in files.ls(path, detail=False)]
+
+    def blobs_of(self, snapshots: Iterable[str]) -> set[str]:
+        """The digests of the files that *snapshots* are made of."""
+        found: set[str] = set()
+        for snapshot in snapshots:
+            found.update(json.loads(self._get(f"manifests/{snapshot}.json")).values())
+        return found
 
     def _put(self, name: str, content: bytes) -> None:
         files, path = fsspec.core.url_to_fs(f"{self.url.rstrip('/')}/{name}")

@@ -28,7 +28,9 @@ WARM_FROM_SECONDS = 0.03
 """A DAG file whose import takes longer gets a parent of its own at once, in which it is imported already."""
 WARM_FROM_CALLS = 4
 """Every other file gets one with so many calls: a fork that need not import is cheaper than one that has to."""
-MEMORY_MEGABYTES = 1024
+MEMORY_MEGABYTES = 256
+IDLE_SECONDS = 600.0
+"""A parent that nobody has used for so long is ended."""
 READY_WITHIN_SECONDS = 120.0
 ENDS_WITHIN_SECONDS = 10.0
 LONG_PIPE_BYTES = 2**20
@@ -129,6 +131,7 @@ class _Warm:
         self.settled = threading.Event()
         self.megabytes = 0
         self.users = 0
+        self.used_at = time.monotonic()
         self.mine: socket.socket | None = None
 
     def alive(self) -> bool:
@@ -196,12 +199,10 @@ class Forks:
     def _call_code(
         self, code: CodePlace, request: dict[str, Any], listener: Listener, checks: Checks, grace: float
     ) -> Answer:
-        name = f"{code.path} {code.roots}"
+        name = f"{code.path} {code.roots} "
         seconds = self._import_seconds(name, checks)
-        with self._lock:
-            calls = self._calls[name] = self._calls.get(name, 0) + 1
-        if seconds is not None and (seconds >= WARM_FROM_SECONDS or calls >= WARM_FROM_CALLS):
-            with self._warmed(f"{name} {code.digest()}", code, checks) as server:
+        if seconds is not None and self._is_worth_a_parent(name, seconds):
+            with self._warmed(name + code.digest(), code, checks) as server:
                 return _Call(server, request, listener, checks, grace, self._settings).run()
         call = _Call(self._main(), request, listener, checks, grace, self._settings)
         call.imported = lambda found: self._note_seconds(name, found)
@@ -210,6 +211,15 @@ class Forks:
         finally:
             if seconds is None:
                 self._note_seconds(name, None)
+
+    def _is_worth_a_parent(self, name: str, seconds: float) -> bool:
+        """Whether the file is to have a parent of its own: one that imports quickly, only as long as there is room."""
+        with self._lock:
+            calls = self._calls[name] = self._calls.get(name, 0) + 1
+            if seconds >= WARM_FROM_SECONDS or any(key.startswith(name) for key in self._warm):
+                return True
+            held = sum(warm.megabytes for warm in self._warm.values())
+            return calls >= WARM_FROM_CALLS and held < self._settings.memory_megabytes
 
     def _import_seconds(self, name: str, checks: Checks) -> float | None:
         """How long the file's import takes; None if the caller is the one to find out."""
@@ -302,6 +312,7 @@ class Forks:
         finally:
             with self._lock:
                 warm.users -= 1
+                warm.used_at = time.monotonic()
 
     def _warm_up(self, main: _Server, warm: _Warm, code: CodePlace | None, checks: Checks, *, connect: bool) -> None:
         mine, theirs = channel.pair()
@@ -343,12 +354,12 @@ class Forks:
     def _spare(self) -> list[_Warm]:
         """Takes parents that nobody uses off the list, the least recently used first, until few enough are left."""
         held = sum(warm.megabytes for warm in self._warm.values())
+        too_old = time.monotonic() - IDLE_SECONDS
         spare = []
-        for key in [key for key, warm in self._warm.items() if not warm.users]:
-            if held <= self._settings.memory_megabytes:
-                break
-            held -= self._warm[key].megabytes
-            spare.append(self._warm.pop(key))
+        for key, warm in [(key, warm) for key, warm in self._warm.items() if not warm.users]:
+            if held > self._settings.memory_megabytes or warm.used_at < too_old:
+                held -= warm.megabytes
+                spare.append(self._warm.pop(key))
         return spare
 
     def _stop_warm(self) -> None:

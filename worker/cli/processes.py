@@ -2,7 +2,10 @@
 
 import asyncio
 import logging
+import re
+from collections import Counter
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +15,16 @@ from rich.logging import RichHandler
 from ...activities.spark.archive import build_archive
 from ...activities.workplace import find_java
 from ...model.tasks import SparkOptions
+from ..cleanup import Removed, known_to_temporal
+from ..cleanup import cleanup as clean
+from ..client import Tidemill
 from ..connect_server import CONNECTION, connect_server
 from ..demo import Demo
 from ..dev import dev_server
 from ..doctor import Check, all_checks
 from ..folder import look_after, register_folder, watch_folder
-from ..process import hide_memory, running_worker, until_stopped
-from ..settings import Settings
+from ..process import hide_memory, plugin_for, running_worker, until_stopped
+from ..settings import Settings, read_settings
 from .output import Json, Markup, console, errors, fail, make_table, print_json, run
 
 Home = Annotated[
@@ -43,13 +49,36 @@ def worker(home: Home = None) -> None:
     settings = with_home(home)
 
     async def work() -> None:
+        running: list[asyncio.Task[None]] = []
         async with running_worker(settings) as tidemill:
             if settings.dags_folder is not None:
                 await look_after(tidemill, settings.dags_folder.absolute(), settings.bundle)
+            if settings.cleanup_older_than_days is not None:
+                running.append(asyncio.create_task(cleaning_up(tidemill, settings)))
             console.print(f"worker polls task queue {settings.task_queue!r}; stop it with Ctrl-C")
-            await until_stopped()
+            try:
+                await until_stopped()
+            finally:
+                for task in running:
+                    task.cancel()
 
     run(work())
+
+
+async def cleaning_up(tidemill: Tidemill, settings: Settings) -> None:
+    """Removes what is too old, once an hour, until cancelled."""
+    assert settings.cleanup_older_than_days is not None  # noqa: S101
+    age, place = timedelta(days=settings.cleanup_older_than_days), plugin_for(settings).place
+    log = logging.getLogger(__name__)
+    while True:
+        try:
+            known = await known_to_temporal(tidemill.client)
+            removed = await asyncio.to_thread(clean, place, known, age)
+            if removed:
+                log.info("removed %d things older than %s, %d bytes", len(removed), age, sum(t.size for t in removed))
+        except Exception as error:  # the store, or Temporal, may be there again in an hour
+            log.warning("nothing could be cleaned up: %s; trying again in an hour", error)
+        await asyncio.sleep(3600)
 
 
 def dev(
@@ -151,6 +180,40 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
+OlderThan = Annotated[str, typer.Option("--older-than", help="How old things have to be: 30d, 12h, 90m.")]
+
+
+def cleanup(
+    older_than: OlderThan,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Remove logs, attempts, results and kept code that nobody needs any more, from this host and the store."""
+    settings, age = with_home(home), read_age(older_than)
+
+    async def work() -> list[Removed]:
+        tidemill = await Tidemill.connect(settings)
+        known = await known_to_temporal(tidemill.client)
+        return await asyncio.to_thread(clean, plugin_for(settings).place, known, age, dry_run=dry_run)
+
+    removed = run(work())
+    if as_json:
+        return print_json(removed)
+    by_kind = Counter(thing.kind for thing in removed)
+    rows = [(kind, n, f"{sum(t.size for t in removed if t.kind == kind):,}") for kind, n in sorted(by_kind.items())]
+    console.print(make_table(["KIND", "WOULD BE REMOVED" if dry_run else "REMOVED", "BYTES"], rows))
+    return None
+
+
+def read_age(text: str) -> timedelta:
+    """*text* such as `30d` as a duration; one clear line where it is none."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([dhm])", text.strip())
+    if found is None or float(found[1]) == 0:
+        fail(f"--older-than {text!r} is no age. Write a number of days, hours or minutes, such as 30d, 12h or 90m")
+    return float(found[1]) * {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1)}[found[2]]
+
+
 def with_home(home: Path | None) -> Settings:
-    settings = Settings()
+    settings = read_settings()
     return settings if home is None else settings.model_copy(update={"home": home})

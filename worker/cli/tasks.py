@@ -3,7 +3,6 @@
 import json
 import sys
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,7 +19,8 @@ from ...model.states import TaskState
 from ...model.task_instances import TaskInstance
 from ...model.views import RunView
 from ..client import Tidemill
-from ..settings import Settings
+from ..settings import read_settings
+from ..task_logs import TaskLog
 from .output import Json, console, fail, print_json, read_instant, run
 from .runs import DagId, RunId, resolve
 
@@ -171,7 +171,7 @@ def logs(
     try_number: Annotated[int | None, typer.Option("--try", min=1, help="Which try; by default the last.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what is added until the task ends.")] = False,
 ) -> None:
-    """Print a task's log, from this host's TIDEMILL_HOME."""
+    """Print a task's log, from this host's TIDEMILL_HOME or from TIDEMILL_LOG_URL."""
 
     async def look() -> tuple[str, int, bool]:
         tidemill = await Tidemill.connect()
@@ -184,24 +184,23 @@ def logs(
 
     found, number, ended = run(look())
     task_id, map_index = split_key(task)
-    path = Path(Settings().home, "logs", attempt_path(dag_id, found, task_id, number, map_index) + ".log")
-    if not path.is_file() and not (follow and not ended):
-        fail(f"there is no log at {path}. The try ran on another host, or TIDEMILL_HOME is another folder there")
-    read = print_from(path, 0)
+    log = TaskLog(read_settings(), attempt_path(dag_id, found, task_id, number, map_index) + ".log")
+    read = print_from(log, 0)
+    if not read and not (follow and not ended):
+        fail(
+            f"there is no log in {log.places}. The try ran on another host: set TIDEMILL_LOG_URL to a store that "
+            "workers and this command reach, or TIDEMILL_HOME to the folder of that host"
+        )
     while follow and not ended:
         time.sleep(FOLLOW_SECONDS)
         _, now, finished = run(look())
         ended = finished or now != number
-        read = print_from(path, read)
+        read = print_from(log, read)
 
 
-def print_from(path: Path, offset: int) -> int:
-    """Prints what the file has from *offset* on; how far that was."""
-    if not path.is_file():
-        return offset
-    with path.open("rb") as file:
-        file.seek(offset)
-        added = file.read()
+def print_from(log: TaskLog, offset: int) -> int:
+    """Prints what the log has from *offset* on; how far that was."""
+    added = log.read(offset)
     sys.stdout.write(added.decode(errors="replace"))
     sys.stdout.flush()
     return offset + len(added)

@@ -1,0 +1,193 @@
+"""Removes what nobody needs any more: logs, attempts, results and kept code of runs that Temporal has forgotten.
+
+What may still be needed stays: whatever is younger than asked for, the attempts of running processes, results and
+code of every run that Temporal still knows, code of every registered DAG.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.service import RPCError
+
+from ..activities.attempts.folder import AttemptFolder, find_process
+from ..activities.workplace import Workplace
+from ..model.base import Model
+from ..workflows.dag import DagWorkflow
+from .connection import QUERY_TIMEOUT
+
+RUNS = 'WorkflowType = "DagRun"'
+DAGS = 'WorkflowType = "Dag" AND ExecutionStatus = "Running"'
+
+
+class Removed(Model):
+    """One thing that was removed, or would be."""
+
+    kind: str
+    name: str
+    size: int
+    """In bytes."""
+
+
+@dataclass
+class Known:
+    """What Temporal still knows."""
+
+    run_ids: set[str] = field(default_factory=set)
+    snapshots: set[str] = field(default_factory=set)
+    unsure_until: datetime | None = None
+    """When the youngest run or DAG began of which is not known which code it needs."""
+
+    def needs_code(self, snapshot: str, kept_at: datetime) -> bool:
+        return snapshot in self.snapshots or (self.unsure_until is not None and kept_at <= self.unsure_until)
+
+
+async def known_to_temporal(client: Client) -> Known:
+    """The runs that Temporal still knows, running or ended, with the code that they and the registered DAGs need."""
+    known = Known()
+    async for run in client.list_workflows(RUNS):
+        memo = await run.memo()
+        known.run_ids.add(str(memo.get("run_id")))
+        if "snapshot" not in memo:
+            known.unsure_until = max(known.unsure_until or run.start_time, run.start_time)
+        elif memo["snapshot"] is not None:
+            known.snapshots.add(str(memo["snapshot"]))
+    async for dag in client.list_workflows(DAGS):
+        try:
+            spec = await client.get_workflow_handle(dag.id).query(DagWorkflow.spec, rpc_timeout=QUERY_TIMEOUT)
+        except (RPCError, WorkflowQueryFailedError):  # it may need any of the code
+            known.unsure_until = datetime.now(UTC)
+            continue
+        if spec.source is not None and spec.source.snapshot is not None:
+            known.snapshots.add(spec.source.snapshot)
+    return known
+
+
+def cleanup(workplace: Workplace, known: Known, older_than: timedelta, *, dry_run: bool = False) -> list[Removed]:
+    """Removes what is older than *older_than* and not needed; what that was, largest kinds of things first to last.
+
+    With *dry_run* nothing is removed.
+    """
+    before = datetime.now(UTC) - older_than
+    found = [*_old_logs(workplace.home / "logs", before), *_old_attempts(workplace.home / "attempts", before)]
+    found += [*_old_snapshots(workplace.home / "snapshots", known, before)]
+    if not dry_run:
+        for thing in found:
+            _remove(Path(thing.name))
+        for place in ("logs", "attempts"):
+            _remove_empty(workplace.home / place)
+    return [*found, *_old_objects(workplace, known, before, dry_run=dry_run)]
+
+
+def _old_logs(logs: Path, before: datetime) -> Iterator[Removed]:
+    for path in logs.rglob("*.log*"):
+        if path.is_file() and _modified(path) < before:
+            yield Removed(kind="log", name=str(path), size=path.stat().st_size)
+
+
+def _old_attempts(attempts: Path, before: datetime) -> Iterator[Removed]:
+    """Folders of executions of a try in which nothing has changed since, and nothing runs."""
+    for path in attempts.glob("dag_id=*/run_id=*/task_id=*/**/attempt=*/*"):
+        files = [each for each in path.rglob("*") if each.is_file()]
+        if path.is_dir() and max(map(_modified, [path, *files])) < before and not _runs(path):
+            yield Removed(kind="attempt", name=str(path), size=sum(each.stat().st_size for each in files))
+
+
+def _runs(path: Path) -> bool:
+    for claim in path.rglob("claim.json"):
+        said = AttemptFolder(claim.parent, claim).read(claim.name) or {}
+        if "supervisor" in said and find_process(said["supervisor"], said["supervisor_started"]) is not None:
+            return True
+    return False
+
+
+def _old_snapshots(snapshots: Path, known: Known, before: datetime) -> Iterator[Removed]:
+    """Code that this host has laid out; it can be laid out again as long as it is kept."""
+    for path in snapshots.glob("*") if snapshots.is_dir() else ():
+        if path.is_dir() and _modified(path) < before and path.name not in known.snapshots:
+            size = sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+            yield Removed(kind="code laid out", name=str(path), size=size)
+
+
+def _old_objects(workplace: Workplace, known: Known, before: datetime, *, dry_run: bool) -> Iterator[Removed]:
+    """Results and kept code in the store that workers share."""
+    files, root = fsspec.core.url_to_fs(workplace.results.url)
+    if not files.exists(root):
+        return
+    found = {name: info for name, info in files.find(root, detail=True).items() if _changed(info) < before}
+    code = f"{root.rstrip('/')}/_code/"
+    needed = workplace.snapshots.blobs_of(
+        name
+        for name in workplace.snapshots.names()
+        if known.needs_code(name, _kept_at(files, code, name)) or f"{code}manifests/{name}.json" not in found
+    )
+    newest_specs = _newest_of_each_folder(found, f"{code}specs/")
+    for name, info in found.items():
+        if name not in newest_specs and not _is_needed(
+            name.removeprefix(root).lstrip("/"), known, needed, _changed(info)
+        ):
+            if not dry_run:
+                files.rm_file(name)
+            kind = "kept code" if name.startswith(code) else "result"
+            yield Removed(kind=kind, name=name, size=int(info.get("size") or 0))
+
+
+def _kept_at(files: Any, code: str, name: str) -> datetime:
+    return _changed(files.info(f"{code}manifests/{name}.json"))
+
+
+def _is_needed(name: str, known: Known, blobs: set[str], kept_at: datetime) -> bool:
+    """Whether the object *name* of the store may be asked for again."""
+    kind, _, rest = name.removeprefix("_code/").partition("/")
+    if not name.startswith("_code/"):
+        run_id = next((part.removeprefix("run_id=") for part in name.split("/") if part.startswith("run_id=")), None)
+        return run_id is None or run_id in known.run_ids
+    if kind == "manifests":
+        return known.needs_code(rest.removesuffix(".json"), kept_at)
+    return rest in blobs if kind == "blobs" else kind != "specs"
+
+
+def _newest_of_each_folder(found: dict[str, Any], prefix: str) -> set[str]:
+    """The names of the specs that bundles may register again."""
+    newest: dict[str, str] = {}
+    for name in sorted((name for name in found if name.startswith(prefix)), key=lambda name: _changed(found[name])):
+        newest[name.rpartition("/")[0]] = name
+    return {*newest.values()}
+
+
+def _changed(info: dict[str, Any]) -> datetime:
+    """When an object was written, by whatever name its store has for that; now where it does not say."""
+    for name in ("LastModified", "last_modified", "mtime", "created", "updated"):
+        value = info.get(name)
+        if isinstance(value, datetime):
+            return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        if isinstance(value, int | float):
+            return datetime.fromtimestamp(value, UTC)
+    return datetime.now(UTC)
+
+
+def _modified(path: Path) -> datetime:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return datetime.now(UTC)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _remove_empty(root: Path) -> None:
+    """Removes the folders below *root* in which nothing is left."""
+    for folder, _, _ in os.walk(root, topdown=False):
+        if Path(folder) != root and not any(Path(folder).iterdir()):
+            Path(folder).rmdir()

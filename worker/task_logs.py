@@ -1,0 +1,32 @@
+"""Logs of tasks, read from where they are: this host's disk, or the store that workers upload them to."""
+
+from dataclasses import dataclass
+
+from ..activities.attempts.log_store import LogStore
+from .settings import Settings
+
+
+@dataclass(frozen=True)
+class TaskLog:
+    """The log of one try."""
+
+    settings: Settings
+    name: str
+    """Its path below the folder of logs."""
+
+    @property
+    def places(self) -> str:
+        """Where it is looked for."""
+        local = self.settings.home / "logs" / self.name
+        return str(local) if self.settings.log_url is None else f"{local} and at {self.settings.log_url}"
+
+    def read(self, offset: int = 0) -> bytes:
+        """What there is from byte *offset* on; nothing where there is no log yet."""
+        path = self.settings.home / "logs" / self.name
+        if path.is_file():
+            with path.open("rb") as file:
+                file.seek(offset)
+                return file.read()
+        if self.settings.log_url is None:
+            return b""
+        return LogStore(self.settings.log_url, self.settings.home / "logs").read(self.name, offset)
