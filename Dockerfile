@@ -1,4 +1,5 @@
-# A tidemill worker: Python, Java for Spark's drivers, and this repository.
+# A tidemill worker: Python, Java for Spark's drivers, and this repository. Runs as a user of its own, with a read-only
+# root (docker run --read-only --tmpfs /tmp --volume ...:/var/lib/tidemill).
 FROM python:3.12-slim-bookworm
 
 RUN apt-get update \
@@ -7,19 +8,25 @@ RUN apt-get update \
 
 WORKDIR /opt/tidemill
 COPY requirements.lock pyproject.toml README.md LICENSE ./
-RUN pip install --no-cache-dir --requirement requirements.lock
+RUN pip install --no-cache-dir --requirement requirements.lock "setuptools>=77"
 COPY tidemill tidemill
 COPY model model
 COPY activities activities
 COPY workflows workflows
 COPY worker worker
 COPY examples examples
-RUN pip install --no-cache-dir --no-deps --no-build-isolation .
+RUN pip install --no-cache-dir --no-deps --no-build-isolation . && python -m compileall -q /usr/local/lib/python3.12
 
-RUN useradd --create-home tidemill && mkdir /var/lib/tidemill /data && chown tidemill /var/lib/tidemill /data
+RUN useradd --create-home --uid 10001 tidemill \
+ && mkdir --mode=0700 /var/lib/tidemill && mkdir /data && chown tidemill /var/lib/tidemill /data
 USER tidemill
-ENV TIDEMILL_HOME=/var/lib/tidemill
+ENV TIDEMILL_HOME=/var/lib/tidemill \
+    TIDEMILL_HEALTH_ADDRESS=127.0.0.1:8088 \
+    PYTHONDONTWRITEBYTECODE=1
 WORKDIR /var/lib/tidemill
-# The worker ends its tasks in order on SIGTERM: give it the time (stop_grace_period).
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
+  CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8088/healthz', timeout=4)"]
+# On SIGTERM the worker takes no more work and lets its tasks finish (TIDEMILL_DRAIN_SECONDS, 600): give it the time.
+STOPSIGNAL SIGTERM
 ENTRYPOINT ["tidemill"]
 CMD ["worker"]

@@ -13,10 +13,12 @@ help: ## Show this list
 
 env: .venv/.ready ## Make the environment in .venv
 
-.venv/.requirements: requirements.lock
+# The demo is content with less than the tests need: what the tests have is enough for it, too.
+LOCK ?= requirements-test.lock
+.venv/.requirements: $(LOCK)
 	@$(PYTHON) scripts/check_prerequisites.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(LOCK)
 	@touch $@
 
 # Strict editable mode links file by file, so a new file needs a new link: hence the list of files.
@@ -58,10 +60,14 @@ histories: env ## Record histories for the replay tests (adds, never replaces)
 schema: env ## Write docs/dag.schema.json from the models
 	@$(BIN)/python -P -c "import json; from tidemill.model.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))" > docs/dag.schema.json
 
-lock: ## Pin what pyproject.toml asks for, in requirements.lock
-	@$(BIN)/python -m pip install --quiet uv && $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
-	  --extra test --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml \
-	  --output-file requirements.lock
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+  --no-emit-index-url --no-emit-find-links pyproject.toml
+
+lock: ## Pin what pyproject.toml asks for: for workers, for the demo, for tests
+	@$(BIN)/python -m pip install --quiet uv
+	@$(COMPILE) --extra spark --extra s3 --extra otel --output-file requirements.lock
+	@$(COMPILE) --extra test --constraint requirements.lock --output-file requirements-test.lock
+	@$(COMPILE) --extra demo --constraint requirements-test.lock --output-file requirements-demo.lock
 
 clean: ## Remove what was built, and the environment
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

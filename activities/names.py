@@ -24,9 +24,15 @@ ASK_AGAIN = "AskAgain"
 """What was asked for is under way, and its end is told to whoever asks again."""
 
 CONTROL_SUFFIX = "-control"
+CALLS_SUFFIX = "-calls"
 SPARK_SUFFIX = "-spark"
 FOLLOWING_SUFFIX = "-following"
 FILES_SUFFIX = "-files"
+
+
+def calls_queue(task_queue: str) -> str:
+    """Where activities run that wait for other workflows: never on slots that those need for their answers."""
+    return task_queue + CALLS_SUFFIX
 
 
 def control_queue(task_queue: str) -> str:

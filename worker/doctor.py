@@ -1,16 +1,16 @@
 """Checks what tidemill stands on, and says the remedy for what is missing."""
 
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
+from importlib.metadata import PackageNotFoundError, version
 
-import pyspark
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from ..activities.spark.command import spark_home
 from ..activities.workplace import find_java
 from ..model.base import Model
 from .dev import temporal_binary
@@ -47,10 +47,20 @@ def check_java() -> Check:
 
 
 def check_spark() -> Check:
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    try:
+        home = spark_home()
+    except ApplicationError as error:
+        return Check(name="Spark", ok=False, found="not found", remedy=error.message)
     ok = (home / "bin" / "spark-submit").is_file()
     remedy = None if ok else "Unset SPARK_HOME to use pip's pyspark, or point it at a Spark installation"
-    return Check(name="Spark", ok=ok, found=f"{pyspark.__version__} at {home}", remedy=remedy)
+    return Check(name="Spark", ok=ok, found=f"{_version_of_spark()} at {home}", remedy=remedy)
+
+
+def _version_of_spark() -> str:
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return "not pip's"
 
 
 def check_server() -> Check:

@@ -25,7 +25,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from ..activities.bash import BashActivities
 from ..activities.bundles.files import FileActivities
 from ..activities.bundles.registering import RegisterActivities, tell_dags
-from ..activities.names import FILES_SUFFIX, FOLLOWING_SUFFIX, SPARK_SUFFIX, control_queue
+from ..activities.names import CALLS_SUFFIX, FILES_SUFFIX, FOLLOWING_SUFFIX, SPARK_SUFFIX, control_queue
 from ..activities.notifying import NotifyActivities
 from ..activities.other_dags import OtherDagsActivities
 from ..activities.python import PythonActivities
@@ -65,6 +65,7 @@ MOST_ACTIVITIES = 100
 CONTROL_THREADS = 4
 FILE_THREADS = 8
 MOST_FOLLOWED = 200
+MOST_CALLS = 200
 STOPS_WITHIN = timedelta(seconds=60)
 
 
@@ -125,7 +126,7 @@ class TidemillPlugin(SimplePlugin):
     def _workers_beside(self, worker: Worker) -> list[Worker]:
         self._making_beside = True
         try:
-            made = [self._control_worker(worker)]
+            made = [self._control_worker(worker), self._calls_worker(worker)]
             if not worker.config().get("no_remote_activities"):
                 made.append(self._files_worker(worker))
                 if self.place.most_spark_tasks:
@@ -148,15 +149,21 @@ class TidemillPlugin(SimplePlugin):
                 timetables.ask_trigger,
                 waiting.find_moment,
                 waiting.render_attempt,
-                others.poke_external_task,
-                others.trigger_dag,
                 find_ended_runs,
                 load_run,
+                # Of runs that a release before has begun; from now on they have a queue of their own.
+                others.poke_external_task,
+                others.trigger_dag,
                 revise_run,
             ],
             activity_executor=ThreadPoolExecutor(CONTROL_THREADS, thread_name_prefix="tidemill-control"),
             max_concurrent_activities=CONTROL_THREADS,
         )
+
+    def _calls_worker(self, worker: Worker) -> Worker:
+        others = OtherDagsActivities(self.place)
+        activities: list[Callable[..., object]] = [others.poke_external_task, others.trigger_dag, revise_run]
+        return self._worker_beside(worker, CALLS_SUFFIX, activities, MOST_CALLS)
 
     def _files_worker(self, worker: Worker) -> Worker:
         files, register = FileActivities(self.place), RegisterActivities(self.place)

@@ -13,7 +13,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from ..activities.names import INVALID_INPUT, control_queue
+from ..activities.names import INVALID_INPUT, calls_queue
 from ..activities.runs import Revised, ReviseQuestion, revise_run
 from ..activities.timetables import TimetableActivities
 from ..model.backfills import (
@@ -262,7 +262,7 @@ class DagWorkflow:
             return await workflow.execute_activity(
                 revise_run,
                 question,
-                task_queue=control_queue(workflow.info().task_queue),
+                task_queue=calls_queue(workflow.info().task_queue),
                 start_to_close_timeout=REVISE_WITHIN,
                 retry_policy=INFRASTRUCTURE,
             )

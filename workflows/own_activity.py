@@ -7,12 +7,15 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from ..activities.names import FOLLOWING_SUFFIX, control_queue
+from ..activities.names import FOLLOWING_SUFFIX, calls_queue
 from ..model.attempts import TaskAttempt
 from ..model.dag import DagSpec
 from ..model.task_instances import Outcome
 from ..model.tasks import BaseTask
-from .calls import INFRASTRUCTURE, TIMEOUT_GRACE, UNBOUNDED
+from .calls import FOR_EVER, INFRASTRUCTURE, TIMEOUT_GRACE, UNBOUNDED
+
+CALL_WITHIN = timedelta(minutes=2)
+"""How long one look at another workflow may take before another worker has a try."""
 
 
 async def own_activity(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
@@ -20,8 +23,18 @@ async def own_activity(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
     assert attempt.task.activity is not None  # noqa: S101
     starts = attempt.task.max_starts
     policy = INFRASTRUCTURE if starts is None else replace(INFRASTRUCTURE, maximum_attempts=starts)
+    within = None
+    if attempt.task.calls_workflows:  # it finds what an earlier start has done: any number may be needed
+        policy, within = FOR_EVER, CALL_WITHIN
     outcome: Outcome = await part_of(
-        spec, attempt, attempt.task.activity, attempt, Outcome, summary=f"try {attempt.try_number}", policy=policy
+        spec,
+        attempt,
+        attempt.task.activity,
+        attempt,
+        Outcome,
+        summary=f"try {attempt.try_number}",
+        within=within,
+        policy=policy,
     )
     return outcome
 
@@ -46,7 +59,7 @@ async def part_of(
         result_type=answer,
         task_queue=following_queue(attempt.task) if part else queue_of(attempt.task),
         start_to_close_timeout=within or limit_of(attempt),
-        heartbeat_timeout=None if attempt.task.on_control_queue else spec.heartbeat_timeout,
+        heartbeat_timeout=None if attempt.task.calls_workflows else spec.heartbeat_timeout,
         retry_policy=policy,
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         summary=f"{attempt.key}, {summary}",
@@ -55,8 +68,8 @@ async def part_of(
 
 def queue_of(task: BaseTask) -> str | None:
     """The task queue of *task*; None: the workflow's own."""
-    if task.on_control_queue:
-        return control_queue(workflow.info().task_queue)
+    if task.calls_workflows:
+        return calls_queue(workflow.info().task_queue)
     return task.queue or (workflow.info().task_queue + task.queue_suffix if task.queue_suffix else None)
 
 

@@ -1,17 +1,25 @@
 """Where the files of a bundle are on this host: a folder as it is, or a commit of a repository, laid out."""
 
+import os
 import re
 import shutil
-import subprocess
-import tarfile
+import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from dulwich.errors import NotGitRepository
+from dulwich.object_store import iter_tree_contents
+from dulwich.objects import S_ISGITLINK, Commit
+from dulwich.objectspec import parse_commit
+from dulwich.repo import Repo
+
 from ...model.bundles import BundleSettings
 from ...model.errors import InvalidInputError
+from .snapshots import is_inside
 
-GIT_WITHIN = 120
 KEPT_COMMITS = 5
 COMMIT = re.compile("[0-9a-f]{40,64}$")
 
@@ -46,28 +54,25 @@ class FolderSource:
 
 
 class GitSource:
-    """A repository on this host, at a branch, tag or commit. Nothing is checked out in it."""
+    """A repository on this host, at a branch, tag or commit. Nothing is checked out in it, and no `git` is needed."""
 
     def __init__(self, settings: BundleSettings, home: Path) -> None:
         self._settings = settings
         self._home = home / "bundles" / settings.name
 
     def newest(self) -> str | None:
-        return self._git("rev-parse", "--verify", f"{self._settings.ref or 'HEAD'}^{{commit}}").decode().strip()
+        with self._repository() as repository:
+            return self._commit(repository, self._settings.ref or "HEAD").id.decode()
 
     def root(self, revision: str | None) -> Path:
         assert revision is not None  # noqa: S101
         laid_out = self._home / revision
         if not laid_out.is_dir():
             self._home.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=self._home) as folder:
-                whole, packed = Path(folder, "files"), Path(folder, "packed.tar")
-                self._git("archive", "--format=tar", f"--output={packed}", revision)
-                try:
-                    with tarfile.open(packed) as archive:
-                        archive.extractall(whole, filter="data")
-                except tarfile.TarError as error:
-                    raise InvalidInputError(f"commit {revision} of {self._settings.path}: {error}") from None
+            with tempfile.TemporaryDirectory(dir=self._home) as folder, self._repository() as repository:
+                whole = Path(folder, "files")
+                whole.mkdir()
+                self._lay_out(repository, revision, whole)
                 try:
                     whole.rename(laid_out)
                 except OSError:  # somebody else was faster
@@ -75,6 +80,26 @@ class GitSource:
                         raise
             self._forget_old()
         return laid_out / self._settings.subdir
+
+    def _lay_out(self, repository: Repo, revision: str, whole: Path) -> None:
+        """Writes the files of the commit. Links that lead out of it are refused, submodules are left empty."""
+        tree = self._commit(repository, revision).tree
+        for entry in iter_tree_contents(repository.object_store, tree):
+            name = os.fsdecode(entry.path)
+            path, mode = whole / name, entry.mode
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if S_ISGITLINK(mode):
+                path.mkdir()
+                continue
+            content = repository[entry.sha].as_raw_string()
+            if not stat.S_ISLNK(mode):
+                path.write_bytes(content)
+                path.chmod(0o755 if mode & 0o111 else 0o644)
+                continue
+            target = os.fsdecode(content)
+            if not is_inside(os.path.join(os.path.dirname(name), target)):  # noqa: PTH118, PTH120 - names, not files
+                raise self._problem(f"commit {revision}: link {name} leads to {target}, out of the repository")
+            path.symlink_to(target)
 
     def _forget_old(self) -> None:
         """Removes commits that were laid out long ago. One that is still parsed is laid out again."""
@@ -85,16 +110,24 @@ class GitSource:
     def lasting(self, name: str) -> str:
         return str(Path(self._settings.path, self._settings.subdir, name))
 
-    def _git(self, *arguments: str) -> bytes:
-        argv = ["git", "-C", self._settings.path, *arguments]
+    @contextmanager
+    def _repository(self) -> Iterator[Repo]:
         try:
-            done = subprocess.run(argv, capture_output=True, timeout=GIT_WITHIN, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise InvalidInputError(f"git cannot be run on this worker: {error}") from None
-        if done.returncode:
-            told = done.stderr.decode(errors="replace").strip()
-            raise InvalidInputError(f"repository {self._settings.path}, ref {self._settings.ref or 'HEAD'}: {told}")
-        return done.stdout
+            repository = Repo.discover(self._settings.path)
+        except (NotGitRepository, OSError) as error:
+            raise self._problem(str(error) or "is no Git repository on this worker") from None
+        with closing(repository):
+            yield repository
+
+    def _commit(self, repository: Repo, name: str) -> Commit:
+        try:
+            return parse_commit(repository, name)
+        except (KeyError, ValueError) as error:
+            raise self._problem(f"there is no such branch, tag or commit ({error})") from None
+
+    def _problem(self, what: str) -> InvalidInputError:
+        settings = self._settings
+        return InvalidInputError(f"repository {settings.path}, ref {settings.ref or 'HEAD'}: {what}")
 
 
 def source_for(settings: BundleSettings, home: Path) -> BundleSource:

@@ -5,11 +5,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import sqlparse
-from sqlparse.exceptions import SQLParseError
-from sqlparse.lexer import tokenize
-from sqlparse.tokens import Comment
-
 from ...model.attempts import TaskAttempt
 from ...model.references import RETURN_VALUE
 from ...model.states import TaskState
@@ -105,6 +100,9 @@ class SparkStart:
 
     def statements(self) -> list[str]:
         """The SQL statements of the task, templates filled in."""
+        import sqlparse  # of the extra that Spark tasks need, and no other worker
+        from sqlparse.exceptions import SQLParseError
+
         try:
             found = [part.strip().rstrip(";") for part in sqlparse.split(str(self.filled["sql"]))]
         except SQLParseError as error:
@@ -117,7 +115,10 @@ class SparkStart:
 
 def says_something(statement: str) -> bool:
     """Whether there is more to *statement* than comments."""
-    return any(kind not in Comment and text.strip() for kind, text in tokenize(statement))  # type: ignore[no-untyped-call]
+    from sqlparse.lexer import tokenize
+    from sqlparse.tokens import Comment
+
+    return any(kind not in Comment and text.strip() for kind, text in tokenize(statement))
 
 
 def sql_of(attempt: TaskAttempt, asked: Outcome) -> TaskAttempt:

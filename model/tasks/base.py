@@ -26,8 +26,8 @@ class BaseTask(Brief, Model):
 
     activity: ClassVar[str | None] = None
     """The activity that does the work; None for work of the run's workflow itself."""
-    on_control_queue: ClassVar[bool] = False
-    """Whether the activity asks Temporal itself, and so runs beside the workflows' own questions."""
+    calls_workflows: ClassVar[bool] = False
+    """Whether the activity waits for other workflows: it runs where it keeps none of them from its answers."""
     queue_suffix: ClassVar[str] = ""
     """What the DAG's task queue is continued with for this kind: work that must not hold up other work."""
     default_pool: ClassVar[str | None] = None

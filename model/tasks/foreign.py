@@ -40,7 +40,7 @@ class TriggerDagTask(PokedTask):
     """Starts a run of another DAG (Airflow: TriggerDagRunOperator). The same try never starts two."""
 
     activity: ClassVar[str | None] = "tidemill.trigger_dag"
-    on_control_queue: ClassVar[bool] = True
+    calls_workflows: ClassVar[bool] = True
     kind: Literal["trigger_dag"] = "trigger_dag"
     trigger_dag_id: Annotated[str, Field(min_length=1)]
     trigger_run_id: str | None = None

@@ -67,7 +67,7 @@ class ExternalTaskTask(PokedTask):
     """
 
     activity: ClassVar[str | None] = "tidemill.external_task"
-    on_control_queue: ClassVar[bool] = True
+    calls_workflows: ClassVar[bool] = True
     kind: Literal["external_task"] = "external_task"
     external_dag_id: Annotated[str, Field(min_length=1)]
     external_task_ids: tuple[str, ...] = ()

@@ -1,12 +1,16 @@
 """Activities and workflows of somebody else's worker as tasks, beside ours."""
 
+import uuid
 from datetime import timedelta
+from pathlib import Path
 
-from support import Stack, bash, dag
+from support import Stack, bash, dag, empty, end_workflows, stack
 from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
+from tidemill.worker.client import Tidemill
+from tidemill.worker.plugin import TidemillPlugin
 
 
 @activity.defn(name="theirs.double")
@@ -65,3 +69,34 @@ async def test_what_they_raise_is_the_tasks_failure_and_costs_a_try(here: Stack)
         details = await here.run_once(dag("foreign_failure", [odd]))
     assert details.tasks[0].error == "OddNumber: it is odd"
     assert details.tasks[0].try_number == 2
+
+
+async def test_sixty_four_triggers_at_once_hold_up_nobody(server: str, tmp_path: Path) -> None:
+    """Each waits for another workflow, which needs this worker for its answer: they must not take that from it."""
+    async with stack(server, tmp_path / "home") as here:
+        await here.tidemill.register(dag("triggered", [empty("a")], max_active_runs=64))
+        tasks = [
+            {"kind": "trigger_dag", "task_id": f"t{i}", "trigger_dag_id": "triggered", "wait_for_completion": True,
+             "poke_interval": 1}
+            for i in range(64)
+        ]  # fmt: skip
+        await here.tidemill.register(dag("triggers", tasks, max_active_tasks=64))
+        await here.tidemill.register(dag("unconcerned", [empty("a")]))
+        run = await here.tidemill.trigger("triggers")
+        beside = await here.tidemill.trigger("unconcerned")
+        assert (await here.finished("unconcerned", beside.run_id)).state == "success"
+        assert (await here.finished("triggers", run.run_id)).state == "success"
+        assert len(await here.tidemill.runs("triggered")) == 64
+
+
+async def test_a_task_queue_may_be_called_anything(server: str, tmp_path: Path) -> None:
+    """Also as the queues are that tidemill makes beside each."""
+    for suffix in ("-control", "-spark", "-files"):
+        queue = f"odd-{uuid.uuid4().hex[:8]}{suffix}"
+        client = await Client.connect(server, plugins=[TidemillPlugin(tmp_path / suffix)])
+        async with Worker(client, task_queue=queue):
+            here = Stack(Tidemill(client, queue), server, tmp_path / suffix, queue)
+            dag_id = f"odd{suffix.replace('-', '_')}"
+            details = await here.run_once(dag(dag_id, [bash("a", "echo {{ run_id }}")]))
+            assert details.state == "success"
+            await end_workflows(client, queue)

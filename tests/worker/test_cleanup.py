@@ -1,0 +1,99 @@
+"""What nobody needs any more goes; what somebody may still ask for stays."""
+
+import asyncio
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from support import Stack, bash, dag, eventually
+from tidemill.activities.workplace import Workplace
+from tidemill.model.bundles import BundleSettings
+from tidemill.worker.cleanup import Known, cleanup, known_to_temporal
+
+MONTH = timedelta(days=30)
+
+
+def aged(path: Path, days: int = 40) -> Path:
+    """*path* with all in it, as if it had been written *days* ago."""
+    then = time.time() - days * 86400
+    for each in (*path.rglob("*"), path):
+        os.utime(each, (then, then))
+    return path
+
+
+def of_a_run(home: Path, run_id: str) -> tuple[Path, Path, Path]:
+    """Log, attempt and result of an old run."""
+    place = f"dag_id=d/run_id={run_id}/task_id=t/attempt=1"
+    log = home / "logs" / f"{place}.log"
+    attempt = home / "attempts" / place / "execution"
+    result = home / "xcom" / place / "execution" / "return_value.json"
+    for path in (log, attempt / "result.json", result):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    return log, attempt, result
+
+
+def test_old_things_of_forgotten_runs_go_and_their_folders_with_them(tmp_path: Path) -> None:
+    log, attempt, result = of_a_run(tmp_path, "old")
+    aged(tmp_path)
+    young_log, young_attempt, young_result = of_a_run(tmp_path, "young")
+    place = Workplace(home=tmp_path)
+    planned = cleanup(place, Known(), MONTH, dry_run=True)
+    assert log.exists()
+    removed = cleanup(place, Known(), MONTH)
+    assert sorted(thing.kind for thing in removed) == ["attempt", "log", "result"]
+    assert removed == planned
+    assert not any(path.exists() for path in (log, attempt, result, attempt.parents[2]))
+    assert all(path.exists() for path in (young_log, young_attempt, young_result))
+    assert cleanup(place, Known(), MONTH) == []
+
+
+def test_results_of_a_run_that_temporal_knows_stay_whatever_their_age(tmp_path: Path) -> None:
+    _, _, result = of_a_run(tmp_path, "known")
+    aged(tmp_path)
+    cleanup(Workplace(home=tmp_path), Known(run_ids={"known"}), MONTH)
+    assert result.exists()
+
+
+async def test_kept_code_stays_as_long_as_a_dag_or_a_run_needs_it(here: Stack, tmp_path: Path) -> None:
+    """The version that is registered, and the one that an ended run had; not one that nobody ever ran."""
+    folder = tmp_path / "dags"
+    folder.mkdir()
+    dag_id = f"kept_{here.task_queue.replace('-', '_')}"
+    file = folder / "file.py"
+    await here.tidemill.set_bundle(
+        BundleSettings(name=dag_id, path=str(folder), min_file_process_interval=timedelta(0))
+    )
+    for number in range(3):
+        file.write_text(f"from tidemill import DAG, EmptyOperator\nwith DAG('{dag_id}', description='{number}'):\n"
+                        "    EmptyOperator(task_id='a')\n")  # fmt: skip
+        await here.tidemill.look_at_bundle(dag_id)
+        if number == 1:
+            run = await here.tidemill.trigger(dag_id)
+            await here.finished(dag_id, run.run_id)
+    place = Workplace(home=here.home)
+    assert len(place.snapshots.names()) == 3
+    known = await known_to_temporal(here.tidemill.client)
+    aged(here.home)
+    cleanup(place, known, MONTH)
+    spec = await here.tidemill.spec(dag_id)
+    assert spec.source is not None
+    assert spec.source.snapshot in place.snapshots.names()
+    assert len(place.snapshots.names()) == 2
+    again = await here.tidemill.trigger(dag_id)
+    assert (await here.finished(dag_id, again.run_id)).state == "success"
+
+
+async def test_an_attempt_that_runs_is_left_alone(here: Stack, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    command = f"touch {mark}; while test -e {mark}; do sleep 0.1; done"
+    await here.tidemill.register(dag("runs_long", [bash("a", command)]))
+    run = await here.tidemill.trigger("runs_long")
+    await eventually(lambda: asyncio.to_thread(mark.exists), bool)
+    attempts = here.home / "attempts"
+    await eventually(lambda: asyncio.to_thread(lambda: [*attempts.rglob("claim.json")]), bool)
+    aged(attempts)
+    assert cleanup(Workplace(home=here.home), Known(), MONTH) == []
+    mark.unlink()
+    assert (await here.finished("runs_long", run.run_id)).state == "success"

@@ -1,0 +1,47 @@
+"""Payloads that are encrypted before they leave: Temporal holds no plain text, and everything works."""
+
+import base64
+import uuid
+from pathlib import Path
+
+import pytest
+from cryptography.fernet import Fernet
+from support import bash, dag, end_workflows, eventually
+from temporalio.client import Client
+from temporalio.worker import Worker
+from tidemill.model.errors import InvalidInputError
+from tidemill.model.runs import TriggerRequest
+from tidemill.worker.client import Tidemill
+from tidemill.worker.connection import client_plugins
+from tidemill.worker.plugin import TidemillPlugin
+
+
+async def test_a_history_holds_no_plain_text(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAYLOAD_KEY", Fernet.generate_key().decode())
+    monkeypatch.setenv("TIDEMILL_CLIENT_PLUGINS", "tidemill.examples.encryption:Encryption")
+    queue = f"test-{uuid.uuid4().hex[:8]}"
+    client = await Client.connect(server, plugins=[*client_plugins(), TidemillPlugin(tmp_path / "home")])
+    async with Worker(client, task_queue=queue):
+        tidemill = Tidemill(client, queue)
+        await tidemill.register(dag("enciphered", [bash("a", "echo a-result-{{ dag_run.conf.word }}")]))
+        run = await tidemill.trigger("enciphered", TriggerRequest(conf={"word": "plain-text-word"}))
+        await eventually(lambda: tidemill.find_run("enciphered", run.run_id), lambda found: found.state.finished)
+        details = await tidemill.run("enciphered", run.run_id)
+        assert details.state == "success"
+        bare = await Client.connect(server)
+        for workflow_id in ("dag:enciphered", run.workflow_id):
+            history = (await bare.get_workflow_handle(workflow_id).fetch_history()).to_json()
+            assert "plain-text-word" not in history
+            assert "binary/encrypted" in _decoded(history)
+        await end_workflows(client, queue)
+
+
+def _decoded(history: str) -> str:
+    """The history with the texts of its metadata, which JSON shows in base 64."""
+    return history.replace(base64.b64encode(b"binary/encrypted").decode(), "binary/encrypted")
+
+
+def test_a_plugin_that_is_not_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMILL_CLIENT_PLUGINS", "nowhere:Encryption")
+    with pytest.raises(InvalidInputError, match=r"TIDEMILL_CLIENT_PLUGINS = 'nowhere:Encryption': ModuleNotFoundError"):
+        client_plugins()
