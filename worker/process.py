@@ -20,6 +20,7 @@ from ..activities.workplace import Workplace
 from ..model.errors import InvalidInputError
 from .client import Tidemill
 from .connection import connect
+from .health import health_server
 from .plugin import TidemillPlugin
 from .settings import Settings
 
@@ -91,7 +92,7 @@ async def running_worker(settings: Settings, address: str | None = None) -> Asyn
         metrics = PrometheusConfig(bind_address=settings.metrics_address)
         overrides["runtime"] = Runtime(telemetry=TelemetryConfig(metrics=metrics))  # type: ignore[assignment]
     client = await connect(plugin_for(settings), **overrides)
-    async with make_worker(client, settings):
+    async with make_worker(client, settings), health_server(settings.health_address, client):
         yield Tidemill(client, settings.task_queue)
 
 

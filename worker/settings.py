@@ -70,6 +70,8 @@ class Settings(BaseSettings):
     max_concurrent_activities: int = Field(default=16, ge=1)
     max_cached_workflows: int = Field(default=1000, ge=10)
     """How many workflows stay in memory between their steps. DAGs beyond that are replayed at each wake-up."""
+    health_address: str | None = None
+    """Where the worker answers /healthz and /readyz, such as 127.0.0.1:8088; None: nowhere."""
     metrics_address: str | None = None
     """Where the worker serves Prometheus metrics, such as 127.0.0.1:9464; None: nowhere."""
 

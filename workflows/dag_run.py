@@ -24,6 +24,7 @@ from ..model.states import RunState, TaskState
 from ..model.task_instances import TaskInstance
 from ..model.tasks import ApprovalTask
 from ..model.views import RunDetails, run_details
+from . import metrics
 from .calls import look_up, refusing
 from .leases import Granted
 from .run_tasks import RunTasks
@@ -57,7 +58,9 @@ class DagRunWorkflow:
             if self.state.revision is not None:
                 await self._resume(self.state.revision)
             self._ready = True
-            self.state.started_at = self.state.started_at or workflow.now()
+            if self.state.started_at is None:
+                self.state.started_at = workflow.now()
+                metrics.run_started(self.state)
             self.tasks.start()
             end = await self._to_the_end()
         except BaseException as error:
@@ -71,6 +74,7 @@ class DagRunWorkflow:
                 raise ApplicationError(told, type="Defect", non_retryable=True) from error
             raise
         await self._report(end)
+        metrics.run_ended(self.state, end.state)
         if end.state is RunState.FAILED:
             raise ApplicationError(
                 f"run {self.state.run.run_id} failed: {end.reason}", type="RunFailed", non_retryable=True

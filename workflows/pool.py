@@ -9,6 +9,7 @@ from temporalio.exceptions import FailureError
 
 from ..activities.runs import RunsQuestion, find_ended_runs
 from ..model.pools import LeaseRequest, PoolSettings, PoolState, PoolView
+from . import metrics
 from .alarm import Alarm
 from .calls import look_up
 from .leases import Granted
@@ -33,6 +34,9 @@ class PoolWorkflow:
         """Grants what is free whenever something changes, for ever."""
         while True:
             await self._grant()
+            metrics.pool_changed(
+                self.state.name, self.state.settings.slots, self.state.occupied, len(self.state.waiting)
+            )
             await self._look_for_the_dead()
             if workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(workflow.all_handlers_finished)

@@ -27,6 +27,7 @@ from ..model.states import RunState, TaskState
 from ..model.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry, poke_delay, retry_delay
 from ..model.tasks import ApprovalTask, EmptyTask, PokedTask, WaitingTask
 from ..model.views import why
+from . import metrics
 from .clocks import Clocks
 from .deadlines import Deadlines
 from .leases import Leases
@@ -290,6 +291,7 @@ class RunTasks:
     def _end_of(self, instance: TaskInstance) -> None:
         """What else follows from the end of a task."""
         instance.ended_at = instance.ended_at or workflow.now()
+        metrics.task_ended(self.state, instance)
         self._task_ended(instance)
 
     # Waiting without a worker

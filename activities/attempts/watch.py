@@ -12,6 +12,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from ...model.task_instances import Failure
+from .. import metrics
 from ..names import INFRASTRUCTURE, TASK_FAILED
 
 HEARTBEAT_EVERY = 1.0
@@ -143,6 +144,7 @@ def stopping_cleanly() -> Iterator[None]:
     except Stopped as stop:
         if activity.is_cancelled():
             raise activity_cancelled(str(stop)) from None
+        metrics.handed_over()
         raise handed_over(f"the attempt was stopped by {stop} and is handed to another worker") from None
 
 

@@ -19,6 +19,7 @@ from ...model.context import resolve
 from ...model.errors import InvalidInputError
 from ...model.references import texts
 from ...model.task_instances import Failure, Outcome
+from .. import metrics
 from ..masking import Masker
 from ..processes.forks import Answer, CodePlace, ImportFailed, ServerGone
 from ..secrets import known_secrets, look_up
@@ -52,7 +53,7 @@ class Kind:
 
 def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watch | None = None) -> Outcome:
     """One start of a try of a task, from its beginning to its outcome. Raises the task's failure."""
-    with stopping_cleanly():
+    with stopping_cleanly(), metrics.running(kind.work):
         outcome = _outcome(workplace, attempt, kind, watch or workplace_watch(workplace, attempt.timeout))
         return workplace.results.put(attempt, outcome)
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ...model.bundles import CHANGING, Listing, ListQuestion, ParsedDag, ParseQu
 from ...model.dag import DagSpec, read_dag
 from ...model.errors import InvalidInputError
 from ...model.tasks import SparkSqlTask, SparkSubmitTask, SparkWork
+from .. import metrics
 from ..attempts.watch import Watch, beating, stopping_cleanly
 from ..names import BUNDLE_PROBLEM
 from ..workplace import Workplace
@@ -86,6 +88,7 @@ class FileActivities:
         )
         answer = parsed(self._workplace.forks, file, Watch(file.timeout, too_long=TimeoutError))
         seconds, modules = time.monotonic() - start, Tree(root).closure(question.path)
+        metrics.parsed(settings.name, timedelta(seconds=seconds), failed="error" in answer)
         read = {*answer.get("files", question.extras)}
         specs = [read_dag(spec) for spec in answer.get("dags", ())]
         needed = modules | read | referenced(specs, root, question.path)

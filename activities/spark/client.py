@@ -6,6 +6,7 @@ from typing import Any
 from ...model.task_instances import Failure, Outcome
 from ...model.tasks import PySparkTask
 from ...model.tasks.spark import DEFAULT_MASTER
+from .. import metrics
 from ..attempts.log import last_lines
 from ..attempts.outcomes import describe_exit, instant
 from ..attempts.watch import Watch, task_failed
@@ -38,7 +39,7 @@ def run_client(work: SparkStart) -> Outcome:
     work.folder.end_earlier_start()
     work.folder.forget()
     watch = work.watch()
-    with work.workplace.memory.reserved(work.options.driver_megabytes, watch):
+    with work.workplace.memory.reserved(work.options.driver_megabytes, watch), metrics.running("spark"):
         return _submit(work, watch)
 
 

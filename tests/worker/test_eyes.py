@@ -1,0 +1,50 @@
+"""What operators see of a worker: health, readiness, metrics."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+
+import httpx
+from support import bash, dag, eventually, stack, worker_environment, worker_process
+from tidemill.worker.dev import free_port
+
+
+async def get(url: str) -> httpx.Response | None:
+    try:
+        async with httpx.AsyncClient() as client:
+            return await client.get(url, timeout=20)
+    except httpx.HTTPError:
+        return None
+
+
+async def test_a_worker_tells_its_health_and_what_it_does(server: str, tmp_path: Path) -> None:
+    health, metrics = free_port(), free_port()
+    async with stack(server, tmp_path / "home", no_remote_activities=True) as here:
+        env = {
+            **worker_environment(server, here.home, here.task_queue),
+            "TIDEMILL_HEALTH_ADDRESS": f"127.0.0.1:{health}",
+            "TIDEMILL_METRICS_ADDRESS": f"127.0.0.1:{metrics}",
+        }
+        with worker_process(env) as worker:
+            url = f"http://127.0.0.1:{health}"
+            for path in ("/healthz", "/readyz"):
+                answer = await eventually(lambda: get(f"{url}{path}"), bool)  # noqa: B023
+                assert answer is not None
+                assert (answer.status_code, json.loads(answer.text)) == (200, {"status": "ok"})
+            unknown = await get(f"{url}/etc")
+            assert unknown is not None
+            assert unknown.status_code == 404
+            # Two: the test's own worker has no metrics, and may be the one that runs the first one's workflow.
+            await here.tidemill.register(dag("measured", [bash("a", "true"), bash("b", "exit 1")]))
+            run = await here.tidemill.trigger("measured")
+            await here.finished("measured", run.run_id)
+            told = await get(f"http://127.0.0.1:{metrics}/metrics")
+            assert told is not None
+            assert "tidemill_running_attempts{" in told.text
+            # A worker that stands still is noticed.
+            worker.send_signal(signal.SIGSTOP)
+            try:
+                assert await asyncio.wait_for(get(f"{url}/healthz"), 30) is None
+            finally:
+                worker.send_signal(signal.SIGCONT)

@@ -1,0 +1,53 @@
+"""What operators measure of runs, tasks and pools. The SDK's meter is silent on replay, so that nothing counts twice.
+
+Times are in milliseconds, as all of Temporal's own histograms are.
+"""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import MetricMeter
+
+from ..model.run_state import DagRunState
+from ..model.states import RunState, TaskState
+from ..model.task_instances import TaskInstance
+
+
+def run_started(state: DagRunState) -> None:
+    """How long after it fell due the run has begun (Airflow: dagrun.schedule_delay)."""
+    delay = workflow.now() - state.run.run_after
+    _meter(state.run.dag_id).create_histogram_timedelta(
+        "tidemill_schedule_delay", "From run_after to the start of the run", "ms"
+    ).record(max(delay, timedelta()))
+
+
+def run_ended(state: DagRunState, end: RunState) -> None:
+    """That a run has ended, how, and how long it took (Airflow: dagrun.duration.*)."""
+    meter = _meter(state.run.dag_id, state=str(end))
+    meter.create_counter("tidemill_dag_runs", "Runs that have ended").add(1)
+    if state.started_at is not None:
+        meter.create_histogram_timedelta("tidemill_dag_run_duration", "From start to end of the run", "ms").record(
+            workflow.now() - state.started_at
+        )
+
+
+def task_ended(state: DagRunState, instance: TaskInstance) -> None:
+    """That a task has ended, how, and how long it waited for its start."""
+    meter = _meter(state.run.dag_id, state=str(instance.state))
+    meter.create_counter("tidemill_task_instances", "Task instances that have ended").add(1)
+    if instance.queued_at is not None and instance.started_at is not None and instance.state is not TaskState.SKIPPED:
+        meter.create_histogram_timedelta(
+            "tidemill_task_queued_duration", "From queued to started, of the last try", "ms"
+        ).record(max(instance.started_at - instance.queued_at, timedelta()))
+
+
+def pool_changed(name: str, slots: int, used: int, waiting: int) -> None:
+    """How full a pool is (Airflow: pool.open_slots and its kin)."""
+    meter = workflow.metric_meter().with_additional_attributes({"pool": name})
+    meter.create_gauge("tidemill_pool_slots", "Slots that the pool has").set(slots)
+    meter.create_gauge("tidemill_pool_slots_used", "Slots that are held").set(used)
+    meter.create_gauge("tidemill_pool_waiting", "Leases that are waited for").set(waiting)
+
+
+def _meter(dag_id: str, **attributes: str) -> MetricMeter:
+    return workflow.metric_meter().with_additional_attributes({"dag_id": dag_id, **attributes})
