@@ -13,13 +13,25 @@ help: ## Show this list
 
 env: .venv/.ready ## Make the environment in .venv
 
-# The demo is content with less than the tests need: what the tests have is enough for it, too.
-LOCK ?= requirements-test.lock
-.venv/.requirements: $(LOCK)
-	@$(PYTHON) scripts/check_prerequisites.py
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(LOCK)
-	@touch $@
+define INSTALL_REQUIREMENTS
+@$(PYTHON) scripts/check_prerequisites.py
+@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
+@touch $@
+endef
+
+define INSTALL_CHECKOUT
+@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+  --editable . --config-settings editable_mode=strict 2>&1 | grep -iE '^error|failed' ; test $${PIPESTATUS[0]} -eq 0
+@touch $@
+endef
+
+.venv/.requirements: requirements-test.lock
+	$(INSTALL_REQUIREMENTS)
+
+# The demo needs less than the tests; where they have run, everything is there.
+.venv/.demo-requirements: requirements-demo.lock
+	$(if $(wildcard .venv/.requirements),@touch $@,$(INSTALL_REQUIREMENTS))
 
 # Strict editable mode links file by file, so a new file needs a new link: hence the list of files.
 build/.files: FORCE
@@ -27,11 +39,12 @@ build/.files: FORCE
 FORCE:
 
 .venv/.ready: .venv/.requirements pyproject.toml build/.files
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  --editable . --config-settings editable_mode=strict 2>&1 | grep -iE '^error|failed' ; test $${PIPESTATUS[0]} -eq 0
-	@touch $@
+	$(INSTALL_CHECKOUT)
 
-demo: env ## Catch up on a week of real flights with Spark, and look at the result
+.venv/.demo-ready: .venv/.demo-requirements pyproject.toml build/.files
+	$(INSTALL_CHECKOUT)
+
+demo: .venv/.demo-ready ## Catch up on a week of real flights with Spark, and look at the result
 	@$(BIN)/tidemill demo $(ARGS)
 
 test: env ## Run the checks and every test

@@ -1,6 +1,7 @@
 """What is installed, and that it works where nothing of ours is."""
 
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -69,11 +70,30 @@ def test_the_wheel_works_in_an_environment_of_its_own(wheel: Path, tmp_path: Pat
     assert told.stdout.strip() == str(target / "tidemill" / "__init__.py")
 
 
-def test_the_lock_names_no_registry() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-demo.lock", "requirements-test.lock"])
+def test_a_lock_names_no_registry_and_every_hash(name: str) -> None:
+    lock = (ROOT / name).read_text()
     assert "://" not in lock
-    assert "index" not in lock
-    assert all("==" in line for line in lock.splitlines() if line and not line.startswith("#"))
+    assert "--index" not in lock
+    pins = re.split(r"\n(?=\S)", lock.strip())
+    assert all("==" in pin.split("\n")[0] and "--hash=sha256:" in pin for pin in pins)
+
+
+def test_a_worker_imports_neither_spark_nor_pandas() -> None:
+    """They are of an extra that not every worker has."""
+    code = (
+        "import sys; import tidemill.worker.cli, tidemill.worker.plugin, tidemill.activities.processes.fork_server\n"
+        "print(sorted({name.split('.')[0] for name in sys.modules} & {'pyspark', 'pandas', 'sqlparse', 'matplotlib'}))"
+    )
+    told = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_what_a_child_runs_imports_no_temporal() -> None:
+    """It stays small, and holds nothing of its worker's."""
+    code = "import sys; import tidemill.activities.processes.fork_server; print('temporalio' in sys.modules)"
+    told = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
+    assert told.stdout.strip() == "False"
 
 
 def test_the_public_names_are_the_ones_listed() -> None:
