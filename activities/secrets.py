@@ -88,13 +88,24 @@ def backends() -> list[Backend]:
     """Those that are asked, in order: the user's own, the environment, the file (Airflow's order)."""
     found: list[Backend] = []
     if name := os.environ.get("TIDEMILL_SECRETS_BACKEND"):
-        module, _, attribute = name.partition(":")
-        arguments = json.loads(os.environ.get("TIDEMILL_SECRETS_BACKEND_KWARGS", "{}"))
-        found.append(_Remembering(getattr(importlib.import_module(module), attribute)(**arguments)))
+        found.append(_Remembering(_made(name)))
     found.append(Environment())
     if path := os.environ.get("TIDEMILL_SECRETS_FILE"):
         found.append(File(Path(path)))
     return found
+
+
+def _made(name: str) -> Any:
+    """The backend *name*, made with its arguments. Raises InvalidInputError if that cannot be done."""
+    module, _, attribute = name.partition(":")
+    try:
+        arguments = json.loads(os.environ.get("TIDEMILL_SECRETS_BACKEND_KWARGS", "{}"))
+        return getattr(importlib.import_module(module), attribute)(**arguments)
+    except Exception as error:
+        raise InvalidInputError(
+            f"TIDEMILL_SECRETS_BACKEND = {name!r}: {type(error).__name__}. Name a class that this process can import, "
+            "as package.module:Class, and its arguments as JSON in TIDEMILL_SECRETS_BACKEND_KWARGS"
+        ) from None
 
 
 class _Remembering:

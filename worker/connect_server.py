@@ -30,7 +30,7 @@ async def connect_server(
     folder = home / "spark_connect"
     folder.mkdir(parents=True, exist_ok=True)
     argv = command("connect", arguments(home, java, port, ui_port or free_port(), cores or os.cpu_count() or 2))
-    process = start_supervised(folder, argv, folder / "server.log", environment({}, java))
+    process = start_supervised(folder, argv, folder / "server.log", environment({"SPARK_LOCAL_IP": "127.0.0.1"}, java))
     try:
         yield f"sc://127.0.0.1:{port}"
     finally:

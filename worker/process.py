@@ -16,6 +16,7 @@ from temporalio.worker import Worker
 
 from ..activities.processes.forks import RunAs
 from ..activities.processes.supervisor import prctl
+from ..activities.secrets import backends
 from ..activities.workplace import Workplace
 from ..model.errors import InvalidInputError
 from .client import Tidemill
@@ -87,6 +88,7 @@ def hide_memory() -> None:
 @asynccontextmanager
 async def running_worker(settings: Settings, address: str | None = None) -> AsyncIterator[Tidemill]:
     """A worker as long as the block, and the way in to what it works on."""
+    backends()  # one that cannot be made is told now, and not by the first task
     overrides = {"target_host": address} if address is not None else {}
     if settings.metrics_address is not None:
         metrics = PrometheusConfig(bind_address=settings.metrics_address)

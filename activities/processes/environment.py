@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 
 PASSED_ON = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TZDIR", "TMPDIR",
@@ -29,5 +30,6 @@ def for_drivers(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if _any(name, LOOKED_UP)}
 
 
-def _any(name: str, patterns: Iterable[str]) -> bool:
+@cache
+def _any(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -132,6 +132,8 @@ class _Warm:
         self.megabytes = 0
         self.users = 0
         self.used_at = time.monotonic()
+        self.masks: list[str] = []
+        """What the file has looked up while it was imported: its calls may print it."""
         self.mine: socket.socket | None = None
 
     def alive(self) -> bool:
@@ -190,7 +192,7 @@ class Forks:
         whole = {**request, "work": work, "code": code.as_request() if code is not None else None}
         if connect or separate is not None:
             key = f"connect {code}{code.digest() if code else ''}" if connect else f"separate {separate}"
-            with self._warmed(key, code if connect else None, checks, connect=connect) as server:
+            with self._warmed(key, code if connect else None, listener, checks, connect=connect) as server:
                 return _Call(server, whole, listener, checks, grace, self._settings).run()
         if code is None:
             return _Call(self._main(), whole, listener, checks, grace, self._settings).run()
@@ -202,7 +204,7 @@ class Forks:
         name = f"{code.path} {code.roots} "
         seconds = self._import_seconds(name, checks)
         if seconds is not None and self._is_worth_a_parent(name, seconds):
-            with self._warmed(name + code.digest(), code, checks) as server:
+            with self._warmed(name + code.digest(), code, listener, checks) as server:
                 return _Call(server, request, listener, checks, grace, self._settings).run()
         call = _Call(self._main(), request, listener, checks, grace, self._settings)
         call.imported = lambda found: self._note_seconds(name, found)
@@ -283,7 +285,9 @@ class Forks:
             os.close(log)
 
     @contextmanager
-    def _warmed(self, key: str, code: CodePlace | None, checks: Checks, *, connect: bool = False) -> Iterator[_Server]:
+    def _warmed(
+        self, key: str, code: CodePlace | None, listener: Listener, checks: Checks, *, connect: bool = False
+    ) -> Iterator[_Server]:
         """The parent in which *code* is imported, started unless it is there, kept as long as the block."""
         main = self._main()
         with self._lock:
@@ -301,20 +305,31 @@ class Forks:
             other.stop()
         try:
             if mine:
-                self._warm_up(main, warm, code, checks, connect=connect)
+                self._warm_up(main, warm, code, listener, checks, connect=connect)
             while not warm.settled.wait(POLL_SECONDS):
                 checks.check()
             if warm.failure is not None:
                 raise ImportFailed(warm.failure)
             if warm.server is None:
                 raise ServerGone
+            for secret in warm.masks:
+                listener.mask(secret)
             yield warm.server
         finally:
             with self._lock:
                 warm.users -= 1
                 warm.used_at = time.monotonic()
 
-    def _warm_up(self, main: _Server, warm: _Warm, code: CodePlace | None, checks: Checks, *, connect: bool) -> None:
+    def _warm_up(
+        self,
+        main: _Server,
+        warm: _Warm,
+        code: CodePlace | None,
+        listener: Listener,
+        checks: Checks,
+        *,
+        connect: bool,
+    ) -> None:
         mine, theirs = channel.pair()
         control, their_control = channel.pair()
         request = {"work": "serve", "connect": connect, "code": code.as_request() if code is not None else None}
@@ -324,14 +339,16 @@ class Forks:
                 id_ = uuid.uuid4().hex
                 main.send({"fork": id_}, (theirs.fileno(), log, their_control.fileno()))
             warm.mine = mine
-            self._await_ready(main, warm, control, checks)
+            self._await_ready(main, warm, control, listener, checks)
         finally:
             if warm.server is None:
                 control.close()  # ends a process that is not wanted any more
             mine.setblocking(False)
             warm.settled.set()
 
-    def _await_ready(self, main: _Server, warm: _Warm, control: socket.socket, checks: Checks) -> None:
+    def _await_ready(
+        self, main: _Server, warm: _Warm, control: socket.socket, listener: Listener, checks: Checks
+    ) -> None:
         assert warm.mine is not None  # noqa: S101
         deadline = time.monotonic() + READY_WITHIN_SECONDS
         while main.alive():
@@ -341,6 +358,10 @@ class Forks:
                 if "ready" in message:
                     warm.server, warm.megabytes = _Server(control, warm.alive), message["megabytes"]
                     return
+                if "mask" in message:
+                    warm.masks.append(message["mask"])
+                if "ask" in message:
+                    channel.send(warm.mine, listener.answer(message["ask"]))
                 if "answer" in message:
                     warm.failure = message["answer"]["failure"]
                     return

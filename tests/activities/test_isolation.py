@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support import Stack, bash, dag, eventually, stack, worker_environment, worker_process
+from support import Stack, bash, dag, eventually, messages, stack, worker_environment, worker_process
 from temporalio.client import Client
 from temporalio.worker import Worker
 from tidemill.activities.dag_files import parse_dag_file
+from tidemill.activities.processes.forks import RunAs
 from tidemill.activities.workplace import Workplace
 from tidemill.model.dag import DagSpec
 from tidemill.model.runs import TriggerRequest
@@ -174,6 +176,32 @@ async def test_a_sensor_leaves_no_folder_for_each_poke(here: Stack, tmp_path: Pa
     assert details.state is RunState.SUCCESS
     folders = [path for path in (here.home / "attempts").rglob("*") if path.is_dir() and path.name.startswith("poke=")]
     assert len(folders) <= 2, folders
+
+
+async def test_a_secret_of_the_import_is_masked_in_every_call(here: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that imports slowly is imported once: its calls know what it has looked up, and so does their log."""
+    monkeypatch.setenv("TIDEMILL_VAR_WAREHOUSE_PASSWORD", "s3cret-of-the-import")
+    [spec] = parse_dag_file(FILE.with_name("slow_import.py")).dags
+    details = await here.run_once(spec)
+    assert details.state is RunState.SUCCESS
+    logs = [messages(path).strip() for path in (here.home / "logs" / "dag_id=slow_import").rglob("*.log")]
+    assert sorted(logs) == [f"the password of {number} is ***" for number in range(1, 7)]
+
+
+async def test_tasks_may_run_as_another_user(server: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to become another user")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        home, dags = Path(folder, "home"), Path(folder, "isolation.py")
+        dags.write_text(FILE.read_text())
+        place = Workplace(home=home, run_as=RunAs(65534, 65534))
+        async with stack(server, home, place=place) as here:
+            spec = next(spec for spec in parse_dag_file(dags).dags if spec.dag_id == "who")
+            details = await here.run_once(spec)
+            assert details.state is RunState.SUCCESS, [task.error for task in details.tasks]
+            assert await here.result_of(details, "python") == 65534
+            assert await here.result_of(details, "shell") == "65534"
 
 
 def test_nobody_with_the_workers_uid_reads_its_environment() -> None:

@@ -93,3 +93,15 @@ with DAG("takes_a_while", params={"mark": "", "seconds": 6}, heartbeat_timeout=6
         return "done"
 
     work()
+
+with DAG("who", heartbeat_timeout=4):
+
+    @task
+    def python() -> int:
+        return os.getuid()
+
+    @task.bash
+    def shell(uid: int) -> str:
+        return "id -u"
+
+    shell(python())
