@@ -16,7 +16,8 @@ from temporalio.exceptions import ApplicationError
 
 from ..model.errors import explain
 
-COMPRESSED_FROM = 128 * 1024
+COMPRESSED_FROM = 40 * 1024
+"""Above what a result may have to stay readable in Temporal's UI."""
 
 
 class _ModelConverter(PydanticJSONPlainPayloadConverter):

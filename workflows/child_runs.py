@@ -19,6 +19,7 @@ from ..model.run_state import DagRunState
 from ..model.states import RunState
 from .alarm import Alarm
 from .calls import look_up
+from .command_budget import CommandBudget
 from .dag_run import DagRunWorkflow
 
 CLOSING = timedelta(seconds=1)
@@ -37,6 +38,7 @@ class ChildRuns:
         self._telling: set[asyncio.Task[None]] = set()
         self._reconcile_at: datetime | None = None
         self._reconcile_pause = RECONCILE_FIRST
+        self._budget = CommandBudget()
         for tracked in state.runs.values():
             tracked.watched = False  # handles of children do not carry over
 
@@ -55,17 +57,12 @@ class ChildRuns:
     async def start(self, tracked: TrackedRun) -> None:
         """Starts the run's workflow, to outlive this execution. One that exists is taken as it is."""
         again = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        await self._budget.take(len(self._start_of(tracked).model_dump_json()))
         news = self._state.news
         try:
             handle = await workflow.start_child_workflow(
                 DagRunWorkflow.run,
-                DagRunState(
-                    run=tracked.run,
-                    spec=with_default_pools(self._state.spec),
-                    past=self._state.past_of(tracked),
-                    news=self._state.news,
-                    revision=tracked.revision,
-                ),
+                self._start_of(tracked),
                 id=tracked.run.workflow_id,
                 id_reuse_policy=again if tracked.again else WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
@@ -81,6 +78,15 @@ class ChildRuns:
         follower = asyncio.create_task(self._follow(handle, tracked))
         self._followed.add(follower)
         follower.add_done_callback(self._forget)
+
+    def _start_of(self, tracked: TrackedRun) -> DagRunState:
+        return DagRunState(
+            run=tracked.run,
+            spec=with_default_pools(self._state.spec),
+            past=self._state.past_of(tracked),
+            news=self._state.news,
+            revision=tracked.revision,
+        )
 
     @property
     def _snapshot(self) -> str | None:

@@ -29,6 +29,7 @@ from ..model.tasks import ApprovalTask, EmptyTask, PokedTask, WaitingTask
 from ..model.views import why
 from . import metrics
 from .clocks import Clocks
+from .command_budget import CommandBudget
 from .deadlines import Deadlines
 from .leases import Leases
 from .notices import Notices
@@ -62,6 +63,7 @@ class RunTasks:
         self._deadlines = Deadlines(state, self._clocks, self.notices)
         self._values: dict[str, list[dict[str, Any]]] = {}
         self._results_size = sum(len(json.dumps(i.xcom, default=str)) for i in state.instances.values() if i.xcom)
+        self._budget = CommandBudget()
         self._make_plan()
 
     def _make_plan(self) -> None:
@@ -178,6 +180,7 @@ class RunTasks:
         try:
             values, limit = self._values_for(instance), inline_limit(self._results_size)
             attempt = self.state.attempt(instance, workflow.info().run_id, values, limit)
+            await self._budget.take(len(attempt.model_dump_json()))
             outcome = await work_of(self.state.spec, attempt)
         except FailureError as error:
             outcome = failure_of(error, self.state.spec.by_id[instance.task_id].max_starts or MOST_STARTS)

@@ -2,12 +2,21 @@
 
 import asyncio
 import json
+import re
 import signal
 from pathlib import Path
 
 import httpx
 from support import bash, dag, eventually, stack, worker_environment, worker_process
 from tidemill.worker.dev import free_port
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+    root = Path(__file__).parents[2]
+    names = set(re.findall(r"tidemill_\w+", (root / "docs" / "grafana.json").read_text()))
+    code = (root / "workflows" / "metrics.py").read_text() + (root / "activities" / "metrics.py").read_text()
+    made = set(re.findall(r'"(tidemill_\w+)"', code))
+    assert {name.removesuffix("_bucket") for name in names} <= made
 
 
 async def get(url: str) -> httpx.Response | None:

@@ -1,5 +1,6 @@
 """Runs of thousands of tasks, and runs that outgrow a history, on real servers."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from support import Stack, bash, dag, empty, stack
@@ -39,3 +40,29 @@ async def test_a_thousand_mapped_instances(here: Stack) -> None:
     tasks = [empty("each", expand=mapped), empty("after", "each")]
     details = await here.run_once(dag("thousand", tasks, max_active_tasks=200))
     ended_well(details, 1001)
+
+
+async def test_many_due_runs_of_a_large_dag_are_all_made(here: Stack) -> None:
+    """Started in one step they would be more than the server takes, and it would terminate the DAG without a word."""
+    runs = 60
+    first = datetime(2024, 1, 1, tzinfo=UTC)
+    tasks = [empty(f"task_{i}", doc_md=f"{i} " + "a long text that makes the DAG large " * 4) for i in range(600)]
+    schedule = {
+        "schedule": {"kind": "delta_interval", "delta": 3600},
+        "start_date": first.isoformat(),
+        "end_date": (first + timedelta(hours=runs - 1)).isoformat(),
+        "catchup": True,
+        "max_active_runs": runs,
+    }
+    spec = dag("large_and_late", tasks, **schedule)
+    assert len(spec.model_dump_json()) * runs > 4_000_000
+    await here.tidemill.register(spec)
+    made = await here.all_finished("large_and_late", runs, within=200)
+    assert [run.state for run in made] == ["success"] * runs
+
+
+async def test_many_large_attempts_at_once_all_run(here: Stack) -> None:
+    """Two hundred commands with 30 KB of arguments each, all ready in the same step."""
+    tasks = [bash(f"t{i}", f"true {'x' * 30_000}") for i in range(200)]
+    details = await here.run_once(dag("large_attempts", tasks, max_active_tasks=200))
+    ended_well(details, 200)
