@@ -69,6 +69,8 @@ async def _trigger(dag_id: str, asked: dict[str, Any]) -> None:
     try:
         await _client().get_workflow_handle(dag_workflow_id(dag_id)).execute_update("trigger_run", request)
     except WorkflowUpdateFailedError as error:
+        if await _find(dag_id, asked["run_id"]) is not None:
+            return  # a call that nobody heard the answer of has made it
         cause = error.cause
         told = cause.message if isinstance(cause, ApplicationError) else str(cause)
         raise task_failed(Failure(error_type="TriggerRefused", message=told)) from None

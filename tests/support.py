@@ -127,7 +127,11 @@ class Stack:
 
 def messages(log: Path) -> str:
     """What is in the log of an attempt, without the time and the level of each line."""
-    return re.sub(r"(?m)^\S+\+00:00 [A-Z]+ +", "", log.read_text())
+    return without_times(log.read_text())
+
+
+def without_times(log: str) -> str:
+    return re.sub(r"(?m)^\S+\+00:00 [A-Z]+ +", "", log)
 
 
 @asynccontextmanager

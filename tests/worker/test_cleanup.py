@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from support import Stack, bash, dag, eventually
+from support import Stack, bash, dag, eventually, stack, temporal_server
 from tidemill.activities.workplace import Workplace
 from tidemill.model.bundles import BundleSettings
 from tidemill.worker.cleanup import Known, cleanup, known_to_temporal
@@ -56,8 +56,14 @@ def test_results_of_a_run_that_temporal_knows_stay_whatever_their_age(tmp_path: 
     assert result.exists()
 
 
-async def test_kept_code_stays_as_long_as_a_dag_or_a_run_needs_it(here: Stack, tmp_path: Path) -> None:
+async def test_kept_code_stays_as_long_as_a_dag_or_a_run_needs_it(tmp_path: Path) -> None:
     """The version that is registered, and the one that an ended run had; not one that nobody ever ran."""
+    with temporal_server(tmp_path / "server") as address:
+        async with stack(address, tmp_path / "home") as here:
+            await keeps_what_is_needed(here, tmp_path)
+
+
+async def keeps_what_is_needed(here: Stack, tmp_path: Path) -> None:
     folder = tmp_path / "dags"
     folder.mkdir()
     dag_id = f"kept_{here.task_queue.replace('-', '_')}"
