@@ -31,6 +31,10 @@ class Masker:
                 if self.heard is not None:
                     self.heard(part)
 
+    @property
+    def secrets(self) -> set[str]:
+        return self._secrets
+
     def clear(self) -> None:
         self._secrets, self._pattern = set(), None
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..model.errors import InvalidInputError
+from ..model.references import texts
 from .masking import HERE, Masker
 
 SENSITIVE = ("password", "secret", "token", "api_key", "apikey", "passphrase", "private_key", "access_key")
@@ -168,7 +169,8 @@ def known_secrets() -> set[str]:
     variables = {**content.get("variables", {}), **_all_of_environment("VAR")}
     for key, value in variables.items():
         if _is_sensitive(key):
-            collected.add(_text(value))
+            for secret in _leaves(_text(value)):
+                collected.add(secret)
     for conn_id, value in {**content.get("connections", {}), **_all_of_environment("CONN")}.items():
         with suppress(InvalidInputError):
             for secret in Connection.read(conn_id, _text(value) or "").secrets():
@@ -179,6 +181,21 @@ def known_secrets() -> set[str]:
 def _all_of_environment(kind: str) -> dict[str, str]:
     prefixes = (f"TIDEMILL_{kind}_", f"AIRFLOW_{kind}_")
     return {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+
+
+def _leaves(text: str | None) -> list[str]:
+    """*text*, and where it is JSON the texts in it."""
+    if text is None:
+        return []
+    try:
+        return [text, *texts(json.loads(text))]
+    except ValueError:
+        return [text]
+
+
+def fresh_masker() -> Masker:
+    """Knows what is secret in this worker's environment and file, and whatever was looked up through it."""
+    return Masker({*known_secrets(), *HERE.secrets})
 
 
 def _is_sensitive(name: str) -> bool:
@@ -197,7 +214,8 @@ class Variable:
         text = look_up("variable", key)
         if text is not None:
             if _is_sensitive(key):
-                mask(text)
+                for secret in _leaves(text):
+                    mask(secret)
             return json.loads(text) if deserialize_json else text
         if default is not _MISSING:
             return default

@@ -16,7 +16,7 @@ import fsspec
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
-from ..activities.attempts.folder import AttemptFolder, find_process
+from ..activities.attempts.folder import HOST, AttemptFolder, find_process
 from ..activities.workplace import Workplace
 from ..model.base import Model
 from ..workflows.dag import DagWorkflow
@@ -86,7 +86,7 @@ def cleanup(workplace: Workplace, known: Known, older_than: timedelta, *, dry_ru
 
 
 def _old_logs(logs: Path, before: datetime) -> Iterator[Removed]:
-    for path in logs.rglob("*.log*"):
+    for path in logs.glob("dag_id=*/**/*.log"):
         if path.is_file() and _modified(path) < before:
             yield Removed(kind="log", name=str(path), size=path.stat().st_size)
 
@@ -102,6 +102,8 @@ def _old_attempts(attempts: Path, before: datetime) -> Iterator[Removed]:
 def _runs(path: Path) -> bool:
     for claim in path.rglob("claim.json"):
         said = AttemptFolder(claim.parent, claim).read(claim.name) or {}
+        if said.get("host", HOST) != HOST:
+            return True  # only that host knows
         if "supervisor" in said and find_process(said["supervisor"], said["supervisor_started"]) is not None:
             return True
     return False

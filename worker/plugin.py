@@ -9,9 +9,9 @@ client's data converter as it is, and tidemill's models need theirs: so the clie
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -81,13 +81,6 @@ class TidemillPlugin(SimplePlugin):
         self._beside: WeakSet[Worker] = WeakSet()
         """The small workers beside each worker: of any name, what they are is known by themselves."""
 
-        @asynccontextmanager
-        async def run_context() -> AsyncIterator[None]:
-            try:
-                yield
-            finally:
-                place.forks.close()
-
         super().__init__(
             "tidemill",
             data_converter=_with_models,
@@ -101,7 +94,6 @@ class TidemillPlugin(SimplePlugin):
                 self._spark_activities.run,
             ],
             workflow_runner=_with_shared_modules,
-            run_context=run_context,
         )
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002
@@ -117,11 +109,14 @@ class TidemillPlugin(SimplePlugin):
         beside = self._workers_beside(worker)
         _stop_together(worker, beside)
         warming = asyncio.create_task(asyncio.to_thread(self.place.forks.start))
-        async with AsyncExitStack() as running:
-            for other in beside:
-                await running.enter_async_context(other)
-            await super().run_worker(worker, next)
-        await warming
+        try:
+            async with AsyncExitStack() as running:
+                for other in beside:
+                    await running.enter_async_context(other)
+                await super().run_worker(worker, next)
+        finally:  # only now: until then, one of them may still let its tasks finish
+            await warming
+            await asyncio.to_thread(self.place.forks.close)
 
     def _workers_beside(self, worker: Worker) -> list[Worker]:
         self._making_beside = True

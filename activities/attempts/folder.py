@@ -49,10 +49,15 @@ class AttemptFolder:
             return None
 
     def write(self, name: str, content: Any) -> None:
-        temporary = self.path / f"{name}.tmp"
-        temporary.touch(mode=0o600)
-        temporary.write_text(json.dumps(content))
-        temporary.replace(self.path / name)
+        self.write_text(name, json.dumps(content))
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Puts a file there, whole, that only its owner reads. Follows no link that a task may have left."""
+        temporary = self.path / f"{name}.{os.urandom(8).hex()}"
+        opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(opened, "w", encoding="utf-8") as file:
+            file.write(text)
+        return temporary.replace(self.path / name)
 
     def forget(self) -> None:
         """Makes room for another start of the attempt; the log stays and is added to."""

@@ -13,6 +13,8 @@ from ..work.logs import RECORD
 TAIL_LINES = 200
 LONGEST_LINE = 64 * 1024
 """Of a longer line without an end the beginning is written as a line of its own."""
+LONGEST_RECORD = 2**20
+RECORD_FIELDS = ("timestamp", "level", "event")
 LIMIT_BYTES = 100 * 2**20
 
 
@@ -46,9 +48,11 @@ class AttemptLog:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._line(line)
-        while len(self._rest) > LONGEST_LINE:
-            self._line(self._rest[:LONGEST_LINE])
-            self._rest = self._rest[LONGEST_LINE:]
+        if len(self._rest) > (LONGEST_RECORD if RECORD.encode() in self._rest else LONGEST_LINE):
+            # Masked before it is cut, and cut in the middle: a secret at the end may not be whole yet.
+            text = self._masker.masked(self._rest.decode(errors="replace"))
+            self._print(text[: len(text) // 2])
+            self._rest = text[len(text) // 2 :].encode()
         self._file.flush()
 
     def note(self, message: str) -> None:
@@ -78,16 +82,20 @@ class AttemptLog:
         return tuple(self._tail)
 
     def _line(self, line: bytes) -> None:
-        text = self._masker.masked(line.decode(errors="replace").rstrip("\r"))
-        if text.startswith(RECORD):
-            try:
-                self._write({**json.loads(line.decode().removeprefix(RECORD))})
-            except ValueError:  # cut by the end of its process
-                self._print(text.removeprefix(RECORD))
+        printed, mark, rest = line.decode(errors="replace").rstrip("\r").partition(RECORD)
+        if not mark:
+            self._print(printed)
             return
-        self._print(text)
+        if printed:  # without an end of its own
+            self._print(printed)
+        record = _record(rest)
+        if record is None:
+            self._print(rest)
+        else:
+            self._write(record)
 
     def _print(self, text: str) -> None:
+        text = self._masker.masked(text)
         self._tail.append(text)
         self._write({"timestamp": _now(), "level": "info", "event": text})
 
@@ -102,6 +110,17 @@ class AttemptLog:
             return
         self._free -= len(line)
         self._file.write(line)
+
+
+def _record(text: str) -> dict[str, Any] | None:
+    """The record of `logging` in *text*; None if it is something else that begins with the same mark."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in RECORD_FIELDS):
+        return None
+    return found
 
 
 def as_text(record: dict[str, Any]) -> str:

@@ -30,17 +30,18 @@ class LogStore:
     root: Path
     """The folder whose layout the copies have."""
     _followed: dict[Path, _Followed] = field(default_factory=dict)
-    _wake: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _uploading: threading.Lock = field(default_factory=threading.Lock)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
     def following(self, path: Path) -> Iterator[None]:
         """Uploads the log at *path* every few seconds as long as the block."""
         with self._lock:
-            first = not self._followed
             self._followed[path] = _Followed(path)
-        if first:
-            threading.Thread(target=self._upload_while_any, daemon=True, name="tidemill-logs").start()
+            if not self._threads:
+                self._threads.append(threading.Thread(target=self._upload_for_ever, daemon=True, name="tidemill-logs"))
+                self._threads[0].start()
         try:
             yield
         finally:
@@ -51,8 +52,9 @@ class LogStore:
         """Uploads the log as it is now. False if that failed."""
         try:
             files, target = fsspec.core.url_to_fs(self.place_of(path))
-            files.makedirs(target.rpartition("/")[0], exist_ok=True)
-            files.put_file(str(path), target)
+            with self._uploading:  # one at a time: an earlier state never takes the place of a later one
+                files.makedirs(target.rpartition("/")[0], exist_ok=True)
+                files.put_file(str(path), target)
         except Exception as error:  # whatever the store's client raises
             log.warning("the log %s cannot be uploaded to %s: %s", path.name, self.url, error)
             return False
@@ -71,13 +73,11 @@ class LogStore:
         """The URL of the copy of *path*."""
         return f"{self.url.rstrip('/')}/{path.relative_to(self.root).as_posix()}"
 
-    def _upload_while_any(self) -> None:
+    def _upload_for_ever(self) -> None:
         while True:
             time.sleep(UPLOAD_EVERY_SECONDS)
             with self._lock:
                 followed = [*self._followed.values()]
-                if not followed:
-                    return
             for each in followed:
                 self._upload_again(each)
 

@@ -18,11 +18,12 @@ from ...model.attempts import TaskAttempt
 from ...model.context import resolve
 from ...model.errors import InvalidInputError
 from ...model.references import texts
+from ...model.states import TaskState
 from ...model.task_instances import Failure, Outcome
 from .. import metrics
-from ..masking import Masker
+from ..masking import HERE, Masker
 from ..processes.forks import Answer, CodePlace, ImportFailed, ServerGone
-from ..secrets import known_secrets, look_up
+from ..secrets import fresh_masker, look_up
 from ..workplace import Workplace
 from .folder import AttemptFolder
 from .log import AttemptLog, last_printed
@@ -68,14 +69,15 @@ def _outcome(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watc
         earlier = kind.outcome(attempt, ended)
         if not (folder.path / "result.json").exists():
             folder.write("result.json", {"outcome": earlier.model_dump(mode="json")})
-    workplace.leftovers.add(folder.path)
+    if earlier.state is not TaskState.UP_FOR_RESCHEDULE:  # else the next poke works in the same place
+        workplace.leftovers.add(AttemptFolder.of(workplace.home, attempt.model_copy(update={"poke": 1})).path)
     return earlier
 
 
 def _earlier(folder: AttemptFolder, attempt: TaskAttempt, kind: Kind) -> Outcome | None:
     """What an earlier start has come to. Raises its failure."""
     if (result := folder.read("result.json")) is not None:
-        return outcome_of(result, Masker(known_secrets()))
+        return outcome_of(result, fresh_masker())
     if (end := folder.read("exit.json")) is not None:
         return kind.outcome(attempt, Ended({"ended": end}, last_printed(folder.log), ()))
     return None
@@ -99,10 +101,11 @@ def forked(
         "folder": str(folder.make().path),
         "directory": str(workplace.directory(attempt)),
         "variables": airflow_variables(attempt),
+        "grace": workplace.grace.total_seconds(),
         **more,
     }
     workplace.give_away(folder.path)
-    masker = Masker(known_secrets())
+    masker = fresh_masker()
     with workplace.log_at(folder.log, masker) as log:
         answer = _followed(workplace, work, request, Conversation(log, masker), watch, code, connect=connect)
     if answer.result is None:
@@ -151,6 +154,7 @@ class Conversation:
 
     def mask(self, secret: str) -> None:
         self.masker.add(secret)
+        HERE.add(secret)  # what one task has looked up, no other prints either
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """The text of a variable or connection; a backend that fails is the task's matter, not the worker's."""
@@ -182,7 +186,7 @@ def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_his
         "values": values,
         "for_history": for_history,
     }
-    conversation = Conversation(None, Masker(known_secrets()))
+    conversation = Conversation(None, fresh_masker())
     answer = _followed(workplace, "render", request, conversation, watch, None, connect=False)
     if answer.result is None:
         raise task_failed(unanswered(answer.code))

@@ -9,9 +9,8 @@ from typing import Any
 from ..attempts.outcomes import describe_exit
 from ..attempts.watch import Watch, handed_over
 from ..attempts.way import Conversation
-from ..masking import Masker
 from ..processes.forks import Forks, ImportFailed, ServerGone
-from ..secrets import known_secrets
+from ..secrets import fresh_masker
 
 PARSE_TIMEOUT = timedelta(seconds=50)  # Airflow's dag_file_processor_timeout
 MEMORY_MB = 2048
@@ -75,7 +74,7 @@ def _ask(forks: Forks, file: FileToParse, watch: Watch, separate: str) -> dict[s
         "lasting": file.lasting,
         "memory_mb": file.memory_mb,
     }
-    printed = _Printed(Conversation(None, Masker(known_secrets())))
+    printed = _Printed(Conversation(None, fresh_masker()))
     watch.restart()
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -59,5 +59,7 @@ def receive(end: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
         with os.fdopen(descriptors.pop(0), "rb") as file:
             file.seek(0)
             data = file.read()
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
     message: dict[str, Any] = json.loads(data)
     return message, descriptors

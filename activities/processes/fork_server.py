@@ -19,6 +19,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from ..work.dag_import import Code
 from ..work.warm_up import warm_up
 from . import channel
 from .supervisor import PR_SET_CHILD_SUBREAPER, prctl
+
+ENDS_WITHIN_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ class ForkServer:
         for descriptor in (output, *control):
             os.close(descriptor)
         self._children[pid] = _Child(id_, socket.socket(fileno=mine))
+        with contextlib.suppress(OSError):
+            channel.send(self._children[pid].channel, {"pid": pid})
 
     def _be_child(self, id_: str, mine: socket.socket, output: int, control: Sequence[int]) -> None:
         code = 1
@@ -129,16 +134,21 @@ class ForkServer:
         """Ends what ended children have left: daemons that fell to this process. Their own children fall to it next."""
         active = {known.id for known in self._children.values()}
         for orphan in _direct_children():
-            if orphan not in self._children and child.mark_of(orphan) not in active:
-                with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                # Forks of a child that goes on are of its session; what it has started elsewhere carries its mark.
+                known = orphan in self._children or os.getsid(orphan) in self._children
+                if not known and child.mark_of(orphan) not in active:
                     os.kill(orphan, signal.SIGKILL)
 
 
 def kill_descendants() -> None:
-    """Ends every descendant, at once."""
+    """Ends every descendant, at once; one that cannot be ended, such as another user's, is left."""
+    deadline = time.monotonic() + ENDS_WITHIN_SECONDS
     while processes := [p for p in psutil.Process().children(recursive=True) if not _is_zombie(p)]:
+        if time.monotonic() > deadline:
+            return
         for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
+            with contextlib.suppress(psutil.Error):
                 process.kill()
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -148,7 +158,7 @@ def kill_descendants() -> None:
 def _is_zombie(process: psutil.Process) -> bool:
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
+    except psutil.Error:
         return True
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import logging
 import os
 import select
 import socket
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import psutil
 
@@ -36,6 +37,8 @@ ENDS_WITHIN_SECONDS = 10.0
 LONG_PIPE_BYTES = 2**20
 LARGEST_SERVER_LOG = 10 * 2**20
 MOST_KNOWN_FILES = 10_000
+
+log = logging.getLogger(__name__)
 
 
 class ServerGone(Exception):  # noqa: N818
@@ -260,12 +263,12 @@ class Forks:
     def _started(self) -> tuple[_Server, "subprocess.Popen[bytes]"]:
         mine, theirs = channel.pair()
         argv = [sys.executable, "-P", "-m", "tidemill.activities.processes.fork_server", str(theirs.fileno())]
-        with theirs, self._log() as log:
+        with theirs, self._log() as printed:
             process = subprocess.Popen(
                 [*argv, *self._settings.preload],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=printed,
+                stderr=printed,
                 pass_fds=[theirs.fileno()],
                 env=for_children(os.environ, self._settings.environment),
                 start_new_session=True,
@@ -278,11 +281,11 @@ class Forks:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > LARGEST_SERVER_LOG:
             path.replace(path.with_suffix(".log.1"))
-        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            yield log
+            yield opened
         finally:
-            os.close(log)
+            os.close(opened)
 
     @contextmanager
     def _warmed(
@@ -333,16 +336,18 @@ class Forks:
         mine, theirs = channel.pair()
         control, their_control = channel.pair()
         request = {"work": "serve", "connect": connect, "code": code.as_request() if code is not None else None}
+        id_ = uuid.uuid4().hex
         try:
-            with theirs, their_control, self._log() as log:
+            with theirs, their_control, self._log() as printed:
                 channel.send(mine, {**request, **_settings_of(self._settings)})
-                id_ = uuid.uuid4().hex
-                main.send({"fork": id_}, (theirs.fileno(), log, their_control.fileno()))
+                main.send({"fork": id_}, (theirs.fileno(), printed, their_control.fileno()))
             warm.mine = mine
             self._await_ready(main, warm, control, listener, checks)
         finally:
-            if warm.server is None:
-                control.close()  # ends a process that is not wanted any more
+            if warm.server is None:  # it may hang in its import
+                control.close()
+                with suppress(ServerGone):
+                    main.send({"kill": id_})
             mine.setblocking(False)
             warm.settled.set()
 
@@ -361,7 +366,8 @@ class Forks:
                 if "mask" in message:
                     warm.masks.append(message["mask"])
                 if "ask" in message:
-                    channel.send(warm.mine, listener.answer(message["ask"]))
+                    assert received is not None  # noqa: S101
+                    _reply(received[1], listener.answer(message["ask"]))
                 if "answer" in message:
                     warm.failure = message["answer"]["failure"]
                     return
@@ -424,6 +430,7 @@ class _Call:
         self._id = uuid.uuid4().hex
         self._result: dict[str, Any] | None = None
         self._code: int | None = None
+        self._pid: int | None = None
         self.imported: Callable[[float], None] = lambda _: None
 
     def run(self) -> Answer:
@@ -456,9 +463,11 @@ class _Call:
         self._poll.register(self._mine, select.POLLIN)
         self._poll.register(self._output, select.POLLIN)
         while self._code is None:
-            self._hear()
             try:
+                self._hear()
                 self._checks.check()
+            except ServerGone:
+                raise
             except BaseException:
                 self._end()
                 raise
@@ -468,13 +477,14 @@ class _Call:
         """Takes what has come, for a moment."""
         ready = {descriptor for descriptor, _ in self._poll.poll(1000 * POLL_SECONDS)}
         printed = self._printed() if self._output in ready else b""
-        # Only now: what is to be masked was said before it was printed.
-        self._messages()
-        if printed:
-            self._listener.output(printed)
+        try:
+            # Only now: what is to be masked was said before it was printed.
+            self._messages()
+        finally:
+            if printed:
+                self._listener.output(printed)
         if not ready and not self._server.alive():
-            _end_marked(self._id)
-            raise ServerGone
+            self._gone()
 
     def _printed(self) -> bytes:
         try:
@@ -492,19 +502,23 @@ class _Call:
             except BlockingIOError:
                 return
             if received is None:
-                _end_marked(self._id)
-                raise ServerGone
-            self._message(received[0])
+                self._gone()
+            else:
+                self._message(*received)
 
-    def _message(self, message: dict[str, Any]) -> None:
+    def _gone(self) -> NoReturn:
+        _end_left(self._id, self._pid)
+        raise ServerGone
+
+    def _message(self, message: dict[str, Any], descriptors: list[int]) -> None:
         if "answer" in message:
             self._result = message["answer"]
         elif "mask" in message:
             self._listener.mask(message["mask"])
         elif "ask" in message:
-            answer = self._listener.answer(message["ask"])
-            with suppress(OSError):
-                channel.send(self._mine, answer)
+            _reply(descriptors, self._listener.answer(message["ask"]))
+        elif "pid" in message:
+            self._pid = message["pid"]
         elif "imported" in message:
             self.imported(message["imported"])
         elif "ended" in message:
@@ -527,12 +541,18 @@ class _Call:
             if self._code is None:
                 self._server.send({"kill": self._id})
                 self._until_ended(ENDS_WITHIN_SECONDS)
+        with suppress(Exception):
             self._drain()
 
     def _until_ended(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while self._code is None and time.monotonic() < deadline:
-            self._hear()
+            try:
+                self._hear()
+            except ServerGone:
+                raise
+            except Exception as error:  # such as a full disk: its end goes before its last words
+                log.warning("what an ending call says cannot be taken: %s", error)
 
 
 def _settings_of(settings: ForkSettings) -> dict[str, Any]:
@@ -551,9 +571,15 @@ def _ended_importing(message: dict[str, Any]) -> dict[str, Any]:
     return {"error_type": "ImportError", "message": f"importing the DAG file ended its process ({end})"}
 
 
-def _end_marked(id_: str) -> None:
-    """Ends what the call *id_* has left, where its parent is no longer there to do it."""
+def _end_left(id_: str, session: int | None) -> None:
+    """Ends what the call *id_* has left, where its parent is no longer there to do it: of its session, or marked."""
     for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.environ().get(MARK) == id_:
+        with suppress(psutil.Error, OSError):
+            if os.getsid(process.pid) == session or process.environ().get(MARK) == id_:
                 process.kill()
+
+
+def _reply(descriptors: list[int], answer: dict[str, Any]) -> None:
+    """Answers a question on the end that came with it."""
+    with socket.socket(fileno=descriptors[0]) as asker, suppress(OSError):
+        channel.send(asker, answer)

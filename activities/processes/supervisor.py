@@ -28,6 +28,7 @@ import psutil
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 GRACE_SECONDS = 2.0
+LEFT_AFTER_SECONDS = 10.0
 POLL_SECONDS = 0.02
 
 
@@ -49,15 +50,17 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     temporary.replace(path)
 
 
-def kill_descendants() -> None:
-    """Ends every descendant: asks first, then does not ask."""
+def kill_descendants(grace: float = GRACE_SECONDS) -> None:
+    """Ends every descendant: asks first, then does not ask. One that cannot be ended is left in the end."""
     me = psutil.Process()
-    deadline = time.monotonic() + GRACE_SECONDS
+    deadline = time.monotonic() + grace
     asked: set[int] = set()
     while processes := me.children(recursive=True):
         force = time.monotonic() > deadline
+        if time.monotonic() > deadline + LEFT_AFTER_SECONDS:
+            return
         for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
+            with contextlib.suppress(psutil.Error):
                 if process.status() == psutil.STATUS_ZOMBIE:
                     continue
                 if force:

@@ -50,10 +50,7 @@ def leave_properties(work: SparkStart, java_options: str = "") -> Path:
     lines = [f"{escaped(key)}={escaped(value)}" for key, value in conf_of(work, java_options).items()]
     if work.options.properties_file is not None:
         lines.insert(0, work.file(work.options.properties_file).read_text())  # what comes later wins
-    path = work.folder.path / PROPERTIES
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_text("\n".join(lines) + "\n")
+    path = work.folder.write_text(PROPERTIES, "\n".join(lines) + "\n")
     work.workplace.give_away(path)
     return path
 

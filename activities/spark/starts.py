@@ -14,6 +14,7 @@ from ..attempts.folder import AttemptFolder
 from ..attempts.outcomes import outcome_of
 from ..attempts.watch import Watch
 from ..attempts.way import workplace_watch
+from ..secrets import fresh_masker
 from ..workplace import Workplace
 from .output import stage
 from .place import invalid, place_of
@@ -72,7 +73,7 @@ class SparkStart:
 
     def ended(self, result: dict[str, Any]) -> Outcome:
         """The outcome that *result* tells of, with the folder that is to be published. Raises the failure."""
-        outcome = outcome_of(result)
+        outcome = outcome_of(result, fresh_masker())
         if outcome.state is TaskState.SUCCESS and self.filled["output"] is not None:
             staged = StagedOutput.model_validate(result["staged"]) if "staged" in result else self.staged
             outcome = outcome.model_copy(update={"staged": staged})
@@ -97,6 +98,8 @@ class SparkStart:
         """Leaves in the attempt's folder what the driver's own side reads there."""
         self.folder.write("attempt.json", self.attempt.model_dump(mode="json"))
         self.folder.write("plan.json", self.plan(**more))
+        for name in ("attempt.json", "plan.json"):
+            self.workplace.give_away(self.folder.path / name)
 
     def statements(self) -> list[str]:
         """The SQL statements of the task, templates filled in."""

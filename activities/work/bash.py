@@ -61,15 +61,14 @@ def run_function(job: Job) -> dict[str, Any]:
 def run_command(job: Job) -> dict[str, Any]:
     """Runs the command of the request as it is."""
     request = job.request
-    return _supervised(
-        Path(request["folder"]), request["argv"], {**os.environ, **request["variables"]}, Path(request["directory"])
-    )
+    environment = {**os.environ, **request["variables"]}
+    return _supervised(job, request["argv"], environment, Path(request["directory"]))
 
 
 def _bash(job: Job, command: str, env: Mapping[str, str], cwd: str | None) -> dict[str, Any]:
     argv = [shutil.which("bash") or "/bin/bash", "-c", command]
     environment = {**os.environ, **env, **job.request["variables"]}
-    return _supervised(Path(job.request["folder"]), argv, environment, Path(job.request["directory"], cwd or ""))
+    return _supervised(job, argv, environment, Path(job.request["directory"], cwd or ""))
 
 
 class _Stopped(BaseException):
@@ -81,12 +80,13 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
     raise _Stopped
 
 
-def _supervised(folder: Path, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> dict[str, Any]:
+def _supervised(job: Job, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> dict[str, Any]:
     """Runs *argv* to its end, and ends whatever it leaves. Leaves two files for another worker to find:
 
     - `claim.json`: this process's and the command's pid and start time;
     - `exit.json`: how the command ended, unless it was asked to.
     """
+    folder, grace = Path(job.request["folder"]), float(job.request["grace"])
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     started = time.time()
     signal.signal(signal.SIGTERM, _stop)
@@ -111,7 +111,7 @@ def _supervised(folder: Path, argv: Sequence[str], env: Mapping[str, str], cwd: 
         code = command.wait()
     except _Stopped:
         pass
-    kill_descendants()
+    kill_descendants(max(grace - 1, 1))  # before its own end comes
     end = {"code": code, "started": started, "ended": time.time()}
     if code is not None:
         write_json(folder / "exit.json", end)

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from ..masking import HERE
+from ..masking import HERE, MaskingStream
 from ..names import MARK
 from ..processes import channel
 from ..processes.channel import ANSWER
@@ -54,8 +54,12 @@ class Job:
 
     def ask(self, **question: Any) -> dict[str, Any]:
         """What the worker answers. Raises ConnectionError if it is gone."""
-        self.tell(ask=question)
-        received = channel.receive(self.channel)
+        # An end of its own for each answer: threads and forks of the task may ask at the same time.
+        mine, theirs = channel.pair()
+        with mine:
+            with theirs:
+                channel.send(self.channel, {"ask": question}, [theirs.fileno()])
+            received = channel.receive(mine)
         if received is None:
             raise ConnectionError("the worker is gone")
         return received[0]
@@ -64,7 +68,7 @@ class Job:
         """The DAG file, imported now unless it was before. Tells the worker how long that takes."""
         if self.code is None:
             start = time.perf_counter()
-            with _printing_to(self.files_log):
+            with _printing_to(self.files_log), _masked_prints():
                 self.code = import_code(Path(self.request["code"]["path"]), map(Path, self.request["code"]["roots"]))
             self.tell(imported=time.perf_counter() - start)
         return self.code
@@ -143,6 +147,17 @@ def _printing_to(target: int) -> Iterator[None]:
         os.dup2(own, 1)
         os.dup2(own, 2)
         os.close(own)
+
+
+@contextlib.contextmanager
+def _masked_prints() -> Iterator[None]:
+    """Masks what is printed where no worker does it."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(MaskingStream, before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 def _take_place(output: int) -> None:

@@ -53,14 +53,19 @@ def run(job: Job) -> dict[str, Any]:
         traceback.print_exc()
         return {"failure": describe_failure(error).model_dump(mode="json")}
     result = perform(dags, attempt)
-    if (folder := job.request.get("folder")) is not None and job.request["work"] == "function":
+    # What a stopped one has come to is nobody's result: it goes on elsewhere, as the same try.
+    if (folder := job.request.get("folder")) is not None and job.request["work"] == "function" and not _stopped:
         with suppress(OSError):  # another user may not write there: then the worker does, from the answer
             Path(folder, "result.json").write_text(json.dumps(result))
     return result
 
 
+_stopped: list[bool] = []
+
+
 def _stop(_signal: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _stopped.append(True)
     raise TaskStopped("the task was stopped")
 
 

@@ -129,6 +129,20 @@ async def test_a_draining_worker_lets_its_tasks_finish(server: str, tmp_path: Pa
     assert details.tasks[0].try_number == 1
 
 
+async def test_a_stopped_workers_functions_go_on_elsewhere_as_the_same_try(server: str, tmp_path: Path) -> None:
+    """That it was stopped is no failure of the task, also where the next worker finds what the first one left."""
+    mark, home = tmp_path / "mark", tmp_path / "home"
+    async with stack(server, home, no_remote_activities=True) as here:
+        await here.tidemill.register(of_file("takes_a_while"))
+        async with second_worker(here, Workplace(home=home)):
+            run = await here.tidemill.trigger("takes_a_while", TriggerRequest(conf={"mark": str(mark)}))
+            await eventually(lambda: asyncio.to_thread(mark.exists), bool)
+        async with second_worker(here, Workplace(home=home)):
+            details = await here.finished("takes_a_while", run.run_id)
+    assert mark.read_text().split() == ["began", "began", "ended"]
+    assert (details.state, details.tasks[0].try_number) == (RunState.SUCCESS, 1)
+
+
 @asynccontextmanager
 async def second_worker(here: Stack, place: Workplace) -> AsyncIterator[None]:
     client = await Client.connect(here.address, plugins=[TidemillPlugin(workplace=place)])
