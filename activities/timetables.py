@@ -17,7 +17,7 @@ from .attempts.outcomes import describe_exit
 from .attempts.watch import handed_over
 from .attempts.way import Conversation
 from .masking import Masker
-from .processes.forks import ServerGone
+from .processes.call import ServerGone
 from .workplace import Workplace
 
 ANSWER_WITHIN_SECONDS = 20

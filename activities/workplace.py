@@ -21,7 +21,8 @@ from .bundles.listing import Tree
 from .bundles.snapshots import SnapshotDamagedError, Snapshots
 from .driver_memory import MemoryBudget, budget_of_host
 from .masking import Masker
-from .processes.forks import MEMORY_MEGABYTES, CodePlace, Forks, ForkSettings, RunAs
+from .processes.call import MEMORY_MEGABYTES, ForkSettings, RunAs
+from .processes.forks import CodePlace, Forks
 from .work.dag_import import archive_of
 from .xcom_store import XComStore
 

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Worker
 
-from ..activities.processes.forks import RunAs
+from ..activities.processes.call import RunAs
 from ..activities.processes.supervisor import prctl
 from ..activities.secrets import backends
 from ..activities.workplace import Workplace

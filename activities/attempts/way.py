@@ -22,7 +22,8 @@ from ...model.states import TaskState
 from ...model.task_instances import Failure, Outcome
 from .. import metrics
 from ..masking import HERE, Masker
-from ..processes.forks import Answer, CodePlace, ImportFailed, ServerGone
+from ..processes.call import Answer, ServerGone
+from ..processes.forks import CodePlace, ImportFailed
 from ..secrets import fresh_masker, look_up
 from ..workplace import Workplace
 from .folder import AttemptFolder

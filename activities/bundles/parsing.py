@@ -9,7 +9,8 @@ from typing import Any
 from ..attempts.outcomes import describe_exit
 from ..attempts.watch import Watch, handed_over
 from ..attempts.way import Conversation
-from ..processes.forks import Forks, ImportFailed, ServerGone
+from ..processes.call import ServerGone
+from ..processes.forks import Forks, ImportFailed
 from ..secrets import fresh_masker
 
 PARSE_TIMEOUT = timedelta(seconds=50)  # Airflow's dag_file_processor_timeout

@@ -1,7 +1,5 @@
 """The worker's end of its fork server: calls that run in children, and parents for DAG files that import slowly."""
 
-import fcntl
-import json
 import logging
 import os
 import select
@@ -16,53 +14,39 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any
 
-import psutil
-
-from ..names import MARK
 from . import channel
+from .call import (
+    ENDS_WITHIN_SECONDS,
+    POLL_SECONDS,
+    Answer,
+    Call,
+    Checks,
+    ForkSettings,
+    Listener,
+    Server,
+    ServerGone,
+    reply,
+    settings_of,
+)
 from .environment import for_children
 
-POLL_SECONDS = 0.2
 WARM_FROM_SECONDS = 0.03
 """A DAG file whose import takes longer gets a parent of its own at once, in which it is imported already."""
 WARM_FROM_CALLS = 4
 """Every other file gets one with so many calls: a fork that need not import is cheaper than one that has to."""
-MEMORY_MEGABYTES = 256
 IDLE_SECONDS = 600.0
 """A parent that nobody has used for so long is ended."""
 READY_WITHIN_SECONDS = 120.0
-ENDS_WITHIN_SECONDS = 10.0
-LONG_PIPE_BYTES = 2**20
 LARGEST_SERVER_LOG = 10 * 2**20
 MOST_KNOWN_FILES = 10_000
 
 log = logging.getLogger(__name__)
 
 
-class ServerGone(Exception):  # noqa: N818
-    """The process above a call has ended while the call was under way, and the call with it."""
-
-
 class ImportFailed(Exception):  # noqa: N818
     """The DAG file cannot be imported. The argument is the failure as JSON."""
-
-
-class Checks(Protocol):
-    """Looks whether a call may go on: raises to have it ended."""
-
-    def check(self) -> None: ...
-
-
-class Listener(Protocol):
-    """Takes what a call prints and what it asks."""
-
-    def output(self, data: bytes) -> None: ...
-
-    def mask(self, secret: str) -> None: ...
-
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -78,58 +62,11 @@ class CodePlace:
         return {"path": str(self.path), "roots": [str(root) for root in self.roots]}
 
 
-@dataclass(frozen=True)
-class RunAs:
-    """The user that children run as, where the worker may give up its own."""
-
-    uid: int
-    gid: int
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a child has left: its answer if it gave one, and how its process ended."""
-
-    code: int
-    result: dict[str, Any] | None
-
-
-@dataclass(frozen=True)
-class ForkSettings:
-    """How a worker's children are started."""
-
-    log: Path
-    """Where the server, and DAG files that are imported ahead, print to."""
-    memory_megabytes: int = MEMORY_MEGABYTES
-    """How much memory may be held by parents of DAG files that nobody uses right now."""
-    preload: tuple[str, ...] = ()
-    """Modules that are imported once, for all children."""
-    environment: tuple[str, ...] = ()
-    """Patterns of environment variables that children get beside the usual ones."""
-    run_as: RunAs | None = None
-
-
-class _Server:
-    """A process that forks: the first one of all, or one that has imported a DAG file."""
-
-    def __init__(self, control: socket.socket, alive: Callable[[], bool]) -> None:
-        self.control = control
-        self.alive = alive
-        self._lock = threading.Lock()
-
-    def send(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
-        try:
-            with self._lock:
-                channel.send(self.control, message, descriptors)
-        except OSError:
-            raise ServerGone from None
-
-
 class _Warm:
     """The parent of one DAG file's calls."""
 
     def __init__(self) -> None:
-        self.server: _Server | None = None
+        self.server: Server | None = None
         self.failure: dict[str, Any] | None = None
         self.settled = threading.Event()
         self.megabytes = 0
@@ -163,7 +100,7 @@ class Forks:
     def __init__(self, settings: ForkSettings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._first: tuple[_Server, subprocess.Popen[bytes]] | None = None
+        self._first: tuple[Server, subprocess.Popen[bytes]] | None = None
         self._warm: OrderedDict[str, _Warm] = OrderedDict()
         self._seconds: OrderedDict[str, float | None] = OrderedDict()
         """How long the import of each file takes; None while somebody finds out."""
@@ -196,9 +133,9 @@ class Forks:
         if connect or separate is not None:
             key = f"connect {code}{code.digest() if code else ''}" if connect else f"separate {separate}"
             with self._warmed(key, code if connect else None, listener, checks, connect=connect) as server:
-                return _Call(server, whole, listener, checks, grace, self._settings).run()
+                return Call(server, whole, listener, checks, grace, self._settings).run()
         if code is None:
-            return _Call(self._main(), whole, listener, checks, grace, self._settings).run()
+            return Call(self._main(), whole, listener, checks, grace, self._settings).run()
         return self._call_code(code, whole, listener, checks, grace)
 
     def _call_code(
@@ -208,8 +145,8 @@ class Forks:
         seconds = self._import_seconds(name, checks)
         if seconds is not None and self._is_worth_a_parent(name, seconds):
             with self._warmed(name + code.digest(), code, listener, checks) as server:
-                return _Call(server, request, listener, checks, grace, self._settings).run()
-        call = _Call(self._main(), request, listener, checks, grace, self._settings)
+                return Call(server, request, listener, checks, grace, self._settings).run()
+        call = Call(self._main(), request, listener, checks, grace, self._settings)
         call.imported = lambda found: self._note_seconds(name, found)
         try:
             return call.run()
@@ -250,7 +187,7 @@ class Forks:
                 self._calls.pop(self._seconds.popitem(last=False)[0], None)
             self._known.notify_all()
 
-    def _main(self) -> _Server:
+    def _main(self) -> Server:
         with self._lock:
             if self._first is not None and self._first[1].poll() is None:
                 return self._first[0]
@@ -260,7 +197,7 @@ class Forks:
             self._first = self._started()
             return self._first[0]
 
-    def _started(self) -> tuple[_Server, "subprocess.Popen[bytes]"]:
+    def _started(self) -> tuple[Server, "subprocess.Popen[bytes]"]:
         mine, theirs = channel.pair()
         argv = [sys.executable, "-P", "-m", "tidemill.activities.processes.fork_server", str(theirs.fileno())]
         with theirs, self._log() as printed:
@@ -273,7 +210,7 @@ class Forks:
                 env=for_children(os.environ, self._settings.environment),
                 start_new_session=True,
             )
-        return _Server(mine, lambda: process.poll() is None), process
+        return Server(mine, lambda: process.poll() is None), process
 
     @contextmanager
     def _log(self) -> Iterator[int]:
@@ -290,7 +227,7 @@ class Forks:
     @contextmanager
     def _warmed(
         self, key: str, code: CodePlace | None, listener: Listener, checks: Checks, *, connect: bool = False
-    ) -> Iterator[_Server]:
+    ) -> Iterator[Server]:
         """The parent in which *code* is imported, started unless it is there, kept as long as the block."""
         main = self._main()
         with self._lock:
@@ -325,7 +262,7 @@ class Forks:
 
     def _warm_up(
         self,
-        main: _Server,
+        main: Server,
         warm: _Warm,
         code: CodePlace | None,
         listener: Listener,
@@ -339,7 +276,7 @@ class Forks:
         id_ = uuid.uuid4().hex
         try:
             with theirs, their_control, self._log() as printed:
-                channel.send(mine, {**request, **_settings_of(self._settings)})
+                channel.send(mine, {**request, **settings_of(self._settings)})
                 main.send({"fork": id_}, (theirs.fileno(), printed, their_control.fileno()))
             warm.mine = mine
             self._await_ready(main, warm, control, listener, checks)
@@ -352,7 +289,7 @@ class Forks:
             warm.settled.set()
 
     def _await_ready(
-        self, main: _Server, warm: _Warm, control: socket.socket, listener: Listener, checks: Checks
+        self, main: Server, warm: _Warm, control: socket.socket, listener: Listener, checks: Checks
     ) -> None:
         assert warm.mine is not None  # noqa: S101
         deadline = time.monotonic() + READY_WITHIN_SECONDS
@@ -361,13 +298,13 @@ class Forks:
                 received = channel.receive(warm.mine)
                 message: dict[str, Any] = received[0] if received is not None else {"ended": -9}
                 if "ready" in message:
-                    warm.server, warm.megabytes = _Server(control, warm.alive), message["megabytes"]
+                    warm.server, warm.megabytes = Server(control, warm.alive), message["megabytes"]
                     return
                 if "mask" in message:
                     warm.masks.append(message["mask"])
                 if "ask" in message:
                     assert received is not None  # noqa: S101
-                    _reply(received[1], listener.answer(message["ask"]))
+                    reply(received[1], listener.answer(message["ask"]))
                 if "answer" in message:
                     warm.failure = message["answer"]["failure"]
                     return
@@ -410,176 +347,7 @@ class Forks:
                 process.wait()
 
 
-class _Call:
-    """One call: a child of *server*, followed to its end."""
-
-    def __init__(
-        self,
-        server: _Server,
-        request: dict[str, Any],
-        listener: Listener,
-        checks: Checks,
-        grace: float,
-        settings: ForkSettings,
-    ) -> None:
-        self._server = server
-        self._request = {**request, **_settings_of(settings)}
-        self._listener = listener
-        self._checks = checks
-        self._grace = grace
-        self._id = uuid.uuid4().hex
-        self._result: dict[str, Any] | None = None
-        self._code: int | None = None
-        self._pid: int | None = None
-        self.imported: Callable[[float], None] = lambda _: None
-
-    def run(self) -> Answer:
-        self._mine, theirs = channel.pair()
-        self._output, printed = os.pipe()
-        if self._request["work"] == "command":
-            with suppress(OSError):  # a driver prints a lot, and is not to wait for a worker that is slow for a moment
-                fcntl.fcntl(printed, fcntl.F_SETPIPE_SZ, LONG_PIPE_BYTES)
-        try:
-            with theirs:
-                try:
-                    channel.send(self._mine, self._request)
-                    self._server.send({"fork": self._id}, (theirs.fileno(), printed))
-                finally:
-                    os.close(printed)
-            self._mine.setblocking(False)
-            os.set_blocking(self._output, False)
-            self._follow()
-            assert self._code is not None  # noqa: S101
-            if self._result is None and (folder := self._request.get("folder")) is not None:
-                with suppress(OSError, ValueError):
-                    self._result = json.loads(Path(folder, channel.ANSWER).read_text())
-            return Answer(self._code, self._result)
-        finally:
-            self._mine.close()
-            os.close(self._output)
-
-    def _follow(self) -> None:
-        self._poll = select.poll()
-        self._poll.register(self._mine, select.POLLIN)
-        self._poll.register(self._output, select.POLLIN)
-        while self._code is None:
-            try:
-                self._hear()
-                self._checks.check()
-            except ServerGone:
-                raise
-            except BaseException:
-                self._end()
-                raise
-        self._drain()
-
-    def _hear(self) -> None:
-        """Takes what has come, for a moment."""
-        ready = {descriptor for descriptor, _ in self._poll.poll(1000 * POLL_SECONDS)}
-        printed = self._printed() if self._output in ready else b""
-        try:
-            # Only now: what is to be masked was said before it was printed.
-            self._messages()
-        finally:
-            if printed:
-                self._listener.output(printed)
-        if not ready and not self._server.alive():
-            self._gone()
-
-    def _printed(self) -> bytes:
-        try:
-            data = os.read(self._output, 1 << 16)
-        except BlockingIOError:
-            return b""
-        if not data:
-            self._poll.unregister(self._output)
-        return data
-
-    def _messages(self) -> None:
-        while self._code is None:
-            try:
-                received = channel.receive(self._mine)
-            except BlockingIOError:
-                return
-            if received is None:
-                self._gone()
-            else:
-                self._message(*received)
-
-    def _gone(self) -> NoReturn:
-        _end_left(self._id, self._pid)
-        raise ServerGone
-
-    def _message(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        if "answer" in message:
-            self._result = message["answer"]
-        elif "mask" in message:
-            self._listener.mask(message["mask"])
-        elif "ask" in message:
-            _reply(descriptors, self._listener.answer(message["ask"]))
-        elif "pid" in message:
-            self._pid = message["pid"]
-        elif "imported" in message:
-            self.imported(message["imported"])
-        elif "ended" in message:
-            self._code = message["ended"]
-        elif "refused" in message:
-            raise ServerGone(message["refused"])
-
-    def _drain(self) -> None:
-        """Takes what is still in the pipe. Whoever else holds it open is not waited for."""
-        with suppress(OSError):
-            while data := os.read(self._output, 1 << 16):
-                self._listener.output(data)
-
-    def _end(self) -> None:
-        """Ends the child, with all that it has started."""
-        with suppress(ServerGone):
-            if self._grace:
-                self._server.send({"stop": self._id})
-                self._until_ended(self._grace)
-            if self._code is None:
-                self._server.send({"kill": self._id})
-                self._until_ended(ENDS_WITHIN_SECONDS)
-        with suppress(Exception):
-            self._drain()
-
-    def _until_ended(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while self._code is None and time.monotonic() < deadline:
-            try:
-                self._hear()
-            except ServerGone:
-                raise
-            except Exception as error:  # such as a full disk: its end goes before its last words
-                log.warning("what an ending call says cannot be taken: %s", error)
-
-
-def _settings_of(settings: ForkSettings) -> dict[str, Any]:
-    """What every child is told: who it is, and its environment as it is now."""
-    run_as = settings.run_as
-    return {
-        "env": for_children(os.environ, settings.environment),
-        "uid": run_as.uid if run_as is not None else None,
-        "gid": run_as.gid if run_as is not None else None,
-    }
-
-
 def _ended_importing(message: dict[str, Any]) -> dict[str, Any]:
     code = message.get("ended", 0)
     end = message.get("refused") or (f"signal {-code}" if code < 0 else f"exit code {code}")
     return {"error_type": "ImportError", "message": f"importing the DAG file ended its process ({end})"}
-
-
-def _end_left(id_: str, session: int | None) -> None:
-    """Ends what the call *id_* has left, where its parent is no longer there to do it: of its session, or marked."""
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if os.getsid(process.pid) == session or process.environ().get(MARK) == id_:
-                process.kill()
-
-
-def _reply(descriptors: list[int], answer: dict[str, Any]) -> None:
-    """Answers a question on the end that came with it."""
-    with socket.socket(fileno=descriptors[0]) as asker, suppress(OSError):
-        channel.send(asker, answer)

@@ -1,0 +1,265 @@
+"""One call of a child: sent to a server that forks, followed to its end, ended with all that it has started."""
+
+import fcntl
+import json
+import logging
+import os
+import select
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import psutil
+
+from ..names import MARK
+from . import channel
+from .environment import for_children
+
+POLL_SECONDS = 0.2
+MEMORY_MEGABYTES = 256
+ENDS_WITHIN_SECONDS = 10.0
+LONG_PIPE_BYTES = 2**20
+
+log = logging.getLogger(__name__)
+
+
+class ServerGone(Exception):  # noqa: N818
+    """The process above a call has ended while the call was under way, and the call with it."""
+
+
+class Checks(Protocol):
+    """Looks whether a call may go on: raises to have it ended."""
+
+    def check(self) -> None: ...
+
+
+class Listener(Protocol):
+    """Takes what a call prints and what it asks."""
+
+    def output(self, data: bytes) -> None: ...
+
+    def mask(self, secret: str) -> None: ...
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class RunAs:
+    """The user that children run as, where the worker may give up its own."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a child has left: its answer if it gave one, and how its process ended."""
+
+    code: int
+    result: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class ForkSettings:
+    """How a worker's children are started."""
+
+    log: Path
+    """Where the server, and DAG files that are imported ahead, print to."""
+    memory_megabytes: int = MEMORY_MEGABYTES
+    """How much memory may be held by parents of DAG files that nobody uses right now."""
+    preload: tuple[str, ...] = ()
+    """Modules that are imported once, for all children."""
+    environment: tuple[str, ...] = ()
+    """Patterns of environment variables that children get beside the usual ones."""
+    run_as: RunAs | None = None
+
+
+class Server:
+    """A process that forks: the first one of all, or one that has imported a DAG file."""
+
+    def __init__(self, control: socket.socket, alive: Callable[[], bool]) -> None:
+        self.control = control
+        self.alive = alive
+        self._lock = threading.Lock()
+
+    def send(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        try:
+            with self._lock:
+                channel.send(self.control, message, descriptors)
+        except OSError:
+            raise ServerGone from None
+
+
+class Call:
+    """One call: a child of *server*, followed to its end."""
+
+    def __init__(
+        self,
+        server: Server,
+        request: dict[str, Any],
+        listener: Listener,
+        checks: Checks,
+        grace: float,
+        settings: ForkSettings,
+    ) -> None:
+        self._server = server
+        self._request = {**request, **settings_of(settings)}
+        self._listener = listener
+        self._checks = checks
+        self._grace = grace
+        self._id = uuid.uuid4().hex
+        self._result: dict[str, Any] | None = None
+        self._code: int | None = None
+        self._pid: int | None = None
+        self.imported: Callable[[float], None] = lambda _: None
+
+    def run(self) -> Answer:
+        self._mine, theirs = channel.pair()
+        self._output, printed = os.pipe()
+        if self._request["work"] == "command":
+            with suppress(OSError):  # a driver prints a lot, and is not to wait for a worker that is slow for a moment
+                fcntl.fcntl(printed, fcntl.F_SETPIPE_SZ, LONG_PIPE_BYTES)
+        try:
+            with theirs:
+                try:
+                    channel.send(self._mine, self._request)
+                    self._server.send({"fork": self._id}, (theirs.fileno(), printed))
+                finally:
+                    os.close(printed)
+            self._mine.setblocking(False)
+            os.set_blocking(self._output, False)
+            self._follow()
+            assert self._code is not None  # noqa: S101
+            if self._result is None and (folder := self._request.get("folder")) is not None:
+                with suppress(OSError, ValueError):
+                    self._result = json.loads(Path(folder, channel.ANSWER).read_text())
+            return Answer(self._code, self._result)
+        finally:
+            self._mine.close()
+            os.close(self._output)
+
+    def _follow(self) -> None:
+        self._poll = select.poll()
+        self._poll.register(self._mine, select.POLLIN)
+        self._poll.register(self._output, select.POLLIN)
+        while self._code is None:
+            try:
+                self._hear()
+                self._checks.check()
+            except ServerGone:
+                raise
+            except BaseException:
+                self._end()
+                raise
+        self._drain()
+
+    def _hear(self) -> None:
+        """Takes what has come, for a moment."""
+        ready = {descriptor for descriptor, _ in self._poll.poll(1000 * POLL_SECONDS)}
+        printed = self._printed() if self._output in ready else b""
+        try:
+            # Only now: what is to be masked was said before it was printed.
+            self._messages()
+        finally:
+            if printed:
+                self._listener.output(printed)
+        if not ready and not self._server.alive():
+            self._gone()
+
+    def _printed(self) -> bytes:
+        try:
+            data = os.read(self._output, 1 << 16)
+        except BlockingIOError:
+            return b""
+        if not data:
+            self._poll.unregister(self._output)
+        return data
+
+    def _messages(self) -> None:
+        while self._code is None:
+            try:
+                received = channel.receive(self._mine)
+            except BlockingIOError:
+                return
+            if received is None:
+                self._gone()
+            else:
+                self._message(*received)
+
+    def _gone(self) -> NoReturn:
+        _end_left(self._id, self._pid)
+        raise ServerGone
+
+    def _message(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        if "answer" in message:
+            self._result = message["answer"]
+        elif "mask" in message:
+            self._listener.mask(message["mask"])
+        elif "ask" in message:
+            reply(descriptors, self._listener.answer(message["ask"]))
+        elif "pid" in message:
+            self._pid = message["pid"]
+        elif "imported" in message:
+            self.imported(message["imported"])
+        elif "ended" in message:
+            self._code = message["ended"]
+        elif "refused" in message:
+            raise ServerGone(message["refused"])
+
+    def _drain(self) -> None:
+        """Takes what is still in the pipe. Whoever else holds it open is not waited for."""
+        with suppress(OSError):
+            while data := os.read(self._output, 1 << 16):
+                self._listener.output(data)
+
+    def _end(self) -> None:
+        """Ends the child, with all that it has started."""
+        with suppress(ServerGone):
+            if self._grace:
+                self._server.send({"stop": self._id})
+                self._until_ended(self._grace)
+            if self._code is None:
+                self._server.send({"kill": self._id})
+                self._until_ended(ENDS_WITHIN_SECONDS)
+        with suppress(Exception):
+            self._drain()
+
+    def _until_ended(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self._code is None and time.monotonic() < deadline:
+            try:
+                self._hear()
+            except ServerGone:
+                raise
+            except Exception as error:  # such as a full disk: its end goes before its last words
+                log.warning("what an ending call says cannot be taken: %s", error)
+
+
+def settings_of(settings: ForkSettings) -> dict[str, Any]:
+    """What every child is told: who it is, and its environment as it is now."""
+    run_as = settings.run_as
+    return {
+        "env": for_children(os.environ, settings.environment),
+        "uid": run_as.uid if run_as is not None else None,
+        "gid": run_as.gid if run_as is not None else None,
+    }
+
+
+def _end_left(id_: str, session: int | None) -> None:
+    """Ends what the call *id_* has left, where its parent is no longer there to do it: of its session, or marked."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if os.getsid(process.pid) == session or process.environ().get(MARK) == id_:
+                process.kill()
+
+
+def reply(descriptors: list[int], answer: dict[str, Any]) -> None:
+    """Answers a question on the end that came with it."""
+    with socket.socket(fileno=descriptors[0]) as asker, suppress(OSError):
+        channel.send(asker, answer)
