@@ -158,20 +158,32 @@ def look_up(kind: str, name: str) -> str | None:
     return None
 
 
+_NO_FILE: dict[str, Any] = {}
+_known: tuple[tuple[dict[str, str], dict[str, str]], dict[str, Any], set[str]] | None = None
+
+
 def known_secrets() -> set[str]:
-    """Whatever is secret in this process's environment and in its secrets file."""
-    found: set[str] = set()
-    collected = Masker(heard=found.add)
-    content: dict[str, Any] = {}
+    """Whatever is secret in this process's environment and in its secrets file. Worked out anew when they change."""
+    global _known
+    content = _NO_FILE
     for backend in backends():
         if isinstance(backend, File):
             content = backend.content
-    variables = {**content.get("variables", {}), **_all_of_environment("VAR")}
+    environment = _all_of_environment("VAR"), _all_of_environment("CONN")
+    if _known is None or _known[0] != environment or _known[1] is not content:
+        _known = environment, content, _secrets_in(content, *environment)
+    return _known[2]
+
+
+def _secrets_in(content: dict[str, Any], of_vars: dict[str, str], of_conns: dict[str, str]) -> set[str]:
+    found: set[str] = set()
+    collected = Masker(heard=found.add)
+    variables = {**content.get("variables", {}), **of_vars}
     for key, value in variables.items():
         if _is_sensitive(key):
             for secret in _leaves(_text(value)):
                 collected.add(secret)
-    for conn_id, value in {**content.get("connections", {}), **_all_of_environment("CONN")}.items():
+    for conn_id, value in {**content.get("connections", {}), **of_conns}.items():
         with suppress(InvalidInputError):
             for secret in Connection.read(conn_id, _text(value) or "").secrets():
                 collected.add(secret)

@@ -31,7 +31,8 @@ class LogStore:
     """The folder whose layout the copies have."""
     _followed: dict[Path, _Followed] = field(default_factory=dict)
     _threads: list[threading.Thread] = field(default_factory=list)
-    _uploading: threading.Lock = field(default_factory=threading.Lock)
+    _uploading: tuple[threading.Lock, ...] = field(default_factory=lambda: tuple(threading.Lock() for _ in range(64)))
+    """Which of them a log takes follows from its path: a slow upload holds up its own log, and hardly another."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
@@ -52,7 +53,8 @@ class LogStore:
         """Uploads the log as it is now. False if that failed."""
         try:
             files, target = fsspec.core.url_to_fs(self.place_of(path))
-            with self._uploading:  # one at a time: an earlier state never takes the place of a later one
+            # One at a time of each log: an earlier state never takes the place of a later one.
+            with self._uploading[hash(path) % len(self._uploading)]:
                 files.makedirs(target.rpartition("/")[0], exist_ok=True)
                 files.put_file(str(path), target)
         except Exception as error:  # whatever the store's client raises

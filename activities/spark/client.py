@@ -10,7 +10,7 @@ from .. import metrics
 from ..attempts.log import last_lines
 from ..attempts.outcomes import describe_exit, instant
 from ..attempts.watch import Watch, task_failed
-from ..attempts.way import airflow_variables, forked
+from ..attempts.way import Ended, airflow_variables, forked
 from ..processes.environment import for_drivers
 from ..workplace import find_java
 from .archive import fast_start
@@ -52,16 +52,7 @@ def _submit(work: SparkStart, watch: Watch) -> Outcome:
     work.leave_plan()
     small = (work.options.master or DEFAULT_MASTER).startswith("local")
     argv = spark_submit(work, fast_start(work.workplace.home, java, small=small))
-    ended = forked(
-        work.workplace,
-        work.attempt,
-        work.folder,
-        "command",
-        watch,
-        argv=argv,
-        variables=driver_environment(work),
-        directory=str(work.folder.path),
-    )
+    ended = launched(work, argv, watch)
     end = ended.result["ended"]
     result = work.folder.read("result.json")
     if result is not None:
@@ -76,6 +67,20 @@ def _by_exit_code(work: SparkStart, end: dict[str, Any], tail: tuple[str, ...] =
     if end["code"] == 0:
         return work.ended({"outcome": {"started_at": instant(end["started"]).isoformat()}})
     raise task_failed(unexplained(end, tail or last_lines(work.folder.log)))
+
+
+def launched(work: SparkStart, argv: list[str], watch: Watch) -> Ended:
+    """Runs spark-submit to its end, below a process that ends whatever it leaves."""
+    return forked(
+        work.workplace,
+        work.attempt,
+        work.folder,
+        "command",
+        watch,
+        argv=argv,
+        variables=driver_environment(work),
+        directory=str(work.folder.path),
+    )
 
 
 def driver_environment(work: SparkStart) -> dict[str, str]:

@@ -14,8 +14,7 @@ from ...model.task_instances import Failure, Outcome, Submission
 from ...model.tasks import SparkMode
 from ..attempts.log import last_lines
 from ..attempts.watch import Watch, handed_over, task_failed
-from ..attempts.way import forked
-from .client import driver_environment
+from .client import launched
 from .clusters import Cluster, Life, Status
 from .command import spark_submit
 from .driver import CLAIM, take_claim
@@ -39,16 +38,7 @@ def cluster_of(work: SparkStart, watch: Watch) -> Cluster:
 
     def launch() -> str:
         """Runs spark-submit, which hands the application over and ends; what it printed."""
-        ended = forked(
-            work.workplace,
-            work.attempt,
-            work.folder,
-            "command",
-            watch,
-            argv=spark_submit(work),
-            variables=driver_environment(work),
-            directory=str(work.folder.path),
-        )
+        ended = launched(work, spark_submit(work), watch)
         told = "\n".join(ended.tail)
         code = ended.result["ended"]["code"]
         if code != 0:
