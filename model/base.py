@@ -17,13 +17,23 @@ from pydantic import (
 class Model(BaseModel):
     """A value: never changed once made, and refusing fields that it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A schema is built on first use: a command of the command line uses few of them.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Record(BaseModel):
     """State that one workflow owns and changes in place; travels through continue-as-new."""
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=False)
+    model_config = ConfigDict(extra="forbid", validate_assignment=False, defer_build=True)
+
+
+def build_models() -> None:
+    """Builds every model that has been imported: where many are used, no first use is slow, and forks share them."""
+    waiting: list[type[BaseModel]] = [Model, Record]
+    while waiting:
+        model = waiting.pop()
+        model.model_rebuild()
+        waiting += model.__subclasses__()
 
 
 class Brief(BaseModel):

@@ -1,117 +1,12 @@
 """Airflow's contract, Temporal's guarantees: DAGs that are scheduled and run by durable workflows.
 
 What a DAG file needs is here; a worker of your own also wants `tidemill.worker.plugin`.
+
+A name is imported when it is first used, so that the command line starts quickly; `__init__.pyi` lists them.
 """
 
-from . import _checkout as _checkout
-from . import _local as _local
-from .activities.secrets import Connection, Variable
-from .model.authoring.dags import DAG
-from .model.authoring.decorators import dag, setup, task, teardown
-from .model.authoring.foreign import TemporalActivityOperator, TemporalWorkflowOperator, TriggerDagRunOperator
-from .model.authoring.groups import Label, TaskGroup, task_group
-from .model.authoring.links import Output
-from .model.authoring.operators import (
-    BashOperator,
-    BranchPythonOperator,
-    EmptyOperator,
-    LatestOnlyOperator,
-    PythonOperator,
-    ShortCircuitOperator,
-    SparkSqlOperator,
-    SparkSubmitOperator,
-    spark_sql,
-    spark_submit,
-)
-from .model.authoring.order import chain, cross_downstream
-from .model.authoring.waiting import (
-    ApprovalOperator,
-    BashSensor,
-    DateTimeSensor,
-    ExternalTaskSensor,
-    FileSensor,
-    PythonSensor,
-    TimeDeltaSensor,
-    TimeSensor,
-)
-from .model.context import get_current_context
-from .model.dag import DagSpec
-from .model.errors import InvalidInputError
-from .model.exceptions import AirflowFailException, AirflowSkipException
-from .model.notifiers import CommandNotifier, WebhookNotifier
-from .model.poking import PokeReturnValue
-from .model.tasks import WeightRule
-from .model.timetables import (
-    Continuous,
-    CronInterval,
-    CronTrigger,
-    Custom,
-    DagRunInfo,
-    DataInterval,
-    DeltaInterval,
-    DeltaTrigger,
-    Events,
-    MultiCronTrigger,
-    Once,
-    TimeRestriction,
-)
-from .model.trigger_rules import TriggerRule
+import lazy_loader
 
-__all__ = [
-    "DAG",
-    "AirflowFailException",
-    "AirflowSkipException",
-    "ApprovalOperator",
-    "BashOperator",
-    "BashSensor",
-    "BranchPythonOperator",
-    "CommandNotifier",
-    "Connection",
-    "Continuous",
-    "CronInterval",
-    "CronTrigger",
-    "Custom",
-    "DagRunInfo",
-    "DagSpec",
-    "DataInterval",
-    "DateTimeSensor",
-    "DeltaInterval",
-    "DeltaTrigger",
-    "EmptyOperator",
-    "Events",
-    "ExternalTaskSensor",
-    "FileSensor",
-    "InvalidInputError",
-    "Label",
-    "LatestOnlyOperator",
-    "MultiCronTrigger",
-    "Once",
-    "Output",
-    "PokeReturnValue",
-    "PythonOperator",
-    "PythonSensor",
-    "ShortCircuitOperator",
-    "SparkSqlOperator",
-    "SparkSubmitOperator",
-    "TaskGroup",
-    "TemporalActivityOperator",
-    "TemporalWorkflowOperator",
-    "TimeDeltaSensor",
-    "TimeRestriction",
-    "TimeSensor",
-    "TriggerDagRunOperator",
-    "TriggerRule",
-    "Variable",
-    "WebhookNotifier",
-    "WeightRule",
-    "chain",
-    "cross_downstream",
-    "dag",
-    "get_current_context",
-    "setup",
-    "spark_sql",
-    "spark_submit",
-    "task",
-    "task_group",
-    "teardown",
-]
+from . import _checkout as _checkout
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,7 +4,10 @@ from datetime import datetime
 from typing import Any
 
 from .model.authoring.dags import DAG
+from .model.authoring.decorators import dag
 from .model.views import RunDetails
+
+__all__ = ["DAG", "dag"]
 
 
 def run_locally(dag: DAG, *, logical_date: datetime | None, conf: dict[str, Any] | None) -> RunDetails:

@@ -36,6 +36,7 @@ from ..activities.temporal_access import TemporalAccess
 from ..activities.timetables import TimetableActivities
 from ..activities.waiting import WaitingActivities
 from ..activities.workplace import Workplace
+from ..model.base import build_models
 from ..workflows.bundle import DagBundleWorkflow
 from ..workflows.dag import DagWorkflow
 from ..workflows.dag_run import DagRunWorkflow
@@ -108,6 +109,7 @@ class TidemillPlugin(SimplePlugin):
         self._spark_activities.temporal = TemporalAccess(worker.client, asyncio.get_running_loop())
         beside = self._workers_beside(worker)
         _stop_together(worker, beside)
+        build_models()
         warming = asyncio.create_task(asyncio.to_thread(self.place.forks.start))
         try:
             async with AsyncExitStack() as running:

@@ -5,7 +5,10 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import tidemill
+
 from ...model.attempts import TaskAttempt
+from ...model.base import build_models
 from ...model.dag import DagSource
 from ...model.runs import TriggerRequest, manual_run
 from .dag_import import import_code
@@ -16,6 +19,9 @@ DAG_FILE = Path(__file__).with_name("warm_up_dag.py")
 
 def warm_up() -> None:
     """Imports a small DAG file and calls its function, with templates and results."""
+    for name in tidemill.__all__:
+        getattr(tidemill, name)
+    build_models()
     path = [*sys.path]
     try:
         [dag] = import_code(DAG_FILE, ()).dags

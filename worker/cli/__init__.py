@@ -2,22 +2,48 @@
 
 import typer
 
-from . import backfills, bundles, dags, pools, processes, runs, tasks
+from .lazy import LazyGroup
+
+
+class Commands(LazyGroup):
+    places = {
+        "dags": ("dags:app", "Register, look at, pause and trigger DAGs."),
+        "runs": ("runs:app", "List runs, look into one, run one again."),
+        "tasks": ("tasks:app", "Clear and mark tasks of a run, explain them, read their logs."),
+        "pools": ("pools:app", "Make pools, and see who holds their slots."),
+        "backfill": ("backfills:app", "Run a DAG over a range of the past."),
+        "bundles": ("bundles:app", "Keep the DAGs of folders and repositories registered."),
+        "worker": (
+            "processes:worker",
+            "Run a worker: it polls the task queue until it is stopped by SIGINT or SIGTERM.",
+        ),
+        "dev": (
+            "processes:dev",
+            "Run everything for daily use on one machine: Temporal, a worker, Spark Connect, and a folder of DAGs.",
+        ),
+        "demo": (
+            "processes:demo",
+            "Catch up on a real week of flights with Spark, from an empty folder to a chart.",
+        ),
+        "doctor": (
+            "processes:doctor",
+            "Check Python, Java, Spark and Temporal, and say what to do about what is missing.",
+        ),
+        "cleanup": (
+            "processes:cleanup",
+            "Remove logs, attempts, results and kept code that nobody needs any more, from this host and the store.",
+        ),
+    }
+
 
 app = typer.Typer(
     name="tidemill",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Airflow's contract, Temporal's guarantees: DAGs scheduled and run by durable workflows.",
 )
-app.add_typer(dags.app, name="dags")
-app.add_typer(runs.app, name="runs")
-app.add_typer(tasks.app, name="tasks")
-app.add_typer(pools.app, name="pools")
-app.add_typer(backfills.app, name="backfill")
-app.add_typer(bundles.app, name="bundles")
-app.command()(processes.worker)
-app.command()(processes.dev)
-app.command()(processes.demo)
-app.command()(processes.doctor)
-app.command()(processes.cleanup)
+
+
+@app.callback()
+def main() -> None:
+    """Airflow's contract, Temporal's guarantees: DAGs scheduled and run by durable workflows."""

@@ -13,7 +13,7 @@ from ..client import Tidemill
 from .dags import read_conf
 from .output import Json, console, fail, instant_text, make_table, print_json, run, show
 
-app = typer.Typer(no_args_is_help=True, help="Run a DAG over a range of the past.")
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 DagId = Annotated[str, typer.Argument(help="The DAG's id.")]
 BackfillId = Annotated[str, typer.Argument(help="The backfill's id, as `create` printed it.")]

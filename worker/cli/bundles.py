@@ -13,7 +13,7 @@ from ...model.errors import explain
 from ..client import Tidemill
 from .output import Json, Markup, console, fail, instant_text, make_table, run, show
 
-app = typer.Typer(no_args_is_help=True, help="Have folders and repositories of DAG files looked after.")
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 Name = Annotated[str, typer.Argument(help="The bundle's name.")]
 
 

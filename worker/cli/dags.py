@@ -40,7 +40,7 @@ from .output import (
     state_text,
 )
 
-app = typer.Typer(no_args_is_help=True, help="Register, look at, pause and trigger DAGs.")
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.add_typer(dag_files.app)
 
 DagId = Annotated[str, typer.Argument(help="The DAG's id.")]

@@ -11,7 +11,7 @@ from ...model.pools import PoolSettings, PoolView
 from ..client import Tidemill
 from .output import Json, console, fail, make_table, print_json, run, show
 
-app = typer.Typer(no_args_is_help=True, help="Make pools, and see who holds their slots.")
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Name = Annotated[str, typer.Argument(help="The pool's name.")]
 

@@ -18,7 +18,7 @@ from ..client import Tidemill
 from ..gantt import draw_gantt
 from .output import Json, console, duration_text, fail, instant_text, make_table, print_json, run, show, state_text
 
-app = typer.Typer(no_args_is_help=True, help="List runs, look into one, run one again.")
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 DagId = Annotated[str, typer.Argument(help="The DAG's id.")]
 RunId = Annotated[str, typer.Argument(help="The run's id, or `latest`.")]

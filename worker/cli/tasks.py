@@ -24,7 +24,7 @@ from ..task_logs import TaskLog
 from .output import Json, console, fail, print_json, read_instant, run
 from .runs import DagId, RunId, resolve
 
-app = typer.Typer(no_args_is_help=True, help="Clear and mark tasks of a run, explain them, read their logs.")
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Tasks = Annotated[list[str] | None, typer.Argument(help="task_ids, or instances such as load[3]; none: all.")]
 Task = Annotated[str, typer.Argument(help="The task's id, or an instance such as load[3].")]

@@ -1,0 +1,111 @@
+# What `from tidemill import ...` gives: read by type checkers, and at run time to import a name when it is used.
+from ._local import DAG, dag
+from .activities.secrets import Connection, Variable
+from .model.authoring.decorators import setup, task, teardown
+from .model.authoring.foreign import TemporalActivityOperator, TemporalWorkflowOperator, TriggerDagRunOperator
+from .model.authoring.groups import Label, TaskGroup, task_group
+from .model.authoring.links import Output
+from .model.authoring.operators import (
+    BashOperator,
+    BranchPythonOperator,
+    EmptyOperator,
+    LatestOnlyOperator,
+    PythonOperator,
+    ShortCircuitOperator,
+    SparkSqlOperator,
+    SparkSubmitOperator,
+    spark_sql,
+    spark_submit,
+)
+from .model.authoring.order import chain, cross_downstream
+from .model.authoring.waiting import (
+    ApprovalOperator,
+    BashSensor,
+    DateTimeSensor,
+    ExternalTaskSensor,
+    FileSensor,
+    PythonSensor,
+    TimeDeltaSensor,
+    TimeSensor,
+)
+from .model.context import get_current_context
+from .model.dag import DagSpec
+from .model.errors import InvalidInputError
+from .model.exceptions import AirflowFailException, AirflowSkipException
+from .model.notifiers import CommandNotifier, WebhookNotifier
+from .model.poking import PokeReturnValue
+from .model.tasks import WeightRule
+from .model.timetables import (
+    Continuous,
+    CronInterval,
+    CronTrigger,
+    Custom,
+    DagRunInfo,
+    DataInterval,
+    DeltaInterval,
+    DeltaTrigger,
+    Events,
+    MultiCronTrigger,
+    Once,
+    TimeRestriction,
+)
+from .model.trigger_rules import TriggerRule
+
+__all__ = [
+    "DAG",
+    "AirflowFailException",
+    "AirflowSkipException",
+    "ApprovalOperator",
+    "BashOperator",
+    "BashSensor",
+    "BranchPythonOperator",
+    "CommandNotifier",
+    "Connection",
+    "Continuous",
+    "CronInterval",
+    "CronTrigger",
+    "Custom",
+    "DagRunInfo",
+    "DagSpec",
+    "DataInterval",
+    "DateTimeSensor",
+    "DeltaInterval",
+    "DeltaTrigger",
+    "EmptyOperator",
+    "Events",
+    "ExternalTaskSensor",
+    "FileSensor",
+    "InvalidInputError",
+    "Label",
+    "LatestOnlyOperator",
+    "MultiCronTrigger",
+    "Once",
+    "Output",
+    "PokeReturnValue",
+    "PythonOperator",
+    "PythonSensor",
+    "ShortCircuitOperator",
+    "SparkSqlOperator",
+    "SparkSubmitOperator",
+    "TaskGroup",
+    "TemporalActivityOperator",
+    "TemporalWorkflowOperator",
+    "TimeDeltaSensor",
+    "TimeRestriction",
+    "TimeSensor",
+    "TriggerDagRunOperator",
+    "TriggerRule",
+    "Variable",
+    "WebhookNotifier",
+    "WeightRule",
+    "chain",
+    "cross_downstream",
+    "dag",
+    "get_current_context",
+    "setup",
+    "spark_sql",
+    "spark_submit",
+    "task",
+    "task_group",
+    "teardown",
+]
