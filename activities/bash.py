@@ -2,12 +2,12 @@
 
 from temporalio import activity
 
-from ..model.attempts import TaskAttempt
-from ..model.poking import poked
-from ..model.references import RETURN_VALUE
+from ..model.run.attempts import TaskAttempt
+from ..model.run.poking import poked
+from ..model.run.task_instances import Failure, Outcome
+from ..model.spec.references import RETURN_VALUE
+from ..model.spec.tasks import BashSensorTask
 from ..model.states import TaskState
-from ..model.task_instances import Failure, Outcome
-from ..model.tasks import BashSensorTask
 from .attempts.outcomes import describe_exit, instant, outcome_of
 from .attempts.watch import task_failed
 from .attempts.way import Ended, Kind, carried_out

@@ -9,9 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ..model.attempts import TaskAttempt
-from ..model.dag import DagSpec, read_dag
 from ..model.errors import InvalidInputError
+from ..model.run.attempts import TaskAttempt
+from ..model.spec.dag import DagSpec, read_dag
 from .attempts.watch import Unattended
 from .attempts.way import rendered
 from .bundles.listing import Tree

@@ -8,9 +8,9 @@ import httpx
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from ..model.attempts import CallbackCall
-from ..model.notices import Notice
-from ..model.notifiers import CommandNotifier, FunctionNotifier, WebhookNotifier
+from ..model.run.attempts import CallbackCall
+from ..model.run.notices import Notice
+from ..model.spec.notifiers import CommandNotifier, FunctionNotifier, WebhookNotifier
 from .attempts.folder import AttemptFolder
 from .attempts.outcomes import describe_exit, outcome_of
 from .attempts.watch import Watch, stopping_cleanly

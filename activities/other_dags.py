@@ -10,13 +10,13 @@ from temporalio.client import Client, WorkflowQueryFailedError, WorkflowUpdateFa
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from ..model.attempts import TaskAttempt
-from ..model.poking import PokeReturnValue, poked
-from ..model.runs import TriggeredBy, dag_workflow_id, operator_run_id
+from ..model.run.attempts import TaskAttempt
+from ..model.run.identity import TriggeredBy, dag_workflow_id, operator_run_id
+from ..model.run.poking import PokeReturnValue, poked
+from ..model.run.task_instances import Failure, Outcome
+from ..model.run.views import RunDetails, RunView
+from ..model.spec.tasks import ExternalTaskTask, TriggerDagTask
 from ..model.states import TaskState
-from ..model.task_instances import Failure, Outcome
-from ..model.tasks import ExternalTaskTask, TriggerDagTask
-from ..model.views import RunDetails, RunView
 from .attempts.watch import task_failed
 from .waiting import filled
 from .workplace import Workplace

@@ -2,8 +2,8 @@
 
 from temporalio import activity
 
-from ..model.attempts import TaskAttempt
-from ..model.task_instances import Outcome
+from ..model.run.attempts import TaskAttempt
+from ..model.run.task_instances import Outcome
 from .attempts.outcomes import outcome_of
 from .attempts.way import Ended, Kind, carried_out
 from .workplace import Workplace

@@ -15,10 +15,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.base import Model
-from ..model.messages import RunReport
-from ..model.revisions import ClearRequest, MarkRequest, RunMark
-from ..model.run_state import DagRunState
-from ..model.runs import RunIdentity
+from ..model.run.identity import RunIdentity
+from ..model.run.messages import RunReport
+from ..model.run.revisions import ClearRequest, MarkRequest, RunMark
+from ..model.run.state import DagRunState
 from ..model.states import RunState
 from .names import INVALID_INPUT
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..model.errors import InvalidInputError
-from ..model.references import texts
+from ..model.spec.references import texts
 from .masking import HERE, Masker
 
 SENSITIVE = ("password", "secret", "token", "api_key", "apikey", "passphrase", "private_key", "access_key")

@@ -8,11 +8,11 @@ import time
 
 from temporalio import activity
 
-from ..model.backfills import BackfillBatch, BackfillQuestion, backfill_batch
+from ..model.dag.backfills import BackfillBatch, BackfillQuestion, backfill_batch
+from ..model.dag.manual_runs import TriggerAnswer, TriggerQuestion, answer_trigger, question_of, read_and_check
+from ..model.dag.ticks import Question, Ticks, TicksQuestion, coming_runs
 from ..model.errors import InvalidInputError
-from ..model.manual_runs import TriggerAnswer, TriggerQuestion, answer_trigger, question_of, read_and_check
-from ..model.ticks import Question, Ticks, TicksQuestion, coming_runs
-from ..model.timetables import Custom, DataInterval
+from ..model.spec.timetables import Custom, DataInterval
 from .attempts.outcomes import describe_exit
 from .attempts.watch import handed_over
 from .attempts.way import Conversation

@@ -6,12 +6,12 @@ from typing import Any
 from dateutil.parser import isoparse
 from temporalio import activity
 
-from ..model.attempts import TaskAttempt
 from ..model.base import Instant, Model, iso
-from ..model.poking import poked
-from ..model.task_instances import Failure, Outcome
-from ..model.tasks import TimeTask
-from ..model.timetables.cron import zone
+from ..model.run.attempts import TaskAttempt
+from ..model.run.poking import poked
+from ..model.run.task_instances import Failure, Outcome
+from ..model.spec.tasks import TimeTask
+from ..model.spec.timetables.cron import zone
 from .attempts.watch import Unattended, task_failed
 from .attempts.way import Ended, Kind, carried_out, rendered
 from .workplace import Workplace

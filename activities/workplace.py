@@ -9,22 +9,22 @@ from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 
-from ..model.attempts import TaskAttempt
-from ..model.dag import DagSource
-from ..model.task_instances import Failure
-from ..model.tasks import SparkOptions
+from ..model.run.attempts import TaskAttempt
+from ..model.run.task_instances import Failure
+from ..model.spec.dag import DagSource
+from ..model.spec.tasks import SparkOptions
 from .attempts.leftovers import Leftovers
 from .attempts.log import LIMIT_BYTES, AttemptLog, LogFormat
 from .attempts.log_store import LogStore
 from .attempts.watch import task_failed
+from .attempts.xcom_store import XComStore
 from .bundles.listing import Tree
 from .bundles.snapshots import SnapshotDamagedError, Snapshots
-from .driver_memory import MemoryBudget, budget_of_host
 from .masking import Masker
 from .processes.call import MEMORY_MEGABYTES, ForkSettings, RunAs
 from .processes.forks import CodePlace, Forks
+from .spark.driver_memory import MemoryBudget, budget_of_host
 from .work.dag_import import archive_of
-from .xcom_store import XComStore
 
 MOST_SPARK_TASKS = 32
 

@@ -9,7 +9,7 @@ from statistics import median
 
 import psutil
 from figures import Figure
-from tidemill.model.bundles import BundleSettings
+from tidemill.model.bundle.data import BundleSettings
 from tidemill.worker.client import Tidemill
 
 FILE = "from tidemill import DAG, EmptyOperator\nwith DAG({dag_id!r}, description={text!r}):\n    EmptyOperator('a')\n"

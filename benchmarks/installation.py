@@ -15,8 +15,8 @@ import psutil
 from figures import Figure
 from scheduling import spread
 from temporalio.client import Client, WorkflowExecution
-from tidemill.model.bundles import BundleSettings
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.bundle.data import BundleSettings
+from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.client import Tidemill
 from tidemill.worker.dev import DevServer
 

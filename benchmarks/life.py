@@ -11,7 +11,7 @@ from figures import Figure
 from floor import FloorDue
 from scheduling import ONE_TASK, spread
 from temporalio.client import Client
-from tidemill.model.dag import read_dag
+from tidemill.model.spec.dag import read_dag
 from tidemill.worker.client import Tidemill
 
 MINUTES = 3

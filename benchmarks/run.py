@@ -30,7 +30,7 @@ from scheduling import backfill, catch_up, due_at_once
 from spark import spark, tpch_at_scale_1
 from tasks import shapes_of_tasks
 from tidemill.activities.dag_files import parse_dag_file
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.client import Tidemill
 from tidemill.worker.dev import DevServer, dev_server
 from tidemill.worker.plugin import TidemillPlugin

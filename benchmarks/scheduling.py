@@ -10,8 +10,8 @@ from statistics import quantiles
 from figures import Figure
 from floor import FloorCatchUp, FloorDue
 from temporalio.client import Client
-from tidemill.model.backfills import BackfillRequest
-from tidemill.model.dag import DagSpec, read_dag
+from tidemill.model.dag.backfills import BackfillRequest
+from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.worker.client import Tidemill
 
 ONE_TASK = [{"kind": "empty", "task_id": "only"}]

@@ -23,9 +23,9 @@ from tidemill.activities.spark.standalone import Standalone as Rest
 from tidemill.activities.spark.starts import SparkStart
 from tidemill.activities.workplace import Workplace, find_java
 from tidemill.examples import tpch
-from tidemill.model.attempts import TaskAttempt
-from tidemill.model.dag import read_dag
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.attempts import TaskAttempt
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.spec.dag import read_dag
 from tidemill.model.states import RunState
 from tidemill.worker.client import Tidemill
 from tidemill.worker.connection import NoWorkerError
@@ -254,7 +254,7 @@ async def spark(address: str) -> list[Figure]:
     """All of it, with clusters and workers of its own."""
     from temporalio.client import Client
     from temporalio.worker import Worker
-    from tidemill.model.tasks import SparkOptions
+    from tidemill.model.spec.tasks import SparkOptions
     from tidemill.worker.plugin import TidemillPlugin
 
     with tempfile.TemporaryDirectory() as name, ExitStack() as running:

@@ -9,9 +9,9 @@ from typing import Any
 from figures import Figure
 from floor import FloorChain, FloorChains, FloorFan
 from temporalio.client import Client
-from tidemill.model.dag import DagSpec, read_dag
-from tidemill.model.runs import TriggerRequest
-from tidemill.model.scheduling import RunPlan
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.planner import RunPlan
+from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.model.states import TaskState
 from tidemill.worker.client import Tidemill
 

@@ -13,7 +13,7 @@ from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.worker import Worker
-from tidemill.model.dag import read_dag
+from tidemill.model.spec.dag import read_dag
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
 

@@ -16,10 +16,10 @@ from temporalio.client import Client
 
 sys.path.insert(0, str(Path(__file__).parent))
 from support import Stack, bash, dag, empty, eventually, stack, temporal_server
-from tidemill.model.bundles import BundleSettings
-from tidemill.model.messages import Answer
-from tidemill.model.pools import PoolSettings
-from tidemill.model.revisions import ClearRequest, RunMark
+from tidemill.model.bundle.data import BundleSettings
+from tidemill.model.pool.state import PoolSettings
+from tidemill.model.run.messages import Answer
+from tidemill.model.run.revisions import ClearRequest, RunMark
 from tidemill.model.states import TaskState
 
 FOLDER = Path(__file__).parent / "histories"

@@ -18,8 +18,8 @@ from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.activities.spark.archive import fast_start
 from tidemill.activities.spark.command import environment
 from tidemill.activities.workplace import find_java
-from tidemill.model.dag import DagSpec
-from tidemill.model.views import RunDetails
+from tidemill.model.run.views import RunDetails
+from tidemill.model.spec.dag import DagSpec
 from tidemill.worker.connect_server import arguments
 from tidemill.worker.dev import free_port
 from tidemill.worker.spark_daemon import command

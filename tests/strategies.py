@@ -3,9 +3,9 @@
 from typing import Any
 
 from hypothesis import strategies as st
-from tidemill.model.dag import DagSpec, read_dag
+from tidemill.model.spec.dag import DagSpec, read_dag
+from tidemill.model.spec.trigger_rule import TriggerRule
 from tidemill.model.states import TaskState
-from tidemill.model.trigger_rules import TriggerRule
 
 OUTCOMES = [TaskState.SUCCESS, TaskState.SUCCESS, TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED]
 

@@ -23,8 +23,8 @@ from temporalio.client import Client
 from temporalio.worker import Replayer, Worker
 from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.activities.workplace import Workplace
-from tidemill.model.dag import DagSpec, read_dag
-from tidemill.model.views import RunDetails, RunView
+from tidemill.model.run.views import RunDetails, RunView
+from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.worker.client import Tidemill
 from tidemill.worker.connection import NotFoundError, NoWorkerError
 from tidemill.worker.dev import free_port, server_command, wait_until_ready
@@ -92,7 +92,7 @@ class Stack:
 
     async def run_once(self, spec: DagSpec, **trigger: Any) -> RunDetails:
         """Registers *spec*, triggers one run and follows it to its end."""
-        from tidemill.model.runs import TriggerRequest
+        from tidemill.model.run.identity import TriggerRequest
 
         await self.tidemill.register(spec)
         run = await self.tidemill.trigger(spec.dag_id, TriggerRequest(**trigger))
@@ -113,14 +113,14 @@ class Stack:
 
     async def result_of(self, details: RunDetails, key: str) -> Any:
         """What an instance returned; of a large result, where it is kept."""
-        from tidemill.workflows.dag_run import DagRunWorkflow
+        from tidemill.workflows.run.workflow import DagRunWorkflow
 
         handle = self.tidemill.client.get_workflow_handle_for(DagRunWorkflow.run, details.run.workflow_id)
         state = await handle.query(DagRunWorkflow.whole_state)
         return state.instances[key].xcom.get("return_value")
 
     def log_of(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
-        from tidemill.model.attempts import attempt_path
+        from tidemill.model.run.attempts import attempt_path
 
         return messages(self.home / "logs" / f"{attempt_path(dag_id, run_id, task_id, try_number)}.log")
 

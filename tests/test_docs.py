@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tidemill.model.authoring.dags import collect
-from tidemill.model.dag import read_dag
+from tidemill.model.spec.dag import read_dag
 from tidemill.worker.cli import app
 from tidemill.worker.settings import Settings
 from typer.testing import CliRunner

@@ -8,6 +8,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ["model", "activities", "workflows", "worker"]
+ROOMS = {
+    "spec": set(),
+    "run": {"spec"},
+    "pool": {"run"},
+    "bundle": set(),
+    "dag": {"spec", "run", "bundle"},
+    "authoring": {"spec", "run"},
+}
+"""The rooms of the model, and which others each of them knows."""
 
 
 def parsed(path: Path) -> ast.Module:
@@ -40,6 +49,19 @@ def test_a_layer_imports_only_those_below_it(layer: str) -> None:
         package = ("tidemill", layer, *path.relative_to(ROOT / layer).parent.parts)
         for name in imports(path, package):
             assert not any(name == other or name.startswith(other + ".") for other in above), f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_of_the_model_knows_only_those_below_it(room: str) -> None:
+    strangers = {f"tidemill.model.{name}" for name in ROOMS if name not in {room, *ROOMS[room]}}
+    for path in (ROOT / "model" / room).rglob("*.py"):
+        package = ("tidemill", "model", *path.relative_to(ROOT / "model").parent.parts)
+        for name in imports(path, package):
+            assert not any(name == other or name.startswith(other + ".") for other in strangers), f"{path}: {name}"
+
+
+def test_the_rooms_of_the_model_are_the_known_ones() -> None:
+    assert {path.name for path in (ROOT / "model").iterdir() if path.is_dir() and path.name[0] != "_"} == {*ROOMS}
 
 
 def test_the_model_knows_neither_temporal_nor_processes() -> None:

@@ -41,7 +41,7 @@ def test_everything_is_installed_below_one_name(wheel: Path) -> None:
         tops = {name.split("/")[0] for name in files.namelist()}
         assert {top for top in tops if not top.endswith(".dist-info")} == {"tidemill"}
         names = set(files.namelist())
-    assert {"tidemill/py.typed", "tidemill/workflows/dag.py", "tidemill/examples/flights/flights.py"} <= names
+    assert {"tidemill/py.typed", "tidemill/workflows/dag/workflow.py", "tidemill/examples/flights/flights.py"} <= names
 
 
 def test_the_wheel_holds_every_module_of_the_checkout(wheel: Path) -> None:
@@ -82,7 +82,8 @@ def test_a_lock_names_no_registry_and_every_hash(name: str) -> None:
 def test_a_worker_imports_neither_spark_nor_pandas() -> None:
     """They are of an extra that not every worker has."""
     code = (
-        "import sys; import tidemill.worker.cli, tidemill.worker.plugin, tidemill.activities.processes.fork_server\n"
+        "import sys; import tidemill.worker.cli.dags, tidemill.worker.plugin\n"
+        "import tidemill.activities.processes.fork_server\n"
         "print(sorted({name.split('.')[0] for name in sys.modules} & {'pyspark', 'pandas', 'sqlparse', 'matplotlib'}))"
     )
     told = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
@@ -99,11 +100,12 @@ def test_what_a_child_runs_imports_no_temporal() -> None:
 def test_the_public_names_are_the_ones_listed() -> None:
     import tidemill
 
-    public = {name for name in vars(tidemill) if not name.startswith("_")} - {
-        "model",
-        "activities",
-        "workflows",
-        "worker",
-        "examples",
-    }
-    assert public == set(tidemill.__all__)
+    assert {*dir(tidemill)} == {*tidemill.__all__}
+    assert all(getattr(tidemill, name) is not None for name in tidemill.__all__)
+
+
+def test_the_face_imports_a_name_when_it_is_used() -> None:
+    """So that the command line is quick: `tidemill --help` needs neither models nor Temporal."""
+    code = "import sys; import tidemill.worker.cli; print({'pydantic', 'temporalio', 'pendulum'} & {*sys.modules})"
+    told = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
+    assert told.stdout.strip() == "set()"

@@ -8,8 +8,8 @@ import pytest
 from support import Stack, dag, empty
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
-from tidemill.model.dag import DagSpec
-from tidemill.model.timetables.cron import Cron
+from tidemill.model.spec.dag import DagSpec
+from tidemill.model.spec.timetables.cron import Cron
 from tidemill.worker.plugin import TidemillPlugin
 
 RECORDED = sorted((Path(__file__).parent / "histories").glob("*.json"))

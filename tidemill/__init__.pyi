@@ -28,14 +28,14 @@ from .model.authoring.waiting import (
     TimeDeltaSensor,
     TimeSensor,
 )
-from .model.context import get_current_context
-from .model.dag import DagSpec
 from .model.errors import InvalidInputError
 from .model.exceptions import AirflowFailException, AirflowSkipException
-from .model.notifiers import CommandNotifier, WebhookNotifier
-from .model.poking import PokeReturnValue
-from .model.tasks import WeightRule
-from .model.timetables import (
+from .model.run.context import get_current_context
+from .model.run.poking import PokeReturnValue
+from .model.spec.dag import DagSpec
+from .model.spec.notifiers import CommandNotifier, WebhookNotifier
+from .model.spec.tasks import WeightRule
+from .model.spec.timetables import (
     Continuous,
     CronInterval,
     CronTrigger,
@@ -49,7 +49,7 @@ from .model.timetables import (
     Once,
     TimeRestriction,
 )
-from .model.trigger_rules import TriggerRule
+from .model.spec.trigger_rule import TriggerRule
 
 __all__ = [
     "DAG",

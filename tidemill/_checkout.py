@@ -5,5 +5,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-if (ROOT / "model" / "dag.py").is_file():
+if (ROOT / "model" / "base.py").is_file():
     sys.modules["tidemill"].__path__.append(str(ROOT))

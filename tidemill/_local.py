@@ -5,7 +5,7 @@ from typing import Any
 
 from .model.authoring.dags import DAG
 from .model.authoring.decorators import dag
-from .model.views import RunDetails
+from .model.run.views import RunDetails
 
 __all__ = ["DAG", "dag"]
 

@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 from ..activities.attempts.folder import HOST, AttemptFolder, find_process
 from ..activities.workplace import Workplace
 from ..model.base import Model
-from ..workflows.dag import DagWorkflow
+from ..workflows.dag.workflow import DagWorkflow
 from .connection import QUERY_TIMEOUT
 
 RUNS = 'WorkflowType = "DagRun"'

@@ -22,25 +22,26 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ..activities.bundles.registering import register_dag
 from ..activities.runs import ReviseQuestion
-from ..model.backfills import BackfillPlan, BackfillProgress, BackfillRequest
 from ..model.base import Record
-from ..model.bundle_state import BundleState
-from ..model.bundles import BundleSettings, BundleView, FileView, bundle_workflow_id
-from ..model.dag import DagSpec
+from ..model.bundle.data import BundleSettings, BundleView, FileView, bundle_workflow_id
+from ..model.bundle.state import BundleState
+from ..model.dag.backfills import BackfillPlan, BackfillProgress, BackfillRequest
+from ..model.dag.explaining import Explanation
+from ..model.dag.previews import Preview
+from ..model.dag.views import DagView, Registration
 from ..model.errors import InvalidInputError
-from ..model.explaining import Explanation
-from ..model.messages import Answer
-from ..model.pools import PoolSettings, PoolState, PoolView, pool_workflow_id
-from ..model.previews import Preview
-from ..model.revisions import ClearRequest, MarkRequest, RunMark
-from ..model.runs import RunIdentity, TriggerRequest, dag_workflow_id
+from ..model.pool.state import PoolSettings, PoolState, PoolView, pool_workflow_id
+from ..model.run.identity import RunIdentity, TriggerRequest, dag_workflow_id
+from ..model.run.messages import Answer
+from ..model.run.revisions import ClearRequest, MarkRequest, RunMark
+from ..model.run.views import RunDetails, RunView, TaskView
+from ..model.spec.dag import DagSpec
+from ..model.spec.timetables import DagRunInfo
 from ..model.states import RunState, TaskState
-from ..model.timetables import DagRunInfo
-from ..model.views import DagView, Registration, RunDetails, RunView, TaskView
 from ..workflows.bundle import DagBundleWorkflow
-from ..workflows.dag import DagWorkflow
-from ..workflows.dag_run import DagRunWorkflow
+from ..workflows.dag.workflow import DagWorkflow
 from ..workflows.pool import PoolWorkflow
+from ..workflows.run.workflow import DagRunWorkflow
 from .connection import (
     QUERY_TIMEOUT,
     REFRESH_TIMEOUT,

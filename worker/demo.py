@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.text import Text
 
 from ..examples import flights
-from ..model.dag import DagSpec
+from ..model.run.views import RunDetails, RunView
+from ..model.spec.dag import DagSpec
 from ..model.states import RunState
-from ..model.views import RunDetails, RunView
 from .cli.output import instant_text, make_table, state_text
 from .cli.runs import progress_text
 from .client import Tidemill

@@ -11,9 +11,9 @@ from temporalio.service import RPCError
 from watchfiles import awatch
 
 from ..activities.dag_files import read_dag_files
-from ..model.bundles import BundleSettings, FileView
+from ..model.bundle.data import BundleSettings, FileView
+from ..model.dag.views import Registration
 from ..model.errors import InvalidInputError
-from ..model.views import Registration
 from .client import Tidemill
 from .connection import NotFoundError, NoWorkerError
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ..model.errors import InvalidInputError
-from ..model.views import RunDetails, TaskView
+from ..model.run.views import RunDetails, TaskView
 
 COLOURS = {
     "success": "#3fa34d",

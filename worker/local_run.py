@@ -20,18 +20,18 @@ from ..activities.spark.output import publish
 from ..activities.waiting import WaitingActivities
 from ..activities.work.function import perform
 from ..activities.workplace import Workplace
-from ..model.attempts import SubmittedAttempt, TaskAttempt
 from ..model.authoring.dags import DAG
-from ..model.branching import skipped_tasks
-from ..model.dag import DagSource
 from ..model.errors import InvalidInputError
-from ..model.mapping import NotMappableError
-from ..model.run_state import DagRunState, progress
-from ..model.runs import TriggerRequest, manual_run
-from ..model.scheduling import Decision, RunEnd, RunPlan
-from ..model.states import TaskState
-from ..model.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry
-from ..model.tasks import (
+from ..model.run.attempts import SubmittedAttempt, TaskAttempt
+from ..model.run.branching import skipped_tasks
+from ..model.run.identity import TriggerRequest, manual_run
+from ..model.run.mapping import NotMappableError
+from ..model.run.planner import Decision, RunEnd, RunPlan
+from ..model.run.state import DagRunState, progress
+from ..model.run.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry
+from ..model.run.views import RunDetails, run_details, why
+from ..model.spec.dag import DagSource
+from ..model.spec.tasks import (
     BashFunctionTask,
     BashSensorTask,
     BashTask,
@@ -42,7 +42,7 @@ from ..model.tasks import (
     SparkWork,
     TimeTask,
 )
-from ..model.views import RunDetails, run_details, why
+from ..model.states import TaskState
 
 Told = Callable[[TaskInstance], None]
 

@@ -32,15 +32,15 @@ from ..activities.python import PythonActivities
 from ..activities.runs import find_ended_runs, load_run, revise_run
 from ..activities.spark.activity import SparkActivities
 from ..activities.spark.output import publish
-from ..activities.temporal_access import TemporalAccess
+from ..activities.spark.temporal_access import TemporalAccess
 from ..activities.timetables import TimetableActivities
 from ..activities.waiting import WaitingActivities
 from ..activities.workplace import Workplace
 from ..model.base import build_models
 from ..workflows.bundle import DagBundleWorkflow
-from ..workflows.dag import DagWorkflow
-from ..workflows.dag_run import DagRunWorkflow
+from ..workflows.dag.workflow import DagWorkflow
 from ..workflows.pool import PoolWorkflow
+from ..workflows.run.workflow import DagRunWorkflow
 from .converter import TidemillPayloadConverter
 
 PASSED_THROUGH = (

@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from ..activities.attempts.log import LogFormat
 from ..model.errors import InvalidInputError, explain
-from ..model.tasks import SparkOptions
+from ..model.spec.tasks import SparkOptions
 from .settings_file import FileSource
 
 PREFIX = "TIDEMILL_"

@@ -15,8 +15,8 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from ..activities.bundles.registering import Registered, RegisterQuestion, TellQuestion
 from ..activities.names import ASK_AGAIN, FILES_SUFFIX
-from ..model.bundle_state import BundleState
-from ..model.bundles import BundleSettings, BundleView, FileView, Listing, ParsedDag, ParseResult
+from ..model.bundle.data import BundleSettings, BundleView, FileView, Listing, ParsedDag, ParseResult
+from ..model.bundle.state import BundleState
 from .alarm import Alarm
 from .calls import cause_of
 

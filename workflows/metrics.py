@@ -8,9 +8,9 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.common import MetricMeter
 
-from ..model.run_state import DagRunState
+from ..model.run.state import DagRunState
+from ..model.run.task_instances import TaskInstance
 from ..model.states import RunState, TaskState
-from ..model.task_instances import TaskInstance
 
 
 def run_started(state: DagRunState) -> None:

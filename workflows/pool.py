@@ -8,11 +8,11 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError
 
 from ..activities.runs import RunsQuestion, find_ended_runs
-from ..model.pools import LeaseRequest, PoolSettings, PoolState, PoolView
+from ..model.pool.state import LeaseRequest, PoolSettings, PoolState, PoolView
 from . import metrics
 from .alarm import Alarm
 from .calls import look_up
-from .leases import Granted
+from .run.leases import Granted
 
 LOOK_FIRST = timedelta(seconds=5)
 LOOK_LAST = timedelta(minutes=1)

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from ...model.attempts import TaskAttempt
+from ...model.run.attempts import TaskAttempt
 
 HOST = os.uname().nodename
 

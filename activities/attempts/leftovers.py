@@ -6,7 +6,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-from ...model.attempts import TaskAttempt
+from ...model.run.attempts import TaskAttempt
 from .folder import AttemptFolder
 
 KEPT_SECONDS = 3600.0

@@ -4,7 +4,7 @@ import signal
 from datetime import UTC, datetime
 from typing import Any
 
-from ...model.task_instances import Failure, Outcome
+from ...model.run.task_instances import Failure, Outcome
 from ..masking import Masker
 from .watch import task_failed
 

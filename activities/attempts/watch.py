@@ -11,7 +11,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from ...model.task_instances import Failure
+from ...model.run.task_instances import Failure
 from .. import metrics
 from ..names import INFRASTRUCTURE, TASK_FAILED
 

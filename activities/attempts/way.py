@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from ...model.attempts import TaskAttempt
-from ...model.context import resolve
 from ...model.errors import InvalidInputError
-from ...model.references import texts
+from ...model.run.attempts import TaskAttempt
+from ...model.run.context import resolve
+from ...model.run.task_instances import Failure, Outcome
+from ...model.spec.references import texts
 from ...model.states import TaskState
-from ...model.task_instances import Failure, Outcome
 from .. import metrics
 from ..masking import HERE, Masker
 from ..processes.call import Answer, ServerGone

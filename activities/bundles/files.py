@@ -12,10 +12,10 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from ...model.bundles import CHANGING, Listing, ListQuestion, ParsedDag, ParseQuestion, ParseResult
-from ...model.dag import DagSpec, read_dag
+from ...model.bundle.data import CHANGING, Listing, ListQuestion, ParsedDag, ParseQuestion, ParseResult
 from ...model.errors import InvalidInputError
-from ...model.tasks import SparkSqlTask, SparkSubmitTask, SparkWork
+from ...model.spec.dag import DagSpec, read_dag
+from ...model.spec.tasks import SparkSqlTask, SparkSubmitTask, SparkWork
 from .. import metrics
 from ..attempts.watch import Watch, beating, stopping_cleanly
 from ..names import BUNDLE_PROBLEM

@@ -18,10 +18,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from ...model.base import Model
-from ...model.bundles import DagFileState, ParsedDag, bundle_workflow_id
-from ...model.dag import DagSpec, read_dag
-from ...model.runs import dag_workflow_id
-from ...model.views import Registration
+from ...model.bundle.data import DagFileState, ParsedDag, bundle_workflow_id
+from ...model.dag.views import Registration
+from ...model.run.identity import dag_workflow_id
+from ...model.spec.dag import DagSpec, read_dag
 from ..attempts.watch import HEARTBEAT_EVERY
 from ..names import FILES_SUFFIX, OTHER_BUNDLE
 from ..workplace import Workplace

@@ -16,7 +16,7 @@ from dulwich.objects import S_ISGITLINK, Commit
 from dulwich.objectspec import parse_commit
 from dulwich.repo import Repo
 
-from ...model.bundles import BundleSettings
+from ...model.bundle.data import BundleSettings
 from ...model.errors import InvalidInputError
 from .snapshots import is_inside
 

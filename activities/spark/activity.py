@@ -3,19 +3,19 @@
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from ...model.attempts import SubmittedAttempt, TaskAttempt
+from ...model.run.attempts import SubmittedAttempt, TaskAttempt
+from ...model.run.task_instances import Outcome
+from ...model.spec.tasks import SparkMode, SparkSqlFunctionTask
 from ...model.states import TaskState
-from ...model.task_instances import Outcome
-from ...model.tasks import SparkMode, SparkSqlFunctionTask
 from ..attempts.folder import AttemptFolder
 from ..attempts.outcomes import outcome_of
 from ..attempts.watch import Closing, Stopped, Watch, handed_over, stopping_cleanly
 from ..attempts.way import forked
 from ..names import MOST_STARTS, TASK_FAILED
-from ..temporal_access import TemporalAccess
 from ..workplace import Workplace
 from . import client, cluster, connect
 from .starts import SparkStart, sql_of
+from .temporal_access import TemporalAccess
 
 
 class SparkActivities:

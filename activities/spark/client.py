@@ -3,9 +3,9 @@
 import os
 from typing import Any
 
-from ...model.task_instances import Failure, Outcome
-from ...model.tasks import PySparkTask
-from ...model.tasks.spark import DEFAULT_MASTER
+from ...model.run.task_instances import Failure, Outcome
+from ...model.spec.tasks import PySparkTask
+from ...model.spec.tasks.spark import DEFAULT_MASTER
 from .. import metrics
 from ..attempts.log import last_lines
 from ..attempts.outcomes import describe_exit, instant

@@ -10,8 +10,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from ...model.task_instances import Failure, Outcome, Submission
-from ...model.tasks import SparkMode
+from ...model.run.task_instances import Failure, Outcome, Submission
+from ...model.spec.tasks import SparkMode
 from ..attempts.log import last_lines
 from ..attempts.watch import Watch, handed_over, task_failed
 from .client import launched

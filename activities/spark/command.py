@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ...model.base import iso
-from ...model.task_instances import Failure
-from ...model.tasks import SparkMode, SparkOptions, SparkSubmitTask
-from ...model.tasks.spark import DEFAULT_MASTER, megabytes
+from ...model.run.task_instances import Failure
+from ...model.spec.tasks import SparkMode, SparkOptions, SparkSubmitTask
+from ...model.spec.tasks.spark import DEFAULT_MASTER, megabytes
 from ..attempts.watch import task_failed
 from ..processes.environment import for_children
 from .starts import SparkStart

@@ -10,9 +10,9 @@ from uuid import UUID, uuid5
 
 from temporalio.exceptions import ApplicationError
 
-from ...model.attempts import TaskAttempt
-from ...model.task_instances import Outcome
-from ...model.tasks import PySparkTask, SparkSubmitTask
+from ...model.run.attempts import TaskAttempt
+from ...model.run.task_instances import Outcome
+from ...model.spec.tasks import PySparkTask, SparkSubmitTask
 from ..attempts.watch import Closing, Watch, handed_over
 from ..attempts.way import airflow_variables, forked
 from .command import contract, plain

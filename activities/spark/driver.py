@@ -207,7 +207,7 @@ def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, 
     from pyspark import cloudpickle
     from tidemill.activities.work.dag_import import import_dags, module_name
     from tidemill.activities.work.function import perform
-    from tidemill.model.attempts import TaskAttempt
+    from tidemill.model.run.attempts import TaskAttempt
 
     attempt = TaskAttempt.model_validate_json((folder / "attempt.json").read_text())
     path = Path(code["path"])

@@ -17,8 +17,8 @@ from pathlib import Path
 import fsspec
 from temporalio import activity
 
-from ...model.attempts import TaskAttempt
-from ...model.task_instances import StagedOutput
+from ...model.run.attempts import TaskAttempt
+from ...model.run.task_instances import StagedOutput
 from ..attempts.watch import beating, handed_over
 from .place import invalid
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...model.attempts import TaskAttempt
-from ...model.task_instances import Failure
-from ...model.tasks import SparkOptions, SparkSqlTask, SparkSubmitTask, SparkWork
+from ...model.run.attempts import TaskAttempt
+from ...model.run.task_instances import Failure
+from ...model.spec.tasks import SparkOptions, SparkSqlTask, SparkSubmitTask, SparkWork
 from ..attempts.watch import Watch, task_failed
 from ..attempts.way import rendered
 from ..masking import HERE

@@ -5,11 +5,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...model.attempts import TaskAttempt
-from ...model.references import RETURN_VALUE
+from ...model.run.attempts import TaskAttempt
+from ...model.run.task_instances import Outcome, StagedOutput
+from ...model.spec.references import RETURN_VALUE
+from ...model.spec.tasks import (
+    PySparkTask,
+    SparkMode,
+    SparkOptions,
+    SparkSqlFunctionTask,
+    SparkSqlTask,
+    SparkSubmitTask,
+)
 from ...model.states import TaskState
-from ...model.task_instances import Outcome, StagedOutput
-from ...model.tasks import PySparkTask, SparkMode, SparkOptions, SparkSqlFunctionTask, SparkSqlTask, SparkSubmitTask
 from ..attempts.folder import AttemptFolder
 from ..attempts.outcomes import outcome_of
 from ..attempts.watch import Watch

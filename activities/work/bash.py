@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from ...model.attempts import TaskAttempt
-from ...model.context import context
 from ...model.errors import InvalidInputError
-from ...model.references import RETURN_VALUE
+from ...model.run.attempts import TaskAttempt
+from ...model.run.context import context
+from ...model.run.task_instances import Failure
+from ...model.spec.references import RETURN_VALUE
+from ...model.spec.tasks import BashSensorTask, BashTask
 from ...model.states import TaskState
-from ...model.task_instances import Failure
-from ...model.tasks import BashSensorTask, BashTask
 from ..processes.supervisor import PR_SET_CHILD_SUBREAPER, die_with_parent, kill_descendants, prctl, write_json
 from . import function
 from .templates import filled

@@ -5,10 +5,10 @@ from __future__ import annotations
 from glob import glob
 from typing import TYPE_CHECKING, Any
 
-from ...model.attempts import TaskAttempt
-from ...model.context import context
 from ...model.errors import InvalidInputError
-from ...model.tasks import FileSensorTask
+from ...model.run.attempts import TaskAttempt
+from ...model.run.context import context
+from ...model.spec.tasks import FileSensorTask
 from .templates import NOT_IN_HISTORY, filled
 
 if TYPE_CHECKING:

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from ...model.attempts import CallbackCall, TaskAttempt
 from ...model.authoring.dags import DAG
-from ...model.context import context, running
 from ...model.errors import InvalidInputError
 from ...model.exceptions import AirflowFailException, AirflowSkipException
-from ...model.poking import poked
-from ...model.references import RETURN_VALUE
+from ...model.run.attempts import CallbackCall, TaskAttempt
+from ...model.run.context import context, running
+from ...model.run.poking import poked
+from ...model.run.task_instances import Failure, Outcome
+from ...model.spec.references import RETURN_VALUE
+from ...model.spec.tasks import SensorTask
 from ...model.states import TaskState
-from ...model.task_instances import Failure, Outcome
-from ...model.tasks import SensorTask
 from ..secrets import masked
 from .templates import filled
 

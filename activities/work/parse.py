@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...model.authoring.dags import DAG
-from ...model.dag import DagSource
 from ...model.errors import InvalidInputError
+from ...model.spec.dag import DagSource
 from .dag_import import digest_of, import_dags
 from .function import describe_failure
 

@@ -9,10 +9,10 @@ from jinja2 import StrictUndefined
 from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
 
-from ...model.attempts import TaskAttempt
-from ...model.context import context, resolve
 from ...model.errors import InvalidInputError
-from ...model.references import texts
+from ...model.run.attempts import TaskAttempt
+from ...model.run.context import context, resolve
+from ...model.spec.references import texts
 from ..secrets import TEMPLATE_NAMES
 from .limits import limited
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from ...model.backfills import BackfillQuestion, all_infos, cut
-from ...model.ticks import IntervalQuestion, Question, TicksQuestion, question_adapter, walk
-from ...model.timetables import Custom
+from ...model.dag.backfills import BackfillQuestion, all_infos, cut
+from ...model.dag.ticks import IntervalQuestion, Question, TicksQuestion, question_adapter, walk
+from ...model.spec.timetables import Custom
 
 if TYPE_CHECKING:
     from .child import Job

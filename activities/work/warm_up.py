@@ -7,10 +7,10 @@ from pathlib import Path
 
 import tidemill
 
-from ...model.attempts import TaskAttempt
 from ...model.base import build_models
-from ...model.dag import DagSource
-from ...model.runs import TriggerRequest, manual_run
+from ...model.run.attempts import TaskAttempt
+from ...model.run.identity import TriggerRequest, manual_run
+from ...model.spec.dag import DagSource
 from .dag_import import import_code
 from .function import perform
 

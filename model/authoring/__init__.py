@@ -1,1 +1,1 @@
-"""How a DAG file is written: Airflow's words, building what `model.dag` holds."""
+"""How a DAG file is written: Airflow's words, building what `model.spec` holds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..notifiers import CommandNotifier, FunctionNotifier, WebhookNotifier
+from ..spec.notifiers import CommandNotifier, FunctionNotifier, WebhookNotifier
 
 Callback = Callable[..., Any] | CommandNotifier | WebhookNotifier | Sequence[Any] | None
 """Who is told: a function that takes the context, a notifier, or several of them."""

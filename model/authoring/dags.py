@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Protocol, Self
 from dateutil.relativedelta import relativedelta
 
 from ..base import Model
-from ..dag import DagSpec, read_dag
 from ..errors import InvalidInputError
-from ..schedules import ScheduleKind
+from ..spec.dag import DagSpec, read_dag
+from ..spec.schedules import ScheduleKind
 from .callbacks import Callback, functions_of, notifiers_of
 from .dates import aware, zone_name
 from .nodes import Group, Node, reading

@@ -8,7 +8,7 @@ from typing import Any
 import pendulum
 
 from ..errors import InvalidInputError
-from ..timetables.cron import zone
+from ..spec.timetables.cron import zone
 
 
 def aware(value: Any, timezone: str) -> Any:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from ..context import CONTEXT_NAMES
 from ..errors import InvalidInputError
+from ..run.context import CONTEXT_NAMES
 from .dags import DAG, Schedule
 from .links import Linked, Output
 from .mapped import Each, expansion_by, expansion_each

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..errors import InvalidInputError
-from ..references import MAPPED
+from ..spec.references import MAPPED
 from .dags import DAG
-from .links import Linked, firsts, plain
+from .links import Linked, Ordered, firsts, plain
 from .mapped import Each, expansion_by, expansion_each
 from .nodes import Group, Node, current_dag
 
@@ -132,8 +132,8 @@ class Label(Linked):
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._above: list[Node] = []
-        self._below: list[Node] = []
+        self._above: list[Ordered] = []
+        self._below: list[Ordered] = []
 
     def nodes(self) -> list[Node]:
         return []
@@ -153,4 +153,4 @@ class Label(Linked):
         for above in self._above:
             for below in self._below:
                 below.upstream[above.task_id] = None
-                above.dag.edge_labels.setdefault(above.task_id, {})[below.task_id] = self._text
+                above.label_edge(below.task_id, self._text)

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, Self, TypeVar
 
 from ..errors import InvalidInputError
-from ..references import CONCAT, ZIP, xcom_reference
-
-if TYPE_CHECKING:
-    from .nodes import Node
+from ..spec.references import CONCAT, ZIP, xcom_reference
 
 T = TypeVar("T")
+
+
+class Ordered(Protocol):
+    """A task that has its place in the order: `nodes.Node`."""
+
+    task_id: str
+    upstream: dict[str, None]
+
+    def set_downstream(self, other: Any) -> None: ...
+
+    def label_edge(self, below: str, text: str) -> None: ...
+
+    def as_setup(self) -> Self: ...
+
+    def as_teardown(self, *, setups: Any = None, on_failure_fail_dagrun: bool = False) -> Self: ...
 
 
 class Linked:
     """What `>>` and `<<` put in order: tasks, their results, groups, and lists of them."""
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> Sequence[Ordered]:
         raise NotImplementedError
 
-    def firsts(self) -> list[Node]:
+    def firsts(self) -> Sequence[Ordered]:
         """The tasks that come to stand behind what is upstream."""
         return self.nodes()
 
-    def lasts(self) -> list[Node]:
+    def lasts(self) -> Sequence[Ordered]:
         """The tasks that what is downstream comes to stand behind."""
         return self.nodes()
 
@@ -65,11 +77,11 @@ class Linked:
 class Output(Linked):
     """The result that a task will have. Give it to another task, or index it by an XCom key."""
 
-    def __init__(self, node: Node, key: str = "return_value") -> None:
+    def __init__(self, node: Ordered, key: str = "return_value") -> None:
         self.node = node
         self.key = key
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> Sequence[Ordered]:
         return [self.node]
 
     def __getitem__(self, key: str) -> Output:
@@ -107,19 +119,19 @@ class Combined(Linked):
     def __init__(self, parts: dict[str, Any]) -> None:
         self._parts = parts
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> Sequence[Ordered]:
         return [node for part in self._parts.values() if isinstance(part, list) for node in _results(part)]
 
     def reference(self) -> dict[str, Any]:
         return dict(plain(self._parts))
 
 
-def firsts(value: Any) -> list[Node]:
+def firsts(value: Any) -> Sequence[Ordered]:
     """The tasks of *value* that come first: those of a group without upstreams in it, or the task itself."""
     return [node for part in _linked(value) for node in part.firsts()]
 
 
-def lasts(value: Any) -> list[Node]:
+def lasts(value: Any) -> Sequence[Ordered]:
     """The tasks of *value* that come last."""
     return [node for part in _linked(value) for node in part.lasts()]
 
@@ -132,7 +144,7 @@ def _linked(value: Any) -> list[Linked]:
     raise InvalidInputError(f"{value!r} is not a task. Only tasks, their results and lists of them go with >> and <<")
 
 
-def _results(values: Iterable[Any]) -> list[Node]:
+def _results(values: Iterable[Any]) -> Sequence[Ordered]:
     return [node for value in values if isinstance(value, Linked) for node in value.nodes()]
 
 

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import Any, Protocol, Self, get_args
 
 from ..errors import InvalidInputError
-from ..notifiers import Event
-from ..tasks import Task
+from ..spec.notifiers import Event
+from ..spec.tasks import Task
 from .callbacks import functions_of, notifiers_of
 from .dates import aware
-from .links import Linked, Output, firsts, plain
-
-if TYPE_CHECKING:
-    from .dags import DAG
+from .links import Linked, Ordered, Output, firsts, plain
 
 FIELDS_OF_KINDS = {
     kind.model_fields["kind"].default: {*kind.model_fields, *map(str, Event)} for kind in get_args(get_args(Task)[0])
 }
 """The options that each kind of task has."""
 
-reading: ContextVar[DAG | None] = ContextVar("tidemill_reading", default=None)
+
+class Owner(Protocol):
+    """What a task being written knows of the DAG that it belongs to: `dags.DAG`."""
+
+    group: Group | None
+    groups: dict[str, Group]
+    default_args: dict[str, Any]
+    timezone: str
+    tasks: dict[str, Node]
+    edge_labels: dict[str, dict[str, str]]
+
+    def free_task_id(self, wanted: str) -> str: ...
+
+    def add(self, node: Node) -> None: ...
+
+
+reading: ContextVar[Owner | None] = ContextVar("tidemill_reading", default=None)
 """The DAG whose `with` block is being read."""
 
 
-def current_dag() -> DAG | None:
+def current_dag() -> Owner | None:
     """The DAG whose `with` block is being read."""
     return reading.get()
 
@@ -39,7 +52,7 @@ class Node(Linked):
         task_id: str,
         fields: dict[str, Any],
         *,
-        dag: DAG | None = None,
+        dag: Owner | None = None,
         function: Callable[..., Any] | None = None,
     ) -> None:
         owner = dag or reading.get()
@@ -58,8 +71,11 @@ class Node(Linked):
         for value in fields.values():
             self._follow(value)
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> Sequence[Ordered]:
         return [self]
+
+    def label_edge(self, below: str, text: str) -> None:
+        self.dag.edge_labels.setdefault(self.task_id, {})[below] = text
 
     @property
     def output(self) -> Any:

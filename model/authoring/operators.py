@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..tasks import SparkOptions
+from ..spec.tasks import SparkOptions
 from .dags import DAG
 from .links import Output
 from .mapped import Mappable

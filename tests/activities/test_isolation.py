@@ -19,8 +19,8 @@ from temporalio.worker import Worker
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.processes.call import RunAs
 from tidemill.activities.workplace import Workplace
-from tidemill.model.dag import DagSpec
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
 from tidemill.worker.plugin import TidemillPlugin
 

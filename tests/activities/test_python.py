@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from support import Stack, eventually, processes_with
 from tidemill.activities.dag_files import parse_dag_file
-from tidemill.model.dag import DagSpec
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.views import RunDetails
+from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
-from tidemill.model.views import RunDetails
 
 FILE = Path(__file__).parents[1] / "dags" / "calls.py"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.bundles.registering import RegisterActivities, RegisterQuestion
 from tidemill.activities.workplace import Workplace
-from tidemill.model.bundles import ParsedDag
+from tidemill.model.bundle.data import ParsedDag
 
 
 async def test_a_version_that_this_worker_cannot_find_is_not_taken_for_refused(tmp_path: Path) -> None:

@@ -11,15 +11,16 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from queueing import Queueing
-from tidemill.model.dag import DagSpec
-from tidemill.model.past import Past, past_states, run_before
-from tidemill.model.priorities import priority_weights
-from tidemill.model.runs import RunIdentity, RunType, TriggerRequest, manual_run, run_id, timetable_run_id
-from tidemill.model.scheduling import RunPlan
+from tidemill.model.run.identity import RunIdentity, RunType, TriggerRequest, manual_run, run_id, timetable_run_id
+from tidemill.model.run.past import Past, past_states, run_before
+from tidemill.model.run.planner import RunPlan
+from tidemill.model.run.priorities import priority_weights
+from tidemill.model.run.trigger_rules import Upstreams, judge
+from tidemill.model.spec.dag import DagSpec
+from tidemill.model.spec.timetables import DagRunInfo, DataInterval, Null, TimeRestriction, Timetable
+from tidemill.model.spec.timetables.base import BaseTimetable, backfill_infos
+from tidemill.model.spec.trigger_rule import TriggerRule
 from tidemill.model.states import TaskState
-from tidemill.model.timetables import DagRunInfo, DataInterval, Null, TimeRestriction, Timetable
-from tidemill.model.timetables.base import BaseTimetable, backfill_infos
-from tidemill.model.trigger_rules import TriggerRule, Upstreams, judge
 
 type_adapter: TypeAdapter[BaseTimetable] = TypeAdapter(Timetable)
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import at
-from tidemill.model.bundle_state import BundleState
-from tidemill.model.bundles import BundleSettings, Listing, ParsedDag, ParseResult
+from tidemill.model.bundle.data import BundleSettings, Listing, ParsedDag, ParseResult
+from tidemill.model.bundle.state import BundleState
 
 NOW = at("2026-01-01")
 FILES = ["a.py", "b.py", "c.py"]

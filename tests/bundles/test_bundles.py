@@ -12,11 +12,11 @@ from typing import Any
 import psutil
 import pytest
 from support import Stack, eventually, killing_worker, stack
-from tidemill.model.bundles import BundleSettings, FileView
+from tidemill.model.bundle.data import BundleSettings, FileView
+from tidemill.model.dag.views import DagView
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
-from tidemill.model.views import DagView
 
 ONE = """
 from tidemill import DAG, BashOperator

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from checker import Expected
-from tidemill.model.bundles import BundleSettings
+from tidemill.model.bundle.data import BundleSettings
 
 BUNDLE = "storm"
 TEXT = """

@@ -29,9 +29,9 @@ from checker import Expected, Verdict, judge
 from editor import Editor
 from support import bash, dag, empty
 from tidemill.activities.processes.supervised import start_supervised, stop
-from tidemill.model.backfills import BackfillRequest
+from tidemill.model.dag.backfills import BackfillRequest
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.client import Tidemill
 from tidemill.worker.connection import NotFoundError, NoWorkerError
 from tidemill.worker.dev import free_port, server_command

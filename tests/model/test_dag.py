@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from support import at, bash, dag, empty
-from tidemill.model.dag import param_value, read_dag
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.schema import dag_schema
-from tidemill.model.timetables import CronTrigger
+from tidemill.model.spec.dag import param_value, read_dag
+from tidemill.model.spec.schema import dag_schema
+from tidemill.model.spec.timetables import CronTrigger
 
 WHOLE: dict[str, Any] = {"dag_id": "sales", "schedule": "@daily", "start_date": "2024-01-01T00:00:00Z"}
 

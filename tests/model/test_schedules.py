@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import at, dag, empty
-from tidemill.model.dag import DagSpec
-from tidemill.model.dag_state import DagState
-from tidemill.model.explaining import explain_dag
-from tidemill.model.messages import RunReport
-from tidemill.model.previews import preview
-from tidemill.model.runs import TriggerRequest, manual_run
+from tidemill.model.dag.explaining import explain_dag
+from tidemill.model.dag.previews import preview
+from tidemill.model.dag.state import DagState
+from tidemill.model.dag.ticks import coming_runs
+from tidemill.model.run.identity import TriggerRequest, manual_run
+from tidemill.model.run.messages import RunReport
+from tidemill.model.spec.dag import DagSpec
+from tidemill.model.spec.timetables import CronInterval, DataInterval, TimeRestriction
 from tidemill.model.states import RunState
-from tidemill.model.ticks import coming_runs
-from tidemill.model.timetables import CronInterval, DataInterval, TimeRestriction
 
 
 def scheduled(now: datetime, dag_id: str = "d", **fields: Any) -> DagState:
@@ -333,7 +333,7 @@ def test_the_last_decisions_are_kept() -> None:
 
 
 def test_a_backfill_past_the_head_is_not_run_again_by_the_schedule() -> None:
-    from tidemill.model.backfills import BackfillQuestion, BackfillRequest, backfill_batch
+    from tidemill.model.dag.backfills import BackfillQuestion, BackfillRequest, backfill_batch
 
     for catchup in (True, False):
         state = scheduled(at("2024-01-02"), schedule="@daily", start_date="2024-01-01T00:00:00Z", catchup=catchup)

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import dags, outcomes
 from support import bash, dag, empty
-from tidemill.model.dag import DagSpec, read_dag
-from tidemill.model.scheduling import RunEnd, RunPlan
+from tidemill.model.run.planner import RunEnd, RunPlan
+from tidemill.model.run.trigger_rules import Upstreams, Verdict, judge
+from tidemill.model.spec.dag import DagSpec, read_dag
+from tidemill.model.spec.trigger_rule import TriggerRule
 from tidemill.model.states import RunState, TaskState, check_transition
-from tidemill.model.trigger_rules import TriggerRule, Upstreams, Verdict, judge
 
 NONE, SCHEDULED, QUEUED, SUCCESS, FAILED = (
     TaskState.NONE,

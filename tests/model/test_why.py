@@ -3,11 +3,11 @@
 from datetime import timedelta
 
 from support import at, bash, dag, empty
-from tidemill.model.past import Past
-from tidemill.model.scheduling import RunPlan
+from tidemill.model.run.past import Past
+from tidemill.model.run.planner import RunPlan
+from tidemill.model.run.task_instances import TaskInstance
+from tidemill.model.run.views import why
 from tidemill.model.states import TaskState
-from tidemill.model.task_instances import TaskInstance
-from tidemill.model.views import why
 
 NONE, QUEUED, SUCCESS, FAILED = TaskState.NONE, TaskState.QUEUED, TaskState.SUCCESS, TaskState.FAILED
 

@@ -7,7 +7,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.spark.output import MARK, STAGING, publish
-from tidemill.model.task_instances import StagedOutput
+from tidemill.model.run.task_instances import StagedOutput
 
 
 def staged(folder: Path, target: str, attempt: str, text: str) -> StagedOutput:

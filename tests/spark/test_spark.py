@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from support import Stack, dag, eventually, processes_with, stack, worker_environment, worker_process
 from tidemill.activities.dag_files import parse_dag_file
-from tidemill.model.dag import DagSpec
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
 
 APPS = Path(__file__).parents[1] / "dags" / "spark_apps"

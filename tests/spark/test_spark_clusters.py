@@ -13,7 +13,7 @@ from tidemill.activities.spark.kubernetes import Kubernetes
 from tidemill.activities.spark.starts import SparkStart
 from tidemill.activities.spark.yarn import Yarn
 from tidemill.activities.workplace import Workplace
-from tidemill.model.attempts import TaskAttempt
+from tidemill.model.run.attempts import TaskAttempt
 
 YARN = {"master": "yarn", "deploy_mode": "cluster", "yarn_queue": "etl", "num_executors": 4, "executor_memory": "2g"}
 KUBERNETES = {

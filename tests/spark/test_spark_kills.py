@@ -10,9 +10,9 @@ import pytest
 from spark_clusters import ON_DAY, Standalone, options_for, rows, told, writing
 from support import Stack, dag, eventually, killing_worker, processes_with, stack, worker_environment, worker_process
 from tidemill.activities.spark.output import MARK
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.views import RunDetails
 from tidemill.model.states import RunState
-from tidemill.model.views import RunDetails
 
 pytestmark = pytest.mark.spark
 DAY = TriggerRequest.model_validate(ON_DAY)

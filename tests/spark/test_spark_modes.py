@@ -11,7 +11,7 @@ import pytest
 from spark_clusters import APPS, ON_DAY, Standalone, options_for, rows, told, writing
 from support import Stack, eventually, processes_with, stack
 from tidemill.activities.dag_files import parse_dag_file
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 
 DAG_FILE = Path(__file__).parents[1] / "dags" / "spark_modes.py"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support import dag
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.tasks import SparkMode, SparkOptions
+from tidemill.model.spec.tasks import SparkMode, SparkOptions
 
 
 def spark_dag(**spark: Any) -> Any:

@@ -9,8 +9,8 @@ from support import stack
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.workplace import Workplace
 from tidemill.examples import tpch
+from tidemill.model.spec.tasks import SparkOptions
 from tidemill.model.states import RunState
-from tidemill.model.tasks import SparkOptions
 
 pytestmark = pytest.mark.spark
 DAG_FILE = Path(os.path.realpath(Path(next(iter(tpch.__path__))) / "tpch.py"))

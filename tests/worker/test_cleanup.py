@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support import Stack, bash, dag, eventually, stack, temporal_server
 from tidemill.activities.workplace import Workplace
-from tidemill.model.bundles import BundleSettings
+from tidemill.model.bundle.data import BundleSettings
 from tidemill.worker.cleanup import Known, cleanup, known_to_temporal
 
 MONTH = timedelta(days=30)

@@ -10,7 +10,7 @@ from support import bash, dag, end_workflows, eventually
 from temporalio.client import Client
 from temporalio.worker import Worker
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.client import Tidemill
 from tidemill.worker.connection import client_plugins
 from tidemill.worker.plugin import TidemillPlugin

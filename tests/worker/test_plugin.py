@@ -9,7 +9,7 @@ from support import at, bash, dag, stack
 from temporalio.client import Client
 from temporalio.worker import Worker
 from tidemill.examples.plugin import Greeting, greet
-from tidemill.model.views import DagView
+from tidemill.model.dag.views import DagView
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from support import Stack, bash, dag, empty, eventually, stack
-from tidemill.model.backfills import BackfillProgress, BackfillRequest, ReprocessBehavior
+from tidemill.model.dag.backfills import BackfillProgress, BackfillRequest, ReprocessBehavior
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.runs import RunType
+from tidemill.model.run.identity import RunType
 
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 ONE_TASK = [empty("only")]

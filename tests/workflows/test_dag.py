@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from support import Stack, at, bash, dag, empty, eventually, stack
-from tidemill.model.dag import DagSpec
+from tidemill.model.dag.views import Change, DagView
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.runs import RunType, TriggerRequest
+from tidemill.model.run.identity import RunType, TriggerRequest
+from tidemill.model.run.views import RunView
+from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
-from tidemill.model.views import Change, DagView, RunView
 from tidemill.worker.dev import temporal_binary
 
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

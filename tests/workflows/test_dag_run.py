@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from support import Stack, bash, dag, empty, eventually, processes_with, stack, worker_environment, worker_process
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.views import RunDetails
 from tidemill.model.states import RunState, TaskState
-from tidemill.model.views import RunDetails
-from tidemill.workflows.dag_run import DagRunWorkflow
+from tidemill.workflows.run.workflow import DagRunWorkflow
 
 CONTEXT = '{{ run_id }} {{ ds | default("no date") }} {{ params.x }} {{ dag_run.conf.get("y") }}'
 

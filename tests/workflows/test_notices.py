@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import Stack, bash, dag, eventually
 from tidemill.activities.dag_files import parse_dag_file
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
 
 FILE = Path(__file__).parents[1] / "dags" / "task_shapes.py"
 

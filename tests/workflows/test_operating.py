@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from support import Stack, bash, dag, empty, eventually, processes_with
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.pools import PoolSettings
-from tidemill.model.revisions import ClearRequest, MarkRequest, RunMark
+from tidemill.model.pool.state import PoolSettings
+from tidemill.model.run.revisions import ClearRequest, MarkRequest, RunMark
+from tidemill.model.run.views import RunDetails
 from tidemill.model.states import TaskState
-from tidemill.model.views import RunDetails
 
 
 def states(details: RunDetails) -> dict[str, str]:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from support import Stack, at, bash, dag, empty, eventually
-from tidemill.model.backfills import BackfillRequest, ReprocessBehavior
-from tidemill.model.dag import DagSpec
+from tidemill.model.dag.backfills import BackfillRequest, ReprocessBehavior
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.revisions import ClearRequest, MarkRequest
+from tidemill.model.run.revisions import ClearRequest, MarkRequest
+from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import TaskState
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from support import Stack, bash, dag, eventually, stack, worker_environment, worker_process
-from tidemill.model.pools import PoolSettings
-from tidemill.model.runs import TriggerRequest
-from tidemill.model.views import RunDetails
+from tidemill.model.pool.state import PoolSettings
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.views import RunDetails
 
 
 def spans(details: list[RunDetails]) -> list[tuple[Any, int]]:

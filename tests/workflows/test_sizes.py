@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from support import Stack, bash, dag, empty, stack
-from tidemill.model.views import RunDetails
+from tidemill.model.run.views import RunDetails
 
 
 def ended_well(details: RunDetails, n: int) -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from support import Stack, bash, dag, empty, eventually, messages, processes_with
 from tidemill.activities.dag_files import parse_dag_file
-from tidemill.model.dag import DagSpec
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.messages import Answer
-from tidemill.model.revisions import ClearRequest
-from tidemill.model.runs import TriggerRequest
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.messages import Answer
+from tidemill.model.run.revisions import ClearRequest
+from tidemill.model.run.views import RunDetails
+from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import TaskState
-from tidemill.model.views import RunDetails
 
 FILE = Path(__file__).parents[1] / "dags" / "task_shapes.py"
 

@@ -17,9 +17,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
-from tidemill.model.dag_state import DagState
-from tidemill.model.ticks import coming_runs
-from tidemill.model.timetables.cron import zone
+from tidemill.model.dag.state import DagState
+from tidemill.model.dag.ticks import coming_runs
+from tidemill.model.spec.timetables.cron import zone
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
 

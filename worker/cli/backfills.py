@@ -7,7 +7,7 @@ import typer
 from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ...model.backfills import BackfillPlan, BackfillProgress, BackfillRequest, ReprocessBehavior
+from ...model.dag.backfills import BackfillPlan, BackfillProgress, BackfillRequest, ReprocessBehavior
 from ...model.errors import explain
 from ..client import Tidemill
 from .dags import read_conf

@@ -8,7 +8,7 @@ import typer
 from pydantic import ValidationError
 from rich.table import Table
 
-from ...model.bundles import BundleSettings, BundleView
+from ...model.bundle.data import BundleSettings, BundleView
 from ...model.errors import explain
 from ..client import Tidemill
 from .output import Json, Markup, console, fail, instant_text, make_table, run, show

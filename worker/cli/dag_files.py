@@ -7,11 +7,11 @@ import typer
 from rich.markup import escape
 
 from ...activities.dag_files import read_dag_files
-from ...model.bundles import FileView
-from ...model.dag import DagSpec
-from ...model.previews import Preview
-from ...model.timetables import DagRunInfo
-from ...model.views import Registration
+from ...model.bundle.data import FileView
+from ...model.dag.previews import Preview
+from ...model.dag.views import Registration
+from ...model.spec.dag import DagSpec
+from ...model.spec.timetables import DagRunInfo
 from ..client import Tidemill
 from ..validation import check_path
 from .output import Json, Markup, console, errors, fail, instant_text, make_table, print_json, run, show

@@ -12,15 +12,15 @@ from rich.markup import escape
 from ...activities.dag_files import own_workplace
 from ...activities.timetables import TimetableActivities
 from ...activities.work.dag_import import import_dags
-from ...model.dag import DagSpec
+from ...model.dag.explaining import Explanation
+from ...model.dag.ticks import TicksQuestion
+from ...model.dag.views import DagView
 from ...model.errors import InvalidInputError
 from ...model.errors import explain as clear
-from ...model.explaining import Explanation
-from ...model.runs import RunIdentity, TriggeredBy, TriggerRequest
-from ...model.task_instances import TaskInstance
-from ...model.ticks import TicksQuestion
-from ...model.timetables import DagRunInfo
-from ...model.views import DagView
+from ...model.run.identity import RunIdentity, TriggeredBy, TriggerRequest
+from ...model.run.task_instances import TaskInstance
+from ...model.spec.dag import DagSpec
+from ...model.spec.timetables import DagRunInfo
 from ..client import Tidemill
 from ..local_run import run_locally
 from . import dag_files

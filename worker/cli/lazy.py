@@ -21,7 +21,7 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, shown, rest = super().resolve_command(ctx, args)
-        return name, shown and self._imported(shown.name), rest
+        return name, self._imported(name) if name and shown else None, rest
 
     def _imported(self, name: str) -> Any:
         place, text = self.places[name]

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from rich.table import Table
 
 from ...model.errors import explain
-from ...model.pools import PoolSettings, PoolView
+from ...model.pool.state import PoolSettings, PoolView
 from ..client import Tidemill
 from .output import Json, console, fail, make_table, print_json, run, show
 

@@ -14,7 +14,7 @@ from rich.logging import RichHandler
 
 from ...activities.spark.archive import build_archive
 from ...activities.workplace import find_java
-from ...model.tasks import SparkOptions
+from ...model.spec.tasks import SparkOptions
 from ..cleanup import Removed, known_to_temporal
 from ..cleanup import cleanup as clean
 from ..client import Tidemill

@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from ...model.revisions import ClearRequest, RunMark
+from ...model.run.revisions import ClearRequest, RunMark
+from ...model.run.views import RunDetails, RunView, TaskView
 from ...model.states import RunState
-from ...model.views import RunDetails, RunView, TaskView
 from ..client import Tidemill
 from ..gantt import draw_gantt
 from .output import Json, console, duration_text, fail, instant_text, make_table, print_json, run, show, state_text

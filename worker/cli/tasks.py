@@ -9,15 +9,15 @@ import typer
 from rich.markup import escape
 
 from ...activities.dag_files import rendered_here
-from ...model.attempts import attempt_path
-from ...model.instance_keys import split_key
-from ...model.messages import Answer
-from ...model.revisions import ClearRequest, MarkRequest
-from ...model.run_state import DagRunState
-from ...model.runs import TriggerRequest, manual_run
+from ...model.run.attempts import attempt_path
+from ...model.run.identity import TriggerRequest, manual_run
+from ...model.run.instance_keys import split_key
+from ...model.run.messages import Answer
+from ...model.run.revisions import ClearRequest, MarkRequest
+from ...model.run.state import DagRunState
+from ...model.run.task_instances import TaskInstance
+from ...model.run.views import RunView
 from ...model.states import TaskState
-from ...model.task_instances import TaskInstance
-from ...model.views import RunView
 from ..client import Tidemill
 from ..settings import read_settings
 from ..task_logs import TaskLog

@@ -1,0 +1,68 @@
+"""Where results are kept that are too large for Temporal's history: a folder, or an object store such as S3."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import fsspec
+
+from ...model.run.attempts import TaskAttempt
+from ...model.run.mapping import verbatim
+from ...model.run.task_instances import Failure, Outcome
+from ...model.spec.references import STORED, is_stored, replace, stored_reference
+from ...model.spec.tasks import BranchTask, ShortCircuitTask
+from .watch import task_failed
+
+
+@dataclass(frozen=True)
+class XComStore:
+    """Results as JSON files below a URL that fsspec knows: `file:///...`, `s3://bucket/prefix`, ..."""
+
+    url: str
+
+    def put(self, attempt: TaskAttempt, outcome: Outcome) -> Outcome:
+        """*outcome* with its large values stored, and references in their place."""
+        kept = {key: self._put(attempt, key, value) for key, value in outcome.xcom.items()}
+        return outcome if kept == outcome.xcom else outcome.model_copy(update={"xcom": kept})
+
+    def _put(self, attempt: TaskAttempt, key: str, value: Any) -> Any:
+        text = json.dumps(value)
+        decides = isinstance(attempt.task, BranchTask | ShortCircuitTask)  # its workflow has to read that
+        if decides or (len(text) <= attempt.inline_limit and not has_stored(value)):
+            return value
+        url = f"{self.url.rstrip('/')}/{attempt.path}/{attempt.execution}/{quote(key, safe='')}.json"
+        with fsspec.open(url, "w", auto_mkdir=True) as file:
+            file.write(text)
+        length = len(value) if isinstance(value, list | dict) else None
+        return stored_reference(url, len(text), length)
+
+    def fill(self, attempt: TaskAttempt) -> TaskAttempt:
+        """*attempt* with stored results in the place of the references to them."""
+        task = attempt.task.model_dump()
+        filled: dict[str, Any] = {"xcom": self._load(attempt.xcom)} if has_stored(attempt.xcom) else {}
+        if has_stored(task):
+            filled["task"] = type(attempt.task).model_validate(self._load(task, verbatim))
+        return attempt.model_copy(update=filled) if filled else attempt
+
+    def _load(self, value: Any, change: Callable[[Any], Any] = lambda found: found) -> Any:
+        """*value* with every reference to a stored result replaced by the result."""
+        return replace(value, is_stored, lambda reference: change(self._read(reference)))
+
+    def _read(self, reference: dict[str, Any]) -> Any:
+        url = str(reference[STORED])
+        if not url.startswith(self.url.rstrip("/") + "/") or ".." in url:
+            told = f"a result is said to be at {url!r}, which is not where results are kept. Return something else"
+            raise task_failed(Failure(error_type="InvalidInput", message=told, retryable=False))
+        with fsspec.open(url, "r") as file:
+            found = json.load(file)
+        if "at" not in reference:
+            return found
+        return list(list(found.items())[reference["at"]]) if isinstance(found, dict) else found[reference["at"]]
+
+
+def has_stored(value: Any) -> bool:
+    found: list[Any] = []
+    replace(value, is_stored, found.append)
+    return bool(found)

@@ -1,0 +1,1 @@
+"""A bundle: a folder or repository of DAG files."""

@@ -1,0 +1,139 @@
+"""Bundles of DAG files: their settings, what is asked about files and answered, and how a bundle is shown."""
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, field_validator
+
+from ..base import Brief, Instant, Model, PositiveDuration
+
+CHANGING = "changing"
+"""The digest of a file that changed while it was parsed."""
+
+
+class BundleSettings(Model):
+    """Where DAG files come from, and how often they are looked at. The names of the options are Airflow's."""
+
+    name: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
+    kind: Literal["folder", "git"] = "folder"
+    path: str
+    """The folder, or the repository: absolute, and the same on every worker."""
+    ref: str | None = None
+    """Of a repository: the branch, tag or commit; None: HEAD."""
+    subdir: str = ""
+    """Of a repository: the folder within it."""
+    dag_dir_list_interval: PositiveDuration = timedelta(seconds=30)
+    """How often the folder is listed. Whoever changes a file may have it listed at once."""
+    min_file_process_interval: Annotated[timedelta, Field(ge=timedelta())] = timedelta(seconds=30)
+    """No file is parsed more often than this, however often it changes."""
+    parsing_processes: PositiveInt = 2
+    dag_file_processor_timeout: PositiveDuration = timedelta(seconds=50)
+    dag_file_memory_mb: Annotated[int, Field(ge=512)] = 2048
+    stale_dag_threshold: Annotated[timedelta, Field(ge=timedelta())] = timedelta(seconds=50)
+    """How long a DAG is in no file before it makes no more runs."""
+    on_import_error: Literal["stop", "keep_running"] = "stop"
+    """Whether a DAG whose file is broken makes no more runs until it is mended."""
+    dag_ignore_file_syntax: Literal["glob", "regexp"] = "glob"
+    """How `.airflowignore` is written."""
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, path: str) -> str:
+        if not path.startswith("/"):
+            raise ValueError(f"{path!r} is not absolute. Write the whole path, as every worker has it")
+        return path
+
+
+class ParsedDag(Model):
+    """A DAG that a file defines, and its version."""
+
+    dag_id: str
+    version: str
+
+
+class ListQuestion(Model):
+    """What is there now, compared with what was."""
+
+    settings: BundleSettings
+    known: str | None
+    """The digest of the last listing; an equal one is answered without the files."""
+    extras: dict[str, tuple[str, ...]] = {}
+    """By file, what it has read at import besides modules."""
+
+
+class Listing(Model):
+    """The DAG files of a bundle, by path from its root, with a digest of each and of what it imports from there."""
+
+    digest: str
+    revision: str | None = None
+    """Of a repository: the commit."""
+    files: dict[str, str] | None = None
+    """None: nothing has changed."""
+    warnings: tuple[str, ...] = ()
+
+
+class ParseQuestion(Model):
+    settings: BundleSettings
+    path: str
+    revision: str | None = None
+    extras: tuple[str, ...] = ()
+
+
+class ParseResult(Model):
+    """What came of parsing a file."""
+
+    digest: str
+    """Of the content that was parsed."""
+    dags: tuple[ParsedDag, ...] = ()
+    error: str | None = None
+    seconds: float
+    extras: tuple[str, ...] = ()
+
+
+class DagFileState(Brief, Model):
+    """What a DAG is told of its file."""
+
+    bundle: str | None = None
+    """Whose word it is: a DAG that another bundle has now does not listen. None: all is well."""
+    is_stale: bool = False
+    """Whether it is in no file any more."""
+    import_error: str | None = None
+    stops: bool = True
+    """Whether an import error keeps it from making runs."""
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether the DAG makes no runs because of it."""
+        return self.is_stale or (self.import_error is not None and self.stops)
+
+
+class FileView(Model):
+    """A file as `dags files` shows it."""
+
+    bundle: str
+    path: str
+    dags: tuple[str, ...]
+    parsed_at: Instant | None
+    seconds: float | None
+    parses: int
+    error: str | None
+
+
+class BundleView(Model):
+    """A bundle as it is shown."""
+
+    settings: BundleSettings
+    files: int
+    dags: int
+    stale: int
+    errors: int
+    waiting: int
+    """How many files are to be parsed, or being parsed."""
+    revision: str | None
+    listed_at: Instant | None
+    problem: str | None
+    warnings: tuple[str, ...]
+
+
+def bundle_workflow_id(name: str) -> str:
+    return f"bundle:{name}"

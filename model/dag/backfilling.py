@@ -1,0 +1,104 @@
+"""The backfills of a DAG: which of their runs are created when, beside the schedule's own."""
+
+from datetime import datetime
+
+from ..base import iso
+from ..run.identity import RunIdentity, backfill_run
+from ..spec.dag import DagSpec
+from ..spec.timetables import DagRunInfo
+from .backfills import Backfill, BackfillBatch, BackfillRequest
+from .data import DagData
+from .records import DecisionKind, TrackedRun
+
+BACKFILLS_KEPT = 20
+
+
+class DagBackfills(DagData):
+    """The part of a DAG's decisions that is about backfills."""
+
+    def backfill(self, backfill_id: str | None) -> Backfill | None:
+        return next((backfill for backfill in self.backfills if backfill.backfill_id == backfill_id), None)
+
+    def add_backfill(self, spec: DagSpec, request: BackfillRequest, batch: BackfillBatch, now: datetime) -> Backfill:
+        """Takes a backfill on, with the first of its runs by the schedule of *spec*."""
+        self.backfills_made += 1
+        made = Backfill(
+            backfill_id=f"backfill_{self.backfills_made}",
+            request=request,
+            timetable=spec.schedule,
+            folder=spec.folder,
+            created_at=now,
+            total=batch.total,
+        )
+        made.take(batch)
+        self.backfills.append(made)
+        closed = [backfill for backfill in self.backfills if not backfill.open]
+        for backfill in closed[: max(0, len(self.backfills) - BACKFILLS_KEPT)]:
+            self.backfills.remove(backfill)
+        self.note(now, DecisionKind.BACKFILL, made.backfill_id, f"{made.total} runs were asked for")
+        return made
+
+    def create_backfill_runs(self, now: datetime) -> int:
+        """Creates the runs that open backfills have room for; how many dates were dealt with."""
+        dealt_with = 0
+        for backfill in self.backfills:
+            while backfill.room and backfill.infos and not self.held_up:
+                info, *rest = backfill.infos
+                backfill.infos = tuple(rest)
+                self._create_for(backfill, info, now)
+                dealt_with += 1
+        self.close_backfills(now)
+        return dealt_with
+
+    def _create_for(self, backfill: Backfill, info: DagRunInfo, now: datetime) -> None:
+        run = backfill_run(self.spec.dag_id, info, backfill.request.conf)
+        done = next((record for record in self.ledger if record.logical_date == run.logical_date), None)
+        if run.key in self.runs or (done is None and run.key in self.dates):
+            holder = self.holder(run)
+            self.skip_in_backfill(backfill, f"{holder} is in flight or holds the date", run, now)
+        elif done is not None and not backfill.request.reprocess_behavior.again(done.state):
+            self.skip_in_backfill(backfill, f"{done.run_id} exists already and ended in {done.state}", run, now)
+        else:
+            kept = run if done is None else run.model_copy(update={"run_id": done.run_id})
+            self.runs[run.key] = TrackedRun(
+                run=kept,
+                queued_at=now,
+                backfill_id=backfill.backfill_id,
+                again=done is not None,
+                ignores_past=backfill.created == 0,
+            )
+            backfill.created += 1
+            self._mark_ahead(kept)
+            self.note(now, DecisionKind.CREATED, kept.run_id, f"{backfill.backfill_id} has room for it")
+
+    def skip_in_backfill(self, backfill: Backfill, reason: str, run: RunIdentity, now: datetime) -> None:
+        backfill.skipped += 1
+        self.note(now, DecisionKind.SKIPPED, f"{backfill.backfill_id} {iso(run.logical_date or now)}", reason)
+
+    def give_up_in_backfill(self, backfill: Backfill, tracked: TrackedRun, reason: str, now: datetime) -> None:
+        """Takes back a run that was created for a backfill and turned out to have run already."""
+        del self.runs[tracked.run.key]
+        backfill.created -= 1
+        self.skip_in_backfill(backfill, reason, tracked.run, now)
+
+    def _mark_ahead(self, run: RunIdentity) -> None:
+        """A backfill's run past the head: the schedule will find its date taken.
+
+        Without catchup the schedule goes on from there. With it the head stays, for dates
+        between that only the schedule would make; it passes this one when it gets there.
+        """
+        head, interval = self.last_automated_interval, run.data_interval
+        if interval is None or (head is not None and interval.start <= head.start):
+            return
+        if self.spec.catchup:
+            self.keep_date(run)
+        else:
+            self.last_automated_interval = interval
+            self.ticks, self.ticks_ended = (), False
+
+    def close_backfills(self, now: datetime) -> None:
+        for backfill in self.backfills:
+            if backfill.close_if_done(now):
+                progress = backfill.progress()
+                told = f"{progress.succeeded} succeeded, {progress.failed} failed, {progress.skipped} skipped"
+                self.note(now, DecisionKind.BACKFILL, backfill.backfill_id, f"{progress.state}: {told}")

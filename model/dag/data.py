@@ -1,0 +1,80 @@
+"""What a DAG's workflow keeps, as plain data that travels through continue-as-new."""
+
+from datetime import datetime
+from typing import Any
+
+from ..base import Instant, Record
+from ..bundle.data import DagFileState
+from ..run.identity import RunIdentity
+from ..spec.dag import DagSpec
+from ..spec.timetables import DagRunInfo, DataInterval
+from .backfills import Backfill
+from .records import DecisionKind, MadeDecision, RunRecord, TrackedRun
+
+DECISIONS_KEPT = 10
+DATES_KEPT = 5000
+
+
+class DagData(Record):
+    """The fields of a DAG's state, and what all decisions about it share."""
+
+    spec: DagSpec
+    is_paused: bool = False
+    broken: str | None = None
+    file: DagFileState = DagFileState()
+    """How the file is that defines the DAG."""
+    registered_at: Instant
+    last_automated_interval: DataInterval | None = None
+    resume_at: Instant | None = None
+    """Where the present schedule takes over from another: no interval of it begins earlier."""
+    ticks: tuple[DagRunInfo, ...] = ()
+    ticks_ended: bool = False
+    ticks_asked_at: Instant | None = None
+    runs: dict[str, TrackedRun] = {}
+    ledger: list[RunRecord] = []
+    triggers: list[Any] = []
+    """Triggers that have arrived and were not looked at yet."""
+    backfills: list[Backfill] = []
+    backfills_made: int = 0
+    start_date_moves: int = 0
+    """How often a new version moved the start_date on before there was a first run."""
+    dates: dict[str, str] = {}
+    """run_id by key, of runs made out of order: what the high-water mark does not tell."""
+    decisions: list[MadeDecision] = []
+    news: int = 0
+    """The number of the last message to a run."""
+    executions: int = 1
+
+    @property
+    def held_up(self) -> str | None:
+        """Why no run is created or started at present, whatever the schedule says; None if nothing is in the way."""
+        if self.is_paused:
+            return "the DAG is paused"
+        if self.file.is_stale:
+            return "the DAG is stale: it is in no file any more"
+        if self.file.import_error is not None and self.file.stops:
+            return f"its file cannot be imported: {self.file.import_error}"
+        return None
+
+    def holder(self, run: RunIdentity) -> str | None:
+        """The run_id of the run that holds *run*'s date or its run_id; None if both are free."""
+        tracked = self.runs.get(run.key)
+        if tracked is not None:
+            return tracked.run.run_id
+        if run.key in self.dates:
+            return self.dates[run.key]
+        others = [(t.run.run_id, t.run.logical_date) for t in self.runs.values()]
+        others += [(record.run_id, record.logical_date) for record in self.ledger]
+        for other, logical_date in others:
+            if other == run.run_id or (run.logical_date is not None and run.logical_date == logical_date):
+                return other
+        return None
+
+    def keep_date(self, run: RunIdentity) -> None:
+        self.dates[run.key] = run.run_id
+        while len(self.dates) > DATES_KEPT:
+            self.dates.pop(next(iter(self.dates)))
+
+    def note(self, at: datetime, kind: DecisionKind, about: str, reason: str) -> None:
+        self.decisions.append(MadeDecision(at=at, kind=kind, about=about, reason=reason))
+        del self.decisions[:-DECISIONS_KEPT]

@@ -1,0 +1,71 @@
+"""Turning a trigger into a run: checked against the DAG's params, its interval worked out."""
+
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from ..base import Instant, Model
+from ..errors import InvalidInputError, explain
+from ..run.identity import RunIdentity, TriggerRequest, manual_run
+from ..spec.dag import DagSpec, has_schema
+from ..spec.timetables import DataInterval
+from .ticks import IntervalQuestion
+
+
+class TriggerQuestion(Model):
+    """A trigger as it arrived, and the DAG that it is for."""
+
+    spec: DagSpec
+    request: object
+    now: Instant
+
+
+class TriggerAnswer(Model):
+    """The run to create, or why there is none."""
+
+    run: RunIdentity | None = None
+    error: str | None = None
+
+
+def read_and_check(question: TriggerQuestion) -> TriggerRequest:
+    """The trigger, found to be in order. Raises InvalidInputError."""
+    request = read_request(question.request, question.spec.dag_id)
+    check_conf(question.spec, request)
+    return request
+
+
+def question_of(spec: DagSpec, request: TriggerRequest) -> IntervalQuestion | None:
+    """What the timetable has to be asked for *request*; None if nothing."""
+    if request.logical_date is None or request.data_interval_start is not None:
+        return None
+    return IntervalQuestion(timetable=spec.schedule, run_after=request.logical_date, folder=spec.folder)
+
+
+def answer_trigger(
+    question: TriggerQuestion, request: TriggerRequest, interval: DataInterval | None = None
+) -> TriggerAnswer:
+    """The run. *interval* is that of a timetable which only its own process can ask."""
+    spec = question.spec
+    return TriggerAnswer(run=manual_run(spec.dag_id, spec.schedule, request, question.now, interval))
+
+
+def read_request(document: object, dag_id: str) -> TriggerRequest:
+    """*document* as a request; nothing at all is a request for a plain run. Raises InvalidInputError."""
+    try:
+        return TriggerRequest.model_validate({} if document is None else document)
+    except ValidationError as error:
+        raise explain(error, f"trigger of DAG {dag_id!r}", TriggerRequest) from None
+
+
+def check_conf(spec: DagSpec, request: TriggerRequest) -> None:
+    """Holds the run's conf against the DAG's params. Raises InvalidInputError.
+
+    A param is a plain default, or {"value": ..., "schema": {...}} with a JSON schema for what conf gives.
+    """
+    for name, param in spec.params.items():
+        if has_schema(param) and name in request.conf:
+            problem = next(Draft202012Validator(param["schema"]).iter_errors(request.conf[name]), None)
+            if problem is not None:
+                raise InvalidInputError(
+                    f"DAG {spec.dag_id!r}: conf.{name} = {request.conf[name]!r} does not fit its param: "
+                    f"{problem.message}. Correct the value"
+                )

@@ -1,0 +1,49 @@
+"""What the runs of a DAG have to know of each other, where tasks depend on the run before."""
+
+from ..run.identity import RunIdentity
+from ..run.messages import DagNews, TasksEnded
+from ..run.past import Past, remembered, run_before
+from ..states import RunState, TaskState
+from .data import DagData
+from .records import RunRecord, TrackedRun
+
+
+class DagPast(DagData):
+    """The part of a DAG's decisions that looks from one run to the next."""
+
+    def unknown_past(self) -> dict[str, TaskState]:
+        """What is known of a run that has told nothing: where the next run looks, nothing has ended well."""
+        return dict.fromkeys(sorted(remembered(self.spec)), TaskState.NONE)
+
+    def past_of(self, tracked: TrackedRun) -> Past | None:
+        """The run before, if tasks depend on it: what is known of it now."""
+        unknown = self.unknown_past()
+        if not unknown or tracked.ignores_past:
+            return None
+        known: list[RunIdentity | RunRecord] = [other.run for other in self.runs.values()]
+        before = run_before(tracked.run, [*known, *self.ledger], catchup=self.spec.catchup)
+        if before is None:
+            return None
+        states = before.past if isinstance(before, RunRecord) else self.runs[before.key].past
+        if isinstance(before, RunRecord) and not states:  # it ran when no task was looked back at
+            return Past(run_id=before.run_id)
+        return Past(run_id=before.run_id, states={**unknown, **states})
+
+    def tasks_ended(self, ended: TasksEnded) -> list[TrackedRun]:
+        """Takes note of how tasks of a run have ended, and returns the runs that have to hear of it."""
+        tracked = self.runs.get(ended.key)
+        if tracked is None:
+            return []
+        tracked.past = ended.states
+        return self.after(tracked.run.run_id)
+
+    def after(self, before: str) -> list[TrackedRun]:
+        """The runs under way that look back at the run *before*."""
+        return [t for t in self.runs.values() if t.previous == before and t.state is RunState.RUNNING]
+
+    def news_for(self, tracked: TrackedRun) -> DagNews:
+        """What a run under way has to hear."""
+        self.news += 1
+        past = self.past_of(tracked)
+        tracked.previous = past.run_id if past is not None else None
+        return DagNews(number=self.news, is_paused=self.is_paused, past=past)

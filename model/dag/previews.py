@@ -1,0 +1,52 @@
+"""What registering another version of a DAG would do to its schedule, before it is done."""
+
+from datetime import datetime
+
+from ..base import Model, iso
+from ..spec.dag import DagSpec
+from ..spec.timetables import Custom, DagRunInfo
+from .state import DagState
+from .ticks import Ticks, coming_runs
+
+RUNS_SHOWN = 5
+
+
+class Preview(Model):
+    """The next runs as things are, and as they would be."""
+
+    changed: bool
+    current: tuple[DagRunInfo, ...]
+    proposed: tuple[DagRunInfo, ...]
+    transition: str
+
+
+def preview(state: DagState, spec: DagSpec, now: datetime) -> Preview:
+    """The effect of registering *spec*. Nothing is changed."""
+    after = state.model_copy(deep=True)
+    changed = after.register(spec, now)
+    return Preview(
+        changed=changed,
+        current=upcoming(state, now).infos,
+        proposed=upcoming(after, now).infos,
+        transition=_transition(state, after, changed),
+    )
+
+
+def upcoming(state: DagState, now: datetime, most: int = RUNS_SHOWN) -> Ticks:
+    """The next *most* runs from *state*. A user's own timetable is not asked here: of it, what is known already."""
+    if isinstance(state.spec.schedule, Custom):
+        return Ticks(infos=state.ticks[:most], ended=state.ticks_ended)
+    return coming_runs(state.ask(now).model_copy(update={"most": most}))
+
+
+def _transition(before: DagState, after: DagState, changed: bool) -> str:
+    if not changed:
+        return "nothing changes: this version is in place"
+    if before.spec.schedule == after.spec.schedule:
+        return "the schedule stays; new runs use the new version, runs that exist keep theirs"
+    if after.resume_at is None:
+        return "the schedule changes; no automated run was made yet, so the new one starts from start_date"
+    return (
+        f"the schedule changes; the last run's interval ended at {iso(after.resume_at)}, "
+        "and the first interval that begins then or later is the next"
+    )

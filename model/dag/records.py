@@ -1,0 +1,74 @@
+"""What a DAG keeps of its runs and of its own decisions."""
+
+from enum import StrEnum
+
+from ..base import Instant, Model, Record
+from ..run.identity import RunIdentity, RunType
+from ..run.revisions import Revision
+from ..states import RunState, TaskState
+
+
+class TrackedRun(Record):
+    """A run that is queued here, or running as a workflow of its own."""
+
+    run: RunIdentity
+    state: RunState = RunState.QUEUED
+    queued_at: Instant
+    started_at: Instant | None = None
+    backfill_id: str | None = None
+    again: bool = False
+    """Whether a finished run is run again, under the id that it had."""
+    revision: Revision | None = None
+    """What is changed in it first, if a person has it run again."""
+    previous: str | None = None
+    """The run_id of the run before, where tasks depend on it."""
+    ignores_past: bool = False
+    """Whether it is the first of its backfill, which looks back at nothing (as in Airflow)."""
+    past: dict[str, TaskState] = {}
+    """How those of its tasks have ended that the next run looks back at."""
+    watched: bool = False
+    """Whether this execution of the workflow hears of the run's end by itself, however it ends."""
+
+
+class RunRecord(Model):
+    """A finished run as the ledger keeps it, beyond the time that Temporal keeps its history."""
+
+    run_id: str
+    run_type: RunType
+    state: RunState
+    logical_date: Instant | None
+    run_after: Instant
+    queued_at: Instant
+    started_at: Instant | None
+    ended_at: Instant
+    reason: str | None = None
+    past: dict[str, TaskState] = {}
+
+
+class DecisionKind(StrEnum):
+    CREATED = "created"
+    BACKFILL = "backfill"
+    SKIPPED = "skipped"
+    STARTED = "started"
+    REVISED = "revised"
+    FINISHED = "finished"
+    REGISTERED = "registered"
+    PAUSED = "paused"
+    UNPAUSED = "unpaused"
+    HELD_UP = "held up"
+    """The DAG is stale, or its file is broken."""
+    REFUSED = "refused"
+    BROKEN = "broken"
+
+
+class MadeDecision(Model):
+    """Something that the DAG decided, and why: what `explain` answers from."""
+
+    at: Instant
+    kind: DecisionKind
+    about: str
+    reason: str
+
+
+class DateTakenError(ValueError):
+    """The run cannot be made: another one holds its date or its id. Says which."""

@@ -1,0 +1,302 @@
+"""One DAG over its whole life: its schedule, its runs, and what may happen next.
+
+All that the `Dag` workflow knows is here, as plain data that travels through continue-as-new, and
+so are its decisions: which runs are due, which may start, who holds a date. They read no clock
+and ask nobody.
+"""
+
+from datetime import datetime
+
+from ..base import iso
+from ..bundle.data import DagFileState
+from ..errors import OtherBundleError
+from ..run.identity import RunIdentity, RunType, run_id, scheduled_run
+from ..run.messages import RunReport
+from ..run.revisions import Revision
+from ..spec.dag import DagSpec
+from ..spec.timetables import DagRunInfo, TimeRestriction
+from ..states import RunState
+from .backfilling import DagBackfills
+from .past import DagPast
+from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun
+from .ticks import Ticks, TicksQuestion, due
+
+LEDGER_LENGTH = 500
+TICKS_AHEAD = 2
+TICKS_PLANNED = 20
+TICKS_AHEAD_CATCHING_UP = 100
+
+
+class DagState(DagBackfills, DagPast):
+    """A DAG's state. Only its workflow changes it, through the methods here and in the parts it is made of."""
+
+    # The schedule
+
+    def question(self, now: datetime) -> TicksQuestion | None:
+        """What has to be asked of the timetable before anything can be decided at *now*; None if nothing."""
+        if self.broken is not None or self.ticks_ended:
+            return None if not self._late(now) else self.ask(now)
+        if self.spec.schedule.answers_by_moment and (self.held_up or not self.room):
+            return None
+        if len(self.ticks) < TICKS_AHEAD or self._late(now):
+            return self.ask(now)
+        return None
+
+    def _late(self, now: datetime) -> bool:
+        """Without catchup, whether a later run than the planned one has fallen due since the planning."""
+        if self.spec.catchup or self.held_up or not self.room or self.ticks_asked_at is None:
+            return False
+        due_now = due(self.ticks, now)
+        return due_now >= 2 and due_now > due(self.ticks, self.ticks_asked_at)
+
+    def ask(self, now: datetime) -> TicksQuestion:
+        """What the timetable has to be asked to know the coming runs."""
+        many = self.spec.catchup and (not self.ticks or due(self.ticks, now) == len(self.ticks))
+        most = TICKS_AHEAD_CATCHING_UP if many else TICKS_PLANNED
+        return TicksQuestion(
+            timetable=self.spec.schedule,
+            restriction=self._restriction(),
+            last=self.last_automated_interval,
+            now=now,
+            folder=self.spec.folder,
+            most=1 if self.spec.schedule.answers_by_moment else most,
+        )
+
+    def _restriction(self) -> TimeRestriction:
+        bounds = self.spec.restriction
+        if self.resume_at is None:
+            return bounds
+        earliest = self.resume_at if bounds.earliest is None else max(bounds.earliest, self.resume_at)
+        return bounds.model_copy(update={"earliest": earliest})
+
+    def take(self, answer: Ticks, asked_at: datetime) -> None:
+        """Keeps what the timetable answered at *asked_at*."""
+        self.ticks = answer.infos
+        self.ticks_ended = answer.ended
+        self.ticks_asked_at = asked_at
+        self.broken = f"timetable: {answer.error}" if answer.error is not None else None
+        if answer.infos and answer.infos[0].data_interval == self.last_automated_interval:
+            self.ticks = ()
+            self.broken = f"timetable: it does not move on from {iso(answer.infos[0].logical_date)}. Mend the class"
+
+    @property
+    def next_info(self) -> DagRunInfo | None:
+        """The next scheduled run; None if there is none, or none is known yet."""
+        return self.ticks[0] if self.ticks else None
+
+    @property
+    def room(self) -> int:
+        """How many more runs max_active_runs lets in: queued and running ones count, backfills do not."""
+        counted = sum(tracked.run.run_type is not RunType.BACKFILL for tracked in self.runs.values())
+        return max(0, self.spec.max_active_runs - counted)
+
+    def create_due(self, now: datetime) -> list[TrackedRun]:
+        """Creates every scheduled run that is due and that the limit lets in, in order."""
+        created: list[TrackedRun] = []
+        while not self.held_up and self.broken is None and self.ticks and self.ticks[0].run_after <= now:
+            if not self.room or self._late(now):
+                break
+            info, *rest = self.ticks
+            run = scheduled_run(self.spec.dag_id, self.spec.schedule, info)
+            holder = self.holder(run)
+            self.ticks = tuple(rest)
+            self.last_automated_interval = info.data_interval
+            if holder is not None:
+                self.note(
+                    now, DecisionKind.SKIPPED, run.run_id, f"its date is taken by {holder}, so the tick counts as done"
+                )
+                continue
+            created.append(self.create(run, now, f"due since {iso(info.run_after)}"))
+        return created
+
+    # Runs
+
+    def create(self, run: RunIdentity, now: datetime, reason: str) -> TrackedRun:
+        """Adds *run* to the queue. Raises DateTakenError if another run holds its date or its id."""
+        if run.run_type is RunType.MANUAL and run.run_id == run_id(RunType.MANUAL, run.run_after):
+            run = self._with_free_id(run)
+        holder = self.holder(run)
+        if holder is not None:
+            what = "run_id" if holder == run.run_id else f"logical_date {iso(run.logical_date or run.run_after)}"
+            raise DateTakenError(
+                f"DAG {self.spec.dag_id!r}: {what} is taken by run {holder!r}. Clear that run, or choose another"
+            )
+        tracked = TrackedRun(run=run, queued_at=now)
+        self.runs[run.key] = tracked
+        if run.run_type is not RunType.SCHEDULED:
+            self.keep_date(run)
+        self.note(now, DecisionKind.CREATED, run.run_id, reason)
+        return tracked
+
+    def _with_free_id(self, run: RunIdentity) -> RunIdentity:
+        """*run* with a number behind the id that it was given here, if two were triggered for one instant."""
+        n, wanted = 1, run
+        while run.logical_date is None and self.holder(wanted) is not None:
+            n += 1
+            wanted = run.model_copy(update={"run_id": f"{run.run_id}_{n}"})
+        return wanted
+
+    def startable(self, now: datetime) -> list[TrackedRun]:
+        """The queued runs that may start at *now*: oldest logical date first, those of backfills last.
+
+        A backfill's runs are held back where they are created, by the backfill's own limit.
+        """
+        if self.held_up:
+            return []
+        backfill = RunType.BACKFILL
+        running = sum(t.state is RunState.RUNNING and t.run.run_type is not backfill for t in self.runs.values())
+        waiting = sorted(
+            (t for t in self.runs.values() if t.state is RunState.QUEUED and self.not_before(t.run) <= now),
+            key=lambda t: (t.run.logical_date or t.run.run_after, t.queued_at, t.run.run_id),
+        )
+        first = [t for t in waiting if t.run.run_type is not backfill]
+        return first[: max(0, self.spec.max_active_runs - running)] + [t for t in waiting if t.run.run_type is backfill]
+
+    def not_before(self, run: RunIdentity) -> datetime:
+        """When *run* may start at the earliest. Data from the future is waited for, unless the DAG says otherwise."""
+        date = run.logical_date
+        at_once = self.spec.allow_trigger_in_future and self.spec.schedule.kind == "null"
+        return run.run_after if date is None or at_once else max(run.run_after, date)
+
+    def start(self, tracked: TrackedRun, now: datetime) -> None:
+        tracked.state = RunState.RUNNING
+        tracked.started_at = now
+        before = self.past_of(tracked)
+        tracked.previous = before.run_id if before is not None else None
+        self.note(now, DecisionKind.STARTED, tracked.run.run_id, "a slot is free")
+
+    def finish(self, report: RunReport) -> bool:
+        """Takes a run off the list and into the ledger. False if it was not on the list (told twice)."""
+        tracked = self.runs.pop(report.key, None)
+        if tracked is None:
+            return False
+        self.ledger = [record for record in self.ledger if record.run_id != tracked.run.run_id]
+        self.ledger.append(
+            RunRecord(
+                run_id=tracked.run.run_id,
+                run_type=tracked.run.run_type,
+                state=report.state,
+                logical_date=tracked.run.logical_date,
+                run_after=tracked.run.run_after,
+                queued_at=tracked.queued_at,
+                started_at=tracked.started_at,
+                ended_at=report.ended_at,
+                reason=report.reason,
+                past={**self.unknown_past(), **tracked.past, **report.past},
+            )
+        )
+        del self.ledger[:-LEDGER_LENGTH]
+        self.note(report.ended_at, DecisionKind.FINISHED, tracked.run.run_id, f"{report.state}: {report.reason}")
+        backfill = self.backfill(tracked.backfill_id)
+        if backfill is not None:
+            backfill.ended(report.state)
+            self.close_backfills(report.ended_at)
+        self._pause_after_failures(report.ended_at)
+        return True
+
+    def _pause_after_failures(self, now: datetime) -> None:
+        """max_consecutive_failed_dag_runs: the last runs by run_after, of any type, have all failed."""
+        most = self.spec.max_consecutive_failed_dag_runs
+        last = sorted(self.ledger, key=lambda record: record.run_after)[-most:] if most else []
+        if most and len(last) == most and all(record.state is RunState.FAILED for record in last):
+            self.pause(True, now, f"the last {most} runs have failed (max_consecutive_failed_dag_runs)")
+
+    def revise(self, run: RunIdentity, revision: Revision, now: datetime) -> None:
+        """Has a run that has ended run again, changed. It keeps its run_id and its date."""
+        self.ledger = [record for record in self.ledger if record.run_id != run.run_id]
+        self.runs[run.key] = TrackedRun(run=run, queued_at=now, again=True, revision=revision)
+        self.note(now, DecisionKind.REVISED, run.run_id, "it runs again, on request")
+
+    @property
+    def unwatched(self) -> list[TrackedRun]:
+        """Running runs whose end might be missed: started by an earlier execution of the workflow, or adopted."""
+        return [t for t in self.runs.values() if t.state is RunState.RUNNING and not t.watched]
+
+    # The DAG itself
+
+    def register(self, spec: DagSpec, now: datetime) -> bool:
+        """Puts *spec* in the place of the present one, at once. False if nothing changed.
+
+        Runs that exist keep the version they were made with. The next run is the first interval
+        of the new schedule that begins at or after the end of the last one.
+        """
+        self._check_owner(spec)
+        self.take_file(DagFileState(), now)  # it has just been read; what is wrong with it is told anew
+        if self.broken is None and (spec.version == self.spec.version or same_but_for_its_start(spec, self.spec)):
+            return False
+        if self.last_automated_interval is None and _later(spec.start_date, self.spec.start_date):
+            self.start_date_moves += 1
+        if spec.schedule != self.spec.schedule and self.last_automated_interval is not None:
+            self.resume_at = self.last_automated_interval.end
+        self.spec = spec
+        self.replan()
+        self.note(now, DecisionKind.REGISTERED, spec.version, "a new version was registered")
+        return True
+
+    def _check_owner(self, spec: DagSpec) -> None:
+        """Raises OtherBundleError if another bundle has the DAG, and it is still in a file of that bundle."""
+        mine, other = self.spec.source, spec.source
+        if mine is None or other is None or mine.bundle is None or other.bundle is None or self.file.is_stale:
+            return
+        if mine.bundle != other.bundle:
+            raise OtherBundleError(
+                f"dag_id {spec.dag_id!r} is defined by {mine.path} of bundle {mine.bundle!r} and by {other.path} of "
+                f"bundle {other.bundle!r}. Rename or remove one of them",
+                mine.bundle,
+            )
+
+    def replan(self) -> None:
+        """Forgets what was worked out ahead."""
+        self.ticks, self.ticks_ended, self.broken = (), False, None
+
+    def pause(self, paused: bool, now: datetime, reason: str = "on request") -> bool:
+        """Pauses or unpauses. False if nothing changed."""
+        if self.is_paused == paused:
+            return False
+        self.is_paused = paused
+        kind = DecisionKind.PAUSED if paused else DecisionKind.UNPAUSED
+        self.note(now, kind, self.spec.dag_id, reason)
+        return True
+
+    def take_file(self, file: DagFileState, now: datetime) -> None:
+        """Takes note of how the DAG's file is, if it is its bundle that tells."""
+        mine = self.spec.source.bundle if self.spec.source is not None else None
+        if file.bundle is not None and mine is not None and file.bundle != mine:
+            return
+        before, self.file = self.held_up, file
+        if before != self.held_up:
+            kind = DecisionKind.UNPAUSED if self.held_up is None else DecisionKind.HELD_UP
+            self.note(now, kind, self.spec.dag_id, self.held_up or "its file is in order")
+
+    def refuse(self, about: str, reason: str, now: datetime) -> None:
+        """Remembers a request that could not be followed, where nobody waits for the answer."""
+        self.note(now, DecisionKind.REFUSED, about, reason)
+
+    def break_down(self, reason: str, now: datetime) -> None:
+        """Stops making runs until the DAG is registered again: something raised that should not have."""
+        self.broken = reason
+        self.note(now, DecisionKind.BROKEN, self.spec.dag_id, reason)
+
+    def next_wake(self, now: datetime) -> datetime | None:
+        """When something may have to be done next, if nothing happens before; None: only when told."""
+        starts = [self.not_before(t.run) for t in self.runs.values() if t.state is RunState.QUEUED]
+        times = [start for start in starts if start > now]
+        if self.ticks and not self.held_up and self.broken is None and self.room:
+            times.append(self.ticks[0].run_after)
+        return min(times, default=None) if not self.held_up else None
+
+
+def same_but_for_its_start(spec: DagSpec, other: DagSpec) -> bool:
+    """Whether two specs of the same file differ in start dates alone: it works them out from the time of day."""
+    if spec.source is None or other.source is None or spec.source != other.source:
+        return False
+    return _without_starts(spec) == _without_starts(other)
+
+
+def _without_starts(spec: DagSpec) -> DagSpec:
+    tasks = tuple(task.model_copy(update={"start_date": None}) for task in spec.tasks)
+    return spec.model_copy(update={"start_date": None, "tasks": tasks})
+
+
+def _later(new: datetime | None, old: datetime | None) -> bool:
+    return new is not None and old is not None and new > old

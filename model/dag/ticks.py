@@ -1,0 +1,74 @@
+"""The coming runs of a DAG, worked out ahead and then kept: a schedule is read once, not on every replay."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from ..base import Instant, Model
+from ..spec.timetables import DagRunInfo, DataInterval, TimeRestriction, Timetable
+from ..spec.timetables.base import NextRun
+from .backfills import BackfillQuestion
+
+
+class TicksQuestion(Model):
+    """Which runs follow the automated run over `last`, as of `now`; at most `most` of them."""
+
+    asks: Literal["ticks"] = "ticks"
+    timetable: Timetable
+    restriction: TimeRestriction
+    last: DataInterval | None
+    now: Instant
+    most: int = Field(ge=1, le=1000)
+    folder: str | None = None
+    """Where a timetable of the user's own may be found, beside what is installed."""
+
+
+class IntervalQuestion(Model):
+    """Which interval a manual run at `run_after` is about."""
+
+    asks: Literal["interval"] = "interval"
+    timetable: Timetable
+    run_after: Instant
+    folder: str | None = None
+
+
+Question = TicksQuestion | IntervalQuestion | BackfillQuestion
+question_adapter: TypeAdapter[Question] = TypeAdapter(Annotated[Question, Field(discriminator="asks")])
+
+
+class Ticks(Model):
+    """The coming runs, in order. `ended` says that there is none after the last of these."""
+
+    infos: tuple[DagRunInfo, ...] = ()
+    ended: bool = False
+    error: str | None = None
+    """What the timetable raised, if it did."""
+
+
+def coming_runs(question: TicksQuestion) -> Ticks:
+    """The runs that *question* asks for."""
+    return walk(question.timetable.next_dagrun_info, question)
+
+
+def walk(next_run: NextRun, question: TicksQuestion) -> Ticks:
+    """Asks *next_run* again and again, each time about the run after the one before.
+
+    Without catchup an answer depends on when it is asked: each run after the first is what the
+    timetable says at the moment when the one before it falls due. Who wakes up later than that
+    has to ask again.
+    """
+    last, now = question.last, question.now
+    infos: list[DagRunInfo] = []
+    while len(infos) < question.most:
+        info = next_run(last, question.restriction, now)
+        if info is None:
+            return Ticks(infos=tuple(infos), ended=True)
+        infos.append(info)
+        last, now = info.data_interval, max(now, info.run_after)
+    return Ticks(infos=tuple(infos))
+
+
+def due(infos: tuple[DagRunInfo, ...], now: datetime) -> int:
+    """How many of *infos*, in order, may be created by *now*."""
+    return next((n for n, info in enumerate(infos) if info.run_after > now), len(infos))

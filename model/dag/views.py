@@ -1,0 +1,104 @@
+"""What a DAG answers when it is asked: plain data, the same in the CLI, the client and Temporal's UI."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from ..base import Instant, Model
+from ..run.views import RunView
+from ..spec.timetables import DataInterval
+from ..states import RunState
+from .explaining import next_run
+from .records import MadeDecision, RunRecord
+from .state import DagState
+
+
+class DagView(Model):
+    """A DAG as `describe` shows it; the fields of Airflow's DagModel, and what stands in the way of the next run."""
+
+    dag_id: str
+    description: str | None
+    schedule: dict[str, Any]
+    version: str
+    source: str | None
+    is_paused: bool
+    is_stale: bool = False
+    has_import_errors: bool = False
+    import_error: str | None = None
+    bundle: str | None = None
+    broken: str | None
+    next_dagrun: Instant | None
+    next_dagrun_create_after: Instant | None
+    next_dagrun_data_interval: DataInterval | None
+    next_dagrun_note: str
+    """Why the next run is due when it is, or why there is none: also tells a reached limit from the end."""
+    last_automated_interval: DataInterval | None
+    max_active_runs: int
+    active_runs: int
+    queued_runs: int
+    last_run: RunRecord | None
+    decisions: tuple[MadeDecision, ...]
+
+
+class Change(StrEnum):
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+class Registration(Model):
+    """What registering a DAG came to."""
+
+    dag_id: str
+    version: str
+    change: Change
+
+
+def dag_view(state: DagState, now: datetime) -> DagView:
+    info = state.next_info
+    running = sum(tracked.state is RunState.RUNNING for tracked in state.runs.values())
+    return DagView(
+        dag_id=state.spec.dag_id,
+        description=state.spec.description,
+        schedule=state.spec.schedule.model_dump(mode="json"),
+        version=state.spec.version,
+        source=state.spec.source.path if state.spec.source is not None else None,
+        is_paused=state.is_paused,
+        is_stale=state.file.is_stale,
+        has_import_errors=state.file.import_error is not None,
+        import_error=state.file.import_error,
+        bundle=state.spec.source.bundle if state.spec.source is not None else None,
+        broken=state.broken,
+        next_dagrun=info.logical_date if info is not None else None,
+        next_dagrun_create_after=info.run_after if info is not None else None,
+        next_dagrun_data_interval=info.data_interval if info is not None else None,
+        next_dagrun_note=next_run(state, now),
+        last_automated_interval=state.last_automated_interval,
+        max_active_runs=state.spec.max_active_runs,
+        active_runs=running,
+        queued_runs=len(state.runs) - running,
+        last_run=state.ledger[-1] if state.ledger else None,
+        decisions=tuple(state.decisions),
+    )
+
+
+def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
+    """All runs that the DAG knows of, newest first. *workflow_id* maps a run's key to its workflow's id."""
+    known = [
+        RunView(
+            run_id=t.run.run_id,
+            run_type=t.run.run_type,
+            state=t.state,
+            logical_date=t.run.logical_date,
+            run_after=t.run.run_after,
+            queued_at=t.queued_at,
+            started_at=t.started_at,
+            workflow_id=t.run.workflow_id,
+        )
+        for t in state.runs.values()
+    ]
+    known += [
+        RunView(**record.model_dump(exclude={"past"}), workflow_id=workflow_id(record.logical_date, record.run_id))
+        for record in state.ledger
+    ]
+    return sorted(known, key=lambda view: (view.logical_date or view.run_after, view.queued_at), reverse=True)

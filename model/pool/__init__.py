@@ -1,0 +1,1 @@
+"""A pool: slots that tasks of any run and any DAG share."""

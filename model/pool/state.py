@@ -1,0 +1,159 @@
+"""A pool: slots that tasks of any run and any DAG share, and who gets the next one.
+
+The same holds what one task may have active over all runs of its DAG (max_active_tis_per_dag):
+such a limit is a pool of its own.
+"""
+
+from collections.abc import Iterable
+
+from pydantic import Field, PositiveInt
+
+from ..base import Instant, Model, Record, iso
+from ..run.instance_keys import UNMAPPED
+
+UNLIMITED = -1
+
+
+class PoolSettings(Model):
+    """What a person says of a pool."""
+
+    slots: int = Field(ge=-1)
+    """How many there are; -1: no limit."""
+    description: str | None = None
+    include_deferred: bool = False
+    """Whether a task that waits outside of a worker keeps its slots."""
+
+
+SPARK_POOL_SETTINGS = PoolSettings(slots=128, description="Spark tasks that name no pool; made when first asked")
+"""As many as Airflow's default pool has."""
+
+
+class LeaseRequest(Model):
+    """An instance of a task that asks to be let in. Sent again, it is the same request."""
+
+    lease_id: str
+    holder: str
+    """The workflow id of the run, which is told when the lease is granted."""
+    key: str
+    slots: PositiveInt = 1
+    priority_weight: int = 1
+    date: Instant
+    """The run's logical date, or its run_after where it has none."""
+    map_index: int = UNMAPPED
+    limit: int | None = None
+    """How many slots the pool has from now on, where it is the limit of a task over its runs."""
+
+    @property
+    def order(self) -> tuple[int, Instant, int, str]:
+        """Heaviest first, then the oldest run, then by map_index (as in Airflow)."""
+        return (-self.priority_weight, self.date, self.map_index, self.lease_id)
+
+
+class Lease(Record):
+    """Slots that are held."""
+
+    request: LeaseRequest
+    since: Instant
+    parked: bool = False
+    """Whether the task waits outside of a worker at present."""
+
+
+class PoolView(Model):
+    """A pool as it is shown; the names of the counts are Airflow's."""
+
+    name: str
+    settings: PoolSettings
+    occupied_slots: int
+    open_slots: int | None
+    """None where there is no limit."""
+    holders: tuple[str, ...]
+    queued: tuple[str, ...]
+
+
+class PoolState(Record):
+    """A pool's state. Only its workflow changes it."""
+
+    name: str
+    settings: PoolSettings
+    held: dict[str, Lease] = {}
+    waiting: dict[str, LeaseRequest] = {}
+
+    @property
+    def occupied(self) -> int:
+        counted = self.settings.include_deferred
+        return sum(lease.request.slots for lease in self.held.values() if counted or not lease.parked)
+
+    def ask(self, request: LeaseRequest) -> None:
+        """Takes *request* on. A run that lost the answer, as by a reset, asks again and is answered again."""
+        if request.limit is not None:
+            self.settings = self.settings.model_copy(update={"slots": request.limit})
+        if request.lease_id in self.held:
+            del self.held[request.lease_id]
+        self.waiting[request.lease_id] = request
+
+    def give_back(self, lease_ids: Iterable[str]) -> None:
+        """The instance is done with its slots, or wants none any more."""
+        for lease_id in lease_ids:
+            self.held.pop(lease_id, None)
+            self.waiting.pop(lease_id, None)
+
+    def park(self, lease_ids: Iterable[str]) -> None:
+        """The instances wait outside of a worker."""
+        for lease_id in lease_ids:
+            if lease_id in self.held:
+                self.held[lease_id].parked = True
+
+    def grant(self, now: Instant) -> list[LeaseRequest]:
+        """Gives out what is free. A request that is too big for that is passed over, and smaller ones go before it."""
+        granted = []
+        free = self._free()
+        for request in sorted(self.waiting.values(), key=lambda request: request.order):
+            if free is not None and request.slots > free:
+                continue
+            if free is not None:
+                free -= request.slots
+            del self.waiting[request.lease_id]
+            self.held[request.lease_id] = Lease(request=request, since=now)
+            granted.append(request)
+        return granted
+
+    def _free(self) -> int | None:
+        return None if self.settings.slots == UNLIMITED else self.settings.slots - self.occupied
+
+    def forget(self, holder: str) -> None:
+        """The run *holder* has ended: nothing is held for it."""
+        mine = [lease.request.lease_id for lease in self.held.values() if lease.request.holder == holder]
+        mine += [request.lease_id for request in self.waiting.values() if request.holder == holder]
+        self.give_back(mine)
+
+    @property
+    def holders(self) -> list[str]:
+        """The runs that hold slots or wait for some."""
+        requests = [*(lease.request for lease in self.held.values()), *self.waiting.values()]
+        return sorted({request.holder for request in requests})
+
+    def view(self) -> PoolView:
+        free = self._free()
+        return PoolView(
+            name=self.name,
+            settings=self.settings,
+            occupied_slots=self.occupied,
+            open_slots=None if free is None else max(0, free),
+            holders=tuple(
+                f"{lease.request.holder} {lease.request.key} ({lease.request.slots}, since {iso(lease.since)})"
+                for lease in self.held.values()
+            ),
+            queued=tuple(
+                f"{request.holder} {request.key} ({request.slots}, priority {request.priority_weight})"
+                for request in sorted(self.waiting.values(), key=lambda request: request.order)
+            ),
+        )
+
+
+def pool_workflow_id(name: str) -> str:
+    return f"pool:{name}"
+
+
+def limit_workflow_id(dag_id: str, task_id: str) -> str:
+    """The pool of max_active_tis_per_dag of one task."""
+    return f"limit:{dag_id}:{task_id}"

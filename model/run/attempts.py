@@ -1,0 +1,97 @@
+"""One try of a task as it is sent to a worker, with all that the work needs to know."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from ..base import Instant, Model
+from ..spec.dag import DagSource
+from ..spec.notifiers import Event
+from ..spec.tasks import Task
+from .identity import RunIdentity
+from .instance_keys import UNMAPPED, instance_key
+from .task_instances import Submission
+
+INLINE_LIMIT = 32 * 1024
+RESULTS_IN_HISTORY = 256 * 1024
+
+
+def inline_limit(used: int) -> int:
+    """How large a result may be to stay in history, where Temporal shows it, when *used* bytes are there already.
+
+    A run's results travel with its state, so that together they stay far below what a payload may hold.
+    """
+    return INLINE_LIMIT if used < RESULTS_IN_HISTORY else 256
+
+
+WHOLE_RUN = "__run__"
+"""In the place of a task_id: what is called for a run as a whole."""
+
+
+class CallbackCall(Model):
+    """Which of the DAG file's callbacks is called, in the place of the task's function."""
+
+    event: Event
+    number: int
+    of_run: bool = False
+    """Whether it is one of the DAG's callbacks, and not of the task's."""
+    reason: str | None = None
+
+
+class TaskAttempt(Model):
+    """Try *try_number* (from 1) of a task in a run. Its folder and its log are found from this alone."""
+
+    run: RunIdentity
+    task: Task
+    try_number: int
+    map_index: int = UNMAPPED
+    poke: int = 1
+    """Which poke of this try it is, for tasks that wait."""
+    waiting_since: Instant | None = None
+    execution: str = "1"
+    """Which execution of the run this is: another one after the run was reset, or was run again."""
+    params: dict[str, Any] = {}
+    xcom: dict[str, dict[str, Any]] = {}
+    """Results of tasks upstream, by task_id and key: those that the arguments name or may pull."""
+    callback: CallbackCall | None = None
+    inline_limit: int = INLINE_LIMIT
+    """Results of more bytes than this are kept outside of history."""
+    source: DagSource | None = None
+    render_template_as_native_obj: bool = False
+
+    @property
+    def path(self) -> str:
+        """Where the attempt's files are, below the folder for logs (Airflow's layout)."""
+        return attempt_path(self.run.dag_id, self.run.run_id, self.task.task_id, self.try_number, self.map_index)
+
+    @property
+    def name(self) -> str:
+        """What the attempt is called wherever it runs, such as in Spark's own list of applications."""
+        return f"{self.run.dag_id}.{self.key} {self.run.run_id} try {self.try_number}"
+
+    @property
+    def uuid(self) -> UUID:
+        """The attempt's identity where a name has to be short and plain, such as a tag, or the name of a pod."""
+        return uuid5(NAMESPACE_URL, f"tidemill:{self.path}/{self.execution}/{self.poke}")
+
+    @property
+    def key(self) -> str:
+        """What the instance is called within its run."""
+        return instance_key(self.task.task_id, self.map_index)
+
+    @property
+    def timeout(self) -> timedelta | None:
+        return self.task.execution_timeout
+
+
+class SubmittedAttempt(Model):
+    """An attempt and the application that it has on a cluster; None where nothing is known of one."""
+
+    attempt: TaskAttempt
+    submission: Submission | None = None
+
+
+def attempt_path(dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = UNMAPPED) -> str:
+    """An attempt's files below a worker's home; its log is `logs/<this>.log`."""
+    mapped = "" if map_index == UNMAPPED else f"map_index={map_index}/"
+    return f"dag_id={dag_id}/run_id={run_id}/task_id={task_id}/{mapped}attempt={try_number}"

@@ -1,0 +1,75 @@
+"""What a person's request means for a run: which instances take which state. Decided from the run's state alone."""
+
+from ..base import Model
+from ..errors import InvalidInputError
+from ..spec.references import RETURN_VALUE
+from ..spec.tasks import ApprovalTask
+from ..states import TaskState
+from .instance_keys import split_key
+from .messages import Answer
+from .revisions import ClearRequest, MarkRequest, RunMark, selected, to_clear
+from .state import DagRunState
+from .task_instances import Failure, Outcome
+
+
+class Change(Model):
+    """The states that instances are to take, and mapped tasks that are to be expanded anew."""
+
+    states: dict[str, TaskState]
+    collapse: tuple[str, ...] = ()
+    reason: str
+
+
+def cleared(state: DagRunState, request: ClearRequest) -> Change:
+    """Those instances run again. What is mapped over values that are made anew is expanded anew.
+
+    Raises InvalidInputError.
+    """
+    keys = to_clear(state.spec, state.states, request)
+    tasks = {split_key(key)[0] for key in keys}
+    scopes = {
+        state.spec.map_scopes[task_id]
+        for task_id in tasks & set(state.spec.mapped)
+        if tasks & set(state.spec.mapped_over(task_id))
+    }
+    collapse = [task_id for task_id, scope in state.spec.map_scopes.items() if scope in scopes]
+    for task_id in collapse:
+        busy = [
+            instance.key
+            for instance in state.of_task(task_id)
+            if instance.state.holds_a_worker or instance.state is TaskState.RESTARTING
+        ]
+        if busy:
+            raise InvalidInputError(
+                f"{', '.join(busy[:5])} still run, and would be mapped over other values. Mark them first, or wait"
+            )
+    return Change(states=dict.fromkeys(keys, TaskState.NONE), collapse=tuple(collapse), reason="cleared")
+
+
+def marked(state: DagRunState, request: MarkRequest) -> Change:
+    """Those instances take the state of the request. Raises InvalidInputError."""
+    keys = selected(state.spec, state.states, request)
+    return Change(states=dict.fromkeys(keys, request.state), reason=f"marked {request.state}")
+
+
+def run_marked(state: DagRunState, mark: RunMark) -> Change:
+    """Marked success, every task has succeeded; marked failed, tasks that run have failed (as in Airflow)."""
+    if mark.state is TaskState.SUCCESS:
+        ends = {key: TaskState.SUCCESS for key, old in state.states.items() if old is not TaskState.REMOVED}
+    else:
+        ends = {key: TaskState.FAILED for key, old in state.states.items() if old.holds_a_worker}
+    return Change(states=ends, reason=f"the run was marked {mark.state}")
+
+
+def answer_of(task: ApprovalTask, answer: Answer) -> Outcome | Failure:
+    """What an answer makes of the task that waited for it. Raises InvalidInputError for one that is not offered."""
+    unknown = [choice for choice in answer.chosen if choice not in task.options]
+    if unknown or not answer.chosen or (len(answer.chosen) > 1 and not task.multiple):
+        many = "one or more" if task.multiple else "one"
+        raise InvalidInputError(
+            f"task {task.task_id!r}: {list(answer.chosen)} is no answer. Choose {many} of {', '.join(task.options)}"
+        )
+    if task.fail_on_reject and "Reject" in answer.chosen:
+        return Failure(error_type="Rejected", message=f"rejected by {answer.by or 'somebody'}", retryable=False)
+    chosen = {"chosen_options": list(answer.chosen), "params_input": answer.params, "responded_by": answer.by}
+    return Outcome(xcom={RETURN_VALUE: chosen}, note=f"answered by {answer.by or 'somebody'}")

@@ -1,0 +1,172 @@
+"""What identifies a run: its type, its run_id, and the one workflow id that can hold it."""
+
+import re
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from ..base import Instant, Model, iso
+from ..spec.timetables import DagRunInfo, DataInterval
+from ..spec.timetables.base import BaseTimetable
+
+
+class RunType(StrEnum):
+    """Why a run exists (Airflow: DagRunType)."""
+
+    SCHEDULED = "scheduled"
+    MANUAL = "manual"
+    BACKFILL = "backfill"
+    ASSET_TRIGGERED = "asset_triggered"
+    ASSET_MATERIALIZATION = "asset_materialization"
+    OPERATOR_TRIGGERED = "operator_triggered"
+
+
+class TriggeredBy(StrEnum):
+    """Who asked for a run (Airflow: DagRunTriggeredByType)."""
+
+    TIMETABLE = "timetable"
+    CLI = "cli"
+    CLIENT = "client"
+    SIGNAL = "signal"
+    BACKFILL = "backfill"
+    ASSET = "asset"
+    OPERATOR = "operator"
+
+
+class RunIdentity(Model):
+    """A run as everyone else knows it, fixed when it is created.
+
+    A run about no particular data (`logical_date` None) is told apart by its run_id alone.
+    """
+
+    dag_id: str
+    run_id: str
+    run_type: RunType
+    triggered_by: TriggeredBy
+    run_after: Instant
+    logical_date: Instant | None = None
+    data_interval: DataInterval | None = None
+    conf: dict[str, Any] = {}
+
+    @property
+    def key(self) -> str:
+        """What is unique about the run within its DAG."""
+        return run_key(self.logical_date, self.run_id)
+
+    @property
+    def workflow_id(self) -> str:
+        return run_workflow_id(self.dag_id, self.key)
+
+
+def dag_workflow_id(dag_id: str) -> str:
+    return f"dag:{dag_id}"
+
+
+def run_key(logical_date: datetime | None, run_id: str) -> str:
+    """One key per logical date, whoever creates the run: scheduler, backfill or a person."""
+    return iso(logical_date) if logical_date is not None else run_id
+
+
+def run_workflow_id(dag_id: str, key: str) -> str:
+    return f"run:{dag_id}:{key}"
+
+
+def run_id(run_type: RunType, at: datetime, *, tail: str = "") -> str:
+    """The run id that Airflow gives: type, two underscores, *at* with the offset it came with.
+
+    *tail* tells apart runs that have no logical date and are not made by a timetable.
+    """
+    return f"{run_type}__{iso(at)}" + (f"_{tail}" if tail else "")
+
+
+def operator_run_id(run: RunIdentity, key: str, try_number: int) -> str:
+    """The id of a run that a task starts: the same for the same try of the same task, so that it is started once."""
+    return re.sub(r"[^A-Za-z0-9_.~:+-]", "_", f"operator_triggered__{run.dag_id}.{key}_{run.run_id}_{try_number}")[:200]
+
+
+def timetable_run_id(
+    timetable: BaseTimetable, run_type: RunType, run_after: datetime, interval: DataInterval | None
+) -> str:
+    """The id of a run that a timetable names: from the interval's start where runs are about intervals."""
+    if timetable.names_runs_by_interval and run_type is RunType.SCHEDULED and interval is not None:
+        return run_id(run_type, interval.start)
+    return run_id(run_type, run_after)
+
+
+def scheduled_run(dag_id: str, timetable: BaseTimetable, info: DagRunInfo) -> RunIdentity:
+    """The run that *timetable* asked for with *info*."""
+    return RunIdentity(
+        dag_id=dag_id,
+        run_id=timetable_run_id(timetable, RunType.SCHEDULED, info.run_after, info.data_interval),
+        run_type=RunType.SCHEDULED,
+        triggered_by=TriggeredBy.TIMETABLE,
+        run_after=info.run_after,
+        logical_date=info.logical_date,
+        data_interval=info.data_interval,
+    )
+
+
+def backfill_run(dag_id: str, info: DagRunInfo, conf: dict[str, Any] | None = None) -> RunIdentity:
+    """A run of a backfill over *info*'s interval."""
+    return RunIdentity(
+        dag_id=dag_id,
+        run_id=run_id(RunType.BACKFILL, info.run_after),
+        run_type=RunType.BACKFILL,
+        triggered_by=TriggeredBy.BACKFILL,
+        run_after=info.run_after,
+        logical_date=info.logical_date,
+        data_interval=info.data_interval,
+        conf=conf or {},
+    )
+
+
+class TriggerRequest(Model):
+    """A manual run as its author asks for it (Airflow's REST body for a new run).
+
+    Without `logical_date` the run is about no particular data and any number may exist. With a
+    `run_after` in the future it stays queued until then.
+    """
+
+    run_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.~:+-]+$", max_length=200)
+    logical_date: Instant | None = None
+    run_after: Instant | None = None
+    data_interval_start: Instant | None = None
+    data_interval_end: Instant | None = None
+    conf: dict[str, Any] = {}
+    triggered_by: TriggeredBy | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.data_interval_start is None) != (self.data_interval_end is None):
+            raise ValueError("only one of data_interval_start and data_interval_end is given. Give both or neither")
+        if self.run_id is not None and self.run_id.startswith("scheduled__"):
+            raise ValueError(f"run_id {self.run_id!r} looks like a scheduled run's. Choose another prefix, as manual__")
+        return self
+
+
+def manual_run(
+    dag_id: str, timetable: BaseTimetable, request: TriggerRequest, now: datetime, interval: DataInterval | None = None
+) -> RunIdentity:
+    """The run that *request* asks for at *now*.
+
+    *interval* is given for timetables that cannot be asked here (the user's own classes).
+    """
+    run_after = request.run_after or now
+    data_interval = None
+    if request.logical_date is not None:
+        if request.data_interval_start is not None and request.data_interval_end is not None:
+            data_interval = DataInterval(start=request.data_interval_start, end=request.data_interval_end)
+        else:
+            data_interval = interval or timetable.manual_interval(request.logical_date)
+    return RunIdentity(
+        dag_id=dag_id,
+        run_id=request.run_id or run_id(RunType.MANUAL, run_after),
+        run_type=RunType.MANUAL,
+        triggered_by=request.triggered_by or TriggeredBy.SIGNAL,
+        run_after=run_after,
+        logical_date=request.logical_date,
+        data_interval=data_interval,
+        conf=request.conf,
+    )

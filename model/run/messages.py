@@ -1,0 +1,42 @@
+"""What a DAG and its runs tell each other."""
+
+from typing import Any
+
+from ..base import Instant, Model
+from ..states import RunState, TaskState
+from .past import Past
+
+
+class RunReport(Model):
+    """What a run tells its DAG when it ends."""
+
+    key: str
+    state: RunState
+    ended_at: Instant
+    reason: str
+    past: dict[str, TaskState] = {}
+    """How those tasks ended that the next run looks back at."""
+
+
+class TasksEnded(Model):
+    """What a run tells its DAG while it goes on, where the next run looks back at some of its tasks."""
+
+    key: str
+    states: dict[str, TaskState]
+
+
+class DagNews(Model):
+    """What a DAG tells a run that goes on. Of two, the one with the higher number holds."""
+
+    number: int
+    is_paused: bool
+    past: Past | None = None
+
+
+class Answer(Model):
+    """A person's answer to an approval task."""
+
+    task: str
+    chosen: tuple[str, ...]
+    params: dict[str, Any] = {}
+    by: str | None = None

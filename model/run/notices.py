@@ -1,0 +1,44 @@
+"""Something that happened to a task or a run, on its way to one who wants to know."""
+
+from typing import Any
+
+from ..base import Model
+from ..spec.notifiers import Event, Notifier
+from .attempts import WHOLE_RUN, TaskAttempt
+from .identity import RunIdentity
+
+
+class Notice(Model):
+    """Something that happened, for one notifier."""
+
+    notifier: Notifier
+    event: Event
+    run: RunIdentity
+    state: str
+    reason: str | None = None
+    attempt: TaskAttempt
+    """The try that it happened to; of a run as a whole, one of no task in particular."""
+    of_run: bool = False
+    """Whether the notifier is one of the DAG's, and not of the task's."""
+    number: int
+    """Which notice of its run this is."""
+
+    @property
+    def key(self) -> str:
+        """The same for the same notice, however often it is delivered."""
+        return f"{self.run.dag_id}/{self.run.run_id}/{self.number}/{self.event}"
+
+    def facts(self) -> dict[str, Any]:
+        """What happened, in plain words."""
+        task = self.attempt if self.attempt.task.task_id != WHOLE_RUN else None
+        return {
+            "event": str(self.event),
+            "dag_id": self.run.dag_id,
+            "run_id": self.run.run_id,
+            "logical_date": self.run.logical_date.isoformat() if self.run.logical_date is not None else None,
+            "task_id": task.task.task_id if task is not None else None,
+            "map_index": task.map_index if task is not None else None,
+            "try_number": task.try_number if task is not None else None,
+            "state": self.state,
+            "reason": self.reason,
+        }

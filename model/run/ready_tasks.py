@@ -1,0 +1,124 @@
+"""The tasks of a run that may start as soon as there is room: who is next, and what each of them waits for."""
+
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
+
+from ..spec.dag import DagSpec
+from ..spec.tasks import BaseTask
+from ..states import TaskState
+from .instance_keys import split_key
+
+
+def needs_lease(task: BaseTask) -> bool:
+    """Whether *task* has to be let in by a pool, or by a limit across all runs of its DAG."""
+    return task.pool is not None or task.max_active_tis_per_dag is not None
+
+
+class ReadyTasks:
+    """Scheduled instances in the order of Airflow: heaviest first, then as they stand in the DAG, then by map_index.
+
+    One that is held up by a limit of its own is passed over, so that it holds up no other.
+    """
+
+    def __init__(self, spec: DagSpec, order: Mapping[str, int], weights: Mapping[str, int]) -> None:
+        self._spec = spec
+        self._order = order
+        self._weights = weights
+        self._heap: list[tuple[int, int, int, str]] = []
+        self._busy = 0
+        self._active: dict[str, int] = {}
+        self._full: dict[str, list[str]] = {}
+        self._asked: set[str] = set()
+        self._granted: set[str] = set()
+        self.wanted: list[str] = []
+        """Instances that a lease is to be asked for; the reader empties it."""
+        self.returned: list[str] = []
+        """Instances whose lease was granted and cannot be used now; the reader empties it."""
+
+    @property
+    def busy(self) -> int:
+        """How many instances are queued or running."""
+        return self._busy
+
+    def push(self, key: str) -> None:
+        """*key* may start."""
+        task_id, map_index = split_key(key)
+        heappush(self._heap, (-self._weights[task_id], self._order[task_id], map_index, key))
+
+    def count(self, key: str, old: TaskState, new: TaskState) -> None:
+        """Takes note of what *key* takes up, from one state to the next."""
+        self._busy += new.holds_a_worker - old.holds_a_worker
+        task_id, _ = split_key(key)
+        limit = self._spec.by_id[task_id].max_active_tis_per_dagrun
+        if limit is not None:
+            self._active[task_id] = self._active.get(task_id, 0) + new.is_active - old.is_active
+            if self._active[task_id] < limit:
+                for waiting in self._full.pop(task_id, ()):
+                    self.push(waiting)
+        if new is not TaskState.SCHEDULED:
+            self._asked.discard(key)
+            self._granted.discard(key)
+
+    def take(self, states: Mapping[str, TaskState]) -> Iterator[str]:
+        """Those that start now. Each must have been counted as queued before the next one is taken."""
+        while self._heap and self._busy < self._spec.max_active_tasks:
+            key = heappop(self._heap)[-1]
+            if states.get(key) is TaskState.SCHEDULED and self._let_in(key):
+                yield key
+        if self._busy >= self._spec.max_active_tasks:
+            self.give_back(states)
+
+    def _let_in(self, key: str) -> bool:
+        task_id, _ = split_key(key)
+        task = self._spec.by_id[task_id]
+        limit = task.max_active_tis_per_dagrun
+        if limit is not None and self._active.get(task_id, 0) >= limit:
+            self._full.setdefault(task_id, []).append(key)
+            if key in self._granted:
+                self._return(key)
+            return False
+        if not needs_lease(task) or key in self._granted:
+            return True
+        if key not in self._asked:
+            self._asked.add(key)
+            self.wanted.append(key)
+        return False
+
+    def give_back(self, states: Mapping[str, TaskState]) -> None:
+        """A slot of a pool is not held by a task that waits for something else."""
+        for key in sorted(self._granted):
+            if states.get(key) is TaskState.SCHEDULED:
+                self._return(key)
+
+    def _return(self, key: str) -> None:
+        self.returned.append(key)
+        self._granted.discard(key)
+        self._asked.discard(key)
+
+    def grant(self, key: str) -> bool:
+        """*key* has its lease. False if it does not wait for one: then the lease is to be returned."""
+        if key not in self._asked:
+            return False
+        self._granted.add(key)
+        self.push(key)
+        return True
+
+    def why(self, key: str) -> str:
+        """What a scheduled instance waits for."""
+        task_id, _ = split_key(key)
+        task = self._spec.by_id[task_id]
+        if key in self._full.get(task_id, ()):
+            return (
+                f"max_active_tis_per_dagrun = {task.max_active_tis_per_dagrun} is reached: "
+                f"{self._active.get(task_id, 0)} instances of {task_id} are active in this run"
+            )
+        if key in self._asked and key not in self._granted:
+            if task.pool is not None:
+                return f"waits for {task.pool_slots} of the slots of pool {task.pool!r}"
+            return (
+                f"max_active_tis_per_dag = {task.max_active_tis_per_dag}: other runs have as many of {task_id} active"
+            )
+        return (
+            f"max_active_tasks = {self._spec.max_active_tasks} is reached: "
+            f"{self._busy} tasks of this run are queued or running"
+        )

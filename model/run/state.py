@@ -1,0 +1,231 @@
+"""One run from its first task to its last, as the data that its workflow carries and shows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..base import Instant, Model, Record
+from ..spec.dag import DagSpec, param_value
+from ..spec.graph import ancestors
+from ..spec.tasks import BaseTask, Task
+from ..states import TaskState
+from .attempts import INLINE_LIMIT, TaskAttempt
+from .context import resolve
+from .identity import RunIdentity, RunType
+from .instance_keys import UNMAPPED, instance_key
+from .mapping import instances, with_values
+from .past import Past, past_states
+from .revisions import Revision
+from .task_instances import TaskInstance
+
+
+class HeldLease(Record):
+    """What an instance holds, or waits for, in pools."""
+
+    lease_id: str
+    pools: tuple[str, ...]
+    """Their workflow ids, in the order in which they are asked."""
+    granted: int = 0
+    """How many of the pools have let it in."""
+    error: str | None = None
+    """Why the next one cannot be asked."""
+
+
+class DagRunState(Record):
+    """A run's state, also the input of its workflow: how it starts, and how it goes on after continue-as-new."""
+
+    run: RunIdentity
+    spec: DagSpec
+    started_at: Instant | None = None
+    instances: dict[str, TaskInstance] = {}
+    executions: int = 1
+    past: Past | None = None
+    """The run before, where tasks depend on it."""
+    is_paused: bool = False
+    news: int = 0
+    """The number of the last message from the DAG that was followed."""
+    tries: dict[str, int] = {}
+    """How many tries mapped tasks had before they were expanded anew: their numbers are not used again."""
+    leases: dict[str, HeldLease] = {}
+    leases_made: int = 0
+    notices: int = 0
+    """How many notices were sent."""
+    missed: list[str] = []
+    """The instances whose sla was missed, and "" for the run's deadline: each is told once."""
+    revision: Revision | None = None
+    """Set where a run that has ended runs again: what is changed in it first."""
+
+    def fill(self) -> None:
+        """Gives every task of the DAG its instance. One that is not for this date is removed from the run."""
+        expanded = {instance.task_id for instance in self.instances.values()}
+        for task in self.spec.tasks:
+            if task.task_id not in expanded:
+                made = TaskInstance(task_id=task.task_id)
+                if (reason := self._outside_of_its_dates(task)) is not None:
+                    made.move(TaskState.REMOVED, reason)
+                self.instances[task.task_id] = made
+
+    def _outside_of_its_dates(self, task: BaseTask) -> str | None:
+        """A task's own dates hold it back in a catch-up, as in Airflow; backfills do not look at them."""
+        date = self.run.logical_date
+        if not self.spec.catchup or date is None or self.run.run_type is RunType.BACKFILL:
+            return None
+        if task.start_date is not None and date < task.start_date:
+            return f"its start_date {task.start_date.isoformat()} is after the run's logical date"
+        if task.end_date is not None and date > task.end_date:
+            return f"its end_date {task.end_date.isoformat()} is before the run's logical date"
+        return None
+
+    @property
+    def states(self) -> dict[str, TaskState]:
+        """The state of each instance."""
+        return {key: instance.state for key, instance in self.instances.items()}
+
+    def of_task(self, task_id: str) -> list[TaskInstance]:
+        """The instances of a task, by map_index."""
+        if task_id in self.instances:
+            return [self.instances[task_id]]
+        found: list[TaskInstance] = []
+        while (key := instance_key(task_id, len(found))) in self.instances:
+            found.append(self.instances[key])
+        return found
+
+    @property
+    def past_for_next(self) -> dict[str, TaskState]:
+        """What the run after this one has to know."""
+        tasks = {task.task_id: [i.state for i in self.of_task(task.task_id)] for task in self.spec.tasks}
+        return past_states(self.spec, tasks)
+
+    # Mapped tasks
+
+    def values_of(self, task_id: str) -> list[dict[str, Any]]:
+        """The arguments of each instance of a mapped task. Raises NotMappableError."""
+        expansion = self.spec.mapped[task_id]
+        return instances(expansion, lambda reference: resolve(reference, self._results([reference["$xcom"]], UNMAPPED)))
+
+    def expand(self, task_ids: list[str], n: int) -> None:
+        """Puts *n* instances in the place of each of the tasks."""
+        wanted = set(task_ids)
+        found: list[TaskInstance] = []
+        for key, instance in self.instances.items():
+            made = [self._fresh(key, i) for i in range(n)] if key in wanted else [instance]
+            found += made
+        self.instances = {instance.key: instance for instance in found}
+
+    def collapse(self, task_id: str) -> None:
+        """Takes the expansion of a mapped task back."""
+        self.tries[task_id] = max(i.try_number for i in self.of_task(task_id))
+        found = [i for i in self.instances.values() if i.task_id != task_id or i.map_index < 1]
+        kept = [self._fresh(task_id) if i.task_id == task_id else i for i in found]
+        self.instances = {i.key: i for i in kept}
+
+    def _fresh(self, task_id: str, map_index: int = UNMAPPED) -> TaskInstance:
+        tries = self.tries.get(task_id, 0)
+        return TaskInstance(task_id=task_id, map_index=map_index, try_number=tries, tries_cleared=tries)
+
+    def settle_ended(self) -> None:
+        """Brings order into a run whose execution was ended from outside, with tasks under way."""
+        for instance in self.instances.values():
+            if instance.state.holds_a_worker or instance.state is TaskState.RESTARTING:
+                instance.state, instance.reason = TaskState.FAILED, "its run's execution was ended"
+            elif not instance.state.finished and instance.state is not TaskState.NONE:
+                instance.state, instance.reason = TaskState.NONE, None
+
+    # What a worker is sent
+
+    def attempt(
+        self, instance: TaskInstance, execution: str, values: dict[str, Any] | None = None, limit: int = INLINE_LIMIT
+    ) -> TaskAttempt:
+        """The present try of *instance* as its worker gets it; *values* are its arguments if it is mapped."""
+        task = self.spec.by_id[instance.task_id]
+        if values is not None:
+            task = one_of(task, values)
+        defaults = {name: param_value(value) for name, value in {**self.spec.params, **task.params}.items()}
+        return TaskAttempt(
+            run=self.run,
+            task=task,
+            try_number=instance.try_number,
+            map_index=instance.map_index,
+            poke=instance.pokes + 1,
+            waiting_since=instance.waiting_since,
+            execution=execution,
+            inline_limit=limit,
+            params={**defaults, **self.run.conf},
+            xcom=self._results_for(task, instance.map_index),
+            source=self.spec.source,
+            render_template_as_native_obj=self.spec.render_template_as_native_obj,
+        )
+
+    def _results_for(self, task: Task, map_index: int) -> dict[str, dict[str, Any]]:
+        """The results that *task* can see: those it names, or all upstream of it if it may pull any."""
+        wanted = ancestors(self.spec.upstreams, task.task_id) if task.pulls_xcom else task.uses()
+        scope = self.spec.map_scopes.get(task.task_id)
+        paired = {other for other in wanted if scope is not None and self.spec.map_scopes.get(other) == scope}
+        found = self._results(sorted(wanted - paired), UNMAPPED) | self._results(sorted(paired), map_index)
+        return {task_id: xcom for task_id, xcom in found.items() if xcom}
+
+    def _results(self, task_ids: list[str], map_index: int) -> dict[str, dict[str, Any]]:
+        """Results by task; of a mapped task lists over its instances, or that of one *map_index*."""
+        found: dict[str, dict[str, Any]] = {}
+        for task_id in task_ids:
+            made = self.of_task(task_id)
+            if not made or made[0].map_index == UNMAPPED:
+                found[task_id] = made[0].xcom if made else {}
+            elif map_index != UNMAPPED:
+                found[task_id] = made[map_index].xcom
+            else:
+                names = dict.fromkeys(name for instance in made for name in instance.xcom)
+                found[task_id] = {name: [i.xcom[name] for i in made if name in i.xcom] for name in names}
+        return found
+
+
+def one_of(task: Task, values: dict[str, Any]) -> Task:
+    """*task* as one instance of it is run: with its own arguments, and mapped over nothing."""
+    if task.expand is None:  # mapped with its group
+        fields = with_values(task.model_dump(), values)
+        return type(task).model_validate(fields)
+    if task.expand.into == "kwargs":
+        kwargs = {**getattr(task, "kwargs", {}), **values}
+        return task.model_copy(update={"expand": None, "kwargs": kwargs})
+    return type(task).model_validate({**task.model_dump(), "expand": None, **values})
+
+
+class Progress(Model):
+    """How far a run is. The field names are those of Airflow's old progress line."""
+
+    total_tasks: int
+    finished: int
+    succeeded: int
+    skipped: int
+    failed: int
+
+    @property
+    def pct(self) -> float:
+        """Finished tasks of all tasks, in percent; a run without tasks is complete."""
+        return 100.0 * self.finished / self.total_tasks if self.total_tasks else 100.0
+
+
+def progress(counts: Mapping[TaskState, int]) -> Progress:
+    """The progress of a run with so many instances in each state."""
+    return Progress(
+        total_tasks=sum(counts.values()),
+        finished=sum(n for state, n in counts.items() if state.finished),
+        succeeded=counts[TaskState.SUCCESS],
+        skipped=counts[TaskState.SKIPPED],
+        failed=counts[TaskState.FAILED] + counts[TaskState.UPSTREAM_FAILED],
+    )
+
+
+def task_table(state: DagRunState, counts: Mapping[TaskState, int], most: int = 40) -> str:
+    """The run as Markdown, for Temporal's own UI."""
+    done = progress(counts)
+    lines = [f"**{state.run.run_id}**: {done.finished} of {done.total_tasks} tasks finished"]
+    if len(state.instances) <= most:
+        lines += ["", "| task | state | try | |", "|---|---|---|---|"]
+        lines += [f"| {i.key} | {i.state} | {i.try_number or ''} | {_remark(i)} |" for i in state.instances.values()]
+    return "\n".join(lines)
+
+
+def _remark(instance: TaskInstance) -> str:
+    if instance.failure is not None and instance.state is not TaskState.SUCCESS:
+        return f"{instance.failure.error_type}: {instance.failure.message}".split("\n")[0][:120].replace("|", "\\|")
+    return instance.reason or ""

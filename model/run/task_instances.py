@@ -1,0 +1,142 @@
+"""One task in one run: its state, its attempts, what came of it, and when it may be tried again."""
+
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+from ..base import Brief, Instant, Model, Record
+from ..spec.tasks import BaseTask, PokedTask
+from ..states import TaskState, check_transition
+from .instance_keys import UNMAPPED, instance_key
+
+# Airflow's own bound on an exponential backoff that has none.
+LONGEST_RETRY_DELAY = timedelta(days=1)
+
+
+class Failure(Brief, Model):
+    """Why an attempt failed, as its user should read it: the innermost cause, not an exit code."""
+
+    error_type: str
+    message: str
+    traceback: tuple[str, ...] = ()
+    """The user's own frames, innermost last."""
+    kinds: tuple[str, ...] = ()
+    """The names of the exception's class and of those that it is derived from."""
+    retryable: bool = True
+
+
+class Submission(Brief, Model):
+    """An application that runs on a cluster by itself, and is followed from there."""
+
+    application_id: str
+    """What its cluster knows it by: a driver id, a YARN application, a pod."""
+    submitted_at: Instant
+    url: str | None = None
+
+
+class StagedOutput(Model):
+    """A folder that an attempt has made, and the place that it is to take."""
+
+    staged: str
+    target: str
+
+
+class Outcome(Brief, Model):
+    """What an attempt that did not fail reports."""
+
+    state: TaskState = TaskState.SUCCESS
+    xcom: dict[str, Any] = {}
+    started_at: Instant | None = None
+    note: str | None = None
+    wake_at: Instant | None = None
+    """When a wait ends that needs no worker."""
+    submission: Submission | None = None
+    """The work has only begun: it goes on where this says."""
+    staged: StagedOutput | None = None
+
+
+class Attempt(Brief, Model):
+    """One finished try of a task."""
+
+    try_number: int
+    state: TaskState
+    started_at: Instant | None = None
+    ended_at: Instant
+    failure: Failure | None = None
+
+
+class TaskInstance(Brief, Record):
+    """A task in a run. Only the run's workflow changes it."""
+
+    task_id: str
+    map_index: int = UNMAPPED
+    state: TaskState = TaskState.NONE
+    try_number: int = 0
+    reason: str | None = None
+    """Why the task has the state it has, where the state does not say it."""
+    queued_at: Instant | None = None
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+    retry_at: Instant | None = None
+    wake_at: Instant | None = None
+    """When a wait without a worker ends, or its next poke is."""
+    waiting_since: Instant | None = None
+    """When the first poke of this try was."""
+    pokes: int = 0
+    tries_cleared: int = 0
+    """How many tries there had been when the task was cleared last: `retries` count from there."""
+    skips: tuple[str, ...] = ()
+    """The tasks that this one, a branch or a short circuit, has decided not to run."""
+    xcom: dict[str, Any] = {}
+    attempts: list[Attempt] = []
+
+    def move(self, state: TaskState, reason: str | None = None) -> None:
+        """Takes *state*. Raises IllegalTransitionError if it cannot follow the present one."""
+        check_transition(self.task_id, self.state, state)
+        self.state = state
+        self.reason = reason
+
+    def clear(self) -> None:
+        """Forgets the result, for another try; earlier tries are kept."""
+        self.tries_cleared = self.try_number
+        self.xcom, self.skips, self.pokes = {}, (), 0
+        self.retry_at = self.wake_at = self.waiting_since = None
+        self.queued_at = self.started_at = self.ended_at = None
+
+    @property
+    def key(self) -> str:
+        return instance_key(self.task_id, self.map_index)
+
+    @property
+    def failure(self) -> Failure | None:
+        return self.attempts[-1].failure if self.attempts else None
+
+
+def retry_delay(task: BaseTask, try_number: int, seed: str) -> timedelta:
+    """How long to wait after try *try_number* (from 1) failed.
+
+    Exponential backoff doubles with each try and adds up to as much again, by a hash of *seed*:
+    the same on every replay, another for every task (Airflow: next_retry_datetime).
+    """
+    delay = task.retry_delay
+    if task.retry_exponential_backoff and delay > timedelta():
+        doubled = min(delay.total_seconds() * 2.0 ** (try_number - 1), LONGEST_RETRY_DELAY.total_seconds())
+        fraction = int.from_bytes(sha256(f"{seed}#{try_number}".encode()).digest()[:4]) / 2**32
+        delay = min(timedelta(seconds=doubled * (1 + fraction)), LONGEST_RETRY_DELAY)
+    return delay if task.max_retry_delay is None else min(delay, task.max_retry_delay)
+
+
+def poke_delay(task: PokedTask, pokes: int) -> timedelta:
+    """How long until the next poke after *pokes* of them (from 1)."""
+    if not task.exponential_backoff:
+        return task.poke_interval
+    delay = min(task.poke_interval * (1 << min(pokes - 1, 20)), LONGEST_RETRY_DELAY)
+    return delay if task.max_wait is None else min(delay, task.max_wait)
+
+
+def may_retry(task: BaseTask, try_number: int, failure: Failure) -> bool:
+    """Whether a try is left after *try_number* (from 1) ended in *failure*."""
+    names = {failure.error_type, *failure.kinds}
+    if names & {*task.no_retry_on} or (task.retry_only_on and not names & {*task.retry_only_on}):
+        return False
+    return failure.retryable and try_number <= task.retries

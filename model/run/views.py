@@ -1,0 +1,120 @@
+"""What a run answers when it is asked: plain data, the same in the CLI, the client and Temporal's UI."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base import Instant, Model, iso
+from ..states import RunState, TaskState
+from .identity import RunIdentity, RunType
+from .instance_keys import UNMAPPED, instance_key
+from .planner import RunPlan
+from .state import DagRunState, Progress
+from .task_instances import Attempt, TaskInstance
+
+
+class RunView(Model):
+    """A run in a list: queued, running or finished."""
+
+    run_id: str
+    run_type: RunType
+    state: RunState
+    logical_date: Instant | None
+    run_after: Instant
+    queued_at: Instant
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+    reason: str | None = None
+    workflow_id: str
+
+
+class TaskView(Model):
+    """A task of a run."""
+
+    task_id: str
+    map_index: int = UNMAPPED
+    kind: str
+    state: TaskState
+    try_number: int
+    max_tries: int
+    upstream: tuple[str, ...]
+    queue: str | None = None
+    queue_suffix: str = ""
+    """What the DAG's task queue is continued with, where the task names none."""
+    queued_at: Instant | None
+    started_at: Instant | None
+    ended_at: Instant | None
+    retry_at: Instant | None
+    wake_at: Instant | None = None
+    """When a wait without a worker ends, or its next poke is."""
+    why: str
+    error: str | None
+    attempts: tuple[Attempt, ...]
+    progress: dict[str, Any] | None = None
+    """What the running attempt last told of itself, such as Spark's stage; filled in by the client."""
+
+    @property
+    def key(self) -> str:
+        """What the instance is called within its run."""
+        return instance_key(self.task_id, self.map_index)
+
+
+class RunDetails(Model):
+    """A run with its tasks."""
+
+    run: RunIdentity
+    state: RunState
+    started_at: Instant | None
+    progress: Progress
+    tasks: tuple[TaskView, ...]
+
+
+def run_details(
+    state: DagRunState, done: Progress, why: Callable[[TaskInstance], str], end: RunState | None
+) -> RunDetails:
+    return RunDetails(
+        run=state.run,
+        state=end or RunState.RUNNING,
+        started_at=state.started_at,
+        progress=done,
+        tasks=tuple(task_view(state, instance, why(instance)) for instance in state.instances.values()),
+    )
+
+
+def why(plan: RunPlan, instance: TaskInstance) -> str:
+    """Why the task has its state: what it waits for while it waits, else what brought it there."""
+    reason = instance.reason
+    if instance.state in (TaskState.NONE, TaskState.SCHEDULED) or reason is None:
+        return plan.why(instance.key)
+    match instance.state:
+        case TaskState.QUEUED:
+            since = f", since {iso(instance.queued_at)}" if instance.queued_at is not None else ""
+            return plan.why(instance.key) + since
+        case TaskState.UP_FOR_RETRY if instance.retry_at is not None:
+            return f"{reason}: its next try is due at {iso(instance.retry_at)}"
+        case TaskState.UP_FOR_RESCHEDULE if instance.wake_at is not None:
+            return f"{reason}: its next poke is due at {iso(instance.wake_at)}"
+        case _:
+            return reason
+
+
+def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
+    task, failure = state.spec.by_id[instance.task_id], instance.failure
+    return TaskView(
+        task_id=task.task_id,
+        map_index=instance.map_index,
+        kind=task.kind,
+        state=instance.state,
+        try_number=instance.try_number,
+        max_tries=instance.tries_cleared + task.retries,
+        upstream=task.upstream,
+        queue=task.queue,
+        queue_suffix=task.queue_suffix,
+        queued_at=instance.queued_at,
+        started_at=instance.started_at,
+        ended_at=instance.ended_at,
+        retry_at=instance.retry_at,
+        wake_at=instance.wake_at,
+        why=why,
+        error=f"{failure.error_type}: {failure.message}" if failure is not None else None,
+        attempts=tuple(instance.attempts),
+    )

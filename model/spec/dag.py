@@ -1,0 +1,271 @@
+"""A DAG as data: what is stored, sent and shown. Written by `authoring`, or by hand as JSON."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import cached_property
+from hashlib import sha256
+from typing import Annotated, Any, Literal, Self
+
+from jsonschema import Draft202012Validator, SchemaError
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
+
+from ..base import Brief, Instant, Model, PositiveDuration
+from ..errors import InvalidInputError, explain
+from .expansion import Expansion, sources
+from .graph import ancestors, cycle, downstreams
+from .notifiers import Callbacks
+from .references import referenced_tasks
+from .schedules import ScheduleKind, read_schedule
+from .task_groups import TaskGroup
+from .tasks import Task, require_order
+from .timetables import Continuous, Null, TimeRestriction, Timetable
+from .timetables.cron import zone
+from .trigger_rule import TriggerRule
+
+PARAM_KEYS = {"value", "schema", "description"}
+
+
+class DagSource(Brief, Model):
+    """The file that a DAG was read from: where functions of its tasks are found."""
+
+    path: str
+    sha256: str
+    bundle: str | None = None
+    name: str | None = None
+    """The file's path from the root of its bundle."""
+    root: str | None = None
+    """The root of its bundle, where that is a folder."""
+    snapshot: str | None = None
+    """The kept copy of the file and of all that it needs. None: it is only where `path` says."""
+
+
+class DagSpec(Brief, Model):
+    """A DAG: its tasks and when they run. Names and defaults are Airflow's.
+
+    `schedule` may be written as a timetable, a cron string or preset, a number of seconds, or
+    null. `schedule_kind` says what a bare cron string or duration means: `data_interval` (a run is
+    about the stretch that has just ended; the default) or `trigger` (Airflow 3's own default).
+    """
+
+    spec_version: Literal[1] = 1
+    dag_id: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
+    description: str | None = None
+    doc_md: str | None = None
+    tags: tuple[str, ...] = ()
+    schedule: Timetable = Null()
+    schedule_kind: ScheduleKind = "data_interval"
+    timezone: str = "UTC"
+    start_date: Instant | None = None
+    end_date: Instant | None = None
+    catchup: bool = False
+    max_active_runs: PositiveInt = 16
+    max_active_tasks: Annotated[int, Field(ge=1, le=500)] = 16
+    max_consecutive_failed_dag_runs: NonNegativeInt = 0
+    """After how many failed runs in a row the DAG is paused; 0: never."""
+    dagrun_timeout: PositiveDuration | None = None
+    deadline: PositiveDuration | None = None
+    """How long after it fell due a run should have ended; else `deadline_miss_callback` is called, once."""
+    callbacks: Callbacks = {}
+    """Who is told what of runs; in Python written as on_failure_callback and so on."""
+    fail_fast: bool = False
+    """Whether the first task that fails for good ends the others: running ones fail, the rest is skipped."""
+    is_paused_upon_creation: bool = False
+    disable_bundle_versioning: bool = False
+    """Whether tasks run the newest code, and not that of the version that their run was created with."""
+    allow_trigger_in_future: bool = False
+    """Whether a manual run of a DAG without a schedule starts at once though its logical date is in the future."""
+    params: dict[str, Any] = {}
+    render_template_as_native_obj: bool = False
+    heartbeat_timeout: Annotated[timedelta, Field(ge=timedelta(seconds=1))] = timedelta(seconds=20)
+    """How long a task's worker may be silent before the attempt is handed to another."""
+    tasks: tuple[Task, ...] = ()
+    groups: tuple[TaskGroup, ...] = ()
+    edge_labels: dict[str, dict[str, str]] = {}
+    """What to write on the edge from a task to one downstream of it, in a picture of the DAG."""
+    source: DagSource | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _schedule_in_short(cls, fields: Any) -> Any:
+        return read_schedule(fields) if isinstance(fields, dict) else fields
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        zone(self.timezone)
+        self.schedule.check()
+        require_order("the DAG", self.start_date, self.end_date)
+        if self.catchup and self.restriction.earliest is None:
+            raise ValueError("catchup = True needs a start_date: the first interval to catch up on. Give a start_date")
+        if isinstance(self.schedule, Continuous) and self.max_active_runs != 1:
+            raise ValueError(
+                f"max_active_runs = {self.max_active_runs} does not go with @continuous. Set max_active_runs to 1"
+            )
+        self._check_graph()
+        self._check_params()
+        self._check_fail_fast()
+        return self
+
+    def _check_mapping(self) -> None:
+        for task_id in self.mapped:
+            for other in self.mapped_over(task_id):
+                if other not in self.by_id:
+                    raise ValueError(
+                        f"task {task_id!r} is mapped over the result of {other!r}, which is not a task of this DAG"
+                    )
+        known = {group.group_id for group in self.groups}
+        for task in self.tasks:
+            groups = [*enclosing(task.group)]
+            if task.group is not None and task.group not in known:
+                raise ValueError(f"task {task.task_id!r}: group = {task.group!r} is not among the groups of this DAG")
+            mapped = [group.group_id for group in self.groups if group.expand is not None and group.group_id in groups]
+            if len(mapped) + (task.expand is not None) > 1:
+                raise ValueError(
+                    f"task {task.task_id!r} is mapped more than once ({', '.join(mapped)}). "
+                    "Map either the task or one group around it"
+                )
+
+    def _check_fail_fast(self) -> None:
+        for task in self.tasks:
+            if self.fail_fast and not task.is_teardown and task.trigger_rule is not TriggerRule.ALL_SUCCESS:
+                raise ValueError(
+                    f"task {task.task_id!r}: trigger_rule {task.trigger_rule} does not go with fail_fast. "
+                    "Use all_success, or leave fail_fast out"
+                )
+
+    def _check_params(self) -> None:
+        for name, param in self.params.items():
+            if has_schema(param):
+                try:
+                    Draft202012Validator.check_schema(param["schema"])
+                except SchemaError as error:
+                    raise ValueError(
+                        f"params.{name}.schema is no JSON schema: {error.message}. Correct the schema"
+                    ) from None
+
+    def _check_graph(self) -> None:
+        counts = Counter(task.task_id for task in self.tasks)
+        for task_id, n in counts.items():
+            if n > 1:
+                raise ValueError(f"task_id {task_id!r} is used by {n} tasks. Give each task its own task_id")
+        for task in self.tasks:
+            for other in (*task.upstream, *sorted(task.uses())):
+                if other not in counts:
+                    raise ValueError(
+                        f"task {task.task_id!r} names upstream {other!r}, which is not a task of this DAG. "
+                        f"Its tasks are: {', '.join(sorted(counts))}"
+                    )
+        if (loop := cycle(self.upstreams)) is not None:
+            raise ValueError(
+                f"task {loop[0]!r} is downstream of itself ({' >> '.join(loop)}). Remove one of these edges"
+            )
+        self._check_mapping()
+        for task in self.tasks:
+            used = task.uses()
+            for other in sorted(used - ancestors(self.upstreams, task.task_id) if used else ()):
+                raise ValueError(
+                    f"task {task.task_id!r} uses the result of {other!r} without being downstream of it. "
+                    f"Add {other!r} to its upstream"
+                )
+
+    @property
+    def folder(self) -> str | None:
+        """Where the DAG's file is; modules beside it can be imported by its timetable and tasks."""
+        return self.source.path.rpartition("/")[0] if self.source is not None else None
+
+    @cached_property
+    def upstreams(self) -> dict[str, tuple[str, ...]]:
+        return {task.task_id: task.upstream for task in self.tasks}
+
+    @cached_property
+    def downstreams(self) -> dict[str, list[str]]:
+        return downstreams(self.upstreams)
+
+    @cached_property
+    def by_id(self) -> dict[str, Task]:
+        return {task.task_id: task for task in self.tasks}
+
+    @cached_property
+    def mapped(self) -> dict[str, Expansion]:
+        """What each mapped task is mapped over, by itself or with its group."""
+        groups = {group.group_id: group.expand for group in self.groups if group.expand is not None}
+        found = {}
+        for task in self.tasks:
+            expansion = task.expand or next((groups[name] for name in enclosing(task.group) if name in groups), None)
+            if expansion is not None:
+                found[task.task_id] = expansion
+        return found
+
+    @cached_property
+    def map_scopes(self) -> dict[str, str]:
+        """What each mapped task is mapped together with: its group, or itself alone."""
+        groups = {group.group_id for group in self.groups if group.expand is not None}
+        return {
+            task_id: task_id
+            if self.by_id[task_id].expand is not None
+            else next(name for name in enclosing(self.by_id[task_id].group) if name in groups)
+            for task_id in self.mapped
+        }
+
+    def mapped_over(self, task_id: str) -> list[str]:
+        """The tasks whose results *task_id* is mapped over."""
+        found = {name for value in sources(self.mapped[task_id]) for name in referenced_tasks(value)}
+        return sorted(found)
+
+    @cached_property
+    def restriction(self) -> TimeRestriction:
+        """The bounds on this DAG's runs (Airflow: a task's own dates only count where the DAG has none)."""
+        starts = [task.start_date for task in self.tasks if task.start_date is not None]
+        ends = [task.end_date for task in self.tasks if task.end_date is not None]
+        open_ended = len(ends) < len(self.tasks)
+        return TimeRestriction(
+            earliest=self.start_date or min(starts, default=None),
+            latest=self.end_date or (None if open_ended else max(ends, default=None)),
+            catchup=self.catchup,
+        )
+
+    @cached_property
+    def version(self) -> str:
+        """A short content hash: equal for equal DAGs, wherever and whenever they were read."""
+        return sha256(self.model_dump_json().encode()).hexdigest()[:12]
+
+
+def enclosing(group: str | None) -> Iterator[str]:
+    """A group and those that it is in, innermost first."""
+    while group:
+        yield group
+        group = group.rpartition(".")[0]
+
+
+def param_value(param: Any) -> Any:
+    """A param's default: a plain one, or the `value` of one that has a `schema`."""
+    return param.get("value") if has_schema(param) else param
+
+
+def has_schema(param: Any) -> bool:
+    """Whether *param* is written as {"value": ..., "schema": {...}}, and not a plain dict that has such a key."""
+    return isinstance(param, dict) and isinstance(param.get("schema"), dict) and set(param) <= PARAM_KEYS
+
+
+def with_default_pools(spec: DagSpec) -> DagSpec:
+    """*spec* with the pool that a kind of task has by default written into each task that names none."""
+    tasks = tuple(
+        task.model_copy(update={"pool": task.default_pool}) if task.default_pool and task.pool is None else task
+        for task in spec.tasks
+    )
+    return spec if tasks == spec.tasks else DagSpec.model_validate(spec.model_dump() | {"tasks": tasks})
+
+
+def read_dag(document: Any) -> DagSpec:
+    """*document* (a dict, as from JSON) as a DAG. Raises InvalidInputError."""
+    if not isinstance(document, dict):
+        raise InvalidInputError(
+            f'a DAG is a JSON object, not {type(document).__name__}. Start with {{"dag_id": ..., "tasks": [...]}}'
+        )
+    try:
+        return DagSpec.model_validate(document)
+    except ValidationError as error:
+        tasks: Any = document.get("tasks")
+        named = tasks if isinstance(tasks, list | tuple) else ()
+        task_ids = [str(task.get("task_id", "?")) if isinstance(task, dict) else "?" for task in named]
+        raise explain(error, f"DAG {document.get('dag_id', '?')!r}", DagSpec, task_ids) from None

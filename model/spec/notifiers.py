@@ -1,0 +1,56 @@
+"""What is to be told to whom when something happens to a task or a run: callbacks and notifiers."""
+
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ..base import Brief, Model
+
+
+class Event(StrEnum):
+    """What can be told of. The names are those of Airflow's arguments."""
+
+    ON_EXECUTE = "on_execute_callback"
+    ON_SUCCESS = "on_success_callback"
+    ON_FAILURE = "on_failure_callback"
+    ON_RETRY = "on_retry_callback"
+    ON_SKIPPED = "on_skipped_callback"
+    SLA_MISS = "sla_miss_callback"
+    DEADLINE_MISS = "deadline_miss_callback"
+
+
+class FunctionNotifier(Brief, Model):
+    """A function of the DAG file, called with the context as Airflow calls its callbacks."""
+
+    kind: Literal["function"] = "function"
+    number: int = 0
+    """Which of the functions that the file gives for the event."""
+
+
+class CommandNotifier(Brief, Model):
+    """A command; what happened is in its environment as TIDEMILL_EVENT, TIDEMILL_DAG_ID and so on."""
+
+    kind: Literal["command"] = "command"
+    command: Annotated[str, Field(min_length=1)]
+
+
+class WebhookNotifier(Brief, Model):
+    """A POST of what happened, as JSON, with an Idempotency-Key by which a repetition can be told."""
+
+    kind: Literal["webhook"] = "webhook"
+    url: Annotated[str, Field(pattern=r"^(https?://|/)")] | None = None
+    """Where it goes; with a conn_id, the path below that connection's host."""
+    headers: dict[str, str] = {}
+    conn_id: str | None = None
+    """The HTTP connection that knows host, password and headers: what is secret of them is in no DAG and no history."""
+
+    @model_validator(mode="after")
+    def _is_somewhere(self) -> Self:
+        if self.conn_id is None and (self.url is None or self.url.startswith("/")):
+            raise ValueError("a webhook needs a url such as https://host/path, or a conn_id. Give one of them")
+        return self
+
+
+Notifier = Annotated[FunctionNotifier | CommandNotifier | WebhookNotifier, Field(discriminator="kind")]
+Callbacks = dict[Event, tuple[Notifier, ...]]

@@ -1,0 +1,127 @@
+"""What every kind of task has: when it may start, how often it is tried, what it is mapped over."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from ...base import Brief, Instant, Model, PositiveDuration
+from ..expansion import Expansion, sources
+from ..notifiers import Callbacks
+from ..references import referenced_tasks, texts
+from ..trigger_rule import TriggerRule
+
+
+class WeightRule(StrEnum):
+    """What a task's priority is made of: its own weight, and that of the tasks it holds up or waited for."""
+
+    DOWNSTREAM = "downstream"
+    UPSTREAM = "upstream"
+    ABSOLUTE = "absolute"
+
+
+class BaseTask(Brief, Model):
+    """What every kind of task has. Defaults and meanings are Airflow's; durations in JSON are seconds or ISO 8601."""
+
+    activity: ClassVar[str | None] = None
+    """The activity that does the work; None for work of the run's workflow itself."""
+    calls_workflows: ClassVar[bool] = False
+    """Whether the activity waits for other workflows: it runs where it keeps none of them from its answers."""
+    queue_suffix: ClassVar[str] = ""
+    """What the DAG's task queue is continued with for this kind: work that must not hold up other work."""
+    default_pool: ClassVar[str | None] = None
+    """Where it takes slots from unless it names a pool."""
+
+    task_id: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
+    upstream: tuple[str, ...] = ()
+    trigger_rule: TriggerRule = TriggerRule.ALL_SUCCESS
+    retries: NonNegativeInt = 0
+    retry_delay: Annotated[timedelta, Field(ge=timedelta(0))] = timedelta(minutes=5)
+    retry_exponential_backoff: bool = False
+    max_retry_delay: PositiveDuration | None = None
+    no_retry_on: tuple[str, ...] = ()
+    """Names of exceptions, with those derived from them, after which there is no other try."""
+    retry_only_on: tuple[str, ...] = ()
+    """Where given: the only exceptions after which there is one."""
+    max_starts: Annotated[int, Field(ge=1, le=10)] | None = None
+    """How often one try may be started when workers are lost; 1: at most once. None: ten times."""
+    execution_timeout: PositiveDuration | None = None
+    sla: PositiveDuration | None = None
+    """How long after its run fell due the task should have succeeded; else `sla_miss_callback` is called, once."""
+    callbacks: Callbacks = {}
+    """Who is told what of the task; in Python written as on_failure_callback and so on."""
+    start_date: Instant | None = None
+    end_date: Instant | None = None
+    queue: Annotated[str, Field(min_length=1)] | None = None
+    """The Temporal task queue that the work goes to; None: the one that the DAG runs on."""
+    depends_on_past: bool = False
+    """Whether the task waits until it has succeeded, or was skipped, in the run before."""
+    wait_for_downstream: bool = False
+    """Whether it waits for its direct downstream tasks in the run before, too. Implies depends_on_past."""
+    ignore_first_depends_on_past: bool = True
+    """Whether a task that the run before did not have may run."""
+    priority_weight: int = 1
+    weight_rule: WeightRule = WeightRule.DOWNSTREAM
+    pool: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)] | None = None
+    """Where the task takes slots from before it starts; None: no pool, only its worker's own limit."""
+    pool_slots: PositiveInt = 1
+    max_active_tis_per_dag: PositiveInt | None = None
+    max_active_tis_per_dagrun: PositiveInt | None = None
+    is_setup: bool = False
+    is_teardown: bool = False
+    on_failure_fail_dagrun: bool = False
+    """Whether a teardown that fails fails its run."""
+    group: str | None = None
+    expand: Expansion | None = None
+    """What the task is mapped over; None: it is one instance."""
+    params: dict[str, Any] = {}
+    owner: str | None = None
+    doc_md: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rule_of_teardowns(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and fields.get("is_teardown"):
+            return {"trigger_rule": TriggerRule.ALL_DONE_SETUP_SUCCESS, **fields}
+        return fields
+
+    @model_validator(mode="after")
+    def _in_itself(self) -> Self:
+        require_order(f"task {self.task_id!r}", self.start_date, self.end_date)
+        if self.is_setup and self.is_teardown:
+            raise ValueError(f"task {self.task_id!r} is both a setup and a teardown. Make it one of them")
+        if self.is_teardown and self.trigger_rule is not TriggerRule.ALL_DONE_SETUP_SUCCESS:
+            raise ValueError(
+                f"task {self.task_id!r} is a teardown with trigger_rule {self.trigger_rule}. "
+                "Leave it out: teardowns run when all is done and a setup succeeded"
+            )
+        return self
+
+    @property
+    def needs_past(self) -> bool:
+        """Whether the run before has a say in when it starts."""
+        return self.depends_on_past or self.wait_for_downstream
+
+    def templated(self) -> tuple[Any, ...]:
+        """The values in which templates and results of other tasks are replaced before the task runs."""
+        return ()
+
+    def uses(self) -> set[str]:
+        """The tasks whose results the arguments name."""
+        found = {reference for value in self.templated() for reference in referenced_tasks(value)}
+        if self.expand is not None:
+            found.update(reference for value in sources(self.expand) for reference in referenced_tasks(value))
+        return found
+
+    @property
+    def pulls_xcom(self) -> bool:
+        """Whether a template asks for results by a name that only rendering will tell."""
+        return any("xcom_pull" in text for value in self.templated() for text in texts(value))
+
+
+def require_order(what: str, start: datetime | None, end: datetime | None) -> None:
+    if start is not None and end is not None and end < start:
+        raise ValueError(
+            f"{what}: end_date {end.isoformat()} is before start_date {start.isoformat()}. Swap or correct them"
+        )

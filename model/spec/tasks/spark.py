@@ -1,0 +1,246 @@
+"""Tasks that are Spark applications."""
+
+import re
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, PositiveInt, field_validator, model_validator
+
+from ...base import Brief, Model
+from .base import BaseTask
+from .code import CallTask
+
+SPARK_POOL = "spark"
+"""The pool that Spark tasks take slots from unless they name another."""
+DEFAULT_MASTER = "local[*]"
+
+_MEMORY = re.compile(r"^(\d+)([kmgt]?)b?$", re.IGNORECASE)
+_UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_MASTER = re.compile(r"^(local(\[.+\])?|yarn|(spark|sc)://[^/\s]+(/\S*)?|k8s://\S+)$")
+_CONNECT_TAKES = frozenset({"conn_id", "master", "conf", "name"})
+
+
+_OPTIONS_IN_CONF = {"spark.master": "master", "spark.submit.deployMode": "deploy_mode"}
+
+
+class SparkMode(StrEnum):
+    """Where the driver of an application runs, and who looks after it."""
+
+    CLIENT = "client"
+    """Below the worker: `local[*]`, or the client mode of any cluster. It ends with its worker."""
+    STANDALONE = "standalone-cluster"
+    """On a standalone cluster, by its master's REST API. It outlives its worker."""
+    YARN = "yarn-cluster"
+    KUBERNETES = "kubernetes-cluster"
+    CONNECT = "connect"
+    """On a Spark Connect server, in a session of the attempt's own."""
+
+
+class SparkOptions(Brief, Model):
+    """How a Spark application is submitted: the flags of spark-submit by their names.
+
+    Sizes of memory are written as Spark does: `512m`, `2g`; a number alone means MiB.
+    """
+
+    conn_id: str | None = None
+    """A connection that the worker's settings name: what it says holds where the task says nothing."""
+    master: str | None = None
+    """`local[N]`, `spark://host:port`, `yarn`, `k8s://https://host:port`, or `sc://host:port` for Spark Connect."""
+    deploy_mode: Literal["client", "cluster"] | None = None
+    rest_url: str | None = None
+    """The REST API of a standalone master, for cluster mode; None: port 6066 of the master's host."""
+    conf: dict[str, str | int | float | bool] = {}
+    driver_memory: str | None = None
+    driver_cores: PositiveInt | None = None
+    executor_memory: str | None = None
+    executor_cores: PositiveInt | None = None
+    total_executor_cores: PositiveInt | None = None
+    num_executors: PositiveInt | None = None
+    dynamic_allocation: bool | None = None
+    """Whether executors come and go with the work (spark.dynamicAllocation.*), shuffles tracked."""
+    min_executors: PositiveInt | None = None
+    max_executors: PositiveInt | None = None
+    packages: tuple[str, ...] = ()
+    exclude_packages: tuple[str, ...] = ()
+    repositories: tuple[str, ...] = ()
+    jars: tuple[str, ...] = ()
+    py_files: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
+    driver_class_path: str | None = None
+    properties_file: str | None = None
+    yarn_queue: str | None = None
+    namespace: str | None = None
+    """The Kubernetes namespace of driver and executors."""
+    principal: str | None = None
+    keytab: str | None = None
+    proxy_user: str | None = None
+    name: str | None = None
+
+    @field_validator("driver_memory", "executor_memory")
+    @classmethod
+    def _size(cls, value: str | None) -> str | None:
+        if value is not None:
+            megabytes(value)
+        return value
+
+    @field_validator("packages", "exclude_packages")
+    @classmethod
+    def _coordinates(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if value.count(":") not in (1, 2):
+                raise ValueError(f"{value!r} is no Maven coordinate. Write it as group:artifact:version")
+        return values
+
+    @field_validator("conf")
+    @classmethod
+    def _known_to_spark(cls, conf: dict[str, Any]) -> dict[str, Any]:
+        for key in conf:
+            if not key.startswith("spark."):
+                raise ValueError(f"Spark drops conf {key!r}: its keys start with 'spark.'. Write 'spark.{key}'")
+            if key in _OPTIONS_IN_CONF:
+                told = f"conf {key!r} decides how the application is looked after. Set {_OPTIONS_IN_CONF[key]} instead"
+                raise ValueError(told)
+        return conf
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.master is not None and not _MASTER.match(self.master):
+            raise ValueError(
+                f"master {self.master!r} is none that Spark knows. "
+                "Use local[N], spark://host:port, yarn, k8s://https://host:port or sc://host:port"
+            )
+        if self.deploy_mode == "cluster" and self.master is not None and self.master.startswith("local"):
+            raise ValueError(f"deploy_mode 'cluster' needs a cluster, and master is {self.master!r}. Use 'client'")
+        if self.master is not None and self.master.startswith("sc://"):
+            set_here = {name for name in self.model_fields_set if getattr(self, name)}
+            if fixed := sorted(set_here - _CONNECT_TAKES):
+                raise ValueError(
+                    f"{', '.join(fixed)}: a Connect server has that set when it starts, not by its clients. "
+                    "Leave it out, or set it where the server is started"
+                )
+        return self
+
+    def over(self, connection: "SparkOptions") -> "SparkOptions":
+        """These options, with those of *connection* where they say nothing; conf is merged key by key.
+
+        On a connection to a Connect server, sizes of drivers and executors say nothing: there they are set already.
+        Raises ValueError where the two together are impossible.
+        """
+        mine = {name: getattr(self, name) for name in self.model_fields_set if getattr(self, name) is not None}
+        theirs = {name: getattr(connection, name) for name in connection.model_fields_set}
+        if self.master is None and connection.mode is SparkMode.CONNECT:
+            mine = {name: value for name, value in mine.items() if name in _CONNECT_TAKES}
+        return SparkOptions(**{**theirs, **mine, "conf": {**connection.conf, **self.conf}})
+
+    @property
+    def mode(self) -> SparkMode:
+        master = self.master or DEFAULT_MASTER
+        if master.startswith("sc://"):
+            return SparkMode.CONNECT
+        if self.deploy_mode != "cluster":
+            return SparkMode.CLIENT
+        return {"s": SparkMode.STANDALONE, "y": SparkMode.YARN, "k": SparkMode.KUBERNETES}[master[0]]
+
+    @property
+    def driver_megabytes(self) -> int:
+        """What a driver takes of its host: its heap, and as much again as Spark reckons for the rest."""
+        asked = self.driver_memory or str(self.conf.get("spark.driver.memory", "1g"))
+        heap = megabytes(asked)
+        return heap + max(384, heap // 10)
+
+
+def megabytes(size: str) -> int:
+    """*size* as Spark writes it, in MiB. Raises ValueError for what is no size."""
+    found = _MEMORY.match(size)
+    if found is None:
+        raise ValueError(f"{size!r} is no size of memory. Write it as Spark does, such as 512m or 2g")
+    return int(found[1]) * _UNITS[found[2].lower()] // 2**20
+
+
+class SparkWork(BaseTask):
+    """What every kind of Spark task has."""
+
+    activity: ClassVar[str | None] = "tidemill.spark"
+    default_pool: ClassVar[str | None] = SPARK_POOL
+    queue_suffix: ClassVar[str] = "-spark"
+    """Heavy drivers wait for each other there, and light tasks for none of them."""
+
+    spark: SparkOptions = SparkOptions()
+    env: dict[str, str] = {}
+    """Environment of the driver; in cluster mode it reaches the driver where the cluster passes it on."""
+    output: str | None = None
+    """The folder that the task makes, such as `lake/flights/day={{ ds }}`.
+
+    The application writes to `spark.tidemill.output`, a folder of the attempt's own, which takes
+    this place when the attempt has succeeded: once, and never from an attempt that was given up.
+    """
+
+    def templated(self) -> tuple[Any, ...]:
+        return (*super().templated(), self.spark.conf, self.env, self.output)
+
+
+class SparkSubmitTask(SparkWork):
+    """A Spark application, submitted with spark-submit (Airflow: SparkSubmitOperator).
+
+    A relative `application` is looked up from the folder of the DAG file.
+    """
+
+    kind: Literal["spark_submit"] = "spark_submit"
+    application: Annotated[str, Field(min_length=1)]
+    application_args: tuple[str | dict[str, str], ...] = ()
+    """Texts, or references to results of other tasks."""
+    java_class: str | None = None
+
+    def templated(self) -> tuple[Any, ...]:
+        return (self.application, self.application_args, *super().templated())
+
+    @property
+    def is_java(self) -> bool:
+        return self.java_class is not None or self.application.endswith(".jar")
+
+    def impossible_with(self, options: SparkOptions) -> str | None:
+        """Why the application cannot be run with *options*, its own and those of its connection."""
+        if self.is_java and options.mode in (SparkMode.STANDALONE, SparkMode.CONNECT):
+            return (
+                f"task {self.task_id!r}: a Java application cannot be run in mode {options.mode}. "
+                "Use client mode, YARN or Kubernetes"
+            )
+        return None
+
+    @model_validator(mode="after")
+    def _runnable(self) -> Self:
+        if (problem := self.impossible_with(self.spark)) is not None:
+            raise ValueError(problem)
+        return self
+
+
+class PySparkTask(SparkWork, CallTask):
+    """A function of the DAG file that is given a SparkSession (Airflow: @task.pyspark)."""
+
+    kind: Literal["pyspark"] = "pyspark"
+
+
+class SparkSqlTask(SparkWork):
+    """SQL statements, run in order (Airflow: SparkSqlOperator).
+
+    The rows of the last statement, if it has any, are the result, or go to `output`.
+    """
+
+    kind: Literal["spark_sql"] = "spark_sql"
+    sql: Annotated[str, Field(min_length=1)]
+    """The statements, separated by semicolons; or the path of a `.sql` file from the DAG file's folder."""
+    output_format: str = "parquet"
+    max_rows: PositiveInt = 1000
+    """How many rows the result may have."""
+
+    def templated(self) -> tuple[Any, ...]:
+        return (self.sql, *super().templated())
+
+
+class SparkSqlFunctionTask(SparkWork, CallTask):
+    """A function of the DAG file that returns the SQL to run, as `SparkSqlTask` takes it."""
+
+    kind: Literal["spark_sql_function"] = "spark_sql_function"
+    output_format: str = "parquet"
+    max_rows: PositiveInt = 1000

@@ -1,0 +1,121 @@
+"""Tasks that wait. None of them holds a worker or a slot while it does."""
+
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ...base import PositiveDuration
+from .base import BaseTask
+from .code import CallTask
+
+
+class WaitingTask(BaseTask):
+    """What all waiting has in common (Airflow: BaseSensorOperator)."""
+
+    timeout: PositiveDuration = timedelta(days=7)
+    """How long is waited, over all pokes, before the task fails; it is not tried again then."""
+    soft_fail: bool = False
+    """Whether the task is then skipped instead."""
+
+
+class PokedTask(WaitingTask):
+    """Waiting by asking again and again. Between two pokes the task is up_for_reschedule."""
+
+    poke_interval: PositiveDuration = timedelta(minutes=1)
+    exponential_backoff: bool = False
+    """Whether each interval is twice the one before."""
+    max_wait: PositiveDuration | None = None
+    """The longest interval with exponential_backoff."""
+
+
+class SensorTask(CallTask, PokedTask):
+    """A function that returns whether the wait is over, or a `PokeReturnValue` (Airflow: PythonSensor)."""
+
+    activity: ClassVar[str | None] = "tidemill.python"
+    kind: Literal["sensor"] = "sensor"
+
+
+class BashSensorTask(PokedTask):
+    """A command; the wait is over when it ends with 0 (Airflow: BashSensor)."""
+
+    activity: ClassVar[str | None] = "tidemill.bash"
+    kind: Literal["bash_sensor"] = "bash_sensor"
+    command: Annotated[str, Field(min_length=1)]
+    env: dict[str, str] = {}
+    cwd: str | None = None
+
+    def templated(self) -> tuple[Any, ...]:
+        return (self.command, self.env, self.cwd)
+
+
+class FileSensorTask(PokedTask):
+    """Waits for a file, or for one that a pattern such as `in/*.csv` fits (Airflow: FileSensor)."""
+
+    activity: ClassVar[str | None] = "tidemill.file_sensor"
+    kind: Literal["file_sensor"] = "file_sensor"
+    filepath: Annotated[str, Field(min_length=1)]
+
+    def templated(self) -> tuple[Any, ...]:
+        return (self.filepath,)
+
+
+class ExternalTaskTask(PokedTask):
+    """Waits for a run of another DAG, or for tasks of it (Airflow: ExternalTaskSensor).
+
+    The other run is that of the same logical date, or of one `execution_delta` earlier.
+    """
+
+    activity: ClassVar[str | None] = "tidemill.external_task"
+    calls_workflows: ClassVar[bool] = True
+    kind: Literal["external_task"] = "external_task"
+    external_dag_id: Annotated[str, Field(min_length=1)]
+    external_task_ids: tuple[str, ...] = ()
+    """Which of its tasks; none: the run as a whole."""
+    execution_delta: timedelta = timedelta()
+    allowed_states: tuple[str, ...] = ("success",)
+    skipped_states: tuple[str, ...] = ()
+    failed_states: tuple[str, ...] = ()
+    """States that end the wait at once: the task fails, or with `skipped_states` is skipped."""
+
+    def templated(self) -> tuple[Any, ...]:
+        return (self.external_dag_id, self.external_task_ids)
+
+
+class TimeTask(WaitingTask):
+    """Waits for a moment: one durable timer (Airflow: DateTimeSensor, TimeDeltaSensor, TimeSensor)."""
+
+    kind: Literal["wait_until"] = "wait_until"
+    target_time: str | None = None
+    """A date and time (ISO 8601), or a time of the day of the run; naive ones in `timezone`. May be a template."""
+    delta: timedelta | None = None
+    """How long after the end of the data interval, or after run_after where there is none."""
+    timezone: str = "UTC"
+
+    def templated(self) -> tuple[Any, ...]:
+        return (self.target_time,)
+
+
+class ApprovalTask(WaitingTask):
+    """Waits for a person or a program to answer (Airflow: HITLOperator); the answer is the result.
+
+    Without an answer in time the default is taken, or the task fails where there is none.
+    """
+
+    kind: Literal["approval"] = "approval"
+    subject: str = ""
+    options: tuple[str, ...] = ("Approve", "Reject")
+    defaults: tuple[str, ...] | None = None
+    multiple: bool = False
+    fail_on_reject: bool = False
+    """Whether the task fails, for good, when the answer is Reject."""
+
+    @model_validator(mode="after")
+    def _defaults_are_offered(self) -> Self:
+        unknown = [choice for choice in self.defaults or () if choice not in self.options]
+        if unknown or self.defaults == ():
+            raise ValueError(f"defaults = {self.defaults}: choose from the options {', '.join(self.options)}")
+        return self
+
+    def templated(self) -> tuple[Any, ...]:
+        return (self.subject,)

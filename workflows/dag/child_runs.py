@@ -1,0 +1,181 @@
+"""The runs of a DAG that are under way: started as children that outlive it, followed to their end, and told things."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
+
+from ...activities.runs import RunsQuestion, find_ended_runs
+from ...model.dag.records import TrackedRun
+from ...model.dag.state import DagState
+from ...model.run.messages import RunReport
+from ...model.run.state import DagRunState
+from ...model.spec.dag import with_default_pools
+from ...model.states import RunState
+from ..alarm import Alarm
+from ..calls import look_up
+from ..command_budget import CommandBudget
+from ..run.workflow import DagRunWorkflow
+
+CLOSING = timedelta(seconds=1)
+RECONCILE_FIRST = timedelta(seconds=2)
+RECONCILE_LAST = timedelta(minutes=1)
+
+
+class ChildRuns:
+    """Starts and follows runs. Rings *alarm* when one has ended; calls *let_go* when one is followed no more."""
+
+    def __init__(self, state: DagState, alarm: Alarm, let_go: Callable[[], None]) -> None:
+        self._state = state
+        self._alarm = alarm
+        self._let_go = let_go
+        self._followed: set[asyncio.Task[None]] = set()
+        self._telling: set[asyncio.Task[None]] = set()
+        self._reconcile_at: datetime | None = None
+        self._reconcile_pause = RECONCILE_FIRST
+        self._budget = CommandBudget()
+        for tracked in state.runs.values():
+            tracked.watched = False  # handles of children do not carry over
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no run is under way, and none that has told of its end is still about to close."""
+        return not self._followed and not any(t.state is RunState.RUNNING for t in self._state.runs.values())
+
+    @property
+    def all_told(self) -> bool:
+        """Whether no message to a run is on its way."""
+        return not self._telling
+
+    # Starting and following
+
+    async def start(self, tracked: TrackedRun) -> None:
+        """Starts the run's workflow, to outlive this execution. One that exists is taken as it is."""
+        again = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        await self._budget.take(len(self._start_of(tracked).model_dump_json()))
+        news = self._state.news
+        try:
+            handle = await workflow.start_child_workflow(
+                DagRunWorkflow.run,
+                self._start_of(tracked),
+                id=tracked.run.workflow_id,
+                id_reuse_policy=again if tracked.again else WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                memo={"dag_id": tracked.run.dag_id, "run_id": tracked.run.run_id, "snapshot": self._snapshot},
+                static_summary=f"{tracked.run.dag_id}: {tracked.run.run_id}",
+            )
+        except WorkflowAlreadyStartedError:
+            await self._adopt(tracked)
+            return
+        tracked.watched = True
+        if news != self._state.news:  # what was told meanwhile could not reach it yet
+            self.tell([tracked])
+        follower = asyncio.create_task(self._follow(handle, tracked))
+        self._followed.add(follower)
+        follower.add_done_callback(self._forget)
+
+    def _start_of(self, tracked: TrackedRun) -> DagRunState:
+        return DagRunState(
+            run=tracked.run,
+            spec=with_default_pools(self._state.spec),
+            past=self._state.past_of(tracked),
+            news=self._state.news,
+            revision=tracked.revision,
+        )
+
+    @property
+    def _snapshot(self) -> str | None:
+        """Which kept code the run needs: what nobody needs any more can be removed."""
+        source = self._state.spec.source
+        return source.snapshot if source is not None else None
+
+    def _forget(self, follower: asyncio.Task[None]) -> None:
+        self._followed.discard(follower)
+        self._let_go()
+
+    async def _adopt(self, tracked: TrackedRun) -> None:
+        """The run's workflow exists, or existed. Most often it ran long ago; then a backfill may run it again."""
+        key = tracked.run.key
+        reports = await look_up(find_ended_runs, RunsQuestion(workflow_ids={key: tracked.run.workflow_id}))
+        if self._state.runs.get(key) is not tracked:
+            return  # it has told us meanwhile that it ended
+        backfill = self._state.backfill(tracked.backfill_id)
+        if not reports and tracked.again:
+            await workflow.sleep(CLOSING)  # the execution before is just about to close
+            await self.start(tracked)
+        elif not reports:
+            return  # it is running: whoever started it, its end will be found out
+        elif backfill is None:
+            self.finish(reports[0])
+        elif backfill.request.reprocess_behavior.again(reports[0].state):
+            tracked.again = True
+            await self.start(tracked)
+        else:
+            reason = f"it ran already and ended in {reports[0].state}"
+            self._state.give_up_in_backfill(backfill, tracked, reason, workflow.now())
+            self._alarm.ring()
+
+    async def _follow(self, handle: workflow.ChildWorkflowHandle[Any, str], tracked: TrackedRun) -> None:
+        """Hears of the run's end even if it cannot tell: terminated, timed out, failed."""
+        key = tracked.run.key
+        try:
+            await handle
+        except ChildWorkflowError:
+            # Perhaps not the end: a run that is reset ends here and goes on as another execution of its workflow.
+            tracked.watched = False
+            self._reconcile_at = None
+            self._alarm.ring()
+            return
+        if self._state.runs.get(key) is tracked:
+            self.finish(RunReport(key=key, state=RunState.SUCCESS, ended_at=workflow.now(), reason="completed"))
+
+    def finish(self, report: RunReport) -> None:
+        """Takes note of the end of a run, and tells those that wait for it."""
+        tracked = self._state.runs.get(report.key)
+        was_paused = self._state.is_paused
+        if tracked is not None and self._state.finish(report):
+            self.tell(self._state.after(tracked.run.run_id))
+            if self._state.is_paused != was_paused:
+                self.tell_all()
+            self._alarm.ring()
+
+    # Runs that an earlier execution started
+
+    def next_look(self, now: datetime) -> datetime | None:
+        """When runs are asked about whose end nobody would tell; None: there are none."""
+        return (self._reconcile_at or now) if self._state.unwatched else None
+
+    async def reconcile(self) -> None:
+        """Asks about them, if it is time."""
+        unwatched = self._state.unwatched
+        if not unwatched or (self._reconcile_at is not None and workflow.now() < self._reconcile_at):
+            return
+        self._reconcile_at = workflow.now() + self._reconcile_pause
+        self._reconcile_pause = min(2 * self._reconcile_pause, RECONCILE_LAST)
+        question = RunsQuestion(workflow_ids={t.run.key: t.run.workflow_id for t in unwatched})
+        for report in await look_up(find_ended_runs, question):
+            self.finish(report)
+
+    # Telling
+
+    def tell_all(self) -> None:
+        """Tells every run under way whether the DAG is paused."""
+        if workflow.patched("runs-hear-of-pauses"):
+            self.tell([t for t in self._state.runs.values() if t.state is RunState.RUNNING])
+
+    def tell(self, runs: Sequence[TrackedRun]) -> None:
+        """Tells *runs* what is new for each of them."""
+        for tracked in runs:
+            telling = asyncio.create_task(self._send_news(tracked))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+
+    async def _send_news(self, tracked: TrackedRun) -> None:
+        run = workflow.get_external_workflow_handle(tracked.run.workflow_id)
+        with suppress(FailureError):  # it has ended meanwhile, and will be reported as ended
+            await run.signal("news", self._state.news_for(tracked))

@@ -1,0 +1,379 @@
+"""One DAG for as long as it exists: knows when its next run is due, and is the only one to create runs.
+
+Its state and all its decisions are `model.dag_state`; this waits, asks, starts and is told.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from ...activities.names import INVALID_INPUT, calls_queue
+from ...activities.runs import Revised, ReviseQuestion, revise_run
+from ...activities.timetables import TimetableActivities
+from ...model.dag.backfills import (
+    BackfillPlan,
+    BackfillProgress,
+    BackfillQuestion,
+    BackfillRequest,
+    check_backfill,
+    check_batch,
+)
+from ...model.dag.explaining import Explanation, explain_dag
+from ...model.dag.inputs import check_workflow_id, read_file_state, read_report, read_start, read_update
+from ...model.dag.manual_runs import TriggerQuestion
+from ...model.dag.previews import Preview, preview, upcoming
+from ...model.dag.records import DateTakenError
+from ...model.dag.state import DagState
+from ...model.dag.ticks import Ticks, TicksQuestion
+from ...model.dag.views import Change, DagView, Registration, dag_view, run_views
+from ...model.errors import InvalidInputError
+from ...model.run.identity import RunIdentity, TriggeredBy, run_key, run_workflow_id
+from ...model.run.messages import TasksEnded
+from ...model.run.revisions import Revision
+from ...model.run.views import RunView
+from ...model.spec.dag import DagSpec
+from ...model.states import RunState
+from ..alarm import Alarm
+from ..calls import INFRASTRUCTURE, ask, cause_of, refusing
+from .child_runs import ChildRuns
+
+HOLD = timedelta(seconds=3)
+"""How long no run is started, once a history is long, so that those under way may end before it goes on as new."""
+REVISE_WITHIN = timedelta(minutes=2)
+SETTLE_WITHIN = timedelta(seconds=5)
+
+
+@workflow.defn(name="Dag", sandboxed=False)
+class DagWorkflow:
+    """One DAG. Its input is the DAG as JSON; starting the workflow is registering the DAG."""
+
+    @workflow.init
+    def __init__(self, *start: Any) -> None:
+        # Before any handler runs, so that none finds a half-made object; bad input ends the start at once.
+        with refusing():
+            self.state: DagState = read_start(start, workflow.now())
+            check_workflow_id(workflow.info().workflow_id, self.state.spec.dag_id)
+        self._alarm = Alarm()
+        self._runs = ChildRuns(self.state, self._alarm, self._look_up_if_held)
+        self._hold_until: datetime | None = None
+
+    @workflow.run
+    async def run(self, *_: Any) -> None:
+        """Creates each run when it is due, for ever."""
+        while True:
+            try:
+                await self._step()
+            except (ActivityError, ApplicationError, ValueError, LookupError, TypeError, ArithmeticError) as error:
+                # Raised on, the server would retry this task for ever: the DAG would hang, unseen.
+                self.state.break_down(f"{type(error).__name__}: {error}", workflow.now())
+            if self._ripe():
+                break
+            await self._alarm.until(self._next_wake())
+        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and self._runs.all_told)
+        self.state.executions += 1
+        workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}])
+
+    async def _step(self) -> None:
+        """Everything that can be done now."""
+        while self.state.triggers:
+            await self._create_triggered(self.state.triggers.pop(0))
+        await self._runs.reconcile()
+        while True:
+            question = self.state.question(workflow.now())
+            if question is not None:
+                await self._ask(question)
+            ahead = self.state.ticks
+            self.state.create_due(workflow.now())
+            dealt_with = await self._create_for_backfills()
+            await self._start_queued()
+            done = self.state.ticks == ahead and not dealt_with and not self._can_still_create()
+            # A catch-up has no end of its own that a history could wait for.
+            if done or self._ripe():
+                return
+
+    def _ripe(self) -> bool:
+        """Whether to go on as new: when no run is under way, or after holding runs back for a while in vain.
+
+        Under way, a run that ends in that moment has the server refuse to go on as new, and the whole
+        history is replayed to try again; and what is told of a run's end is lost with its handle.
+        """
+        if not workflow.info().is_continue_as_new_suggested():
+            return False
+        if not workflow.patched("continue-as-new-when-quiet"):
+            return True
+        self._hold_until = self._hold_until or workflow.now() + HOLD
+        return self._runs.quiet or workflow.now() >= self._hold_until
+
+    def _look_up_if_held(self) -> None:
+        if self._hold_until is not None:
+            self._alarm.ring()
+
+    def _can_still_create(self) -> bool:
+        """Whether the runs worked out ahead ran out while more of them may be due."""
+        info = self.state.next_info
+        question = self.state.question(workflow.now())
+        return question is not None and self.state.room > 0 and (info is None or info.run_after <= workflow.now())
+
+    async def _create_for_backfills(self) -> int:
+        """Creates what backfills have room for; how many dates were dealt with."""
+        if self.state.held_up:
+            return 0
+        for backfill in self.state.backfills:
+            question = backfill.question()
+            if question is not None:
+                backfill.take(await ask(TimetableActivities.ask_backfill, question))
+        return self.state.create_backfill_runs(workflow.now())
+
+    async def _ask(self, question: TicksQuestion) -> None:
+        version = self.state.spec.version
+        answer = await ask(TimetableActivities.ask_timetable, question)
+        if version == self.state.spec.version and question.last == self.state.last_automated_interval:
+            # Else the DAG was registered anew meanwhile, and this answers an old question.
+            self.state.take(answer, question.now)
+
+    def _next_wake(self) -> datetime | None:
+        if self._hold_until is not None:
+            return self._hold_until
+        now = workflow.now()
+        times = (self.state.next_wake(now), self._runs.next_look(now))
+        return min((time for time in times if time is not None), default=None)
+
+    # Starting runs
+
+    async def _start_queued(self) -> None:
+        if self._hold_until is not None:
+            return
+        startable = self.state.startable(workflow.now())
+        for tracked in startable:
+            self.state.start(tracked, workflow.now())
+        if startable:
+            await asyncio.gather(*(self._runs.start(tracked) for tracked in startable))
+
+    # Manual runs
+
+    async def _create_triggered(self, request: Any) -> None:
+        """Follows a trigger that nobody waits for: what is wrong with it is kept for `describe` and `explain`."""
+        try:
+            await self._trigger(request, TriggeredBy.SIGNAL)
+        except InvalidInputError as error:
+            self.state.refuse("trigger", str(error), workflow.now())
+
+    async def _trigger(self, request: Any, by: TriggeredBy) -> RunIdentity:
+        now = workflow.now()
+        if self.state.held_up is not None and not self.state.is_paused:
+            raise InvalidInputError(f"DAG {self.state.spec.dag_id!r} cannot be triggered: {self.state.held_up}")
+        if isinstance(request, dict):
+            request = {**request, "triggered_by": request.get("triggered_by") or by}
+        question = TriggerQuestion(spec=self.state.spec, request=request, now=now)
+        answer = await ask(TimetableActivities.ask_trigger, question)
+        if answer.run is None:
+            raise InvalidInputError(answer.error or "the trigger was refused")
+        try:
+            made = self.state.create(answer.run, now, f"triggered by {answer.run.triggered_by}")
+        except DateTakenError as error:
+            raise InvalidInputError(str(error)) from None
+        self._alarm.ring()
+        return made.run
+
+    # Messages
+
+    @workflow.signal
+    def pause(self) -> None:
+        """Creates and starts no more runs; those under way start no more tasks, tasks that run go on."""
+        if self.state.pause(True, workflow.now()):
+            self._runs.tell_all()
+        self._alarm.ring()
+
+    @workflow.signal
+    def unpause(self) -> None:
+        """Creates runs again, as `catchup` says."""
+        if self.state.pause(False, workflow.now()):
+            self._runs.tell_all()
+        self._alarm.ring()
+
+    @workflow.signal
+    def file_state(self, file: Any) -> None:
+        """The DAG's file is broken, mended, gone or back; told by its bundle. Takes a `DagFileState`."""
+        try:
+            self.state.take_file(read_file_state(file), workflow.now())
+        except InvalidInputError as error:
+            self.state.refuse("file_state", str(error), workflow.now())
+        self._alarm.ring()
+
+    @workflow.signal
+    def trigger(self, *request: Any) -> None:
+        """Asks for a manual run; nobody waits for the answer. Takes a `TriggerRequest`, or nothing."""
+        self.state.triggers.append(request[0] if request else None)
+        self._alarm.ring()
+
+    @workflow.signal
+    def run_finished(self, report: Any) -> None:
+        """A run tells that it has ended."""
+        try:
+            self._runs.finish(read_report(report))
+        except InvalidInputError as error:
+            self.state.refuse("run_finished", str(error), workflow.now())
+
+    @workflow.signal
+    def tasks_ended(self, ended: TasksEnded) -> None:
+        """A run tells of tasks that the next run looks back at."""
+        self._runs.tell(self.state.tasks_ended(ended))
+
+    @workflow.update
+    async def revise_run(self, question: ReviseQuestion) -> list[str]:
+        """Clears or marks tasks of a run, or marks the run. One that has ended runs again, under its run_id.
+
+        Returns the instances of tasks that are changed.
+        """
+        while True:
+            self._refuse_if_queued(question.workflow_id)
+            revised = await self._ask_to_revise(question)
+            if revised.run is None or revised.execution is None:
+                return list(revised.instances)
+            key = revised.run.key
+            if key not in self.state.runs:
+                break
+            # Temporal knows of its end before we do, or somebody else has it run again: asked anew, that is seen.
+            with suppress(asyncio.TimeoutError):
+                await workflow.wait_condition(partial(self._is_over, key), timeout=SETTLE_WITHIN)
+        if not revised.instances and question.mark_run is None:
+            return []
+        change = question.model_dump(include={"clear", "mark", "mark_run"})
+        self.state.revise(revised.run, Revision(execution=revised.execution, **change), workflow.now())
+        self._alarm.ring()
+        return list(revised.instances)
+
+    def _is_over(self, key: str) -> bool:
+        return key not in self.state.runs
+
+    def _refuse_if_queued(self, workflow_id: str) -> None:
+        for tracked in self.state.runs.values():
+            if tracked.run.workflow_id == workflow_id and tracked.state is RunState.QUEUED:
+                told = f"run {tracked.run.run_id!r} is still queued: it has nothing to change yet"
+                raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
+
+    async def _ask_to_revise(self, question: ReviseQuestion) -> Revised:
+        try:
+            return await workflow.execute_activity(
+                revise_run,
+                question,
+                task_queue=calls_queue(workflow.info().task_queue),
+                start_to_close_timeout=REVISE_WITHIN,
+                retry_policy=INFRASTRUCTURE,
+            )
+        except ActivityError as error:
+            raise ApplicationError(cause_of(error), type=INVALID_INPUT, non_retryable=True) from None
+
+    @workflow.update
+    async def trigger_run(self, *request: Any) -> RunIdentity:
+        """Creates a manual run and returns it; refused with the name of the run that holds the date."""
+        with refusing():
+            return await self._trigger(request[0] if request else {}, TriggeredBy.CLIENT)
+
+    @workflow.update
+    def register(self, *spec: Any) -> Registration:
+        """Puts another version of the DAG in place, at once."""
+        with refusing():
+            changed = self.state.register(self._read(spec), workflow.now())
+        self._alarm.ring()
+        new = workflow.now() == self.state.registered_at  # this very message started the workflow
+        change = Change.CREATED if new else Change.CHANGED if changed else Change.UNCHANGED
+        return Registration(dag_id=self.state.spec.dag_id, version=self.state.spec.version, change=change)
+
+    @register.validator
+    def _check_register(self, *spec: Any) -> None:
+        with refusing():
+            self._read(spec)
+
+    def _read(self, spec: Sequence[Any]) -> DagSpec:
+        return read_update(spec, self.state.spec.dag_id)
+
+    # Backfills
+
+    @workflow.update
+    async def create_backfill(self, request: BackfillRequest) -> BackfillPlan:
+        """Takes a backfill on, or with `dry_run` tells what it would be. Refuses an empty one."""
+        with refusing():
+            check_backfill(self.state.spec, request)
+        now = workflow.now()
+        spec = self.state.spec
+        question = BackfillQuestion(timetable=spec.schedule, request=request, now=now, folder=spec.folder)
+        batch = await ask(TimetableActivities.ask_backfill, question)
+        with refusing():
+            check_batch(self.state.spec, request, batch)
+        made = None if request.dry_run else self.state.add_backfill(spec, request, batch, now)
+        self._alarm.ring()
+        return BackfillPlan(
+            backfill_id=made.backfill_id if made is not None else None, total=batch.total, infos=batch.infos
+        )
+
+    @workflow.update
+    def pause_backfill(self, backfill_id: str) -> BackfillProgress:
+        """Creates no more runs of the backfill. Those under way go on."""
+        return self._change_backfill(backfill_id, is_paused=True)
+
+    @workflow.update
+    def unpause_backfill(self, backfill_id: str) -> BackfillProgress:
+        """Goes on with the backfill."""
+        return self._change_backfill(backfill_id, is_paused=False)
+
+    @workflow.update
+    def cancel_backfill(self, backfill_id: str) -> BackfillProgress:
+        """Ends the backfill once the runs under way have ended; no more are created."""
+        return self._change_backfill(backfill_id, cancelled=True)
+
+    def _change_backfill(self, backfill_id: str, **change: bool) -> BackfillProgress:
+        backfill = self.state.backfill(backfill_id)
+        if backfill is None or not backfill.open:
+            known = ", ".join(b.backfill_id for b in self.state.backfills if b.open) or "none"
+            told = f"backfill_id = {backfill_id!r}: no such unfinished backfill. Unfinished are: {known}"
+            raise ApplicationError(told, type="InvalidInput", non_retryable=True)
+        for name, value in change.items():
+            setattr(backfill, name, value)
+        self.state.close_backfills(workflow.now())
+        self._alarm.ring()
+        return backfill.progress()
+
+    # Questions
+
+    @workflow.query
+    def backfills(self) -> list[BackfillProgress]:
+        """Every backfill that is kept, and how far it is."""
+        return [backfill.progress() for backfill in self.state.backfills]
+
+    @workflow.query
+    def explain(self) -> Explanation:
+        """Why the next run is due when it is or not at all, what is waited for, and what was decided last."""
+        return explain_dag(self.state, workflow.now())
+
+    @workflow.query
+    def upcoming(self, most: int) -> Ticks:
+        """The next *most* scheduled runs as things are."""
+        return upcoming(self.state, workflow.now(), most)
+
+    @workflow.query
+    def preview(self, *spec: Any) -> Preview:
+        """What registering another version would do to the schedule."""
+        return preview(self.state, self._read(spec), workflow.now())
+
+    @workflow.query
+    def describe(self) -> DagView:
+        """The DAG: when it runs next and why, what it is doing, what it decided last."""
+        return dag_view(self.state, workflow.now())
+
+    @workflow.query
+    def spec(self) -> DagSpec:
+        """The version of the DAG that is in place."""
+        return self.state.spec
+
+    @workflow.query
+    def runs(self) -> list[RunView]:
+        """Queued, running and recent runs, newest first."""
+        dag_id = self.state.spec.dag_id
+        return run_views(self.state, lambda date, run_id: run_workflow_id(dag_id, run_key(date, run_id)))

@@ -1,0 +1,1 @@
+"""The durable life of a run."""

@@ -1,0 +1,183 @@
+"""Asks pools to let tasks of a run in, one pool after the other, and gives back what is no longer needed."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
+
+from ...model.base import Model
+from ...model.pool.state import (
+    SPARK_POOL_SETTINGS,
+    LeaseRequest,
+    PoolSettings,
+    PoolState,
+    limit_workflow_id,
+    pool_workflow_id,
+)
+from ...model.run.planner import RunPlan
+from ...model.run.state import DagRunState, HeldLease
+from ...model.spec.tasks import BaseTask
+from ...model.spec.tasks.spark import SPARK_POOL
+
+ASK_AGAIN = timedelta(seconds=15)
+
+
+class Granted(Model):
+    """A pool's answer."""
+
+    pool: str
+    lease_ids: tuple[str, ...]
+
+
+class Leases:
+    """The leases of one run. What is held is part of the run's state; messages are sent from here."""
+
+    def __init__(self, state: DagRunState, plan: RunPlan) -> None:
+        self._state = state
+        self._plan = plan
+        self._asking: set[asyncio.Task[None]] = set()
+        self._telling: set[asyncio.Task[None]] = set()
+
+    async def all_told(self) -> None:
+        """Waits for what is on its way: a workflow that closes takes its undelivered messages with it."""
+        await workflow.wait_condition(lambda: not self._telling)
+
+    def ask(self, keys: Iterable[str]) -> None:
+        """Asks the first pool of each of *keys*."""
+        asked: dict[str, list[LeaseRequest]] = {}
+        for key in keys:
+            self.give_back([key])
+            task = self._task(key)
+            self._state.leases_made += 1
+            lease_id = f"{workflow.info().workflow_id}#{self._state.leases_made}"
+            held = HeldLease(lease_id=lease_id, pools=tuple(_pools(self._state.run.dag_id, task)))
+            self._state.leases[key] = held
+            asked.setdefault(held.pools[0], []).append(self._request(key, held))
+        for pool, requests in asked.items():
+            self._send(self._ask_pool(pool, requests), self._asking)
+
+    def ask_again(self) -> None:
+        """After continue-as-new: what was not answered yet is asked once more. It is the same request to the pool."""
+        for key, held in self._state.leases.items():
+            if held.granted < len(held.pools):
+                self._send(self._ask_pool(held.pools[held.granted], [self._request(key, held)]), self._asking)
+
+    def granted(self, answer: Granted) -> None:
+        """A pool has let instances in: the next pool is asked, or the instance may start."""
+        by_id = {held.lease_id: key for key, held in self._state.leases.items()}
+        unwanted = [lease_id for lease_id in answer.lease_ids if lease_id not in by_id]
+        for lease_id in answer.lease_ids:
+            key = by_id.get(lease_id)
+            if key is None:
+                continue
+            held = self._state.leases[key]
+            if held.granted == len(held.pools) or held.pools[held.granted] != answer.pool:
+                continue  # told twice
+            held.granted, held.error = held.granted + 1, None
+            if held.granted < len(held.pools):
+                self._send(self._ask_pool(held.pools[held.granted], [self._request(key, held)]), self._asking)
+            elif not self._plan.grant(key):
+                self.give_back([key])
+        if unwanted:
+            self._send(self._tell(answer.pool, "give_back", unwanted), self._telling)
+
+    def give_back(self, keys: Iterable[str]) -> None:
+        """*keys* are done with their slots, or do not want them now."""
+        told: dict[str, list[str]] = {}
+        for key in keys:
+            held = self._state.leases.pop(key, None)
+            if held is not None:
+                for pool in held.pools[: held.granted + 1]:
+                    told.setdefault(pool, []).append(held.lease_id)
+        for pool, lease_ids in told.items():
+            self._send(self._tell(pool, "give_back", lease_ids), self._telling)
+
+    def park(self, key: str) -> None:
+        """*key* waits outside of a worker: its pools may count it or not."""
+        held = self._state.leases.get(key)
+        if held is not None:
+            for pool in held.pools:
+                self._send(self._tell(pool, "park", [held.lease_id]), self._telling)
+
+    def error(self, key: str) -> str | None:
+        """Why a pool cannot be asked for *key*."""
+        held = self._state.leases.get(key)
+        return held.error if held is not None else None
+
+    # Messages
+
+    def _request(self, key: str, held: HeldLease) -> LeaseRequest:
+        instance = self._state.instances[key]
+        run = self._state.run
+        shared = held.pools[held.granted].startswith("pool:")
+        return LeaseRequest(
+            lease_id=held.lease_id,
+            holder=workflow.info().workflow_id,
+            key=key,
+            slots=self._task(key).pool_slots if shared else 1,
+            priority_weight=self._plan.weights[instance.task_id],
+            date=run.logical_date or run.run_after,
+            map_index=instance.map_index,
+            limit=None if shared else self._task(key).max_active_tis_per_dag,
+        )
+
+    async def _ask_pool(self, pool: str, requests: list[LeaseRequest]) -> None:
+        while True:
+            try:
+                await workflow.get_external_workflow_handle(pool).signal("ask", requests)
+                return
+            except FailureError:
+                if pool.startswith("limit:"):
+                    await self._make_limit(pool, requests[0].key)
+                    continue
+                if pool == pool_workflow_id(SPARK_POOL):
+                    await self._make(PoolState(name=SPARK_POOL, settings=SPARK_POOL_SETTINGS), pool)
+                    continue
+            wanted = {request.lease_id for request in requests}
+            waiting = [held for held in self._state.leases.values() if held.lease_id in wanted]
+            if not waiting:
+                return
+            name = pool.removeprefix("pool:")
+            for held in waiting:
+                held.error = f"pool {name!r} does not exist. Make it with `tidemill pools set {name} SLOTS`"
+            await workflow.sleep(ASK_AGAIN)
+
+    async def _make_limit(self, pool: str, key: str) -> None:
+        """The limit of a task over all runs of its DAG is a pool that is made when it is first asked."""
+        slots = self._task(key).max_active_tis_per_dag or 1
+        settings = PoolSettings(slots=slots, include_deferred=True, description=f"max_active_tis_per_dag of {key}")
+        await self._make(PoolState(name=pool, settings=settings), pool)
+
+    async def _make(self, state: PoolState, pool: str) -> None:
+        try:
+            await workflow.start_child_workflow(
+                "Pool",
+                state,
+                id=pool,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+            )
+        except WorkflowAlreadyStartedError:
+            return
+
+    async def _tell(self, pool: str, message: str, lease_ids: list[str]) -> None:
+        try:
+            await workflow.get_external_workflow_handle(pool).signal(message, lease_ids)
+        except FailureError:
+            workflow.logger.warning("%s is gone; %s of %s is not told", pool, message, lease_ids)
+
+    def _send(self, message: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(message)
+        kept.add(task)
+        task.add_done_callback(kept.discard)
+
+    def _task(self, key: str) -> BaseTask:
+        return self._state.spec.by_id[self._state.instances[key].task_id]
+
+
+def _pools(dag_id: str, task: BaseTask) -> list[str]:
+    """The pools that have to let *task* in. Always in one order, so that two tasks never wait for each other."""
+    limit = [limit_workflow_id(dag_id, task.task_id)] if task.max_active_tis_per_dag is not None else []
+    return limit + ([pool_workflow_id(task.pool)] if task.pool is not None else [])

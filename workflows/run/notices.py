@@ -1,0 +1,78 @@
+"""Tells those who want to know of what happens to a run and its tasks. Nothing waits for them but the run's end."""
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from ...activities.notifying import NotifyActivities
+from ...model.run.attempts import WHOLE_RUN, TaskAttempt
+from ...model.run.notices import Notice
+from ...model.run.state import DagRunState
+from ...model.run.task_instances import TaskInstance
+from ...model.spec.notifiers import Event
+from ...model.spec.tasks import EmptyTask
+from ...model.states import RunState
+from ..calls import INFRASTRUCTURE
+
+WITHIN = timedelta(minutes=2)
+
+
+class Notices:
+    """The notices of one run."""
+
+    def __init__(self, state: DagRunState) -> None:
+        self._state = state
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def tell(
+        self, event: Event, instance: TaskInstance | None, state: str | None = None, reason: str | None = None
+    ) -> None:
+        """Sends *event*, of the run where *instance* is None, to all who are to be told of it."""
+        task = self._state.spec.by_id[instance.task_id] if instance is not None else None
+        own = task.callbacks.get(event, ()) if task is not None else ()
+        common = self._state.spec.callbacks.get(event, ()) if task is None or event is Event.SLA_MISS else ()
+        for notifier, of_run in (*((one, False) for one in own), *((one, True) for one in common)):
+            self._state.notices += 1
+            notice = Notice(
+                notifier=notifier,
+                event=event,
+                run=self._state.run,
+                state=state or (instance.state if instance is not None else RunState.RUNNING),
+                reason=reason,
+                attempt=self._attempt(instance),
+                of_run=of_run,
+                number=self._state.notices,
+            )
+            sending = asyncio.create_task(self._send(notice))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
+
+    def _attempt(self, instance: TaskInstance | None) -> TaskAttempt:
+        if instance is not None:
+            return self._state.attempt(instance, workflow.info().run_id)
+        return TaskAttempt(
+            run=self._state.run,
+            task=EmptyTask(task_id=WHOLE_RUN),
+            try_number=1,
+            execution=workflow.info().run_id,
+            params=self._state.run.conf,
+            source=self._state.spec.source,
+        )
+
+    async def _send(self, notice: Notice) -> None:
+        try:
+            await workflow.execute_activity_method(
+                NotifyActivities.notify,
+                notice,
+                start_to_close_timeout=WITHIN,
+                retry_policy=INFRASTRUCTURE,
+                summary=notice.key,
+            )
+        except ActivityError as error:
+            workflow.logger.warning("%s could not be told: %s", notice.key, error.cause)
+
+    async def all_told(self) -> None:
+        """Waits until all are told, or it was tried often enough."""
+        await workflow.wait_condition(lambda: not self._sending)

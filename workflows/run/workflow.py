@@ -1,0 +1,292 @@
+"""One run from its first task to its last.
+
+A thin shell: what happens next is decided by `model.run.planner`, what is under way for the tasks
+is kept by `run_tasks`; this says when the run is over, and speaks with everybody else.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
+
+from ...activities.runs import LastExecution, load_run
+from ...model.errors import InvalidInputError
+from ...model.run.changes import answer_of, cleared, marked
+from ...model.run.identity import RunIdentity, dag_workflow_id
+from ...model.run.messages import Answer, DagNews, RunReport, TasksEnded
+from ...model.run.past import remembered
+from ...model.run.planner import RunEnd
+from ...model.run.revisions import ClearRequest, MarkRequest, Revision, RunMark
+from ...model.run.state import DagRunState, Progress, progress, task_table
+from ...model.run.task_instances import TaskInstance
+from ...model.run.views import RunDetails, run_details
+from ...model.spec.tasks import ApprovalTask
+from ...model.states import RunState, TaskState
+from .. import metrics
+from ..calls import look_up, refusing
+from .leases import Granted
+from .tasks import RunTasks
+
+
+@workflow.defn(name="DagRun", sandboxed=False)
+class DagRunWorkflow:
+    """One run of a DAG, with the version of the DAG that it was created with."""
+
+    @workflow.init
+    def __init__(self, state: DagRunState) -> None:
+        self._adopt(state)
+        self._messages: set[asyncio.Task[None]] = set()
+        self._ready = False
+
+    def _adopt(self, state: DagRunState) -> None:
+        """Makes *state* this run's."""
+        self.state = state
+        self.tasks = RunTasks(state, self._task_ended)
+        self._remembered = remembered(state.spec)
+
+    def _task_ended(self, instance: TaskInstance) -> None:
+        if instance.task_id in self._remembered:
+            ended = TasksEnded(key=self.state.run.key, states=self.state.past_for_next)
+            self._send(self._tell_dag("tasks_ended", ended))
+
+    @workflow.run
+    async def run(self, _: DagRunState) -> str:
+        """Runs every task that can run, tells the DAG how the run ended, and fails if the run failed."""
+        try:
+            if self.state.revision is not None:
+                await self._resume(self.state.revision)
+            self._ready = True
+            if self.state.started_at is None:
+                self.state.started_at = workflow.now()
+                metrics.run_started(self.state)
+            self.tasks.start()
+            end = await self._to_the_end()
+        except BaseException as error:
+            if isinstance(error, workflow.ContinueAsNewError):
+                raise
+            if is_cancelled_exception(error):
+                await self._end_early(RunEnd(RunState.FAILED, "the run was cancelled"))
+            elif isinstance(error, Exception):
+                told = f"a defect of tidemill: {type(error).__name__}: {error}"
+                await self._end_early(RunEnd(RunState.FAILED, told))
+                raise ApplicationError(told, type="Defect", non_retryable=True) from error
+            raise
+        await self._report(end)
+        metrics.run_ended(self.state, end.state)
+        if end.state is RunState.FAILED:
+            raise ApplicationError(
+                f"run {self.state.run.run_id} failed: {end.reason}", type="RunFailed", non_retryable=True
+            )
+        return f"{end.state}: {end.reason}"
+
+    async def _resume(self, revision: Revision) -> None:
+        """Goes on from where the last execution of this run ended, with what a person has changed."""
+        last = LastExecution(workflow_id=workflow.info().workflow_id, execution=revision.execution)
+        before = await look_up(load_run, last)
+        before.settle_ended()
+        fresh = self.state
+        current = {"past": fresh.past, "is_paused": fresh.is_paused, "news": fresh.news}
+        self._adopt(before.model_copy(update={**current, "started_at": None, "revision": None}))
+        self.tasks.leases.give_back([*self.state.leases])
+        try:
+            self._revise(revision)
+        except InvalidInputError as error:
+            workflow.logger.warning("run %s is not changed: %s", self.state.run.run_id, error)
+
+    def _revise(self, revision: Revision) -> None:
+        if revision.clear is not None:
+            self.tasks.apply(cleared(self.state, revision.clear))
+        if revision.mark is not None:
+            self.tasks.apply(marked(self.state, revision.mark))
+        if revision.mark_run is not None:
+            self.tasks.mark_run(revision.mark_run)
+
+    async def _to_the_end(self) -> RunEnd:
+        draining = False
+        while True:
+            # What is in flight does not carry over: before it goes on as new, a run lets it finish.
+            draining = draining or workflow.info().is_continue_as_new_suggested()
+            if draining:
+                self.tasks.hold()
+            else:
+                self.tasks.go_on()
+            end = self.tasks.ended or self.tasks.plan.end()
+            if end is not None and not self.tasks.busy:
+                await self._wind_up(end)
+                # Somebody may have changed the run while messages were on their way.
+                if end == (self.tasks.ended or self.tasks.plan.end()) and not self.tasks.busy:
+                    return end
+                continue
+            if self.tasks.ended is not None:
+                self.tasks.stop_all(self.tasks.ended.reason)
+            if draining and not self.tasks.busy:
+                await self._go_on_as_new()
+            workflow.set_current_details(task_table(self.state, self.tasks.plan.counts))
+            await self.tasks.something_happens()
+
+    async def _go_on_as_new(self) -> None:
+        await self._all_told()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if self.tasks.ended is None and not self.tasks.busy:  # else it was ended meanwhile
+            self.state.executions += 1
+            workflow.continue_as_new(self.state)
+
+    # The end
+
+    async def _end_early(self, end: RunEnd) -> None:
+        """Winds up a run that is being cancelled, and still tells the DAG."""
+        self.tasks.end_with(end)
+        await self.tasks.all_stopped()
+        await self._wind_up(end)
+        await self._report(end)
+
+    async def _wind_up(self, end: RunEnd) -> None:
+        await self.tasks.wind_up(end)
+        await self._all_told()
+
+    async def _all_told(self) -> None:
+        """Waits for messages on their way: a workflow that closes takes them with it."""
+        await self.tasks.all_told()
+        await workflow.wait_condition(lambda: not self._messages)
+
+    async def _report(self, end: RunEnd) -> None:
+        self.tasks.ended = end
+        workflow.set_current_details(task_table(self.state, self.tasks.plan.counts))
+        report = RunReport(
+            key=self.state.run.key,
+            state=end.state,
+            ended_at=workflow.now(),
+            reason=end.reason,
+            past=self.state.past_for_next,
+        )
+        await self._tell_dag("run_finished", report)
+
+    async def _tell_dag(self, signal: str, message: RunReport | TasksEnded) -> None:
+        dag = workflow.get_external_workflow_handle(dag_workflow_id(self.state.run.dag_id))
+        try:
+            await dag.signal(signal, message)
+        except FailureError:
+            workflow.logger.warning("the DAG's workflow is gone; nobody is told of %s", self.state.run.run_id)
+
+    def _send(self, message: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(message)
+        self._messages.add(task)
+        task.add_done_callback(self._messages.discard)
+
+    # Messages
+
+    @workflow.signal
+    def news(self, news: DagNews) -> None:
+        """The DAG was paused or unpaused, or a task of the run before has ended."""
+        if news.number <= self.state.news:
+            return
+        self.state.news = news.number
+        self.state.is_paused = self.tasks.plan.paused = news.is_paused
+        if news.past is not None:
+            self.state.past = news.past
+            self.tasks.plan.look_back(news.past)
+        self.tasks.ring()
+
+    @workflow.signal
+    def granted(self, answer: Granted) -> None:
+        """A pool has let instances of tasks in."""
+        self.tasks.leases.granted(answer)
+        self.tasks.ring()
+
+    @workflow.update
+    async def clear_tasks(self, request: ClearRequest) -> list[str]:
+        """Has tasks run again; those that run are stopped first. Returns the instances."""
+        await workflow.wait_condition(lambda: self._ready)
+        with refusing():
+            change = cleared(self.state, request)
+        self.tasks.apply(change)
+        return [*change.states]
+
+    @workflow.update
+    async def set_task_state(self, request: MarkRequest) -> list[str]:
+        """Gives tasks a state without running them; those that run are stopped first. Returns the instances."""
+        await workflow.wait_condition(lambda: self._ready)
+        with refusing():
+            change = marked(self.state, request)
+        self.tasks.apply(change)
+        return [*change.states]
+
+    @workflow.update
+    async def set_state(self, mark: RunMark) -> RunState:
+        """Ends the run as success or failed: what runs is stopped, what waits is skipped."""
+        await workflow.wait_condition(lambda: self._ready)
+        self.tasks.mark_run(mark)
+        return RunState(mark.state)
+
+    @workflow.update
+    async def respond(self, answer: Answer) -> str:
+        """Answers an approval task; the answer is its result."""
+        await workflow.wait_condition(lambda: self._ready)
+        instance = self._awaiting(answer)
+        task = self.state.spec.by_id[instance.task_id]
+        assert isinstance(task, ApprovalTask)  # noqa: S101
+        with refusing():
+            outcome = answer_of(task, answer)
+        self.tasks.finish_wait(instance, outcome)
+        return instance.key
+
+    def _awaiting(self, answer: Answer) -> TaskInstance:
+        instance = self.state.instances.get(answer.task)
+        if instance is None or instance.state is not TaskState.AWAITING_INPUT:
+            waiting = [key for key, i in self.state.instances.items() if i.state is TaskState.AWAITING_INPUT]
+            with refusing():
+                raise InvalidInputError(
+                    f"task {answer.task!r} does not wait for an answer. These do: {', '.join(waiting) or 'none'}"
+                )
+        assert instance is not None  # noqa: S101
+        return instance
+
+    # Questions
+
+    @workflow.query
+    def describe(self) -> RunDetails:
+        """The run and every task: state, tries, times, and why a task is not running."""
+        end = self.tasks.ended.state if self.tasks.ended is not None else None
+        return run_details(self.state, progress(self.tasks.plan.counts), self.tasks.why, end)
+
+    @workflow.query
+    def progress(self) -> Progress:
+        """How many tasks have finished, and how."""
+        return progress(self.tasks.plan.counts)
+
+    @workflow.query
+    def explain(self, task: str) -> str:
+        """Why a task, or an instance such as `load[3]`, has the state that it has."""
+        instance = self.state.instances.get(task)
+        if instance is None:
+            return f"there is no task {task!r}; the tasks are: {', '.join(self.state.instances)}"
+        return f"{task} is {instance.state}: {self.tasks.why(instance)}"
+
+    @workflow.query
+    def identity(self) -> RunIdentity:
+        """Which run this is."""
+        return self.state.run
+
+    @workflow.query
+    def whole_state(self) -> DagRunState:
+        """All that the run knows, for the execution that goes on from it."""
+        return self.state
+
+    @workflow.query
+    def would_clear(self, request: ClearRequest) -> list[str]:
+        """The instances that a clearing would have run again once this execution has ended. Nothing is changed."""
+        with refusing():
+            return [*cleared(self._as_ended(), request).states]
+
+    @workflow.query
+    def would_mark(self, request: MarkRequest) -> list[str]:
+        """The instances that a marking would change once this execution has ended. Nothing is changed."""
+        with refusing():
+            return [*marked(self._as_ended(), request).states]
+
+    def _as_ended(self) -> DagRunState:
+        state = self.state.model_copy(deep=True)
+        state.settle_ended()
+        return state
