@@ -71,7 +71,7 @@ histories: env ## Record histories for the replay tests (adds, never replaces)
 	@$(BIN)/python -P tests/record_histories.py $(ARGS)
 
 schema: env ## Write docs/dag.schema.json from the models
-	@$(BIN)/python -P -c "import json; from tidemill.model.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))" > docs/dag.schema.json
+	@$(BIN)/python -P -c "import json; from tidemill.model.spec.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))" > docs/dag.schema.json
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
   --no-emit-index-url --no-emit-find-links pyproject.toml

@@ -1,11 +1,27 @@
 """Kubernetes in cluster mode, through spark-submit and `kubectl`."""
 
 import json
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
 
 from .clusters import Life, Status
 from .starts import SparkStart
-from .yarn import Run, run_tool
+
+Run = Callable[[Sequence[str]], str]
+"""Runs a command and returns what it prints; raises OSError if it fails."""
+
+PATIENCE = 60
+
+
+def run_tool(argv: Sequence[str]) -> str:
+    """Runs a cluster's own command-line tool."""
+    try:
+        done = subprocess.run([*argv], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise OSError(f"{argv[0]} cannot be run on this worker: {error}. Install and configure it here") from None
+    if done.returncode:
+        raise OSError(f"{' '.join(argv[:3])} failed: {(done.stderr or done.stdout).strip()[-1000:]}")
+    return done.stdout
 
 
 def pod_of(work: SparkStart) -> str:

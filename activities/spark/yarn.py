@@ -1,65 +1,116 @@
-"""YARN in cluster mode, through spark-submit and the `yarn` command."""
+"""YARN in cluster mode: spark-submit hands the application over, the ResourceManager's REST API tells of it."""
 
+import getpass
+import os
 import re
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import httpx
 
 from ..attempts.watch import handed_over
 from .clusters import Life, Status
 from .starts import SparkStart
 
-Run = Callable[[Sequence[str]], str]
-"""Runs a command and returns what it prints; raises OSError if it fails."""
-
-PATIENCE = 60
+PATIENCE = 10.0
+PORT, SECURE_PORT = 8088, 8090
 _APPLICATION = re.compile(r"application_\d+_\d+")
-_STATE = re.compile(r"^\s*(State|Final-State) : (\S+)", re.MULTILINE)
 WAITING = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
 ENDED = ("FINISHED", "FAILED", "KILLED")
-
-
-def run_tool(argv: Sequence[str]) -> str:
-    """Runs a cluster's own command-line tool."""
-    try:
-        done = subprocess.run([*argv], capture_output=True, text=True, timeout=PATIENCE, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise OSError(f"{argv[0]} cannot be run on this worker: {error}. Install and configure it here") from None
-    if done.returncode:
-        raise OSError(f"{' '.join(argv[:3])} failed: {(done.stderr or done.stdout).strip()[-1000:]}")
-    return done.stdout
 
 
 class Yarn:
     """The attempt is known by its application tag, which YARN keeps for ended applications, too."""
 
-    def __init__(self, work: SparkStart, launch: Callable[[], str], run: Run = run_tool) -> None:
+    def __init__(self, work: SparkStart, launch: Callable[[], str]) -> None:
         self._tag = f"tidemill-{work.attempt.uuid.hex}"
         self._launch = launch
-        self._run = run
+        named = work.options.rest_url
+        self._urls = [url.rstrip("/") for url in named.split(",")] if named else resource_managers(os.environ)
 
     def find(self) -> str | None:
-        listed = self._run(["yarn", "application", "-list", "-appStates", "ALL", "-appTags", self._tag])
-        found = _APPLICATION.search(listed)
-        return found[0] if found else None
+        listed = self._ask("GET", "apps", applicationTags=self._tag).json()
+        found = (listed.get("apps") or {}).get("app") or []
+        return str(found[0]["id"]) if found else None
 
     def submit(self) -> str:
-        found = _APPLICATION.search(self._launch()) or _APPLICATION.search(self.find() or "")
+        printed = _APPLICATION.search(self._launch())
+        found = printed[0] if printed else self.find()
         if found is None:
             raise handed_over("spark-submit ended, and YARN does not list the application")
-        return found[0]
+        return found
 
     def status(self, application_id: str) -> Status:
-        try:
-            told = dict(_STATE.findall(self._run(["yarn", "application", "-status", application_id])))
-        except OSError as error:
-            if "doesn't exist" in str(error):
-                return Status(Life.UNKNOWN, str(error))
-            raise
-        state = told.get("State", "UNDEFINED")
-        words = f"{state}, {told.get('Final-State', 'UNDEFINED')}"
+        answer = self._ask("GET", f"apps/{application_id}")
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return Status(Life.UNKNOWN, "the ResourceManager does not know the application")
+        app = answer.json()["app"]
+        state, final = str(app["state"]), str(app["finalStatus"])
+        words = f"{state}, {final}"
         if state in ENDED:
-            return Status(Life.ENDED, words, succeeded=told.get("Final-State") == "SUCCEEDED")
+            said = str(app.get("diagnostics") or "").strip()
+            return Status(Life.ENDED, f"{words}: {said}" if said else words, succeeded=final == "SUCCEEDED")
         return Status(Life.WAITING if state in WAITING else Life.RUNNING, words)
 
     def kill(self, application_id: str) -> None:
-        self._run(["yarn", "application", "-kill", application_id])
+        self._ask("PUT", f"apps/{application_id}/state", content={"state": "KILLED"})
+
+    def _ask(self, method: str, what: str, content: dict[str, Any] | None = None, **query: str) -> httpx.Response:
+        """What the ResourceManager answers. One that stands by redirects to the other. Raises OSError if none answers."""
+        # Without Kerberos, YARN takes the caller's name from the query.
+        user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        problems = []
+        for url in self._urls:
+            try:
+                answer = httpx.request(
+                    method,
+                    f"{url}/ws/v1/cluster/{what}",
+                    params={**query, "user.name": user},
+                    json=content,
+                    timeout=PATIENCE,
+                    follow_redirects=True,
+                )
+                if answer.status_code == httpx.codes.NOT_FOUND:
+                    return answer
+                answer.raise_for_status()
+                if method == "GET":
+                    answer.json()  # a page for people is no answer
+            except (httpx.HTTPError, ValueError) as error:
+                problems.append(f"{url}: {error}")
+            else:
+                return answer
+        raise OSError(f"no ResourceManager of YARN answers: {'; '.join(problems)}")
+
+
+def resource_managers(environment: Mapping[str, str]) -> list[str]:
+    """Where YARN's ResourceManagers answer HTTP, by the Hadoop configuration that spark-submit reads as well.
+
+    Raises OSError if there is no configuration.
+    """
+    folder = environment.get("YARN_CONF_DIR") or environment.get("HADOOP_CONF_DIR")
+    if folder is None:
+        raise OSError(
+            "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set. Set one on this worker, or the option rest_url"
+        )
+    try:
+        conf = _properties(Path(folder, "yarn-site.xml"))
+    except ElementTree.ParseError as error:
+        raise OSError(f"{folder}/yarn-site.xml cannot be read: {error}") from None
+    secure = conf.get("yarn.http.policy") == "HTTPS_ONLY"
+    ids = [f".{one.strip()}" for one in conf.get("yarn.resourcemanager.ha.rm-ids", "").split(",") if one.strip()]
+    return [_address(conf, suffix, secure=secure) for suffix in ids or [""]]
+
+
+def _address(conf: Mapping[str, str], suffix: str, *, secure: bool) -> str:
+    key, port = ("webapp.https.address", SECURE_PORT) if secure else ("webapp.address", PORT)
+    host = conf.get(f"yarn.resourcemanager.hostname{suffix}", "localhost")
+    address = conf.get(f"yarn.resourcemanager.{key}{suffix}", f"{host}:{port}")
+    return f"{'https' if secure else 'http'}://{address.replace('${yarn.resourcemanager.hostname}', host)}"
+
+
+def _properties(path: Path) -> dict[str, str]:
+    """The properties of one of Hadoop's configuration files."""
+    root = ElementTree.fromstring(path.read_text())  # noqa: S314 - the operator's own file
+    return {p.findtext("name", "").strip(): p.findtext("value", "").strip() for p in root.iter("property")}

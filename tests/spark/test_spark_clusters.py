@@ -1,9 +1,12 @@
-"""YARN and Kubernetes: what tidemill runs there and what it makes of the answers. No such cluster is here to ask."""
+"""YARN and Kubernetes: what tidemill asks for there and what it makes of the answers. No such cluster is here to ask."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, cast
+from threading import Thread
+from typing import Any, Self, cast
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from temporalio.testing import ActivityEnvironment
@@ -11,9 +14,10 @@ from tidemill.activities.spark.clusters import Life
 from tidemill.activities.spark.command import spark_submit
 from tidemill.activities.spark.kubernetes import Kubernetes
 from tidemill.activities.spark.starts import SparkStart
-from tidemill.activities.spark.yarn import Yarn
+from tidemill.activities.spark.yarn import Yarn, resource_managers
 from tidemill.activities.workplace import Workplace
 from tidemill.model.run.attempts import TaskAttempt
+from tidemill.worker.dev import free_port
 
 YARN = {"master": "yarn", "deploy_mode": "cluster", "yarn_queue": "etl", "num_executors": 4, "executor_memory": "2g"}
 KUBERNETES = {
@@ -97,21 +101,88 @@ def test_another_try_has_another_identity_and_the_same_try_the_same(tmp_path: Pa
     assert one.model_copy(update={"map_index": 1}).uuid != one.uuid
 
 
-LISTED = """Total number of applications (application-types: [], states: [ALL] and tags: [tidemill-x]):1
-                Application-Id\t    Application-Name\t    Application-Type\t      User\t     Queue\t             State
-application_1700000000000_0042\tsales.load\tSPARK\thadoop\tetl\tRUNNING\tUNDEFINED\t10%\thttp://node:4040
-"""
-STATUS = "Application Report : \n\tApplication-Id : {id}\n\tState : {state}\n\tFinal-State : {final}\n\tQueue : etl\n"
+class ResourceManager:
+    """Answers as YARN's REST API does, over HTTP: applications by tag and by id, and the order to end one."""
+
+    def __init__(self) -> None:
+        self.apps: dict[str, dict[str, Any]] = {}
+        self.asked: list[str] = []
+        self.standby_of: str | None = None
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                url = urlsplit(self.path)
+                if outer.standby_of is not None:
+                    self.send_response(307)
+                    self.send_header("Location", outer.standby_of + self.path)
+                    self.end_headers()
+                    return None
+                outer.asked.append(f"{self.command} {unquote(self.path)}")
+                *_, last = url.path.split("/")
+                if last == "apps":
+                    [tag] = parse_qs(url.query)["applicationTags"]
+                    found = [app for app in outer.apps.values() if tag in app["applicationTags"].split(",")]
+                    return self._answer(200, {"apps": {"app": found} if found else None})
+                if last in outer.apps:
+                    return self._answer(200, {"app": outer.apps[last]})
+                self._answer(404, {"RemoteException": {"exception": "NotFoundException", "message": f"app {last}"}})
+
+            def do_PUT(self) -> None:
+                outer.asked.append(f"{self.command} {unquote(self.path)}")
+                wanted = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.apps[urlsplit(self.path).path.split("/")[-2]].update(state=wanted["state"], finalStatus="KILLED")
+                self._answer(202, wanted)
+
+            def _answer(self, code: int, body: dict[str, Any]) -> None:
+                self.send_response(code)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
+                self.wfile.write(json.dumps(body).encode())
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def add(self, tag: str, state: str, final: str = "UNDEFINED", diagnostics: str = "") -> str:
+        name = f"application_1700000000000_{len(self.apps):04}"
+        app = {"id": name, "state": state, "finalStatus": final, "applicationTags": f"etl,{tag}"}
+        self.apps[name] = {**app, "diagnostics": diagnostics}
+        return name
 
 
-def test_yarn_is_asked_by_tag_and_by_id(tmp_path: Path) -> None:
-    work = start(tmp_path, YARN)
-    run = Recorded("Total number of applications :0\n", LISTED)
-    yarn = Yarn(work, lambda: "Submitted application application_1700000000000_0042", run)
+@pytest.fixture
+def resource_manager() -> Iterator[ResourceManager]:
+    with ResourceManager() as running:
+        yield running
+
+
+def test_an_application_on_yarn_is_found_by_its_tag(tmp_path: Path, resource_manager: ResourceManager) -> None:
+    work = start(tmp_path, {**YARN, "rest_url": resource_manager.url})
+    made: list[str] = []
+
+    def launch() -> str:
+        made.append(resource_manager.add(f"tidemill-{work.attempt.uuid.hex}", "ACCEPTED"))
+        return "spark-submit printed no id"
+
+    yarn = Yarn(work, launch)
+    resource_manager.add("tidemill-of-another", "RUNNING")
     assert yarn.find() is None
-    assert yarn.submit() == yarn.find() == "application_1700000000000_0042"
-    listing = ["yarn", "application", "-list", "-appStates", "ALL", "-appTags"]
-    assert run.asked[0] == [*listing, f"tidemill-{work.attempt.uuid.hex}"]
+    assert [yarn.submit()] == [yarn.find()] == made
+    yarn.kill(made[0])
+    assert yarn.status(made[0]).life is Life.ENDED
+    assert all("user.name=" in asked for asked in resource_manager.asked)
+    assert yarn.status("application_1_1").life is Life.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -124,16 +195,34 @@ def test_yarn_is_asked_by_tag_and_by_id(tmp_path: Path) -> None:
         ("KILLED", "KILLED", Life.ENDED, False),
     ],
 )
-def test_what_yarn_says_of_an_application(tmp_path: Path, state: str, final: str, life: Life, succeeded: bool) -> None:
-    run = Recorded(STATUS.format(id="application_1_1", state=state, final=final), "")
-    yarn = Yarn(start(tmp_path, YARN), lambda: "", run)
-    status = yarn.status("application_1_1")
+def test_what_yarn_says_of_an_application(
+    tmp_path: Path, resource_manager: ResourceManager, state: str, final: str, life: Life, succeeded: bool
+) -> None:
+    yarn = Yarn(start(tmp_path, {**YARN, "rest_url": resource_manager.url}), lambda: "")
+    status = yarn.status(resource_manager.add("x", state, final, "AM exited with 13"))
     assert (status.life, status.succeeded) == (life, succeeded)
-    yarn.kill("application_1_1")
-    assert run.asked == [
-        ["yarn", "application", "-status", "application_1_1"],
-        ["yarn", "application", "-kill", "application_1_1"],
-    ]
+    assert ("AM exited with 13" in status.told) is (life is Life.ENDED)
+
+
+def test_a_resource_manager_that_stands_by_or_is_away_is_passed_over(
+    tmp_path: Path, resource_manager: ResourceManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ResourceManager() as standby:
+        standby.standby_of = resource_manager.url
+        (tmp_path / "yarn-site.xml").write_text(
+            "<configuration><property><name>yarn.resourcemanager.ha.rm-ids</name><value>rm1, rm2</value></property>"
+            f"<property><name>yarn.resourcemanager.webapp.address.rm1</name><value>127.0.0.1:{free_port()}</value>"
+            "</property><property><name>yarn.resourcemanager.webapp.address.rm2</name>"
+            f"<value>{standby.url.removeprefix('http://')}</value></property></configuration>"
+        )
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+        yarn = Yarn(start(tmp_path, YARN), lambda: "")
+        assert yarn.status(resource_manager.add("x", "RUNNING")).life is Life.RUNNING
+
+
+def test_without_a_hadoop_configuration_yarn_is_not_guessed() -> None:
+    with pytest.raises(OSError, match="HADOOP_CONF_DIR"):
+        resource_managers({})
 
 
 @pytest.mark.parametrize(

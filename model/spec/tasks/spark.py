@@ -48,7 +48,10 @@ class SparkOptions(Brief, Model):
     """`local[N]`, `spark://host:port`, `yarn`, `k8s://https://host:port`, or `sc://host:port` for Spark Connect."""
     deploy_mode: Literal["client", "cluster"] | None = None
     rest_url: str | None = None
-    """The REST API of a standalone master, for cluster mode; None: port 6066 of the master's host."""
+    """For cluster mode, where the cluster's REST API is, or several with commas between.
+
+    None: port 6066 of a standalone master's host; YARN's ResourceManager as HADOOP_CONF_DIR/yarn-site.xml names it.
+    """
     conf: dict[str, str | int | float | bool] = {}
     driver_memory: str | None = None
     driver_cores: PositiveInt | None = None
