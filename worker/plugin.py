@@ -155,6 +155,7 @@ class TidemillPlugin(SimplePlugin):
             ],
             activity_executor=ThreadPoolExecutor(CONTROL_THREADS, thread_name_prefix="tidemill-control"),
             max_concurrent_activities=CONTROL_THREADS,
+            interceptors=worker.config().get("interceptors", ()),
         )
 
     def _calls_worker(self, worker: Worker) -> Worker:

@@ -6,13 +6,12 @@ import logging
 import os
 import pwd
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from temporalio.client import Client
-from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
-from temporalio.worker import Worker
+from temporalio.worker import Interceptor, Worker
 
 from ..activities.processes.call import RunAs
 from ..activities.processes.supervisor import prctl
@@ -24,6 +23,7 @@ from .connection import connect
 from .health import health_server
 from .plugin import TidemillPlugin
 from .settings import Settings
+from .telemetry import telemetry
 
 PR_SET_DUMPABLE = 4
 
@@ -53,13 +53,14 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
     return TidemillPlugin(workplace=place)
 
 
-def make_worker(client: Client, settings: Settings) -> Worker:
+def make_worker(client: Client, settings: Settings, interceptors: Sequence[Interceptor] = ()) -> Worker:
     """A worker for *settings*; *client* must have the plugin."""
     return Worker(
         client,
         task_queue=settings.task_queue,
         max_concurrent_activities=settings.max_concurrent_activities,
         max_cached_workflows=settings.max_cached_workflows,
+        interceptors=interceptors,
     )
 
 
@@ -90,12 +91,10 @@ async def running_worker(settings: Settings, address: str | None = None) -> Asyn
     """A worker as long as the block, and the way in to what it works on."""
     backends()  # one that cannot be made is told now, and not by the first task
     overrides = {"target_host": address} if address is not None else {}
-    if settings.metrics_address is not None:
-        metrics = PrometheusConfig(bind_address=settings.metrics_address)
-        overrides["runtime"] = Runtime(telemetry=TelemetryConfig(metrics=metrics))  # type: ignore[assignment]
-    client = await connect(plugin_for(settings), **overrides)
-    async with make_worker(client, settings), health_server(settings.health_address, client):
-        yield Tidemill(client, settings.task_queue)
+    async with telemetry(settings.metrics_address) as seen:
+        client = await connect(plugin_for(settings), runtime=seen.runtime, **overrides)
+        async with make_worker(client, settings, seen.interceptors), health_server(settings.health_address, client):
+            yield Tidemill(client, settings.task_queue)
 
 
 async def until_stopped() -> None:

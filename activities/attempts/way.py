@@ -20,7 +20,7 @@ from ...model.run.context import resolve
 from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.references import texts
 from ...model.states import TaskState
-from .. import metrics
+from .. import metrics, tracing
 from ..masking import HERE, Masker
 from ..processes.call import Answer, ServerGone
 from ..processes.forks import CodePlace, ImportFailed
@@ -55,6 +55,7 @@ class Kind:
 
 def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watch | None = None) -> Outcome:
     """One start of a try of a task, from its beginning to its outcome. Raises the task's failure."""
+    tracing.describe(attempt)
     with stopping_cleanly(), metrics.running(kind.work):
         outcome = _outcome(workplace, attempt, kind, watch or workplace_watch(workplace, attempt.timeout))
         return workplace.results.put(attempt, outcome)
@@ -101,7 +102,7 @@ def forked(
         "attempt": attempt.model_dump(mode="json"),
         "folder": str(folder.make().path),
         "directory": str(workplace.directory(attempt)),
-        "variables": airflow_variables(attempt),
+        "variables": attempt_variables(attempt),
         "grace": workplace.grace.total_seconds(),
         **more,
     }
@@ -197,14 +198,15 @@ def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_his
     return answer.result["values"]
 
 
-def airflow_variables(attempt: TaskAttempt) -> dict[str, str]:
-    """The variables by which Airflow tells a process what it runs for."""
+def attempt_variables(attempt: TaskAttempt) -> dict[str, str]:
+    """What a process is told of what it runs for: Airflow's variables, and OpenTelemetry's where a run is traced."""
     run = attempt.run
     values = {
         "AIRFLOW_CTX_DAG_ID": run.dag_id,
         "AIRFLOW_CTX_TASK_ID": attempt.task.task_id,
         "AIRFLOW_CTX_DAG_RUN_ID": run.run_id,
         "AIRFLOW_CTX_TRY_NUMBER": str(attempt.try_number),
+        **tracing.environment(),
     }
     if run.logical_date is not None:
         values["AIRFLOW_CTX_LOGICAL_DATE"] = run.logical_date.isoformat()

@@ -7,6 +7,7 @@ from ...model.run.attempts import SubmittedAttempt, TaskAttempt
 from ...model.run.task_instances import Outcome
 from ...model.spec.tasks import SparkMode, SparkSqlFunctionTask
 from ...model.states import TaskState
+from .. import tracing
 from ..attempts.folder import AttemptFolder
 from ..attempts.outcomes import outcome_of
 from ..attempts.watch import Closing, Stopped, Watch, handed_over, stopping_cleanly
@@ -33,6 +34,7 @@ class SparkActivities:
         Started again for the same try, it finds what an earlier start left: a result, a running
         driver, a session. No two starts of a try ever work side by side.
         """
+        tracing.describe(attempt)
         with stopping_cleanly():
             filled = self._workplace.results.fill(attempt)
             if isinstance(filled.task, SparkSqlFunctionTask):
@@ -43,9 +45,11 @@ class SparkActivities:
             work = self._start(filled, untried=activity.info().attempt == 1)
             match work.options.mode:
                 case SparkMode.CLIENT:
-                    outcome = client.run_client(work)
+                    with tracing.spark_application(attempt.name, work.progress):
+                        outcome = client.run_client(work)
                 case SparkMode.CONNECT:
-                    outcome = connect.run_connect(work)
+                    with tracing.spark_application(attempt.name, work.progress):
+                        outcome = connect.run_connect(work)
                 case _:
                     outcome = self._submit(work)
             if outcome.submission is None:
@@ -56,10 +60,12 @@ class SparkActivities:
     def watch(self, submitted: SubmittedAttempt) -> Outcome:
         """Follows an application on a cluster to its end. It never submits, so that any worker may take over."""
         assert submitted.submission is not None  # noqa: S101
+        tracing.describe(submitted.attempt)
         with stopping_cleanly():
             work = self._start(self._workplace.results.fill(submitted.attempt))
             try:
-                outcome = cluster.follow(work, submitted.submission)
+                with tracing.spark_application(submitted.attempt.name, work.progress):
+                    outcome = cluster.follow(work, submitted.submission)
             except Stopped:
                 if activity.is_cancelled() and not self._run_goes_on():
                     cluster.end(work, submitted.submission.application_id, Closing())

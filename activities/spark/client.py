@@ -10,7 +10,7 @@ from .. import metrics
 from ..attempts.log import last_lines
 from ..attempts.outcomes import describe_exit, instant
 from ..attempts.watch import Watch, task_failed
-from ..attempts.way import Ended, airflow_variables, forked
+from ..attempts.way import Ended, attempt_variables, forked
 from ..processes.environment import for_drivers
 from ..workplace import find_java
 from .archive import fast_start
@@ -89,7 +89,7 @@ def driver_environment(work: SparkStart) -> dict[str, str]:
     if (work.options.master or DEFAULT_MASTER).startswith("local"):
         known = {"SPARK_LOCAL_IP": "127.0.0.1", **known}  # its UI listens there and nowhere else
     looked_up = for_drivers(os.environ) if isinstance(work.attempt.task, PySparkTask) else {}
-    return {**known, **looked_up, **airflow_variables(work.attempt)}
+    return {**known, **looked_up, **attempt_variables(work.attempt)}
 
 
 def unexplained(end: dict[str, Any], tail: tuple[str, ...]) -> Failure:

@@ -14,7 +14,7 @@ from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Outcome
 from ...model.spec.tasks import PySparkTask, SparkSubmitTask
 from ..attempts.watch import Closing, Watch, handed_over
-from ..attempts.way import airflow_variables, forked
+from ..attempts.way import attempt_variables, forked
 from .command import contract, plain
 from .place import shown
 from .starts import SparkStart
@@ -57,7 +57,7 @@ def _plan(work: SparkStart) -> dict[str, Any]:
         session_id=session_id(work.attempt, work.number),
         tag=f"tidemill-{work.attempt.uuid.hex}",
         conf={**plain(work.options.conf), **contract(work)},
-        env={**work.filled["env"], **airflow_variables(work.attempt)},
+        env={**work.filled["env"], **attempt_variables(work.attempt)},
         directory=str(work.directory),
     )
     if isinstance(task, SparkSubmitTask):

@@ -71,7 +71,11 @@ class SparkStart:
         return isinstance(task, SparkSubmitTask) and task.is_java
 
     def watch(self) -> Watch:
-        return workplace_watch(self.workplace, self.attempt.timeout, progress=lambda: self.folder.read("progress.json"))
+        return workplace_watch(self.workplace, self.attempt.timeout, progress=self.progress)
+
+    def progress(self) -> dict[str, Any] | None:
+        """What the driver has told of itself last."""
+        return self.folder.read("progress.json")
 
     def earlier_result(self) -> Outcome | None:
         """What an earlier start of the attempt came to; raises its failure. None if there is nothing yet."""

@@ -58,7 +58,7 @@ class Yarn:
         self._ask("PUT", f"apps/{application_id}/state", content={"state": "KILLED"})
 
     def _ask(self, method: str, what: str, content: dict[str, Any] | None = None, **query: str) -> httpx.Response:
-        """What the ResourceManager answers. One that stands by redirects to the other. Raises OSError if none answers."""
+        """What the ResourceManager in charge answers; standbys redirect to it. Raises OSError if none answers."""
         # Without Kerberos, YARN takes the caller's name from the query.
         user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
         problems = []

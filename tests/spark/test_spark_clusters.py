@@ -1,4 +1,4 @@
-"""YARN and Kubernetes: what tidemill asks for there and what it makes of the answers. No such cluster is here to ask."""
+"""YARN and Kubernetes: what tidemill asks for there, and makes of the answers. No such cluster is here to ask."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -117,16 +117,17 @@ class ResourceManager:
                     self.send_response(307)
                     self.send_header("Location", outer.standby_of + self.path)
                     self.end_headers()
-                    return None
+                    return
                 outer.asked.append(f"{self.command} {unquote(self.path)}")
                 *_, last = url.path.split("/")
                 if last == "apps":
                     [tag] = parse_qs(url.query)["applicationTags"]
                     found = [app for app in outer.apps.values() if tag in app["applicationTags"].split(",")]
-                    return self._answer(200, {"apps": {"app": found} if found else None})
-                if last in outer.apps:
-                    return self._answer(200, {"app": outer.apps[last]})
-                self._answer(404, {"RemoteException": {"exception": "NotFoundException", "message": f"app {last}"}})
+                    self._answer(200, {"apps": {"app": found} if found else None})
+                elif last in outer.apps:
+                    self._answer(200, {"app": outer.apps[last]})
+                else:
+                    self._answer(404, {"RemoteException": {"exception": "NotFoundException", "message": f"app {last}"}})
 
             def do_PUT(self) -> None:
                 outer.asked.append(f"{self.command} {unquote(self.path)}")

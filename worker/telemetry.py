@@ -1,0 +1,56 @@
+"""How a worker is seen: Prometheus where the settings ask for it, OpenTelemetry where the usual OTEL_* variables do."""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.worker import Interceptor
+
+from ..model.errors import InvalidInputError
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """What a worker's parts are made with so that they are seen."""
+
+    interceptors: Sequence[Interceptor] = ()
+    """For the worker: they trace runs."""
+    runtime: Runtime | None = None
+    """For the client: it keeps metrics. None: nobody wants them."""
+
+
+@asynccontextmanager
+async def telemetry(metrics_address: str | None) -> AsyncIterator[Telemetry]:
+    """Traces and metrics, exported as long as the block. Raises InvalidInputError if the extra is not installed.
+
+    Metrics wait at *metrics_address* for Prometheus where one is set; else OpenTelemetry gets them.
+    """
+    traced, measured = asked_for("TRACES"), metrics_address is None and asked_for("METRICS")
+    async with AsyncExitStack() as exporting:
+        interceptors, runtime = [], None
+        if traced or measured:
+            try:
+                from . import otel
+            except ImportError as error:
+                raise InvalidInputError(
+                    f"{ENDPOINT} is set, and OpenTelemetry is not installed ({error}). "
+                    "Install it with: pip install 'tidemill[otel]'"
+                ) from None
+            interceptors = [otel.tracing(exporting)] if traced else []
+            runtime = await otel.metrics(exporting) if measured else None
+        if metrics_address is not None:
+            runtime = Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=metrics_address)))
+        yield Telemetry(interceptors, runtime)
+
+
+def asked_for(signal: str) -> bool:
+    """Whether the OTEL_* variables ask for *signal*: TRACES or METRICS."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    if os.environ.get(f"OTEL_{signal}_EXPORTER", "otlp") == "none":
+        return False
+    return bool(os.environ.get(ENDPOINT) or os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"))
