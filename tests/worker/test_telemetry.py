@@ -24,7 +24,7 @@ from tidemill.worker.plugin import TidemillPlugin
 from tidemill.worker.telemetry import telemetry
 
 APPS = Path(__file__).parents[1] / "dags" / "spark_apps"
-CONTINUES = "echo $TRACEPARENT | grep -E '^00-[0-9a-f]{32}-[0-9a-f]{16}-01$'"
+CONTINUES = "echo $TRACEPARENT | grep -E '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'"
 DAY = {"start_date": "2024-03-04T00:00:00Z", "schedule": {"kind": "once"}}
 
 
