@@ -80,8 +80,9 @@ def cleanup(workplace: Workplace, known: Known, older_than: timedelta, *, dry_ru
     if not dry_run:
         for thing in found:
             _remove(Path(thing.name))
+        emptied = {Path(thing.name).parent for thing in found}
         for place in ("logs", "attempts"):
-            _remove_empty(workplace.home / place)
+            _remove_empty(workplace.home / place, emptied, before)
     return [*found, *_old_objects(workplace, known, before, dry_run=dry_run)]
 
 
@@ -188,8 +189,10 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _remove_empty(root: Path) -> None:
-    """Removes the folders below *root* in which nothing is left."""
-    for folder, _, _ in os.walk(root, topdown=False):
-        if Path(folder) != root and not any(Path(folder).iterdir()):
-            Path(folder).rmdir()
+def _remove_empty(root: Path, emptied: set[Path], before: datetime) -> None:
+    """Removes the folders below *root* in which nothing is left, or ever was: a young one may be about to be used."""
+    for name, _, _ in os.walk(root, topdown=False):
+        folder = Path(name)
+        if folder != root and (folder in emptied or _modified(folder) < before) and not any(folder.iterdir()):
+            folder.rmdir()
+            emptied.add(folder.parent)

@@ -18,13 +18,16 @@ COLOURS = {
 def draw_gantt(details: RunDetails, path: Path) -> None:
     """Writes the picture to *path*, as the kind of its suffix says (.png, .svg, .pdf).
 
-    Raises InvalidInputError for a run in which nothing has run.
+    Raises InvalidInputError for a run in which nothing has run, and where matplotlib is not installed.
     """
     rows = [(task, spans(task)) for task in details.tasks]
     rows = [(task, found) for task, found in rows if found]
     if not rows:
         raise InvalidInputError(f"run {details.run.run_id!r} has no task that ran. Look again when one has")
-    import matplotlib as mpl
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise InvalidInputError("a picture needs matplotlib. Install it with: pip install 'tidemill[plots]'") from None
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt

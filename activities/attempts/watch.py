@@ -4,8 +4,9 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from temporalio import activity
@@ -17,6 +18,7 @@ from ..names import INFRASTRUCTURE, TASK_FAILED
 
 HEARTBEAT_EVERY = 1.0
 POLL_EVERY = 0.05
+TOUCH_EVERY = 600.0
 CLEANED_UP_WITHIN = timedelta(minutes=1)
 
 
@@ -66,6 +68,8 @@ class Watch:
         self._too_long = too_long
         self._started = time.monotonic()
         self._progress = progress
+        self._kept: tuple[Path, ...] = ()
+        self._next_touch = self._started + TOUCH_EVERY
         # Not at once: most tasks are over before, and each heartbeat is a way to the server and back.
         self._next_heartbeat = self._started + HEARTBEAT_EVERY
 
@@ -81,6 +85,15 @@ class Watch:
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + HEARTBEAT_EVERY
             self._beat(told if told is not None else self._progress())
+        if now >= self._next_touch:
+            self._next_touch = now + TOUCH_EVERY
+            for path in self._kept:
+                with suppress(FileNotFoundError):
+                    path.touch()
+
+    def keep(self, *paths: Path) -> None:
+        """Keeps files and folders young, so that no cleanup takes what the attempt still needs for old."""
+        self._kept = paths
 
     def restart(self) -> None:
         """The time counts from now: what was waited for before is not the attempt's own."""

@@ -107,6 +107,7 @@ def forked(
         **more,
     }
     workplace.give_away(folder.path)
+    watch.keep(folder.path, folder.log)
     masker = fresh_masker()
     with workplace.log_at(folder.log, masker) as log:
         answer = _followed(workplace, work, request, Conversation(log, masker), watch, code, connect=connect)

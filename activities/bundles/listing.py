@@ -4,12 +4,14 @@ Run by its path as a program of its own, for every listing, and so made of the s
 pathspec only. What it found out about a file is kept in a cache until the file changes.
 """
 
+import ast
 import json
 import os
 import re
 import stat
 import sys
 import time
+import warnings
 import zipfile
 from collections.abc import Iterator
 from hashlib import sha256
@@ -19,10 +21,6 @@ from typing import Any
 IGNORE_FILE = ".airflowignore"
 SAVE_EVERY = 10.0
 LARGEST_SOURCE = 10 * 1024 * 1024
-_IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^#\n]+)|import[ \t]+([^#\n]+))", re.MULTILINE
-)
-_NAME = re.compile(r"[\w.]+")
 
 
 class Tree:
@@ -104,21 +102,22 @@ class Tree:
 
     def _imports(self, name: str, text: str) -> Iterator[str]:
         """What *text* imports if it is in this folder; looked up as Python would, from the file and the root."""
+        try:
+            with warnings.catch_warnings(action="ignore"):  # what is told of the code belongs to its parse
+                tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return  # its parse will say so
         folder = Path(name).parent
-        for match in _IMPORT.finditer(text):
-            base, names, modules = match[1], match[2], match[3]
-            if modules is not None:
-                wanted = [_NAME.match(part.strip()) for part in modules.split(",")]
-                for found in wanted:
-                    if found is not None:
-                        yield from self._modules((folder, Path()), found[0].split("."))
-                continue
-            dots = len(base) - len(base.lstrip("."))
-            start = [part for part in base.lstrip(".").split(".") if part]
-            places = (folder.joinpath(*[".."] * (dots - 1)),) if dots else (folder, Path())
-            yield from self._modules(places, start)
-            for last in _NAME.findall(names):
-                yield from self._modules(places, [*start, last])
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield from self._modules((folder, Path()), alias.name.split("."))
+            elif isinstance(node, ast.ImportFrom):
+                start = node.module.split(".") if node.module else []
+                places = (folder.joinpath(*[".."] * (node.level - 1)),) if node.level else (folder, Path())
+                yield from self._modules(places, start)
+                for alias in node.names:
+                    yield from self._modules(places, [*start, alias.name])
 
     def _modules(self, places: tuple[Path, ...], parts: list[str]) -> Iterator[str]:
         for place in places:

@@ -63,9 +63,17 @@ def run(job: Job) -> dict[str, Any]:
 _stopped: list[bool] = []
 
 
+_on_kill: list[Callable[[], Any]] = []
+
+
 def _stop(_signal: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _stopped.append(True)
+    for on_kill in _on_kill:
+        try:
+            on_kill()
+        except Exception:
+            traceback.print_exc()
     raise TaskStopped("the task was stopped")
 
 
@@ -81,6 +89,7 @@ def perform(dags: list[DAG], attempt: TaskAttempt, given: tuple[Any, ...] = ()) 
             if attempt.callback is not None:
                 call_back(dags, attempt, attempt.callback, values)
                 return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
+            _on_kill[:] = on_kill_of(dags, attempt)
             result = call(find_function(dags, attempt), attempt, values, given)
         outcome = _ended(attempt, result, started)
         outcome = outcome.model_copy(update={"xcom": checked({**values["ti"].pushed, **outcome.xcom})})
@@ -132,6 +141,12 @@ def find_function(dags: list[DAG], attempt: TaskAttempt) -> Callable[..., Any]:
         f"task {attempt.task.task_id!r} is no longer in DAG {dag.dag_id!r} of {_file(attempt)}. "
         "Put it back, or register the DAG again"
     )
+
+
+def on_kill_of(dags: list[DAG], attempt: TaskAttempt) -> list[Callable[[], Any]]:
+    """What the task's author wants called when it is stopped; at most one."""
+    node = find_dag(dags, attempt).tasks.get(attempt.task.task_id)
+    return [node.on_kill] if node is not None and node.on_kill is not None else []
 
 
 def find_dag(dags: list[DAG], attempt: TaskAttempt) -> DAG:

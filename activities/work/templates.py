@@ -15,6 +15,7 @@ from ...model.run.context import context, resolve
 from ...model.spec.references import texts
 from ..secrets import TEMPLATE_NAMES
 from .limits import limited
+from .template_filters import FILTERS
 
 if TYPE_CHECKING:
     from .child import Job
@@ -67,7 +68,9 @@ def render(value: Any, context: Mapping[str, Any], *, native: bool = False) -> A
     """
     kind = _NativeSandboxed if native else _Sandboxed
     known = {**TEMPLATE_NAMES, **context}
-    return _render(value, known, kind(undefined=StrictUndefined, cache_size=0, keep_trailing_newline=True))
+    environment = kind(undefined=StrictUndefined, cache_size=0, keep_trailing_newline=True)
+    environment.filters.update(FILTERS)
+    return _render(value, known, environment)
 
 
 def _render(value: Any, context: Mapping[str, Any], environment: SandboxedEnvironment) -> Any:

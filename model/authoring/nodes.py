@@ -65,6 +65,12 @@ class Node(Linked):
         self.kind = kind
         self.task_id = self.group.full_id(task_id) if self.group is not None else task_id
         self.function = function
+        self.on_kill: Callable[[], Any] | None = fields.pop("on_kill", None)
+        """Called in the function's process when it is asked to stop, before the function hears of it."""
+        if self.on_kill is not None and function is None:
+            raise InvalidInputError(
+                f"task {self.task_id!r}: on_kill is for tasks that call a function; {kind!r} calls none. Leave it out"
+            )
         self.upstream: dict[str, None] = {}
         self.options = fields
         owner.add(self)

@@ -1,6 +1,7 @@
 """One try of a task as it is sent to a worker, with all that the work needs to know."""
 
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -12,6 +13,8 @@ from .identity import RunIdentity
 from .instance_keys import UNMAPPED, instance_key
 from .task_instances import Submission
 
+LONGEST_FILE_NAME = 255
+"""In bytes, as most file systems have it."""
 INLINE_LIMIT = 32 * 1024
 RESULTS_IN_HISTORY = 256 * 1024
 
@@ -93,5 +96,15 @@ class SubmittedAttempt(Model):
 
 def attempt_path(dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = UNMAPPED) -> str:
     """An attempt's files below a worker's home; its log is `logs/<this>.log`."""
-    mapped = "" if map_index == UNMAPPED else f"map_index={map_index}/"
-    return f"dag_id={dag_id}/run_id={run_id}/task_id={task_id}/{mapped}attempt={try_number}"
+    names = [f"dag_id={dag_id}", f"run_id={run_id}", f"task_id={task_id}"]
+    if map_index != UNMAPPED:
+        names.append(f"map_index={map_index}")
+    return "/".join(map(_file_name, [*names, f"attempt={try_number}"]))
+
+
+def _file_name(name: str) -> str:
+    """*name*, or where it is longer than file systems take, its beginning and a digest."""
+    if len(name.encode()) <= LONGEST_FILE_NAME:
+        return name
+    digest = sha256(name.encode()).hexdigest()[:16]
+    return name.encode()[: LONGEST_FILE_NAME - len(digest) - 1].decode(errors="ignore") + f"-{digest}"

@@ -24,6 +24,8 @@ from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
 from tidemill.worker.plugin import TidemillPlugin
 
+from tidemill import DAG, BashOperator, InvalidInputError
+
 FILE = Path(__file__).parents[1] / "dags" / "isolation.py"
 URI = "postgresql://ada:s3cret%2Fword@db.example:5432/sales"
 
@@ -113,6 +115,28 @@ async def test_a_stopped_function_puts_things_in_order(here: Stack, tmp_path: Pa
     await here.tidemill.client.get_workflow_handle(run.workflow_id).cancel()
     await here.finished("cleans_up", run.run_id)
     assert mark.read_text() == "put in order"
+
+
+async def test_on_kill_is_called_in_the_process_of_the_function(
+    here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "mark"
+    monkeypatch.setenv("TEST_ON_KILL", str(mark))
+    await here.tidemill.register(of_file("has_a_hook"))
+    run = await here.tidemill.trigger("has_a_hook")
+    await eventually(lambda: asyncio.to_thread(mark.exists), bool)
+    waits = await eventually(lambda: asyncio.to_thread(mark.read_text), lambda text: text.startswith("waits in "))
+    await here.tidemill.cancel_run("has_a_hook", run.run_id)
+    await here.finished("has_a_hook", run.run_id)
+    assert mark.read_text() == waits.replace("waits in", "told by")
+
+
+def test_a_task_without_a_function_has_no_on_kill() -> None:
+    with (
+        DAG("hooked"),
+        pytest.raises(InvalidInputError, match="on_kill is for tasks that call a function"),
+    ):
+        BashOperator(task_id="shell", bash_command="true", on_kill=print)
 
 
 async def test_a_draining_worker_lets_its_tasks_finish(server: str, tmp_path: Path) -> None:

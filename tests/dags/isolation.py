@@ -81,6 +81,20 @@ with DAG("cleans_up", params={"mark": ""}, heartbeat_timeout=4):
 
     sleep()
 
+
+def cancel_what_runs_elsewhere() -> None:
+    Path(os.environ["TEST_ON_KILL"]).write_text(f"told by {os.getpid()}")
+
+
+with DAG("has_a_hook", heartbeat_timeout=4):
+
+    @task(on_kill=cancel_what_runs_elsewhere)
+    def waits() -> None:
+        Path(os.environ["TEST_ON_KILL"]).write_text(f"waits in {os.getpid()}")
+        time.sleep(600)
+
+    waits()
+
 with DAG("takes_a_while", params={"mark": "", "seconds": 6}, heartbeat_timeout=60):
 
     @task

@@ -6,9 +6,11 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from support import Stack, bash, dag, eventually, stack, temporal_server
 from tidemill.activities.workplace import Workplace
 from tidemill.model.bundle.data import BundleSettings
+from tidemill.model.states import RunState
 from tidemill.worker.cleanup import Known, cleanup, known_to_temporal
 
 MONTH = timedelta(days=30)
@@ -54,6 +56,33 @@ def test_results_of_a_run_that_temporal_knows_stay_whatever_their_age(tmp_path: 
     aged(tmp_path)
     cleanup(Workplace(home=tmp_path), Known(run_ids={"known"}), MONTH)
     assert result.exists()
+
+
+async def test_what_a_task_needs_that_runs_for_months_stays(
+    here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.activities.attempts.watch.TOUCH_EVERY", 0.1)
+    go_on = tmp_path / "go_on"
+    await here.tidemill.register(dag("lasts", [bash("a", f"while [ ! -e {go_on} ]; do sleep 0.1; done; echo done")]))
+    run = await here.tidemill.trigger("lasts")
+
+    async def begun() -> list[Path]:
+        return [*(here.home / "attempts").rglob("claim.json")]
+
+    [claim] = await eventually(begun, bool)
+    claim.unlink()  # what a function has is no claim: its folder alone says that it is there
+    aged(here.home / "attempts")
+    aged(here.home / "logs")
+    await eventually(lambda: asyncio.to_thread(young, claim.parent), bool)
+    cleanup(Workplace(home=here.home), Known(run_ids={run.run_id}), MONTH)
+    assert claim.parent.exists()
+    go_on.touch()
+    assert (await here.finished("lasts", run.run_id)).state is RunState.SUCCESS
+    assert [*(here.home / "logs").rglob("*.log")]
+
+
+def young(path: Path) -> bool:
+    return time.time() - path.stat().st_mtime < 86400
 
 
 async def test_kept_code_stays_as_long_as_a_dag_or_a_run_needs_it(tmp_path: Path) -> None:

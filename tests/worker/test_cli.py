@@ -1,15 +1,22 @@
 """The command line, as a person and as a program use it: real processes on a real server."""
 
 import asyncio
+import importlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import typer
 from support import Stack, bash, dag, empty, eventually, without_times, worker_environment
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.states import RunState
+from tidemill.worker.cli import Commands
+from tidemill.worker.doctor import check_server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIDEMILL = str(Path(sys.executable).with_name("tidemill"))
@@ -64,6 +71,8 @@ async def test_operating_tasks_with_the_command_line(here: Stack, tmp_path: Path
     await here.tidemill.register(dag("operated", tasks, catchup=True, **dates))
     runs = [view.run_id for view in await here.all_finished("operated", 2)]
     assert "a is failed: BashFailed" in await told(here, "tasks", "explain", "operated", runs[0], "a")
+    assert (await told(here, "tasks", "explain", "operated", runs[0], "a", "--json"))["state"] == "failed"
+    await told(here, "runs", "show", "operated", runs[0], "--watch", code=1)
     assert without_times(await told(here, "tasks", "logs", "operated", runs[0], "a", "--follow")) == "2024-01-01\n"
     assert json.loads(await told(here, "tasks", "render", "operated", "a", "2024-05-06T00:00:00Z"))[0].startswith(
         "echo 2024-05-06;"
@@ -204,6 +213,29 @@ async def test_short_lived_commands_end_with_their_own_exit_code(here: Stack) ->
     await told(here, "dags", "register", str(EXAMPLES / "hello.json"))
     for _ in range(6):
         await told(here, "dags", "show", "hello", "--json")
+
+
+def test_the_help_of_a_command_is_what_the_list_of_commands_says() -> None:
+    for name, (place, text) in Commands.places.items():
+        module, _, attribute = place.partition(":")
+        found = getattr(importlib.import_module(f"tidemill.worker.cli.{module}"), attribute)
+        assert isinstance(found, typer.Typer) or found.__doc__ == text, name
+
+
+async def test_ids_may_be_as_long_as_airflow_takes_them(here: Stack) -> None:
+    """Longer than the names of files may be, once they have their prefix."""
+    dag_id, task_id, run_id = "d" * 250, "t" * 250, "r" * 200
+    await here.tidemill.register(dag(dag_id, [bash(task_id, "echo said"), bash("é" * 120, "true", task_id)]))
+    await here.tidemill.trigger(dag_id, TriggerRequest(run_id=run_id))
+    assert (await here.finished(dag_id, run_id)).state is RunState.SUCCESS
+    assert without_times(await told(here, "tasks", "logs", dag_id, run_id, task_id)) == "said\n"
+
+
+def test_the_doctor_wants_no_server_of_its_own_where_a_service_answers() -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidemill.worker.doctor.temporal_binary", Mock(side_effect=FileNotFoundError("no temporal")))
+        assert check_server(needed=False).ok
+        assert not check_server(needed=True).ok
 
 
 async def test_the_doctor_checks_what_is_needed(here: Stack) -> None:

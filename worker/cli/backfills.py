@@ -35,7 +35,7 @@ def create(
     watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Create a run for every interval of a range that has none."""
+    """Create a run for every interval of a range that has none. With --watch the exit code is 1 if one has failed."""
     fields = {
         "from_date": from_date,
         "to_date": to_date,
@@ -50,17 +50,20 @@ def create(
     except ValidationError as error:
         fail(str(explain(error, f"backfill of DAG {dag_id!r}", BackfillRequest)))
 
-    async def work() -> BackfillPlan:
+    async def work() -> tuple[BackfillPlan, int]:
         tidemill = await Tidemill.connect()
         plan = await tidemill.create_backfill(dag_id, request)
-        if watch and plan.backfill_id is not None:
-            await follow(tidemill, dag_id, plan.backfill_id)
-        return plan
+        if not watch or plan.backfill_id is None:
+            return plan, 0
+        await follow(tidemill, dag_id, plan.backfill_id)
+        return plan, (await find(tidemill, dag_id, plan.backfill_id)).failed
 
-    plan = run(work())
+    plan, failed = run(work())
     rows = [(instant_text(i.logical_date), instant_text(i.data_interval.end)) for i in plan.infos[:20]]
     title = f"{plan.backfill_id or 'dry run'}: {plan.total} runs"
     show(plan, as_json, make_table(["LOGICAL DATE", "INTERVAL END"], rows, title=title))
+    if failed:
+        raise typer.Exit(1)
 
 
 async def follow(tidemill: Tidemill, dag_id: str, backfill_id: str) -> None:
@@ -107,7 +110,7 @@ def show_backfill(
     watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how far a backfill is."""
+    """Show how far a backfill is. With --watch the exit code is 1 if a run of it has failed."""
 
     async def work() -> tuple[BackfillProgress, int]:
         tidemill = await Tidemill.connect()
@@ -121,6 +124,8 @@ def show_backfill(
     elif not watch:
         console.print(f"{progress.state}, {progress.running} under way")
         console.print(progress.line(tasks), markup=False, soft_wrap=True)
+    if watch and progress.failed:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -62,13 +62,13 @@ def show_run(
     watch: Annotated[bool, typer.Option("--watch", help="Follow the run until it ends.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a run with its tasks."""
+    """Show a run with its tasks. With --watch the exit code is 1 if the run has failed."""
 
     async def look() -> RunDetails:
         tidemill = await Tidemill.connect()
         return await tidemill.run_by_workflow((await resolve(tidemill, dag_id, run_id)).workflow_id)
 
-    async def follow() -> None:
+    async def follow() -> RunDetails:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
         with Live(console=console, refresh_per_second=4) as live:
@@ -76,13 +76,18 @@ def show_run(
                 details = await tidemill.run_by_workflow(view.workflow_id)
                 live.update(run_group(details))
                 if details.state.finished:
-                    return
+                    return details
                 await asyncio.sleep(REFRESH_SECONDS)
 
     if watch:
-        return run(follow())
+        if run(follow()).state is not RunState.SUCCESS:
+            raise typer.Exit(1)
+        return
     details = run(look())
-    return print_json(details) if as_json else console.print(run_group(details))
+    if as_json:
+        print_json(details)
+    else:
+        console.print(run_group(details))
 
 
 async def resolve(tidemill: Tidemill, dag_id: str, run_id: str) -> RunView:

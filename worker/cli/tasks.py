@@ -16,7 +16,7 @@ from ...model.run.messages import Answer
 from ...model.run.revisions import ClearRequest, MarkRequest
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
-from ...model.run.views import RunView
+from ...model.run.views import RunView, TaskView
 from ...model.states import TaskState
 from ..client import Tidemill
 from ..settings import read_settings
@@ -107,19 +107,23 @@ def told(changed: dict[str, list[str]], as_json: bool, how: str) -> None:
 
 
 @app.command()
-def explain(dag_id: DagId, run_id: RunId, task: Task) -> None:
+def explain(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -> None:
     """Say why a task has the state that it has."""
 
-    async def work() -> str:
+    async def work() -> TaskView:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
         details = await tidemill.run_by_workflow(view.workflow_id)
         found = {each.key: each for each in details.tasks}
         if task not in found:
             fail(f"run {view.run_id!r} has no task {task!r}. Its tasks are: {', '.join(found)}")
-        return f"{task} is {found[task].state}: {found[task].why}"
+        return found[task]
 
-    console.print(escape(run(work())))
+    view = run(work())
+    if as_json:
+        print_json(view)
+    else:
+        console.print(escape(f"{task} is {view.state}: {view.why}"), soft_wrap=True)
 
 
 @app.command()
