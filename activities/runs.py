@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..model.base import Model
 from ..model.run.identity import RunIdentity
 from ..model.run.messages import RunReport
-from ..model.run.revisions import ClearRequest, MarkRequest, RunMark
+from ..model.run.revisions import ReviseQuestion
 from ..model.run.state import DagRunState
 from ..model.states import RunState
 from .names import INVALID_INPUT
@@ -55,15 +55,6 @@ class LastExecution(Model):
 
     workflow_id: str
     execution: str
-
-
-class ReviseQuestion(Model):
-    """What a person wants to be changed in a run."""
-
-    workflow_id: str
-    clear: ClearRequest | None = None
-    mark: MarkRequest | None = None
-    mark_run: RunMark | None = None
 
 
 class Revised(Model):

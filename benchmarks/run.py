@@ -3,6 +3,7 @@
 `make bench ARGS="crons idle backfill"` measures what takes long: minutes of crons, a thousand idle DAGs, 10,000 runs;
 `make bench ARGS="spark tpch"` what tidemill adds to Spark, and TPC-H at the scale of its published answers;
 `make bench ARGS=installation` a hundred DAG files with a worker in a process of its own;
+`make bench ARGS=cli` what commands cost, and lists of 10,000 DAGs;
 `make bench ARGS=files` folders of a thousand DAG files.
 
 Absolute figures are this machine's, under whatever else it is doing; the ratios are what counts.
@@ -21,6 +22,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 sys.path.insert(0, str(Path(__file__).parent))
+from cli import cli
 from figures import Figure, show, write
 from files import dag_files
 from floor import FloorCatchUp, FloorChain, FloorChains, FloorDue, FloorFan, FloorOne, noop
@@ -43,6 +45,7 @@ CRONS = 20
 IDLE = 1000
 BACKFILLED = 10_000
 DAG_FILES = 1000
+LISTED = (1000, 10_000)
 SHORT = ["isolated", "tasks", "due", "catch_up"]
 
 
@@ -100,6 +103,7 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "due": lambda: due_at_once(client, tidemill, queue, DUE_AT_ONCE),
         "catch_up": lambda: catch_up(client, tidemill, queue, CAUGHT_UP),
         "crons": lambda: crons(client, tidemill, queue, CRONS),
+        "cli": lambda: cli(client, server.address, LISTED),
         "installation": lambda: installation(client, server, server.log.parents[1]),
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),

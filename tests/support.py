@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import subprocess
 import sys
@@ -228,3 +229,23 @@ def killing_worker(here: Stack, when: str, mark: Path) -> Iterator[subprocess.Po
     finally:
         process.kill()
         process.wait()
+
+
+TIDEMILL = str(Path(sys.executable).with_name("tidemill"))
+
+
+def run_command(here: Stack, *arguments: str) -> subprocess.CompletedProcess[str]:
+    env = worker_environment(here.address, here.home, here.task_queue)
+    return subprocess.run([TIDEMILL, *arguments], env=env, capture_output=True, text=True, timeout=60)
+
+
+def command(here: Stack, *arguments: str, code: int = 0) -> str:
+    """What `tidemill` prints. Fails unless it ends with *code*."""
+    done = run_command(here, *arguments)
+    assert done.returncode == code, f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout if code == 0 else done.stderr
+
+
+async def told(here: Stack, *arguments: str, code: int = 0) -> Any:
+    output = await asyncio.to_thread(command, here, *arguments, code=code)
+    return json.loads(output) if "--json" in arguments else output

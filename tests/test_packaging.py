@@ -82,7 +82,7 @@ def test_a_lock_names_no_registry_and_every_hash(name: str) -> None:
 def test_a_worker_imports_neither_spark_nor_pandas() -> None:
     """They are of an extra that not every worker has."""
     code = (
-        "import sys; import tidemill.worker.cli.dags, tidemill.worker.plugin\n"
+        "import sys; import tidemill.worker.cli.dag_commands, tidemill.worker.plugin\n"
         "import tidemill.activities.processes.fork_server\n"
         "print(sorted({name.split('.')[0] for name in sys.modules} & {'pyspark', 'pandas', 'sqlparse', 'matplotlib'}))"
     )

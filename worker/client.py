@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC
-from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import UTC, timedelta
+from typing import Any, TypeVar
 
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -20,40 +20,38 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from ..activities.bundles.registering import register_dag
-from ..activities.runs import ReviseQuestion
+from ..activities.bundles.register_dag import register_dag
 from ..model.base import Record
 from ..model.bundle.data import BundleSettings, BundleView, FileView, bundle_workflow_id
 from ..model.bundle.state import BundleState
 from ..model.dag.backfills import BackfillPlan, BackfillProgress, BackfillRequest
 from ..model.dag.explaining import Explanation
 from ..model.dag.previews import Preview
+from ..model.dag.row import DagRow
+from ..model.dag.ticks import Ticks
 from ..model.dag.views import DagView, Registration
 from ..model.errors import InvalidInputError
 from ..model.pool.state import PoolSettings, PoolState, PoolView, pool_workflow_id
 from ..model.run.identity import RunIdentity, TriggerRequest, dag_workflow_id
 from ..model.run.messages import Answer
-from ..model.run.revisions import ClearRequest, MarkRequest, RunMark
+from ..model.run.revisions import ClearRequest, MarkRequest, ReviseQuestion, RunMark
 from ..model.run.views import RunDetails, RunView, TaskView
 from ..model.spec.dag import DagSpec
 from ..model.spec.timetables import DagRunInfo
 from ..model.states import RunState, TaskState
-from ..workflows.bundle import DagBundleWorkflow
-from ..workflows.dag.workflow import DagWorkflow
-from ..workflows.pool import PoolWorkflow
-from ..workflows.run.workflow import DagRunWorkflow
 from .connection import (
     QUERY_TIMEOUT,
     REFRESH_TIMEOUT,
     UPDATE_TIMEOUT,
     NotFoundError,
-    NoWorkerError,
     asked_to_ask_again,
     clear_errors,
     connect,
 )
-from .plugin import TidemillPlugin
+from .listing import dag_rows
 from .settings import Settings, read_settings
+
+T = TypeVar("T")
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 2.0
 
@@ -69,7 +67,7 @@ class Tidemill:
     async def connect(cls, settings: Settings | None = None, **overrides: Any) -> Tidemill:
         """Connects as Temporal's environment configuration says; *overrides* go to `Client.connect`."""
         settings = settings or read_settings()
-        return cls(await connect(TidemillPlugin(settings.home), **overrides), settings.task_queue)
+        return cls(await connect(**overrides), settings.task_queue)
 
     # DAGs
 
@@ -85,87 +83,53 @@ class Tidemill:
 
     async def trigger(self, dag_id: str, request: TriggerRequest | None = None) -> RunIdentity:
         """Creates a manual run. Raises InvalidInputError, naming the run that holds the date if one does."""
-        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            made: RunIdentity = await self._dag(dag_id).execute_update(
-                "trigger_run", request or TriggerRequest(), result_type=RunIdentity, rpc_timeout=UPDATE_TIMEOUT
-            )
-            return made
+        return await self._change_dag(dag_id, "trigger_run", RunIdentity, request or TriggerRequest())
 
     async def describe(self, dag_id: str) -> DagView:
-        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            return await self._dag(dag_id).query(DagWorkflow.describe, rpc_timeout=QUERY_TIMEOUT)
+        return await self._ask_dag(dag_id, "describe", DagView)
 
     async def spec(self, dag_id: str) -> DagSpec:
         """The version of the DAG that is in place."""
-        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            return await self._dag(dag_id).query(DagWorkflow.spec, rpc_timeout=QUERY_TIMEOUT)
+        return await self._ask_dag(dag_id, "spec", DagSpec)
 
-    async def dag_ids(self) -> list[str]:
-        """Every registered DAG, by name. Visibility may lag behind by a moment."""
-        found = self.client.list_workflows('WorkflowType = "Dag" AND ExecutionStatus = "Running"')
-        return sorted([execution.id.removeprefix("dag:") async for execution in found])
+    async def dags(self) -> tuple[list[DagRow], dict[str, str]]:
+        """Every registered DAG; and by dag_id, what is the matter with those that cannot be shown.
 
-    async def dags(self) -> tuple[list[DagView], dict[str, str]]:
-        """Every DAG that answers; and by dag_id, what is the matter with those that do not.
-
-        Raises NoWorkerError if none answers.
+        Visibility may lag behind by a moment.
         """
-        dag_ids = await self.dag_ids()
-        found = await asyncio.gather(*(self.describe(dag_id) for dag_id in dag_ids), return_exceptions=True)
-        views = [view for view in found if isinstance(view, DagView)]
-        failures = {d: error for d, error in zip(dag_ids, found, strict=True) if isinstance(error, BaseException)}
-        for error in failures.values():
-            if not views or not isinstance(error, NoWorkerError | NotFoundError | InvalidInputError):
-                raise error
-        return views, {dag_id: str(error) for dag_id, error in failures.items()}
+        return await dag_rows(self.client, self.task_queue)
 
     async def explain(self, dag_id: str) -> Explanation:
         """Why the DAG does what it does, or nothing."""
-        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            return await self._dag(dag_id).query(DagWorkflow.explain, rpc_timeout=QUERY_TIMEOUT)
+        return await self._ask_dag(dag_id, "explain", Explanation)
 
     async def upcoming(self, dag_id: str, n: int) -> list[DagRunInfo]:
         """The DAG's next *n* scheduled runs as things are."""
-        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            found = await self._dag(dag_id).query(DagWorkflow.upcoming, n, rpc_timeout=QUERY_TIMEOUT)
-            return list(found.infos)
+        return list((await self._ask_dag(dag_id, "upcoming", Ticks, n)).infos)
 
     async def preview(self, spec: DagSpec) -> Preview:
         """What registering *spec* would do to the schedule of the DAG of its name."""
-        async with clear_errors(f"DAG {spec.dag_id!r}", self.task_queue):
-            found: Preview = await self._dag(spec.dag_id).query(
-                "preview", spec, result_type=Preview, rpc_timeout=QUERY_TIMEOUT
-            )
-            return found
+        return await self._ask_dag(spec.dag_id, "preview", Preview, spec)
 
     # Backfills
 
     async def create_backfill(self, dag_id: str, request: BackfillRequest) -> BackfillPlan:
         """Runs the DAG over a range of the past; with `dry_run` only tells over what."""
-        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            return await self._dag(dag_id).execute_update(
-                DagWorkflow.create_backfill, request, rpc_timeout=UPDATE_TIMEOUT
-            )
+        return await self._change_dag(dag_id, "create_backfill", BackfillPlan, request)
 
     async def backfills(self, dag_id: str) -> list[BackfillProgress]:
         """The DAG's backfills, oldest first."""
-        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            return await self._dag(dag_id).query(DagWorkflow.backfills, rpc_timeout=QUERY_TIMEOUT)
+        return await self._ask_dag(dag_id, "backfills", list[BackfillProgress])
 
     async def change_backfill(self, dag_id: str, backfill_id: str, change: str) -> BackfillProgress:
         """Pauses, unpauses or cancels a backfill (*change* is "pause", "unpause" or "cancel")."""
-        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            progress: BackfillProgress = await self._dag(dag_id).execute_update(
-                f"{change}_backfill", backfill_id, result_type=BackfillProgress, rpc_timeout=UPDATE_TIMEOUT
-            )
-            return progress
+        return await self._change_dag(dag_id, f"{change}_backfill", BackfillProgress, backfill_id)
 
     # Runs
 
     async def runs(self, dag_id: str) -> list[RunView]:
         """Queued, running and recent runs, newest first."""
-        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            return await self._dag(dag_id).query(DagWorkflow.runs, rpc_timeout=QUERY_TIMEOUT)
+        return await self._ask_dag(dag_id, "runs", list[RunView])
 
     async def run(self, dag_id: str, run_id: str) -> RunDetails:
         """A run with its tasks. A task whose worker has taken it up shows as running, with what it tells of itself."""
@@ -180,7 +144,7 @@ class Tidemill:
 
     async def wait(self, run: RunIdentity) -> RunState:
         """Waits until a run that was triggered has ended, and says how. One that is queued may take its time."""
-        handle = self.client.get_workflow_handle_for(DagRunWorkflow.run, run.workflow_id)
+        handle = self.client.get_workflow_handle(run.workflow_id)
         pause = SHORTEST_WAIT
         while True:
             try:
@@ -195,11 +159,10 @@ class Tidemill:
             pause = min(2 * pause, LONGEST_WAIT)
 
     async def run_by_workflow(self, workflow_id: str) -> RunDetails:
-        handle = self.client.get_workflow_handle_for(DagRunWorkflow.run, workflow_id)
         async with clear_errors(f"run {workflow_id!r}", self.task_queue):
-            details, description = await asyncio.gather(
-                handle.query(DagRunWorkflow.describe, rpc_timeout=QUERY_TIMEOUT), handle.describe()
-            )
+            asked = self._query(workflow_id, "describe", RunDetails)
+            handle = self.client.get_workflow_handle(workflow_id)
+            details, description = await asyncio.gather(asked, handle.describe())
         running, unclaimed = {}, set()
         for pending in description.raw_description.pending_activities:
             key = pending.activity_id.split("/")[0]
@@ -244,7 +207,7 @@ class Tidemill:
         view = await self.find_run(dag_id, run_id)
         question = ReviseQuestion(workflow_id=view.workflow_id, **change)
         async with clear_errors(f"run {run_id!r}", self.task_queue):
-            return await self._dag(dag_id).execute_update(DagWorkflow.revise_run, question, rpc_timeout=UPDATE_TIMEOUT)
+            return await self._update(dag_workflow_id(dag_id), "revise_run", list[str], question)
 
     async def cancel_runs(self, dag_id: str) -> list[str]:
         """Ends every run of the DAG that is under way, as `cancel_run` does. Returns their run_ids."""
@@ -262,24 +225,28 @@ class Tidemill:
     async def respond(self, dag_id: str, run_id: str, answer: Answer) -> str:
         """Answers an approval task."""
         view = await self.find_run(dag_id, run_id)
-        handle = self.client.get_workflow_handle_for(DagRunWorkflow.run, view.workflow_id)
         async with clear_errors(f"run {run_id!r}", self.task_queue):
-            return await handle.execute_update(DagRunWorkflow.respond, answer, rpc_timeout=UPDATE_TIMEOUT)
+            return await self._update(view.workflow_id, "respond", str, answer)
 
     # Bundles of DAG files
 
     async def set_bundle(self, settings: BundleSettings) -> BundleView:
         """Has a folder or repository looked after, or changes how it is."""
-        start = self._starting(DagBundleWorkflow.run, BundleState(settings=settings), bundle_workflow_id(settings.name))
+        start = self._starting("DagBundle", BundleState(settings=settings), bundle_workflow_id(settings.name))
         async with clear_errors(f"bundle {settings.name!r}", self.task_queue):
-            return await self.client.execute_update_with_start_workflow(
-                DagBundleWorkflow.configure, settings, start_workflow_operation=start, rpc_timeout=UPDATE_TIMEOUT
+            made: BundleView = await self.client.execute_update_with_start_workflow(
+                "configure",
+                settings,
+                start_workflow_operation=start,
+                result_type=BundleView,
+                rpc_timeout=UPDATE_TIMEOUT,
             )
+            return made
 
     async def bundle(self, name: str) -> BundleView:
         """How the bundle *name* is."""
         async with clear_errors(f"bundle {name!r}", self.task_queue):
-            return await self._bundle(name).query(DagBundleWorkflow.describe, rpc_timeout=QUERY_TIMEOUT)
+            return await self._query(bundle_workflow_id(name), "describe", BundleView)
 
     async def bundles(self) -> list[BundleView]:
         """Every bundle that is looked after, by name."""
@@ -290,14 +257,14 @@ class Tidemill:
     async def dag_files(self, bundle: str) -> list[FileView]:
         """The files of a bundle, with what is wrong with them."""
         async with clear_errors(f"bundle {bundle!r}", self.task_queue):
-            return await self._bundle(bundle).query(DagBundleWorkflow.files, rpc_timeout=QUERY_TIMEOUT)
+            return await self._query(bundle_workflow_id(bundle), "files", list[FileView])
 
     async def refresh_bundle(self, name: str, paths: Sequence[str] = ()) -> BundleView:
         """Has files parsed now, changed or not; returns when their DAGs are registered."""
         async with clear_errors(f"bundle {name!r}", self.task_queue):
             try:
-                return await self._bundle(name).execute_update(
-                    DagBundleWorkflow.refresh, [*paths], rpc_timeout=REFRESH_TIMEOUT
+                return await self._update(
+                    bundle_workflow_id(name), "refresh", BundleView, [*paths], within=REFRESH_TIMEOUT
                 )
             except WorkflowUpdateFailedError as error:
                 if not asked_to_ask_again(error):
@@ -310,8 +277,8 @@ class Tidemill:
         async with clear_errors(f"bundle {name!r}", self.task_queue):
             while True:
                 try:
-                    return await self._bundle(name).execute_update(
-                        DagBundleWorkflow.look_now, rpc_timeout=REFRESH_TIMEOUT
+                    return await self._update(
+                        bundle_workflow_id(name), "look_now", list[FileView], within=REFRESH_TIMEOUT
                     )
                 except WorkflowUpdateFailedError as error:
                     if not asked_to_ask_again(error):
@@ -320,25 +287,22 @@ class Tidemill:
     async def delete_bundle(self, name: str) -> None:
         """Looks after the files no more. Their DAGs stay as they are."""
         async with clear_errors(f"bundle {name!r}", self.task_queue):
-            await self._bundle(name).terminate("deleted")
-
-    def _bundle(self, name: str) -> WorkflowHandle[DagBundleWorkflow, None]:
-        return self.client.get_workflow_handle_for(DagBundleWorkflow.run, bundle_workflow_id(name))
+            await self.client.get_workflow_handle(bundle_workflow_id(name)).terminate("deleted")
 
     # Pools
 
     async def set_pool(self, name: str, settings: PoolSettings) -> PoolView:
         """Makes a pool, or changes it. Slots that are held stay held."""
-        start = self._starting(PoolWorkflow.run, PoolState(name=name, settings=settings), pool_workflow_id(name))
+        start = self._starting("Pool", PoolState(name=name, settings=settings), pool_workflow_id(name))
         async with clear_errors(f"pool {name!r}", self.task_queue):
-            return await self.client.execute_update_with_start_workflow(
-                PoolWorkflow.set, settings, start_workflow_operation=start, rpc_timeout=UPDATE_TIMEOUT
+            made: PoolView = await self.client.execute_update_with_start_workflow(
+                "set", settings, start_workflow_operation=start, result_type=PoolView, rpc_timeout=UPDATE_TIMEOUT
             )
+            return made
 
     async def pool(self, name: str) -> PoolView:
         async with clear_errors(f"pool {name!r}", self.task_queue):
-            handle = self.client.get_workflow_handle_for(PoolWorkflow.run, pool_workflow_id(name))
-            return await handle.query(PoolWorkflow.describe, rpc_timeout=QUERY_TIMEOUT)
+            return await self._query(pool_workflow_id(name), "describe", PoolView)
 
     async def delete_pool(self, name: str) -> None:
         """Ends a pool. Raises InvalidInputError while somebody holds slots of it or waits for some."""
@@ -356,20 +320,40 @@ class Tidemill:
         names = sorted(id_.removeprefix("pool:") for id_ in ids if id_.startswith("pool:"))
         return [await self.pool(name) for name in names]
 
-    def _starting(
-        self, run: Callable[..., Awaitable[None]], state: Record, workflow_id: str
-    ) -> WithStartWorkflowOperation[Any, None]:
+    # Workflows by their names: whoever calls them needs none of their code
+
+    def _starting(self, workflow: str, state: Record, workflow_id: str) -> WithStartWorkflowOperation[Any, None]:
         """Starts a workflow of that id with *state*, unless there is one."""
         return WithStartWorkflowOperation(
-            run,
+            workflow,
             state,
             id=workflow_id,
             task_queue=self.task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         )
 
-    def _dag(self, dag_id: str) -> WorkflowHandle[DagWorkflow, None]:
-        return self.client.get_workflow_handle_for(DagWorkflow.run, dag_workflow_id(dag_id))
+    def _dag(self, dag_id: str) -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(dag_workflow_id(dag_id))
+
+    async def _ask_dag(self, dag_id: str, query: str, answer: type[T], *arguments: Any) -> T:
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
+            return await self._query(dag_workflow_id(dag_id), query, answer, *arguments)
+
+    async def _change_dag(self, dag_id: str, update: str, answer: type[T], *arguments: Any) -> T:
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
+            return await self._update(dag_workflow_id(dag_id), update, answer, *arguments)
+
+    async def _query(self, workflow_id: str, query: str, answer: type[T], *arguments: Any) -> T:
+        handle = self.client.get_workflow_handle(workflow_id)
+        found: T = await handle.query(query, args=arguments, result_type=answer, rpc_timeout=QUERY_TIMEOUT)
+        return found
+
+    async def _update(
+        self, workflow_id: str, update: str, answer: type[T], *arguments: Any, within: timedelta = UPDATE_TIMEOUT
+    ) -> T:
+        handle = self.client.get_workflow_handle(workflow_id)
+        made: T = await handle.execute_update(update, args=arguments, result_type=answer, rpc_timeout=within)
+        return made
 
 
 def queue_of(task: TaskView, of_run: str) -> str:

@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ..activities.names import ASK_AGAIN
 from ..model.errors import InvalidInputError
-from .plugin import TidemillPlugin
+from .converter import ModelsPlugin
 
 QUERY_TIMEOUT = timedelta(seconds=10)
 UPDATE_TIMEOUT = timedelta(seconds=30)
@@ -55,15 +55,17 @@ def client_plugins() -> list[Plugin]:
     return found
 
 
-async def connect(plugin: TidemillPlugin, **overrides: Any) -> Client:
+async def connect(plugin: Plugin | None = None, **overrides: Any) -> Client:
     """A client by Temporal's environment configuration, with the plugins that are configured.
+
+    *plugin* is a worker's; without one the client reads and writes tidemill's models.
 
     Raises ConnectionError if nothing answers.
     """
     config = cast(dict[str, Any], ClientConfig.load_client_connect_config())
     config = {"target_host": "localhost:7233", **config, **overrides}
     try:
-        return await Client.connect(**config, plugins=[*client_plugins(), plugin])
+        return await Client.connect(**config, plugins=[*client_plugins(), plugin or ModelsPlugin()])
     except RuntimeError as error:
         raise ConnectionError(
             f"no Temporal service answers at {config['target_host']} ({error}). "

@@ -1,18 +1,23 @@
 """Puts tidemill's models on the wire as plain JSON, and refuses what does not fit them, clearly."""
 
 import gzip
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 from temporalio.api.common.v1 import Payload
+from temporalio.client import ClientConfig, Plugin
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
 from temporalio.converter import (
     CompositePayloadConverter,
+    DataConverter,
     DefaultPayloadConverter,
     EncodingPayloadConverter,
     JSONPlainPayloadConverter,
 )
 from temporalio.exceptions import ApplicationError
+from temporalio.service import ConnectConfig, ServiceClient
 
 from ..model.errors import explain
 
@@ -60,3 +65,26 @@ class TidemillPayloadConverter(CompositePayloadConverter):
         known = DefaultPayloadConverter.default_encoding_payload_converters
         others = [converter for converter in known if not isinstance(converter, JSONPlainPayloadConverter)]
         super().__init__(*others, _LargeConverter(models), models)
+
+
+def with_models(converter: DataConverter | None) -> DataConverter:
+    """*converter* with tidemill's models; one that the user has chosen stays as it is."""
+    base = converter or DataConverter.default
+    if base.payload_converter_class is DefaultPayloadConverter:
+        return replace(base, payload_converter_class=TidemillPayloadConverter)
+    return base
+
+
+class ModelsPlugin(Plugin):
+    """What a client needs that runs no worker: tidemill's models on the wire."""
+
+    def configure_client(self, config: ClientConfig) -> ClientConfig:
+        config["data_converter"] = with_models(config.get("data_converter"))
+        return config
+
+    async def connect_service_client(
+        self,
+        config: ConnectConfig,
+        next: Callable[[ConnectConfig], Awaitable[ServiceClient]],  # noqa: A002
+    ) -> ServiceClient:
+        return await next(config)

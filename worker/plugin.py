@@ -17,7 +17,6 @@ from datetime import timedelta
 from pathlib import Path
 from weakref import WeakSet
 
-from temporalio.converter import DataConverter, DefaultPayloadConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -41,7 +40,7 @@ from ..workflows.bundle import DagBundleWorkflow
 from ..workflows.dag.workflow import DagWorkflow
 from ..workflows.pool import PoolWorkflow
 from ..workflows.run.workflow import DagRunWorkflow
-from .converter import TidemillPayloadConverter
+from .converter import with_models
 
 PASSED_THROUGH = (
     "tidemill",
@@ -84,7 +83,7 @@ class TidemillPlugin(SimplePlugin):
 
         super().__init__(
             "tidemill",
-            data_converter=_with_models,
+            data_converter=with_models,
             workflows=[DagWorkflow, DagRunWorkflow, PoolWorkflow, DagBundleWorkflow],
             activities=[
                 BashActivities(place).run,
@@ -224,13 +223,6 @@ def _stop_together(worker: Worker, beside: list[Worker]) -> None:
         await asyncio.gather(*stopping)
 
     worker.shutdown = shutdown  # type: ignore[method-assign]
-
-
-def _with_models(converter: DataConverter | None) -> DataConverter:
-    base = converter or DataConverter.default
-    if base.payload_converter_class is DefaultPayloadConverter:
-        return replace(base, payload_converter_class=TidemillPayloadConverter)
-    return base
 
 
 def _with_shared_modules(runner: WorkflowRunner | None) -> WorkflowRunner:

@@ -4,28 +4,24 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from temporalio import activity
 from temporalio.client import (
-    Client,
-    WithStartWorkflowOperation,
     WorkflowExecutionStatus,
     WorkflowUpdateFailedError,
 )
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from ...model.base import Model
 from ...model.bundle.data import DagFileState, ParsedDag, bundle_workflow_id
-from ...model.dag.views import Registration
 from ...model.run.identity import dag_workflow_id
-from ...model.spec.dag import DagSpec, read_dag
+from ...model.spec.dag import read_dag
 from ..attempts.watch import HEARTBEAT_EVERY
 from ..names import FILES_SUFFIX, OTHER_BUNDLE
 from ..workplace import Workplace
 from .files import spec_name
+from .register_dag import register_dag
 
 AT_ONCE = 8
 """How many DAGs are spoken to at a time."""
@@ -151,20 +147,3 @@ async def tell_dags(question: TellQuestion) -> None:
 
     async with beating_meanwhile():
         await asyncio.gather(*(tell(dag_id, state) for dag_id, state in question.states.items()))
-
-
-async def register_dag(client: Client, spec: DagSpec, task_queue: str, **options: Any) -> Registration:
-    """Has the DAG's workflow take *spec* on, and starts it if there is none. *options* are for the call."""
-    start: WithStartWorkflowOperation[Any, None] = WithStartWorkflowOperation(
-        "Dag",
-        spec,
-        id=dag_workflow_id(spec.dag_id),
-        task_queue=task_queue,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        static_summary=spec.description or spec.dag_id,
-    )
-    made: Registration = await client.execute_update_with_start_workflow(
-        "register", spec, start_workflow_operation=start, result_type=Registration, **options
-    )
-    return made

@@ -10,6 +10,7 @@ from ..spec.timetables import DataInterval
 from ..states import RunState
 from .explaining import next_run
 from .records import MadeDecision, RunRecord
+from .row import SOURCE, TEXT, DagRow, LastRun, timetable_summary, within
 from .state import DagState
 
 
@@ -79,6 +80,31 @@ def dag_view(state: DagState, now: datetime) -> DagView:
         queued_runs=len(state.runs) - running,
         last_run=state.ledger[-1] if state.ledger else None,
         decisions=tuple(state.decisions),
+    )
+
+
+def dag_row(state: DagState) -> DagRow:
+    """What a list shows of the DAG."""
+    spec, source, info, last = state.spec, state.spec.source, state.next_info, state.ledger[-1:]
+    running = sum(tracked.state is RunState.RUNNING for tracked in state.runs.values())
+    return DagRow(
+        dag_id=spec.dag_id,
+        description=spec.description[:TEXT] if spec.description else None,
+        timetable_summary=timetable_summary(spec.schedule.model_dump(mode="json")),
+        is_paused=state.is_paused,
+        is_stale=state.file.is_stale,
+        has_import_errors=state.file.import_error is not None,
+        is_broken=state.broken is not None,
+        next_dagrun_create_after=info.run_after if info is not None else None,
+        max_active_runs=spec.max_active_runs,
+        active_runs=running,
+        queued_runs=len(state.runs) - running,
+        last_run=LastRun.model_validate(last[0].model_dump()) if last else None,
+        version=spec.version,
+        source=source.path[-SOURCE:] if source is not None else None,
+        bundle=source.bundle if source is not None else None,
+        owners=within(tuple(sorted({task.owner for task in spec.tasks if task.owner}))),
+        tags=within(spec.tags),
     )
 
 

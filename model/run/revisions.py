@@ -41,6 +41,15 @@ class RunMark(Model):
     state: Literal[TaskState.SUCCESS, TaskState.FAILED]
 
 
+class ReviseQuestion(Model):
+    """What a person wants to be changed in a run."""
+
+    workflow_id: str
+    clear: ClearRequest | None = None
+    mark: MarkRequest | None = None
+    mark_run: RunMark | None = None
+
+
 class Revision(Model):
     """One change of a run that has ended, applied to the state that its last execution left behind."""
 

@@ -1,6 +1,7 @@
 """What a run answers when it is asked: plain data, the same in the CLI, the client and Temporal's UI."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from ..base import Instant, Model, iso
@@ -8,6 +9,7 @@ from ..states import RunState, TaskState
 from .identity import RunIdentity, RunType
 from .instance_keys import UNMAPPED, instance_key
 from .planner import RunPlan
+from .row import RunRow
 from .state import DagRunState, Progress
 from .task_instances import Attempt, TaskInstance
 
@@ -66,6 +68,22 @@ class RunDetails(Model):
     started_at: Instant | None
     progress: Progress
     tasks: tuple[TaskView, ...]
+
+
+def run_row(state: DagRunState, counts: Mapping[TaskState, int], end: RunState | None, now: datetime) -> RunRow:
+    """What a list shows of the run."""
+    return RunRow(
+        dag_id=state.run.dag_id,
+        run_id=state.run.run_id,
+        run_type=str(state.run.run_type),
+        state=end or RunState.RUNNING,
+        logical_date=state.run.logical_date,
+        run_after=state.run.run_after,
+        started_at=state.started_at,
+        ended_at=now if end is not None else None,
+        counts={str(task_state): n for task_state, n in counts.items() if n},
+        workflow_id=state.run.workflow_id,
+    )
 
 
 def run_details(

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ...model.dag.backfills import BackfillPlan, BackfillProgress, BackfillRequest, ReprocessBehavior
 from ...model.errors import explain
 from ..client import Tidemill
-from .dags import read_conf
+from .dag_commands import read_conf
 from .output import Json, console, fail, instant_text, make_table, print_json, run, show
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)

@@ -16,10 +16,7 @@ from ..client import Tidemill
 from ..validation import check_path
 from .output import Json, Markup, console, errors, fail, instant_text, make_table, print_json, run, show
 
-app = typer.Typer()
 
-
-@app.command()
 def register(
     path: Annotated[Path, typer.Argument(help="A DAG file, a folder of them, or a DAG as .json.", exists=True)],
     as_json: Json = False,
@@ -48,7 +45,6 @@ def read_path(path: Path) -> tuple[list[DagSpec], list[str]]:
     return specs, [f"{file.path}: {file.error}" for file in parsed if file.error is not None]
 
 
-@app.command()
 def validate(
     path: Annotated[Path, typer.Argument(help="A DAG file, a folder of them, or a DAG as .json.", exists=True)],
     as_json: Json = False,
@@ -70,7 +66,6 @@ def validate(
         raise typer.Exit(1)
 
 
-@app.command()
 def diff(
     path: Annotated[Path, typer.Argument(help="A DAG file, or a DAG as .json.", exists=True)], as_json: Json = False
 ) -> None:
@@ -101,7 +96,6 @@ def _interval_text(info: DagRunInfo) -> str:
     return f"{instant_text(interval.start)} to {instant_text(interval.end)}, run after {instant_text(info.run_after)}"
 
 
-@app.command("files")
 def list_files(as_json: Json = False) -> None:
     """List the DAG files of every bundle: when they were parsed last, how long that took, their DAGs."""
     files = run(all_files())
@@ -120,7 +114,6 @@ def list_files(as_json: Json = False) -> None:
     show(files, as_json, make_table(["BUNDLE", "FILE", "DAGS", "PARSED", "TOOK", "PARSES", ""], rows))
 
 
-@app.command("errors")
 def list_errors(as_json: Json = False) -> None:
     """List what is wrong with DAG files. Exit code 1 if anything is."""
     broken = [file for file in run(all_files()) if file.error is not None]

@@ -1,291 +1,55 @@
-"""`tidemill dags`: registering, looking at, pausing and triggering DAGs."""
-
-import json
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Any
+"""`tidemill dags`, put together."""
 
 import typer
-from pydantic import ValidationError
-from rich.markup import escape
 
-from ...activities.dag_files import own_workplace
-from ...activities.timetables import TimetableActivities
-from ...activities.work.dag_import import import_dags
-from ...model.dag.explaining import Explanation
-from ...model.dag.ticks import TicksQuestion
-from ...model.dag.views import DagView
-from ...model.errors import InvalidInputError
-from ...model.errors import explain as clear
-from ...model.run.identity import RunIdentity, TriggeredBy, TriggerRequest
-from ...model.run.task_instances import TaskInstance
-from ...model.spec.dag import DagSpec
-from ...model.spec.timetables import DagRunInfo
-from ..client import Tidemill
-from ..local_run import run_locally
-from . import dag_files
-from .dag_files import read_path
-from .output import (
-    Json,
-    Markup,
-    console,
-    errors,
-    fail,
-    instant_text,
-    make_table,
-    print_json,
-    read_instant,
-    run,
-    show,
-    state_text,
-)
-
-app = typer.Typer(no_args_is_help=True, add_completion=False)
-app.add_typer(dag_files.app)
-
-DagId = Annotated[str, typer.Argument(help="The DAG's id.")]
+from .lazy import LazyGroup
 
 
-@app.command("list")
-def list_dags(as_json: Json = False) -> None:
-    """List the registered DAGs."""
-
-    async def work() -> tuple[list[DagView], dict[str, str]]:
-        return await (await Tidemill.connect()).dags()
-
-    views, silent = run(work())
-    rows = [
-        (
-            view.dag_id,
-            status_text(view),
-            schedule_text(view.schedule),
-            instant_text(view.next_dagrun_create_after),
-            state_text(view.last_run.state) if view.last_run else "",
-            f"{view.active_runs}+{view.queued_runs}/{view.max_active_runs}",
-            view.version,
-            view.source or "",
-        )
-        for view in views
-    ]
-    columns = ["DAG", "STATUS", "SCHEDULE", "NEXT RUN AFTER", "LAST RUN", "RUNS", "VERSION", "FILE"]
-    show(views, as_json, make_table(columns, rows))
-    for told in silent.values():
-        errors.print(f"[bold red]error:[/] {escape(told)}", soft_wrap=True)
-    if silent:
-        raise typer.Exit(1)
-
-
-def status_text(view: DagView) -> str | Markup:
-    if view.broken:
-        return Markup("[bold red]broken[/]")
-    if view.has_import_errors:
-        return Markup("[bold red]import error[/]")
-    if view.is_stale:
-        return Markup("[yellow]stale[/]")
-    return "paused" if view.is_paused else "active"
-
-
-@app.command("describe", hidden=True)
-@app.command("show")
-def show_dag(dag_id: DagId, as_json: Json = False) -> None:
-    """Show a DAG: when it runs next and why, its limits, its last decisions."""
-
-    async def work() -> DagView:
-        return await (await Tidemill.connect()).describe(dag_id)
-
-    view = run(work())
-    if as_json:
-        print_json(view)
-        return
-    interval = view.next_dagrun_data_interval
-    rows: list[tuple[str, Any]] = [
-        ("dag_id", view.dag_id),
-        ("description", view.description),
-        ("schedule", schedule_text(view.schedule)),
-        ("version", view.version),
-        ("source", view.source),
-        ("is_paused", view.is_paused),
-        ("next_dagrun", instant_text(view.next_dagrun)),
-        ("next_dagrun_data_interval", interval and f"{instant_text(interval.start)} to {instant_text(interval.end)}"),
-        ("next_dagrun_create_after", instant_text(view.next_dagrun_create_after)),
-        ("", view.next_dagrun_note),
-        ("runs", f"{view.active_runs} running, {view.queued_runs} queued, max_active_runs {view.max_active_runs}"),
-    ]
-    console.print(make_table(["", ""], [row for row in rows if row[1] not in (None, "")]))
-    decisions = [(instant_text(d.at), d.kind, d.about, d.reason) for d in reversed(view.decisions)]
-    console.print(make_table(["AT", "DECISION", "ABOUT", "WHY"], decisions))
+class DagCommands(LazyGroup):
+    places = {
+        "list": ("dag_list:list_dags", "List the registered DAGs."),
+        "show": ("dag_commands:show_dag", "Show a DAG: when it runs next and why, its limits, its last decisions."),
+        "explain": (
+            "dag_commands:explain",
+            "Say why the next run is due when it is, or why nothing is created, and what was decided last.",
+        ),
+        "preview": (
+            "dag_commands:preview",
+            "Show the next runs: logical date, data interval, and when each is created.",
+        ),
+        "test": (
+            "dag_commands:try_dag",
+            "Run a DAG here and now, without a server: Python functions in this process, as for a debugger.",
+        ),
+        "trigger": ("dag_commands:trigger", "Create a manual run."),
+        "pause": (
+            "dag_commands:pause",
+            "Create and start no more runs of a DAG, and no more tasks of those under way. Tasks that run go on.",
+        ),
+        "unpause": ("dag_commands:unpause", "Create runs again, as `catchup` says."),
+        "register": (
+            "dag_files:register",
+            "Register the DAGs of a file or folder, or put their new versions in place.",
+        ),
+        "validate": (
+            "dag_files:validate",
+            "Check DAG files without a server: exit code 0 if every one can be registered.",
+        ),
+        "diff": (
+            "dag_files:diff",
+            "Show what registering a file would do to the schedules of its DAGs, without doing it.",
+        ),
+        "files": (
+            "dag_files:list_files",
+            "List the DAG files of every bundle: when they were parsed last, how long that took, their DAGs.",
+        ),
+        "errors": ("dag_files:list_errors", "List what is wrong with DAG files. Exit code 1 if anything is."),
+    }
 
 
-@app.command()
-def explain(dag_id: DagId, as_json: Json = False) -> None:
-    """Say why the next run is due when it is, or why nothing is created, and what was decided last."""
-
-    async def work() -> Explanation:
-        return await (await Tidemill.connect()).explain(dag_id)
-
-    told = run(work())
-    if as_json:
-        print_json(told)
-        return
-    for line in (f"next run: {told.next_run}", *told.queued, *told.backfills):
-        console.print(escape(line), soft_wrap=True)
-    decisions = [(instant_text(d.at), d.kind, d.about, d.reason) for d in reversed(told.decisions)]
-    console.print(make_table(["AT", "DECISION", "ABOUT", "WHY"], decisions))
+app = typer.Typer(cls=DagCommands, no_args_is_help=True, add_completion=False)
 
 
-@app.command()
-def preview(
-    target: Annotated[str, typer.Argument(help="A registered DAG's id, or a DAG file.")],
-    n: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many runs.")] = 10,
-    as_json: Json = False,
-) -> None:
-    """Show the next runs: logical date, data interval, and when each is created."""
-    if Path(target).is_file():
-        specs, problems = read_path(Path(target))
-        if problems:
-            fail(problems[0])
-        answers = {spec.dag_id: next_runs(spec, n) for spec in specs}
-    else:
-
-        async def work() -> dict[str, list[DagRunInfo]]:
-            return {target: await (await Tidemill.connect()).upcoming(target, n)}
-
-        answers = run(work())
-    if as_json:
-        print_json(
-            {
-                dag_id: [{"logical_date": i.logical_date, **i.model_dump()} for i in infos]
-                for dag_id, infos in answers.items()
-            }
-        )
-        return
-    for dag_id, infos in answers.items():
-        rows = [
-            (*map(instant_text, (i.logical_date, i.data_interval.start, i.data_interval.end, i.run_after)),)
-            for i in infos
-        ]
-        console.print(make_table(["LOGICAL DATE", "INTERVAL START", "INTERVAL END", "RUN AFTER"], rows, title=dag_id))
-        if len(infos) < n:
-            console.print(f"no run after {len(infos)}: the schedule ends there" if infos else "no scheduled run")
-
-
-def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
-    """The first *n* runs of a DAG that is not registered. Its own kind of timetable is asked in its own process."""
-    question = TicksQuestion(
-        timetable=spec.schedule,
-        restriction=spec.restriction,
-        last=None,
-        now=datetime.now(UTC),
-        most=n,
-        folder=spec.folder,
-    )
-    with own_workplace() as workplace:
-        answer = TimetableActivities(workplace).ask_timetable(question)
-    if answer.error is not None:
-        fail(f"DAG {spec.dag_id!r}: timetable: {answer.error}")
-    return list(answer.infos)
-
-
-@app.command("test")
-def try_dag(
-    path: Annotated[Path, typer.Argument(help="A DAG file.", exists=True, dir_okay=False)],
-    dag_id: DagId,
-    logical_date: Annotated[str | None, typer.Argument(help="The logical date; ISO 8601 with an offset.")] = None,
-    conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
-) -> None:
-    """Run a DAG here and now, without a server: Python functions in this process, as for a debugger."""
-    dags = {made.dag_id: made for made in import_dags(path.resolve())}
-    if dag_id not in dags:
-        fail(f"{path} defines no DAG {dag_id!r}. It defines: {', '.join(dags) or 'none'}")
-    date = read_instant(logical_date, "logical_date") if logical_date is not None else None
-    try:
-        details = run_locally(dags[dag_id], logical_date=date, conf=read_conf(conf), told=_tell)
-    except InvalidInputError as error:
-        fail(str(error))
-    console.print(f"{details.run.run_id}: {state_text(details.state)}")
-    if details.state == "failed":
-        raise typer.Exit(1)
-
-
-def _tell(instance: TaskInstance) -> None:
-    failure = f"  {escape(instance.failure.error_type)}: {escape(instance.failure.message)}" if instance.failure else ""
-    console.print(f"{escape(instance.key)}: {state_text(instance.state)}{failure}")
-
-
-@app.command()
-def trigger(
-    dag_id: DagId,
-    conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
-    run_id: Annotated[str | None, typer.Option(help="The run's id; by default manual__<now>.")] = None,
-    logical_date: Annotated[str | None, typer.Option(help="ISO 8601 with an offset.")] = None,
-    run_after: Annotated[str | None, typer.Option(help="Not before this instant; ISO 8601 with an offset.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Create a manual run."""
-    fields = {"run_id": run_id, "logical_date": logical_date, "run_after": run_after, "conf": read_conf(conf)}
-    try:
-        request = TriggerRequest.model_validate({**fields, "triggered_by": TriggeredBy.CLI})
-    except ValidationError as error:
-        fail(str(clear(error, f"trigger of DAG {dag_id!r}", TriggerRequest)))
-
-    async def work() -> RunIdentity:
-        return await (await Tidemill.connect()).trigger(dag_id, request)
-
-    made = run(work())
-    show(made, as_json, make_table(["DAG", "RUN"], [(made.dag_id, made.run_id)]))
-
-
-def read_conf(text: str | None) -> dict[str, Any]:
-    try:
-        conf = json.loads(text) if text is not None else {}
-    except json.JSONDecodeError as error:
-        fail(f"--conf = {text!r} is not JSON ({error}). Write an object, such as --conf '{{\"day\": 1}}'")
-    if not isinstance(conf, dict):
-        fail(f"--conf = {text!r} is not a JSON object. Write one, such as --conf '{{\"day\": 1}}'")
-    return conf
-
-
-@app.command()
-def pause(
-    dag_id: DagId,
-    cancel_runs: Annotated[
-        bool, typer.Option("--cancel-runs", help="Also end the runs under way, with all that runs for them.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Create and start no more runs of a DAG, and no more tasks of those under way. Tasks that run go on."""
-    set_paused(dag_id, True, as_json, cancel_runs=cancel_runs)
-
-
-@app.command()
-def unpause(dag_id: DagId, as_json: Json = False) -> None:
-    """Create runs again, as `catchup` says."""
-    set_paused(dag_id, False, as_json)
-
-
-def set_paused(dag_id: str, paused: bool, as_json: bool, *, cancel_runs: bool = False) -> None:
-    async def work() -> DagView:
-        tidemill = await Tidemill.connect()
-        await tidemill.pause(dag_id, paused)
-        if cancel_runs:
-            await tidemill.cancel_runs(dag_id)
-        return await tidemill.describe(dag_id)
-
-    view = run(work())
-    show(view, as_json, make_table(["DAG", ""], [(view.dag_id, "paused" if view.is_paused else "active")]))
-
-
-def schedule_text(schedule: dict[str, Any]) -> str:
-    """A schedule in a few words."""
-    match schedule["kind"]:
-        case "cron_interval" | "cron_trigger":
-            zone = "" if schedule["timezone"] == "UTC" else f" {schedule['timezone']}"
-            return f"{schedule['expression']}{zone}"
-        case "delta_interval" | "delta_trigger":
-            return f"every {schedule['delta']}"
-        case "multi_cron_trigger":
-            return ", ".join(schedule["expressions"])
-        case "null":
-            return "none"
-        case kind:
-            return str(kind)
+@app.callback()
+def main() -> None:
+    """Register, look at, pause and trigger DAGs."""

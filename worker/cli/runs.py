@@ -12,10 +12,13 @@ from rich.table import Table
 from rich.tree import Tree
 
 from ...model.run.revisions import ClearRequest, RunMark
+from ...model.run.row import RunRow
 from ...model.run.views import RunDetails, RunView, TaskView
 from ...model.states import RunState
 from ..client import Tidemill
+from ..connection import connect
 from ..gantt import draw_gantt
+from ..listing import run_rows
 from .output import Json, console, duration_text, fail, instant_text, make_table, print_json, run, show, state_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -27,17 +30,43 @@ REFRESH_SECONDS = 0.5
 
 @app.command("list")
 def list_runs(
-    dag_id: DagId,
-    state: Annotated[str | None, typer.Option(help="Only runs in this state.")] = None,
+    dag_id: Annotated[str | None, typer.Argument(help="The DAG's id.")] = None,
+    state: Annotated[RunState | None, typer.Option(help="Only runs in this state.")] = None,
+    all_dags: Annotated[bool, typer.Option("--all-dags", help="Those of every DAG, without the queued.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="With --all-dags, how many at most.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """List a DAG's queued, running and recent runs, newest first."""
+    """List a DAG's queued, running and recent runs, newest first, or those of every DAG."""
+    if (dag_id is None) is not all_dags:
+        fail("name a DAG, or give --all-dags")
+    if dag_id is None:
+        rows = run(of_all_dags(state, limit))
+        show(rows, as_json, all_runs_table(rows))
+        return
 
     async def work() -> list[RunView]:
         return await (await Tidemill.connect()).runs(dag_id)
 
     views = [view for view in run(work()) if state is None or view.state == state]
     show(views, as_json, runs_table(views))
+
+
+async def of_all_dags(state: RunState | None, most: int) -> list[RunRow]:
+    return [row async for row in run_rows(await connect(), state=state, most=most)]
+
+
+def all_runs_table(found: list[RunRow]) -> Table:
+    rows = [
+        (
+            row.dag_id,
+            row.run_id,
+            state_text(row.state),
+            duration_text(row.started_at, row.ended_at),
+            ", ".join(f"{n} {task_state}" for task_state, n in row.counts.items()),
+        )
+        for row in found
+    ]
+    return make_table(["DAG", "RUN", "STATE", "DURATION", "TASKS"], rows)
 
 
 def runs_table(views: list[RunView]) -> Table:

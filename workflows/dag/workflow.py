@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from ...activities.names import INVALID_INPUT, calls_queue
-from ...activities.runs import Revised, ReviseQuestion, revise_run
+from ...activities.runs import Revised, revise_run
 from ...activities.timetables import TimetableActivities
 from ...model.dag.backfills import (
     BackfillPlan,
@@ -31,16 +31,17 @@ from ...model.dag.previews import Preview, preview, upcoming
 from ...model.dag.records import DateTakenError
 from ...model.dag.state import DagState
 from ...model.dag.ticks import Ticks, TicksQuestion
-from ...model.dag.views import Change, DagView, Registration, dag_view, run_views
+from ...model.dag.views import Change, DagView, Registration, dag_row, dag_view, run_views
 from ...model.errors import InvalidInputError
 from ...model.run.identity import RunIdentity, TriggeredBy, run_key, run_workflow_id
 from ...model.run.messages import TasksEnded
-from ...model.run.revisions import Revision
+from ...model.run.revisions import ReviseQuestion, Revision
 from ...model.run.views import RunView
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ..alarm import Alarm
 from ..calls import INFRASTRUCTURE, ask, cause_of, refusing
+from ..memo_view import MemoView
 from .child_runs import ChildRuns
 
 HOLD = timedelta(seconds=3)
@@ -62,6 +63,7 @@ class DagWorkflow:
         self._alarm = Alarm()
         self._runs = ChildRuns(self.state, self._alarm, self._look_up_if_held)
         self._hold_until: datetime | None = None
+        self._memo = MemoView()
 
     @workflow.run
     async def run(self, *_: Any) -> None:
@@ -69,11 +71,12 @@ class DagWorkflow:
         while True:
             try:
                 await self._step()
-            except (ActivityError, ApplicationError, ValueError, LookupError, TypeError, ArithmeticError) as error:
+            except Exception as error:
                 # Raised on, the server would retry this task for ever: the DAG would hang, unseen.
                 self.state.break_down(f"{type(error).__name__}: {error}", workflow.now())
             if self._ripe():
                 break
+            self._memo.show(dag_row(self.state))
             await self._alarm.until(self._next_wake())
         await workflow.wait_condition(lambda: workflow.all_handlers_finished() and self._runs.all_told)
         self.state.executions += 1
@@ -141,7 +144,7 @@ class DagWorkflow:
         if self._hold_until is not None:
             return self._hold_until
         now = workflow.now()
-        times = (self.state.next_wake(now), self._runs.next_look(now))
+        times = (self.state.next_wake(now), self._runs.next_look(now), self._memo.held_back_until)
         return min((time for time in times if time is not None), default=None)
 
     # Starting runs

@@ -21,11 +21,12 @@ from ...model.run.planner import RunEnd
 from ...model.run.revisions import ClearRequest, MarkRequest, Revision, RunMark
 from ...model.run.state import DagRunState, Progress, progress, task_table
 from ...model.run.task_instances import TaskInstance
-from ...model.run.views import RunDetails, run_details
+from ...model.run.views import RunDetails, run_details, run_row
 from ...model.spec.tasks import ApprovalTask
 from ...model.states import RunState, TaskState
 from .. import metrics
 from ..calls import look_up, refusing
+from ..memo_view import MemoView
 from .leases import Granted
 from .tasks import RunTasks
 
@@ -39,6 +40,7 @@ class DagRunWorkflow:
         self._adopt(state)
         self._messages: set[asyncio.Task[None]] = set()
         self._ready = False
+        self._memo = MemoView()
 
     def _adopt(self, state: DagRunState) -> None:
         """Makes *state* this run's."""
@@ -123,8 +125,14 @@ class DagRunWorkflow:
                 self.tasks.stop_all(self.tasks.ended.reason)
             if draining and not self.tasks.busy:
                 await self._go_on_as_new()
-            workflow.set_current_details(task_table(self.state, self.tasks.plan.counts))
+            self._show(None)
             await self.tasks.something_happens()
+
+    def _show(self, end: RunState | None) -> None:
+        """Keeps what Temporal's UI and lists show of the run."""
+        counts = self.tasks.plan.counts
+        workflow.set_current_details(task_table(self.state, counts))
+        self._memo.show(run_row(self.state, counts, end, workflow.now()), at_once=end is not None)
 
     async def _go_on_as_new(self) -> None:
         await self._all_told()
@@ -153,7 +161,7 @@ class DagRunWorkflow:
 
     async def _report(self, end: RunEnd) -> None:
         self.tasks.ended = end
-        workflow.set_current_details(task_table(self.state, self.tasks.plan.counts))
+        self._show(end.state)
         report = RunReport(
             key=self.state.run.key,
             state=end.state,

@@ -1,0 +1,26 @@
+"""One line of a list of runs: small enough for the memo of the run's workflow."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict
+
+from ..base import Instant, Model
+from ..states import RunState
+
+
+class RunRow(Model):
+    """What a list shows of a run. Fields that it does not know are passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    dag_id: str
+    run_id: str
+    run_type: str = ""
+    state: RunState = RunState.RUNNING
+    logical_date: Instant | None = None
+    run_after: Instant | None = None
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+    counts: dict[str, int] = {}
+    """How many task instances are in each state; states without any are left out."""
+    workflow_id: str = ""

@@ -1,0 +1,98 @@
+"""Lists of DAGs and runs from visibility alone: what they show, and that nobody has to answer."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+from support import Stack, at, bash, dag, empty, eventually, run_command, stack, told
+from tidemill.model.dag.row import DagRow, row_of_view
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.states import RunState
+from tidemill.worker.listing import dag_rows, run_rows
+
+
+async def row(here: Stack, dag_id: str) -> DagRow | None:
+    rows, problems = await dag_rows(here.tidemill.client)
+    assert dag_id not in problems
+    return next((row for row in rows if row.dag_id == dag_id), None)
+
+
+async def test_a_line_follows_its_dag_and_says_what_describe_says(here: Stack) -> None:
+    spec = dag(
+        "listed",
+        [empty("a", owner="ada"), empty("b", owner="bob")],
+        tags=["daily", "sales"],
+        description="All sales",
+        schedule="@daily",
+        start_date="2024-01-01T00:00:00Z",
+        end_date="2024-01-02T00:00:00Z",
+        catchup=True,
+    )
+    await here.tidemill.register(spec)
+    await here.all_finished("listed", 2)
+    view = await here.tidemill.describe("listed")
+    found = await eventually(lambda: row(here, "listed"), lambda r: r and r.last_run and r.active_runs == 0)
+    assert found is not None
+    assert found.model_copy(update={"owners": (), "tags": ()}) == row_of_view(view.model_dump(mode="json"))
+    assert (found.owners, found.tags, found.status) == (("ada", "bob"), ("daily", "sales"), "active")
+    await here.tidemill.pause("listed")
+    await eventually(lambda: row(here, "listed"), lambda r: r and r.status == "paused")
+    assert len(found.model_dump_json()) < 2048
+
+
+async def test_filters_of_the_lists(here: Stack) -> None:
+    await here.tidemill.register(dag("one", [empty("a", owner="ada")], tags=["x"]))
+    await here.tidemill.register(dag("two", [bash("a", "exit 1", owner="bob")], tags=["y"]))
+    await eventually(lambda: row(here, "two"), bool)
+    for options, dag_ids in (
+        (["--owner", "ada"], {"one"}),
+        (["--tag", "y"], {"two"}),
+        (["--name", "tw"], {"two"}),
+        (["--state", "paused"], set()),
+    ):
+        listed = {found["dag_id"] for found in await told(here, "dags", "list", "--json", *options)}
+        assert listed & {"one", "two"} == dag_ids, options
+    for dag_id in ("one", "two"):
+        await here.tidemill.trigger(dag_id, TriggerRequest(run_id=f"of_{dag_id}"))
+        await here.finished(dag_id, f"of_{dag_id}")
+
+    async def failed() -> list[tuple[str, str]]:
+        return [(f.dag_id, f.run_id) async for f in run_rows(here.tidemill.client, state=RunState.FAILED)]
+
+    await eventually(failed, lambda found: ("two", "of_two") in found)
+    assert ("one", "of_one") not in await failed()
+    [shown] = [f for f in await told(here, "runs", "list", "--all-dags", "--json") if f["run_id"] == "of_two"]
+    assert (shown["state"], shown["counts"]) == ("failed", {"failed": 1})
+    assert "of_one" in await told(here, "runs", "list", "--all-dags", "--state", "success")
+
+
+async def test_lists_need_no_worker_and_a_silent_dag_hides_no_other(server: str, tmp_path: Path) -> None:
+    async with stack(server, tmp_path / "home") as here:
+        await here.tidemill.register(dag("needs_nobody", [empty("a")]))
+        silent = await here.tidemill.client.start_workflow(
+            "Dag", dag("unpolled", []), id="dag:unpolled", task_queue="nobody-polls-this"
+        )
+
+        async def listed() -> bool:
+            rows, problems = await dag_rows(here.tidemill.client)
+            return "needs_nobody" in {found.dag_id for found in rows} and "unpolled" in problems
+
+        try:
+            await eventually(listed, bool)
+            done = await asyncio.to_thread(run_command, here, "dags", "list", "--json")
+            assert done.returncode == 1
+            assert "needs_nobody" in done.stdout
+            assert "no worker polls" in done.stderr
+        finally:
+            await silent.terminate()
+
+
+async def test_a_burst_of_changes_is_written_in_the_end(here: Stack) -> None:
+    """A DAG whose runs come faster than the memo is written shows how things are once they calm down."""
+    begin = at("2024-01-01")
+    fast = {"schedule": timedelta(minutes=1), "start_date": begin, "end_date": begin + timedelta(minutes=150)}
+    await here.tidemill.register(dag("bursts", [empty("a")], catchup=True, max_active_runs=3, **fast))
+    await here.all_finished("bursts", 150)
+    calm = await eventually(lambda: row(here, "bursts"), lambda r: r and r.active_runs + r.queued_runs == 0)
+    assert calm is not None
+    assert calm.last_run is not None

@@ -1,0 +1,223 @@
+"""`tidemill dags`: looking at a DAG, trying it out, pausing and triggering it."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.markup import escape
+
+from ...activities.dag_files import own_workplace
+from ...activities.timetables import TimetableActivities
+from ...activities.work.dag_import import import_dags
+from ...model.dag.explaining import Explanation
+from ...model.dag.row import timetable_summary
+from ...model.dag.ticks import TicksQuestion
+from ...model.dag.views import DagView
+from ...model.errors import InvalidInputError
+from ...model.errors import explain as clear
+from ...model.run.identity import RunIdentity, TriggeredBy, TriggerRequest
+from ...model.run.task_instances import TaskInstance
+from ...model.spec.dag import DagSpec
+from ...model.spec.timetables import DagRunInfo
+from ..client import Tidemill
+from ..local_run import run_locally
+from .dag_files import read_path
+from .output import (
+    Json,
+    console,
+    fail,
+    instant_text,
+    make_table,
+    print_json,
+    read_instant,
+    run,
+    show,
+    state_text,
+)
+
+DagId = Annotated[str, typer.Argument(help="The DAG's id.")]
+
+
+def show_dag(dag_id: DagId, as_json: Json = False) -> None:
+    """Show a DAG: when it runs next and why, its limits, its last decisions."""
+
+    async def work() -> DagView:
+        return await (await Tidemill.connect()).describe(dag_id)
+
+    view = run(work())
+    if as_json:
+        print_json(view)
+        return
+    interval = view.next_dagrun_data_interval
+    rows: list[tuple[str, Any]] = [
+        ("dag_id", view.dag_id),
+        ("description", view.description),
+        ("schedule", timetable_summary(view.schedule)),
+        ("version", view.version),
+        ("source", view.source),
+        ("is_paused", view.is_paused),
+        ("next_dagrun", instant_text(view.next_dagrun)),
+        ("next_dagrun_data_interval", interval and f"{instant_text(interval.start)} to {instant_text(interval.end)}"),
+        ("next_dagrun_create_after", instant_text(view.next_dagrun_create_after)),
+        ("", view.next_dagrun_note),
+        ("runs", f"{view.active_runs} running, {view.queued_runs} queued, max_active_runs {view.max_active_runs}"),
+    ]
+    console.print(make_table(["", ""], [row for row in rows if row[1] not in (None, "")]))
+    decisions = [(instant_text(d.at), d.kind, d.about, d.reason) for d in reversed(view.decisions)]
+    console.print(make_table(["AT", "DECISION", "ABOUT", "WHY"], decisions))
+
+
+def explain(dag_id: DagId, as_json: Json = False) -> None:
+    """Say why the next run is due when it is, or why nothing is created, and what was decided last."""
+
+    async def work() -> Explanation:
+        return await (await Tidemill.connect()).explain(dag_id)
+
+    told = run(work())
+    if as_json:
+        print_json(told)
+        return
+    for line in (f"next run: {told.next_run}", *told.queued, *told.backfills):
+        console.print(escape(line), soft_wrap=True)
+    decisions = [(instant_text(d.at), d.kind, d.about, d.reason) for d in reversed(told.decisions)]
+    console.print(make_table(["AT", "DECISION", "ABOUT", "WHY"], decisions))
+
+
+def preview(
+    target: Annotated[str, typer.Argument(help="A registered DAG's id, or a DAG file.")],
+    n: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many runs.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Show the next runs: logical date, data interval, and when each is created."""
+    if Path(target).is_file():
+        specs, problems = read_path(Path(target))
+        if problems:
+            fail(problems[0])
+        answers = {spec.dag_id: next_runs(spec, n) for spec in specs}
+    else:
+
+        async def work() -> dict[str, list[DagRunInfo]]:
+            return {target: await (await Tidemill.connect()).upcoming(target, n)}
+
+        answers = run(work())
+    if as_json:
+        print_json(
+            {
+                dag_id: [{"logical_date": i.logical_date, **i.model_dump()} for i in infos]
+                for dag_id, infos in answers.items()
+            }
+        )
+        return
+    for dag_id, infos in answers.items():
+        rows = [
+            (*map(instant_text, (i.logical_date, i.data_interval.start, i.data_interval.end, i.run_after)),)
+            for i in infos
+        ]
+        console.print(make_table(["LOGICAL DATE", "INTERVAL START", "INTERVAL END", "RUN AFTER"], rows, title=dag_id))
+        if len(infos) < n:
+            console.print(f"no run after {len(infos)}: the schedule ends there" if infos else "no scheduled run")
+
+
+def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
+    """The first *n* runs of a DAG that is not registered. Its own kind of timetable is asked in its own process."""
+    question = TicksQuestion(
+        timetable=spec.schedule,
+        restriction=spec.restriction,
+        last=None,
+        now=datetime.now(UTC),
+        most=n,
+        folder=spec.folder,
+    )
+    with own_workplace() as workplace:
+        answer = TimetableActivities(workplace).ask_timetable(question)
+    if answer.error is not None:
+        fail(f"DAG {spec.dag_id!r}: timetable: {answer.error}")
+    return list(answer.infos)
+
+
+def try_dag(
+    path: Annotated[Path, typer.Argument(help="A DAG file.", exists=True, dir_okay=False)],
+    dag_id: DagId,
+    logical_date: Annotated[str | None, typer.Argument(help="The logical date; ISO 8601 with an offset.")] = None,
+    conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
+) -> None:
+    """Run a DAG here and now, without a server: Python functions in this process, as for a debugger."""
+    dags = {made.dag_id: made for made in import_dags(path.resolve())}
+    if dag_id not in dags:
+        fail(f"{path} defines no DAG {dag_id!r}. It defines: {', '.join(dags) or 'none'}")
+    date = read_instant(logical_date, "logical_date") if logical_date is not None else None
+    try:
+        details = run_locally(dags[dag_id], logical_date=date, conf=read_conf(conf), told=_tell)
+    except InvalidInputError as error:
+        fail(str(error))
+    console.print(f"{details.run.run_id}: {state_text(details.state)}")
+    if details.state == "failed":
+        raise typer.Exit(1)
+
+
+def _tell(instance: TaskInstance) -> None:
+    failure = f"  {escape(instance.failure.error_type)}: {escape(instance.failure.message)}" if instance.failure else ""
+    console.print(f"{escape(instance.key)}: {state_text(instance.state)}{failure}")
+
+
+def trigger(
+    dag_id: DagId,
+    conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
+    run_id: Annotated[str | None, typer.Option(help="The run's id; by default manual__<now>.")] = None,
+    logical_date: Annotated[str | None, typer.Option(help="ISO 8601 with an offset.")] = None,
+    run_after: Annotated[str | None, typer.Option(help="Not before this instant; ISO 8601 with an offset.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Create a manual run."""
+    fields = {"run_id": run_id, "logical_date": logical_date, "run_after": run_after, "conf": read_conf(conf)}
+    try:
+        request = TriggerRequest.model_validate({**fields, "triggered_by": TriggeredBy.CLI})
+    except ValidationError as error:
+        fail(str(clear(error, f"trigger of DAG {dag_id!r}", TriggerRequest)))
+
+    async def work() -> RunIdentity:
+        return await (await Tidemill.connect()).trigger(dag_id, request)
+
+    made = run(work())
+    show(made, as_json, make_table(["DAG", "RUN"], [(made.dag_id, made.run_id)]))
+
+
+def read_conf(text: str | None) -> dict[str, Any]:
+    try:
+        conf = json.loads(text) if text is not None else {}
+    except json.JSONDecodeError as error:
+        fail(f"--conf = {text!r} is not JSON ({error}). Write an object, such as --conf '{{\"day\": 1}}'")
+    if not isinstance(conf, dict):
+        fail(f"--conf = {text!r} is not a JSON object. Write one, such as --conf '{{\"day\": 1}}'")
+    return conf
+
+
+def pause(
+    dag_id: DagId,
+    cancel_runs: Annotated[
+        bool, typer.Option("--cancel-runs", help="Also end the runs under way, with all that runs for them.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Create and start no more runs of a DAG, and no more tasks of those under way. Tasks that run go on."""
+    set_paused(dag_id, True, as_json, cancel_runs=cancel_runs)
+
+
+def unpause(dag_id: DagId, as_json: Json = False) -> None:
+    """Create runs again, as `catchup` says."""
+    set_paused(dag_id, False, as_json)
+
+
+def set_paused(dag_id: str, paused: bool, as_json: bool, *, cancel_runs: bool = False) -> None:
+    async def work() -> DagView:
+        tidemill = await Tidemill.connect()
+        await tidemill.pause(dag_id, paused)
+        if cancel_runs:
+            await tidemill.cancel_runs(dag_id)
+        return await tidemill.describe(dag_id)
+
+    view = run(work())
+    show(view, as_json, make_table(["DAG", ""], [(view.dag_id, "paused" if view.is_paused else "active")]))

@@ -1,0 +1,65 @@
+"""`tidemill dags list`: imports little, so that it is quick."""
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from ...model.dag.row import DagRow
+from ..connection import connect
+from ..listing import dag_rows
+from .output import Json, Markup, console, errors, instant_text, make_table, print_json, run, state_text
+
+STYLES = {"broken": "bold red", "import error": "bold red", "stale": "yellow"}
+
+
+def list_dags(
+    state: Annotated[
+        str | None, typer.Option(help="Only those that are active, paused, stale, broken, or have an import error.")
+    ] = None,
+    owner: Annotated[str | None, typer.Option(help="Only those with a task of this owner.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only those whose dag_id contains this text.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the registered DAGs."""
+
+    async def work() -> tuple[list[DagRow], dict[str, str]]:
+        return await dag_rows(await connect())
+
+    def wanted(row: DagRow) -> bool:
+        return (
+            (state is None or row.status == state.replace("_", " "))
+            and (owner is None or owner in row.owners)
+            and (tag is None or tag in row.tags)
+            and (name is None or name in row.dag_id)
+        )
+
+    rows, silent = run(work())
+    rows = [row for row in rows if wanted(row)]
+    if as_json:
+        print_json(rows)
+    else:
+        columns = ["DAG", "STATUS", "SCHEDULE", "NEXT RUN AFTER", "LAST RUN", "RUNS", "VERSION", "FILE"]
+        console.print(make_table(columns, [_cells(row) for row in rows]))
+    for message in silent.values():
+        errors.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    if silent:
+        raise typer.Exit(1)
+
+
+def _cells(row: DagRow) -> tuple[object, ...]:
+    return (
+        row.dag_id,
+        status_text(row.status),
+        row.timetable_summary,
+        instant_text(row.next_dagrun_create_after),
+        state_text(row.last_run.state) if row.last_run else "",
+        f"{row.active_runs}+{row.queued_runs}/{row.max_active_runs}",
+        row.version,
+        row.source or "",
+    )
+
+
+def status_text(status: str) -> str:
+    return Markup(f"[{STYLES[status]}]{status}[/]") if status in STYLES else status

@@ -1,0 +1,84 @@
+"""Lists of DAGs and runs, from Temporal's visibility alone: no workflow is asked, so none can be silent.
+
+Visibility may lag behind by a moment: lists are for people, and nothing is decided from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+from temporalio.service import RPCError
+
+from ..model.dag.row import DagRow, row_of_view
+from ..model.run.row import RunRow
+from ..model.states import RunState
+from .connection import QUERY_TIMEOUT, clear_errors
+
+DAGS = 'WorkflowType = "Dag" AND ExecutionStatus = "Running"'
+RUNS = 'WorkflowType = "DagRun"'
+AT_ONCE = 50
+"""How many executions are read at a time."""
+PAGE = 1000
+
+
+async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[DagRow], dict[str, str]]:
+    """Every registered DAG; and by dag_id, what is the matter with those that cannot be shown.
+
+    A DAG that a release before has begun keeps no line of its own yet, and is asked.
+    """
+    rows: dict[str, DagRow] = {}
+    problems: dict[str, str] = {}
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def read(found: WorkflowExecution) -> None:
+        dag_id = found.id.removeprefix("dag:")
+        async with room:
+            view = (await found.memo()).get("view")
+            if view is not None:
+                rows[dag_id] = DagRow.model_validate(view)
+                return
+            try:
+                rows[dag_id] = await _asked(client, found.id, dag_id, task_queue)
+            except (RuntimeError, LookupError, ValueError, RPCError) as error:
+                problems[dag_id] = str(error)
+
+    async with asyncio.TaskGroup() as reading:
+        async for found in client.list_workflows(DAGS, page_size=PAGE):
+            reading.create_task(read(found))
+    return [rows[dag_id] for dag_id in sorted(rows)], dict(sorted(problems.items()))
+
+
+async def _asked(client: Client, workflow_id: str, dag_id: str, task_queue: str) -> DagRow:
+    async with clear_errors(f"DAG {dag_id!r}", task_queue):
+        view: dict[str, Any] = await client.get_workflow_handle(workflow_id).query(
+            "describe", result_type=dict, rpc_timeout=QUERY_TIMEOUT
+        )
+    return row_of_view(view)
+
+
+async def run_rows(client: Client, *, state: RunState | None = None, most: int = 100) -> AsyncIterator[RunRow]:
+    """Runs of all DAGs, the newest first, *most* at most. Those that are queued have no workflow yet."""
+    states = {RunState.RUNNING: "Running", RunState.SUCCESS: "Completed"}
+    query = RUNS
+    if state is RunState.FAILED:
+        query += ' AND ExecutionStatus IN ("Failed", "Terminated", "Canceled", "TimedOut")'
+    elif state is not None:
+        query += f' AND ExecutionStatus = "{states[state]}"'
+    else:
+        query += ' AND ExecutionStatus != "ContinuedAsNew"'
+    async for found in client.list_workflows(query, page_size=min(most, PAGE), limit=most):
+        yield await _run_row(found)
+
+
+async def _run_row(found: WorkflowExecution) -> RunRow:
+    memo = await found.memo()
+    known = memo.get("view") or {"dag_id": memo.get("dag_id", ""), "run_id": memo.get("run_id", found.id)}
+    row = RunRow.model_validate({**known, "workflow_id": found.id})
+    # How an execution has ended its server knows best: one that was terminated could not write it down.
+    ends = {WorkflowExecutionStatus.RUNNING: RunState.RUNNING, WorkflowExecutionStatus.COMPLETED: RunState.SUCCESS}
+    end = ends.get(found.status, RunState.FAILED) if found.status is not None else row.state
+    times = {"started_at": row.started_at or found.start_time, "ended_at": row.ended_at or found.close_time}
+    return row.model_copy(update={"state": end, **times})

@@ -1,0 +1,36 @@
+"""What lists show of a workflow, kept in its memo: written where a workflow task happens anyway."""
+
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+
+from ..model.base import Model
+
+AT_ONCE = 20
+"""How often the memo is written without a pause; then once in each `PAUSE`."""
+PAUSE = timedelta(seconds=1)
+
+
+class MemoView:
+    """The memo `view` of this workflow."""
+
+    def __init__(self) -> None:
+        self._shown: Model | None = None
+        self._free_at: list[datetime] = []
+        self.held_back_until: datetime | None = None
+        """When what was held back can be written; None: the memo says what is."""
+
+    def show(self, row: Model, *, at_once: bool = False) -> None:
+        """Writes *row*, if it is news, and not too much has been written just now; *at_once*: whatever was."""
+        self.held_back_until = None
+        # The memo costs an event, which histories of before have not.
+        if row == self._shown or not workflow.patched("memo-view"):
+            return
+        now = workflow.now()
+        self._free_at = [at for at in self._free_at if at > now]
+        if len(self._free_at) >= AT_ONCE and not at_once:
+            self.held_back_until = self._free_at[0]
+            return
+        self._free_at.append(max([now, *self._free_at[-1:]]) + PAUSE)
+        self._shown = row
+        workflow.upsert_memo({"view": row.model_dump(mode="json", exclude_defaults=True)})
