@@ -1,8 +1,8 @@
-"""What all of tidemill's data is made of: frozen, strict models and instants that are always UTC."""
+"""What all of tidemill's data is made of: frozen models, records, and instants that are always UTC."""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -14,17 +14,43 @@ from pydantic import (
 )
 
 
+def _made_strictly(model: BaseModel, /, **fields: Any) -> None:
+    """Makes *model* of *fields*; whoever writes code or a document is told of a field that there is not."""
+    model.__pydantic_validator__.validate_python(fields, self_instance=model, extra="forbid")
+
+
+# By this, pydantic knows that reading a model from the wire need not go through here.
+_made_strictly.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+
 class Model(BaseModel):
-    """A value: never changed once made, and refusing fields that it does not know."""
+    """A value: never changed once made.
+
+    Made by name it refuses fields that it does not know. Read from the wire it carries them along: another release
+    may have sent them, and gets them back. What people write is read with `extra="forbid"`.
+    """
 
     # A schema is built on first use: a command of the command line uses few of them.
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+
+    if not TYPE_CHECKING:
+        __init__ = _made_strictly
 
 
 class Record(BaseModel):
-    """State that one workflow owns and changes in place; travels through continue-as-new."""
+    """State that one workflow owns and changes in place; travels through continue-as-new, and between releases."""
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=False, defer_build=True)
+    model_config = ConfigDict(extra="allow", validate_assignment=False, defer_build=True)
+
+    if not TYPE_CHECKING:
+        __init__ = _made_strictly
+
+
+class Request(Model):
+    """What people ask for: arriving as the argument of a message, it may have no field that is not known here.
+
+    A field that this release does not know asks for what this release does not do.
+    """
 
 
 def build_models() -> None:

@@ -1,9 +1,9 @@
-"""Puts tidemill's models on the wire as plain JSON, and refuses what does not fit them, clearly."""
+"""Puts tidemill's models on the wire as plain JSON, and refuses what people ask for that does not fit, clearly."""
 
 import gzip
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import ValidationError
 from temporalio.api.common.v1 import Payload
@@ -19,6 +19,7 @@ from temporalio.converter import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import ConnectConfig, ServiceClient
 
+from ..model.base import Request
 from ..model.errors import explain
 
 COMPRESSED_FROM = 40 * 1024
@@ -27,13 +28,22 @@ COMPRESSED_FROM = 40 * 1024
 
 class _ModelConverter(PydanticJSONPlainPayloadConverter):
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
-        """The value. Input that does not fit fails its workflow, update or activity for good:
-        raised as it is, Temporal would try the same input again for ever."""
-        try:
+        """The value.
+
+        A request of a person that does not fit fails its update for good, with what is wrong. Whatever else cannot be
+        read was sent by another release: its workflow task, or activity, is tried again, until a worker can read it.
+        """
+        if not _is_request(type_hint):
             return super().from_payload(payload, type_hint)
+        try:
+            return type_hint.model_validate_json(payload.data, extra="forbid")
         except ValidationError as error:
-            what = getattr(type_hint, "__name__", "input")
-            raise ApplicationError(str(explain(error, what)), type="InvalidInput", non_retryable=True) from None
+            told = str(explain(error, type_hint.__name__))
+            raise ApplicationError(told, type="InvalidInput", non_retryable=True) from None
+
+
+def _is_request(type_hint: type | None) -> TypeGuard[type[Request]]:
+    return isinstance(type_hint, type) and issubclass(type_hint, Request)
 
 
 class _LargeConverter(EncodingPayloadConverter):

@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, field_validator
 
-from ..base import Brief, Instant, Model, PositiveDuration
+from ..base import Brief, Instant, Model, PositiveDuration, Request
 
 CHANGING = "changing"
 """The digest of a file that changed while it was parsed."""
 
 
-class BundleSettings(Model):
+class BundleSettings(Request):
     """Where DAG files come from, and how often they are looked at. The names of the options are Airflow's."""
 
     name: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]

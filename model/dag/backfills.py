@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from ..base import Instant, Model, Record, iso
+from ..base import Instant, Model, Record, Request, iso
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, Timetable
@@ -37,7 +37,7 @@ class ReprocessBehavior(StrEnum):
         return self is ReprocessBehavior.FAILED and state is RunState.FAILED
 
 
-class BackfillRequest(Model):
+class BackfillRequest(Request):
     """A backfill as its author asks for it: runs with from_date <= logical date <= to_date."""
 
     from_date: Instant

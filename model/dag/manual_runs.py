@@ -51,7 +51,7 @@ def answer_trigger(
 def read_request(document: object, dag_id: str) -> TriggerRequest:
     """*document* as a request; nothing at all is a request for a plain run. Raises InvalidInputError."""
     try:
-        return TriggerRequest.model_validate({} if document is None else document)
+        return TriggerRequest.model_validate({} if document is None else document, extra="forbid")
     except ValidationError as error:
         raise explain(error, f"trigger of DAG {dag_id!r}", TriggerRequest) from None
 

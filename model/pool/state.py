@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 from pydantic import Field, PositiveInt
 
-from ..base import Instant, Model, Record, iso
+from ..base import Instant, Model, Record, Request, iso
 from ..run.instance_keys import UNMAPPED
 
 UNLIMITED = -1
 
 
-class PoolSettings(Model):
+class PoolSettings(Request):
     """What a person says of a pool."""
 
     slots: int = Field(ge=-1)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from ..base import Instant, Model, iso
+from ..base import Instant, Model, Request, iso
 from ..spec.timetables import DagRunInfo, DataInterval
 from ..spec.timetables.base import BaseTimetable
 
@@ -122,7 +122,7 @@ def backfill_run(dag_id: str, info: DagRunInfo, conf: dict[str, Any] | None = No
     )
 
 
-class TriggerRequest(Model):
+class TriggerRequest(Request):
     """A manual run as its author asks for it (Airflow's REST body for a new run).
 
     Without `logical_date` the run is about no particular data and any number may exist. With a

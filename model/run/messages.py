@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..base import Instant, Model
+from ..base import Instant, Model, Request
 from ..states import RunState, TaskState
 from .past import Past
 
@@ -33,7 +33,7 @@ class DagNews(Model):
     past: Past | None = None
 
 
-class Answer(Model):
+class Answer(Request):
     """A person's answer to an approval task."""
 
     task: str

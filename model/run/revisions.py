@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..base import Instant, Model
+from ..base import Instant, Model, Request
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec
 from ..spec.graph import ancestors
@@ -13,7 +13,7 @@ from ..states import FAILURES, TaskState
 from .instance_keys import split_key
 
 
-class Selection(Model):
+class Selection(Request):
     """Instances of tasks in one run."""
 
     tasks: tuple[str, ...] = ()
@@ -35,13 +35,13 @@ class MarkRequest(Selection):
     state: Literal[TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED]
 
 
-class RunMark(Model):
+class RunMark(Request):
     """Ends a run as a person says: running tasks are ended, those that wait are skipped."""
 
     state: Literal[TaskState.SUCCESS, TaskState.FAILED]
 
 
-class ReviseQuestion(Model):
+class ReviseQuestion(Request):
     """What a person wants to be changed in a run."""
 
     workflow_id: str

@@ -186,6 +186,8 @@ def one_of(task: Task, values: dict[str, Any]) -> Task:
     if task.expand.into == "kwargs":
         kwargs = {**getattr(task, "kwargs", {}), **values}
         return task.model_copy(update={"expand": None, "kwargs": kwargs})
+    if unknown := values.keys() - type(task).model_fields.keys():
+        raise ValueError(f"expand: {', '.join(sorted(unknown))} is no field of a {task.kind} task. Leave it out")
     return type(task).model_validate({**task.model_dump(), "expand": None, **values})
 
 

@@ -263,7 +263,7 @@ def read_dag(document: Any) -> DagSpec:
             f'a DAG is a JSON object, not {type(document).__name__}. Start with {{"dag_id": ..., "tasks": [...]}}'
         )
     try:
-        return DagSpec.model_validate(document)
+        return DagSpec.model_validate(document, extra="forbid")
     except ValidationError as error:
         tasks: Any = document.get("tasks")
         named = tasks if isinstance(tasks, list | tuple) else ()

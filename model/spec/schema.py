@@ -14,10 +14,18 @@ SHORT_SCHEDULES = [
 
 def dag_schema() -> dict[str, Any]:
     """The schema of what `read_dag` accepts: pydantic's, with the short forms of schedules and durations."""
-    schema: dict[str, Any] = _with_seconds(DagSpec.model_json_schema())
+    schema: dict[str, Any] = _closed(_with_seconds(DagSpec.model_json_schema()))
     written_out = schema["properties"]["schedule"]
     schema["properties"]["schedule"] = {"anyOf": [written_out, *SHORT_SCHEDULES]}
     return schema
+
+
+def _closed(part: Any) -> Any:
+    """Objects with named properties have no others: what is misspelt is refused."""
+    if isinstance(part, dict):
+        closed = {key: _closed(value) for key, value in part.items()}
+        return {**closed, "additionalProperties": False} if "properties" in part and "type" in part else closed
+    return [_closed(value) for value in part] if isinstance(part, list) else part
 
 
 def _with_seconds(part: Any) -> Any:
