@@ -19,6 +19,7 @@ def _made_strictly(model: BaseModel, /, **fields: Any) -> None:
     model.__pydantic_validator__.validate_python(fields, self_instance=model, extra="forbid")
 
 
+_made_strictly.__qualname__ = "Model.__init__"
 # By this, pydantic knows that reading a model from the wire need not go through here.
 _made_strictly.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
