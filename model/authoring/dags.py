@@ -72,7 +72,7 @@ class DAG:
         disable_bundle_versioning: bool = False,
         allow_trigger_in_future: bool = False,
         render_template_as_native_obj: bool = False,
-        heartbeat_timeout: timedelta = timedelta(seconds=20),
+        heartbeat_timeout: timedelta = timedelta(minutes=5),
     ) -> None:
         self.dag_id = dag_id
         self.default_args = dict(default_args or {})

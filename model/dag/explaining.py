@@ -44,7 +44,7 @@ def next_run(state: DagState, now: datetime) -> str:
         return "no schedule: runs are made by triggers only"
     if spec.schedule.kind == "asset":
         return "asset-triggered: time alone makes no run"
-    if not state.room:
+    if not state.room(now):
         return f"limit reached: max_active_runs = {spec.max_active_runs}, held by {_holders(state)}"
     if info is None:
         return _no_next(state)

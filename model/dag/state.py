@@ -36,7 +36,7 @@ class DagState(DagBackfills, DagPast):
         """What has to be asked of the timetable before anything can be decided at *now*; None if nothing."""
         if self.broken is not None or self.ticks_ended:
             return None if not self._late(now) else self.ask(now)
-        if self.spec.schedule.answers_by_moment and (self.held_up or not self.room):
+        if self.spec.schedule.answers_by_moment and (self.held_up or not self.room(now)):
             return None
         if len(self.ticks) < TICKS_AHEAD or self._late(now):
             return self.ask(now)
@@ -44,7 +44,7 @@ class DagState(DagBackfills, DagPast):
 
     def _late(self, now: datetime) -> bool:
         """Without catchup, whether a later run than the planned one has fallen due since the planning."""
-        if self.spec.catchup or self.held_up or not self.room or self.ticks_asked_at is None:
+        if self.spec.catchup or self.held_up or not self.room(now) or self.ticks_asked_at is None:
             return False
         due_now = due(self.ticks, now)
         return due_now >= 2 and due_now > due(self.ticks, self.ticks_asked_at)
@@ -84,17 +84,23 @@ class DagState(DagBackfills, DagPast):
         """The next scheduled run; None if there is none, or none is known yet."""
         return self.ticks[0] if self.ticks else None
 
-    @property
-    def room(self) -> int:
-        """How many more runs max_active_runs lets in: queued and running ones count, backfills do not."""
-        counted = sum(tracked.run.run_type is not RunType.BACKFILL for tracked in self.runs.values())
-        return max(0, self.spec.max_active_runs - counted)
+    def room(self, now: datetime) -> int:
+        """How many more runs max_active_runs lets in: queued and running ones count, backfills do not.
+
+        A run that waits for a date in the future does not count before that.
+        """
+        return max(0, self.spec.max_active_runs - sum(self._takes_room(tracked, now) for tracked in self.runs.values()))
+
+    def _takes_room(self, tracked: TrackedRun, now: datetime) -> bool:
+        if tracked.run.run_type is RunType.BACKFILL:
+            return False
+        return tracked.state is RunState.RUNNING or self.not_before(tracked.run) <= now
 
     def create_due(self, now: datetime) -> list[TrackedRun]:
         """Creates every scheduled run that is due and that the limit lets in, in order."""
         created: list[TrackedRun] = []
         while not self.held_up and self.broken is None and self.ticks and self.ticks[0].run_after <= now:
-            if not self.room or self._late(now):
+            if not self.room(now) or self._late(now):
                 break
             info, *rest = self.ticks
             run = scheduled_run(self.spec.dag_id, self.spec.schedule, info)
@@ -167,9 +173,11 @@ class DagState(DagBackfills, DagPast):
 
     def finish(self, report: RunReport) -> bool:
         """Takes a run off the list and into the ledger. False if it was not on the list (told twice)."""
-        tracked = self.runs.pop(report.key, None)
-        if tracked is None:
+        tracked = self.runs.get(report.key)
+        # A report from before a clear was on its way when the run was taken on again: it is of the execution before.
+        if tracked is None or (tracked.again and report.ended_at < tracked.queued_at):
             return False
+        del self.runs[report.key]
         self.ledger = [record for record in self.ledger if record.run_id != tracked.run.run_id]
         self.ledger.append(
             RunRecord(
@@ -191,7 +199,8 @@ class DagState(DagBackfills, DagPast):
         if backfill is not None:
             backfill.ended(report.state)
             self.close_backfills(report.ended_at)
-        self._pause_after_failures(report.ended_at)
+        if report.state is RunState.FAILED:
+            self._pause_after_failures(report.ended_at)
         return True
 
     def _pause_after_failures(self, now: datetime) -> None:
@@ -281,7 +290,7 @@ class DagState(DagBackfills, DagPast):
         """When something may have to be done next, if nothing happens before; None: only when told."""
         starts = [self.not_before(t.run) for t in self.runs.values() if t.state is RunState.QUEUED]
         times = [start for start in starts if start > now]
-        if self.ticks and not self.held_up and self.broken is None and self.room:
+        if self.ticks and not self.held_up and self.broken is None and self.room(now):
             times.append(self.ticks[0].run_after)
         return min(times, default=None) if not self.held_up else None
 

@@ -66,7 +66,18 @@ def dag_workflow_id(dag_id: str) -> str:
 
 def run_key(logical_date: datetime | None, run_id: str) -> str:
     """One key per logical date, whoever creates the run: scheduler, backfill or a person."""
-    return iso(logical_date) if logical_date is not None else run_id
+    if logical_date is not None:
+        return iso(logical_date)
+    return f"id={run_id}" if _is_date(run_id) else run_id
+
+
+def _is_date(text: str) -> bool:
+    """Whether *text* could be the key of a run with a logical date: one without any must not take its place."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def run_workflow_id(dag_id: str, key: str) -> str:

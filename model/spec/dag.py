@@ -77,7 +77,7 @@ class DagSpec(Brief, Model):
     """Whether a manual run of a DAG without a schedule starts at once though its logical date is in the future."""
     params: dict[str, Any] = {}
     render_template_as_native_obj: bool = False
-    heartbeat_timeout: Annotated[timedelta, Field(ge=timedelta(seconds=1))] = timedelta(seconds=20)
+    heartbeat_timeout: Annotated[timedelta, Field(ge=timedelta(seconds=1))] = timedelta(minutes=5)
     """How long a task's worker may be silent before the attempt is handed to another."""
     tasks: tuple[Task, ...] = ()
     groups: tuple[TaskGroup, ...] = ()

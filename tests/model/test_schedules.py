@@ -38,7 +38,7 @@ def wake(state: DagState, now: datetime, finish: bool = True) -> list[str]:
         if finish:
             finish_all(state, now)
         info = state.next_info
-        again = state.question(now) is not None and state.room and (info is None or info.run_after <= now)
+        again = state.question(now) is not None and state.room(now) and (info is None or info.run_after <= now)
         if state.ticks == ahead and not again:
             return made
     raise AssertionError("it never comes to rest")

@@ -23,6 +23,8 @@ from ..command_budget import CommandBudget
 from ..run.workflow import DagRunWorkflow
 
 CLOSING = timedelta(seconds=1)
+CLOSES_AFTER = 5
+"""So often an execution is waited for that is about to close; if it goes on then, somebody has reset it."""
 RECONCILE_FIRST = timedelta(seconds=2)
 RECONCILE_LAST = timedelta(minutes=1)
 
@@ -54,8 +56,11 @@ class ChildRuns:
 
     # Starting and following
 
-    async def start(self, tracked: TrackedRun) -> None:
-        """Starts the run's workflow, to outlive this execution. One that exists is taken as it is."""
+    async def start(self, tracked: TrackedRun, tries: int = 0) -> None:
+        """Starts the run's workflow, to outlive this execution. One that exists is taken as it is.
+
+        *tries*: how often it was found still running, though it is to run again.
+        """
         again = WorkflowIDReusePolicy.ALLOW_DUPLICATE
         await self._budget.take(len(self._start_of(tracked).model_dump_json()))
         news = self._state.news
@@ -70,7 +75,7 @@ class ChildRuns:
                 static_summary=f"{tracked.run.dag_id}: {tracked.run.run_id}",
             )
         except WorkflowAlreadyStartedError:
-            await self._adopt(tracked)
+            await self._adopt(tracked, tries)
             return
         tracked.watched = True
         if news != self._state.news:  # what was told meanwhile could not reach it yet
@@ -98,16 +103,16 @@ class ChildRuns:
         self._followed.discard(follower)
         self._let_go()
 
-    async def _adopt(self, tracked: TrackedRun) -> None:
+    async def _adopt(self, tracked: TrackedRun, tries: int) -> None:
         """The run's workflow exists, or existed. Most often it ran long ago; then a backfill may run it again."""
         key = tracked.run.key
         reports = await look_up(find_ended_runs, RunsQuestion(workflow_ids={key: tracked.run.workflow_id}))
         if self._state.runs.get(key) is not tracked:
             return  # it has told us meanwhile that it ended
         backfill = self._state.backfill(tracked.backfill_id)
-        if not reports and tracked.again:
+        if not reports and tracked.again and not (tries >= CLOSES_AFTER and workflow.patched("adopt-what-goes-on")):
             await workflow.sleep(CLOSING)  # the execution before is just about to close
-            await self.start(tracked)
+            await self.start(tracked, tries + 1)
         elif not reports:
             return  # it is running: whoever started it, its end will be found out
         elif backfill is None:

@@ -121,7 +121,11 @@ class DagWorkflow:
         """Whether the runs worked out ahead ran out while more of them may be due."""
         info = self.state.next_info
         question = self.state.question(workflow.now())
-        return question is not None and self.state.room > 0 and (info is None or info.run_after <= workflow.now())
+        return (
+            question is not None
+            and self.state.room(workflow.now()) > 0
+            and (info is None or info.run_after <= workflow.now())
+        )
 
     async def _create_for_backfills(self) -> int:
         """Creates what backfills have room for; how many dates were dealt with."""
