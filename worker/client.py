@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, timedelta
 from typing import Any, TypeVar
 
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
@@ -49,6 +50,7 @@ from .connection import (
     connect,
 )
 from .listing import dag_rows
+from .older_runs import older_run
 from .settings import Settings, read_settings
 
 T = TypeVar("T")
@@ -140,6 +142,9 @@ class Tidemill:
         for view in await self.runs(dag_id):
             if view.run_id == run_id:
                 return view
+        # Older than what its DAG keeps a list of: Temporal may still know it.
+        if (row := await older_run(self.client, dag_id, run_id)) is not None:
+            return row
         raise NotFoundError(f"DAG {dag_id!r} has no run {run_id!r}. `tidemill runs list {dag_id}` shows its runs")
 
     async def wait(self, run: RunIdentity) -> RunState:
@@ -217,10 +222,26 @@ class Tidemill:
         return running
 
     async def cancel_run(self, dag_id: str, run_id: str) -> None:
-        """Ends a run that is under way: what runs is stopped, and the run has failed."""
+        """Ends a run that is under way, or queued: what runs is stopped, and the run has failed."""
         view = await self.find_run(dag_id, run_id)
+        if view.state is RunState.QUEUED:
+            await self.mark_run(dag_id, run_id, RunMark(state="failed"))
+            return
         async with clear_errors(f"run {run_id!r}", self.task_queue):
             await self.client.get_workflow_handle(view.workflow_id).cancel()
+
+    async def delete_run(self, dag_id: str, run_id: str) -> None:
+        """Forgets a run that is queued or has ended, with its history: its date can be run again."""
+        view = await self.find_run(dag_id, run_id)
+        await self._change_dag(dag_id, "delete_run", type(None), run_id)
+        request = DeleteWorkflowExecutionRequest(
+            namespace=self.client.namespace, workflow_execution=WorkflowExecution(workflow_id=view.workflow_id)
+        )
+        try:
+            await self.client.workflow_service.delete_workflow_execution(request)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:  # it never began
+                raise
 
     async def respond(self, dag_id: str, run_id: str, answer: Answer) -> str:
         """Answers an approval task."""

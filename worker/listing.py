@@ -70,10 +70,10 @@ async def run_rows(client: Client, *, state: RunState | None = None, most: int =
     else:
         query += ' AND ExecutionStatus != "ContinuedAsNew"'
     async for found in client.list_workflows(query, page_size=min(most, PAGE), limit=most):
-        yield await _run_row(found)
+        yield await run_row(found)
 
 
-async def _run_row(found: WorkflowExecution) -> RunRow:
+async def run_row(found: WorkflowExecution) -> RunRow:
     memo = await found.memo()
     known = memo.get("view") or {"dag_id": memo.get("dag_id", ""), "run_id": memo.get("run_id", found.id)}
     row = RunRow.model_validate({**known, "workflow_id": found.id})

@@ -1,5 +1,7 @@
 """What the runs of a DAG have to know of each other, where tasks depend on the run before."""
 
+from collections.abc import Mapping
+
 from ..run.identity import RunIdentity
 from ..run.messages import DagNews, TasksEnded
 from ..run.past import Past, remembered, run_before
@@ -24,7 +26,7 @@ class DagPast(DagData):
         before = run_before(tracked.run, [*known, *self.ledger], catchup=self.spec.catchup)
         if before is None:
             return None
-        states = before.past if isinstance(before, RunRecord) else self.runs[before.key].past
+        states = before.all_past(unknown) if isinstance(before, RunRecord) else self.runs[before.key].past
         if isinstance(before, RunRecord) and not states:  # it ran when no task was looked back at
             return Past(run_id=before.run_id)
         return Past(run_id=before.run_id, states={**unknown, **states})
@@ -34,16 +36,19 @@ class DagPast(DagData):
         tracked = self.runs.get(ended.key)
         if tracked is None:
             return []
-        tracked.past = ended.states
+        tracked.past = {**tracked.past, **ended.states} if ended.is_delta else ended.states
         return self.after(tracked.run.run_id)
 
     def after(self, before: str) -> list[TrackedRun]:
         """The runs under way that look back at the run *before*."""
         return [t for t in self.runs.values() if t.previous == before and t.state is RunState.RUNNING]
 
-    def news_for(self, tracked: TrackedRun) -> DagNews:
-        """What a run under way has to hear."""
+    def news_for(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> DagNews:
+        """What a run under way has to hear: all of the run before it, or only what has *changed* there."""
         self.news += 1
-        past = self.past_of(tracked)
-        tracked.previous = past.run_id if past is not None else None
-        return DagNews(number=self.news, is_paused=self.is_paused, past=past)
+        if changed is not None and tracked.previous is not None:
+            past = Past(run_id=tracked.previous, states=dict(changed))
+            return DagNews(number=self.news, is_paused=self.is_paused, past=past, is_delta=True)
+        before = self.past_of(tracked)
+        tracked.previous = before.run_id if before is not None else None
+        return DagNews(number=self.news, is_paused=self.is_paused, past=before)

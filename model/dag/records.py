@@ -1,11 +1,17 @@
 """What a DAG keeps of its runs and of its own decisions."""
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
-from ..base import Instant, Model, Record
+from ..base import Brief, Instant, Model, Record
 from ..run.identity import RunIdentity, RunType
 from ..run.revisions import Revision
 from ..states import RunState, TaskState
+
+NAMED = 50
+"""So many tasks a record names one by one, whatever they have come to."""
 
 
 class TrackedRun(Record):
@@ -30,7 +36,7 @@ class TrackedRun(Record):
     """Whether this execution of the workflow hears of the run's end by itself, however it ends."""
 
 
-class RunRecord(Model):
+class RunRecord(Brief, Model):
     """A finished run as the ledger keeps it, beyond the time that Temporal keeps its history."""
 
     run_id: str
@@ -43,6 +49,21 @@ class RunRecord(Model):
     ended_at: Instant
     reason: str | None = None
     past: dict[str, TaskState] = {}
+    """How those of its tasks ended that the next run looks back at."""
+    past_others: TaskState | None = None
+    """How all those ended that `past` does not name: of thousands, most have ended alike."""
+
+    def all_past(self, tasks: Iterable[str]) -> dict[str, TaskState]:
+        """The same written out, for *tasks*."""
+        return self.past if self.past_others is None else {**dict.fromkeys(tasks, self.past_others), **self.past}
+
+
+def short_past(past: Mapping[str, TaskState]) -> dict[str, Any]:
+    """The fields of a record for *past*: five hundred records have to fit into one state."""
+    if len(past) < NAMED:
+        return {"past": past}
+    [(others, _)] = Counter(past.values()).most_common(1)
+    return {"past": {task: state for task, state in past.items() if state is not others}, "past_others": others}
 
 
 class DecisionKind(StrEnum):

@@ -18,7 +18,7 @@ from ..spec.timetables import DagRunInfo, TimeRestriction
 from ..states import RunState
 from .backfilling import DagBackfills
 from .past import DagPast
-from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun
+from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun, short_past
 from .ticks import Ticks, TicksQuestion, due
 
 LEDGER_LENGTH = 500
@@ -145,18 +145,54 @@ class DagState(DagBackfills, DagPast):
     def startable(self, now: datetime) -> list[TrackedRun]:
         """The queued runs that may start at *now*: oldest logical date first, those of backfills last.
 
-        A backfill's runs are held back where they are created, by the backfill's own limit.
+        A backfill's runs are held back where they are created, by the backfill's own limit. What a person changes in
+        an ended run needs no slot: see `_at_once`.
         """
-        if self.held_up:
-            return []
+        at_once = [t for t in self.runs.values() if t.state is RunState.QUEUED and self._at_once(t)]
+        return at_once if self.held_up else [*at_once, *self._in_turn(now)]
+
+    def _at_once(self, tracked: TrackedRun) -> bool:
+        """Whether the run may start whatever the limit: it is only marked, or a run under way waits for it."""
+        if tracked.revision is None:
+            return False
+        if tracked.revision.clear is None:
+            return True
+        return not self.held_up and bool(self.after(tracked.run.run_id))
+
+    def _in_turn(self, now: datetime) -> list[TrackedRun]:
         backfill = RunType.BACKFILL
         running = sum(t.state is RunState.RUNNING and t.run.run_type is not backfill for t in self.runs.values())
         waiting = sorted(
-            (t for t in self.runs.values() if t.state is RunState.QUEUED and self.not_before(t.run) <= now),
+            (t for t in self.queued if self.not_before(t.run) <= now and not self._at_once(t)),
             key=lambda t: (t.run.logical_date or t.run.run_after, t.queued_at, t.run.run_id),
         )
         first = [t for t in waiting if t.run.run_type is not backfill]
         return first[: max(0, self.spec.max_active_runs - running)] + [t for t in waiting if t.run.run_type is backfill]
+
+    @property
+    def queued(self) -> list[TrackedRun]:
+        return [t for t in self.runs.values() if t.state is RunState.QUEUED]
+
+    def end_queued(self, workflow_id: str, end: RunState, now: datetime) -> bool:
+        """Ends a run before it has begun. False if it is not queued."""
+        for tracked in self.queued:
+            if tracked.run.workflow_id == workflow_id:
+                self.finish(
+                    RunReport(key=tracked.run.key, state=end, ended_at=now, reason=f"marked {end}, while queued")
+                )
+                return True
+        return False
+
+    def delete_run(self, run_id: str) -> bool:
+        """Forgets a run that is not under way: its date and its run_id are free. False if there is none."""
+        known = [t.run.run_id for t in self.queued] + [record.run_id for record in self.ledger] + [*self.dates.values()]
+        if run_id not in known:
+            return False
+        for tracked in [t for t in self.queued if t.run.run_id == run_id]:
+            del self.runs[tracked.run.key]
+        self.ledger = [record for record in self.ledger if record.run_id != run_id]
+        self.dates = {key: other for key, other in self.dates.items() if other != run_id}
+        return True
 
     def not_before(self, run: RunIdentity) -> datetime:
         """When *run* may start at the earliest. Data from the future is waited for, unless the DAG says otherwise."""
@@ -190,7 +226,7 @@ class DagState(DagBackfills, DagPast):
                 started_at=tracked.started_at,
                 ended_at=report.ended_at,
                 reason=report.reason,
-                past={**self.unknown_past(), **tracked.past, **report.past},
+                **short_past({**self.unknown_past(), **tracked.past, **report.past}),
             )
         )
         del self.ledger[:-LEDGER_LENGTH]
@@ -288,7 +324,7 @@ class DagState(DagBackfills, DagPast):
 
     def next_wake(self, now: datetime) -> datetime | None:
         """When something may have to be done next, if nothing happens before; None: only when told."""
-        starts = [self.not_before(t.run) for t in self.runs.values() if t.state is RunState.QUEUED]
+        starts = [self.not_before(t.run) for t in self.queued]
         times = [start for start in starts if start > now]
         if self.ticks and not self.held_up and self.broken is None and self.room(now):
             times.append(self.ticks[0].run_after)

@@ -124,7 +124,10 @@ def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
         for t in state.runs.values()
     ]
     known += [
-        RunView(**record.model_dump(exclude={"past"}), workflow_id=workflow_id(record.logical_date, record.run_id))
+        RunView(
+            **record.model_dump(exclude={"past", "past_others"}),
+            workflow_id=workflow_id(record.logical_date, record.run_id),
+        )
         for record in state.ledger
     ]
     return sorted(known, key=lambda view: (view.logical_date or view.run_after, view.queued_at), reverse=True)

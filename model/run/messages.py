@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..base import Instant, Model, Request
+from ..base import Brief, Instant, Model, Request
 from ..states import RunState, TaskState
 from .past import Past
 
@@ -18,19 +18,23 @@ class RunReport(Model):
     """How those tasks ended that the next run looks back at."""
 
 
-class TasksEnded(Model):
+class TasksEnded(Brief, Model):
     """What a run tells its DAG while it goes on, where the next run looks back at some of its tasks."""
 
     key: str
     states: dict[str, TaskState]
+    is_delta: bool = False
+    """Whether only the tasks are named whose state is another than was told before."""
 
 
-class DagNews(Model):
+class DagNews(Brief, Model):
     """What a DAG tells a run that goes on. Of two, the one with the higher number holds."""
 
     number: int
     is_paused: bool
     past: Past | None = None
+    is_delta: bool = False
+    """Whether `past` names only the tasks whose state is another than was told before."""
 
 
 class Answer(Request):

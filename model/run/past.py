@@ -1,6 +1,6 @@
 """depends_on_past and wait_for_downstream: which run comes before a run, and whether a task may follow it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -93,8 +93,3 @@ def summarised(states: Iterable[TaskState]) -> TaskState:
     if bad is not None:
         return bad
     return TaskState.SUCCESS if TaskState.SUCCESS in all_states or not all_states else TaskState.SKIPPED
-
-
-def past_states(spec: DagSpec, states: Mapping[str, Iterable[TaskState]]) -> dict[str, TaskState]:
-    """What the next run has to know of a run, from the states of the instances of each task."""
-    return {task_id: summarised(states.get(task_id, ())) for task_id in sorted(remembered(spec))}

@@ -4,7 +4,7 @@
 upstreams changed, so that a step costs the same in a run of ten tasks and of five thousand.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..spec.dag import DagSpec
@@ -127,14 +127,30 @@ class RunPlan:
         for skippers in self._skippers.values():
             skippers.pop(key, None)
 
-    def look_back(self, past: Past | None) -> None:
-        """Takes note of how the run before stands."""
+    def look_back(self, past: Past | None, changed: Collection[str] | None = None) -> None:
+        """Takes note of how the run before stands; *changed* names the tasks that stand otherwise now, if known."""
         self.past = past
-        self._look_at([*self._held])
+        if changed is None:
+            self._look_at([*self._held])
+            return
+        concerned = {*changed}
+        for task_id in changed:  # wait_for_downstream looks at those below
+            concerned.update(self.spec.upstreams.get(task_id, ()))
+        self._look_at([key for task_id in concerned for key in self.keys(task_id) if key in self._held])
 
     def grant(self, key: str) -> bool:
         """*key* has been let in by its pool. False if it does not want to any more."""
         return self.states.get(key) is TaskState.SCHEDULED and self._ready.grant(key)
+
+    def asked(self, keys: Iterable[str]) -> None:
+        """Leases that an earlier execution of the run has asked for: no others are asked for in their place."""
+        for key in keys:
+            if self.states.get(key) is TaskState.SCHEDULED:
+                self._ready.asked(key)
+
+    def ask_ahead(self, most: int) -> None:
+        """Asks for no more leases of one pool at a time."""
+        self._ready.ask_ahead = most
 
     def hold(self) -> None:
         """Nothing is started for now: what pools have let in is given back."""

@@ -1,6 +1,6 @@
 """One run from its first task to its last, as the data that its workflow carries and shows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..base import Instant, Model, Record
@@ -13,7 +13,7 @@ from .context import resolve
 from .identity import RunIdentity, RunType
 from .instance_keys import UNMAPPED, instance_key
 from .mapping import instances, with_values
-from .past import Past, past_states
+from .past import Past, remembered, summarised
 from .revisions import Revision
 from .task_instances import TaskInstance
 
@@ -92,8 +92,11 @@ class DagRunState(Record):
     @property
     def past_for_next(self) -> dict[str, TaskState]:
         """What the run after this one has to know."""
-        tasks = {task.task_id: [i.state for i in self.of_task(task.task_id)] for task in self.spec.tasks}
-        return past_states(self.spec, tasks)
+        return self.past_of_tasks(remembered(self.spec))
+
+    def past_of_tasks(self, task_ids: Iterable[str]) -> dict[str, TaskState]:
+        """The same of some tasks."""
+        return {task_id: summarised(i.state for i in self.of_task(task_id)) for task_id in sorted(task_ids)}
 
     # Mapped tasks
 

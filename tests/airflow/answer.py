@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from queueing import Queueing
 from tidemill.model.run.identity import RunIdentity, RunType, TriggerRequest, manual_run, run_id, timetable_run_id
-from tidemill.model.run.past import Past, past_states, run_before
+from tidemill.model.run.past import Past, remembered, run_before, summarised
 from tidemill.model.run.planner import RunPlan
 from tidemill.model.run.priorities import priority_weights
 from tidemill.model.run.trigger_rules import Upstreams, judge
@@ -178,7 +178,7 @@ def depends_on_past(case: Case) -> str:
     past = None
     if before is not None:
         states = {name: [TaskState(case["previous"][runs.index(before)][name])] for name in "abc"}
-        past = Past(run_id=before.run_id, states=past_states(spec, states))
+        past = Past(run_id=before.run_id, states={task: summarised(states.get(task, ())) for task in remembered(spec)})
     plan = RunPlan(spec, dict.fromkeys("abc", TaskState.NONE), past)
     return "run" if any(decision.key == "a" for decision in plan.decide()) else "wait"
 

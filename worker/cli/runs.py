@@ -218,6 +218,19 @@ def cancel(dag_id: DagId, run_id: RunId) -> None:
 
 
 @app.command()
+def delete(dag_id: DagId, run_id: RunId) -> None:
+    """Forget a run that is queued or has ended, with its history: its date can be run again."""
+
+    async def work() -> str:
+        tidemill = await Tidemill.connect()
+        found = (await resolve(tidemill, dag_id, run_id)).run_id
+        await tidemill.delete_run(dag_id, found)
+        return found
+
+    console.print(f"deleted: {escape(run(work()))}")
+
+
+@app.command()
 def gantt(
     dag_id: DagId,
     run_id: RunId,

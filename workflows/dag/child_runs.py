@@ -1,7 +1,7 @@
 """The runs of a DAG that are under way: started as children that outlive it, followed to their end, and told things."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from ...model.dag.state import DagState
 from ...model.run.messages import RunReport
 from ...model.run.state import DagRunState
 from ...model.spec.dag import with_default_pools
-from ...model.states import RunState
+from ...model.states import RunState, TaskState
 from ..alarm import Alarm
 from ..calls import look_up
 from ..command_budget import CommandBudget
@@ -41,6 +41,8 @@ class ChildRuns:
         self._reconcile_at: datetime | None = None
         self._reconcile_pause = RECONCILE_FIRST
         self._budget = CommandBudget()
+        self._changes: dict[str, dict[str, TaskState]] = {}
+        """By run, what it has to hear of the run before as soon as the message before has arrived."""
         for tracked in state.runs.values():
             tracked.watched = False  # handles of children do not carry over
 
@@ -90,6 +92,7 @@ class ChildRuns:
             spec=with_default_pools(self._state.spec),
             past=self._state.past_of(tracked),
             news=self._state.news,
+            is_paused=self._state.is_paused,
             revision=tracked.revision,
         )
 
@@ -180,7 +183,26 @@ class ChildRuns:
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
 
-    async def _send_news(self, tracked: TrackedRun) -> None:
+    async def _send_news(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> None:
         run = workflow.get_external_workflow_handle(tracked.run.workflow_id)
         with suppress(FailureError):  # it has ended meanwhile, and will be reported as ended
-            await run.signal("news", self._state.news_for(tracked))
+            await run.signal("news", self._state.news_for(tracked, changed))
+
+    def tell_changes(self, runs: Sequence[TrackedRun], changed: Mapping[str, TaskState]) -> None:
+        """Tells *runs* that tasks of the run before have *changed*: one message at a time, with all that there is."""
+        for tracked in runs:
+            waiting = self._changes.get(tracked.run.key)
+            if waiting is not None:
+                waiting.update(changed)
+                continue
+            self._changes[tracked.run.key] = dict(changed)
+            telling = asyncio.create_task(self._send_changes(tracked))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+
+    async def _send_changes(self, tracked: TrackedRun) -> None:
+        key = tracked.run.key
+        while self._changes[key]:
+            changed, self._changes[key] = self._changes[key], {}
+            await self._send_news(tracked, changed)
+        del self._changes[key]

@@ -230,7 +230,11 @@ class DagWorkflow:
     @workflow.signal
     def tasks_ended(self, ended: TasksEnded) -> None:
         """A run tells of tasks that the next run looks back at."""
-        self._runs.tell(self.state.tasks_ended(ended))
+        told = self.state.tasks_ended(ended)
+        if ended.is_delta:
+            self._runs.tell_changes(told, ended.states)
+        else:
+            self._runs.tell(told)
 
     @workflow.update
     async def revise_run(self, question: ReviseQuestion) -> list[str]:
@@ -238,8 +242,9 @@ class DagWorkflow:
 
         Returns the instances of tasks that are changed.
         """
+        if self._is_queued(question.workflow_id):
+            return self._revise_queued(question)
         while True:
-            self._refuse_if_queued(question.workflow_id)
             revised = await self._ask_to_revise(question)
             if revised.run is None or revised.execution is None:
                 return list(revised.instances)
@@ -259,11 +264,30 @@ class DagWorkflow:
     def _is_over(self, key: str) -> bool:
         return key not in self.state.runs
 
-    def _refuse_if_queued(self, workflow_id: str) -> None:
-        for tracked in self.state.runs.values():
-            if tracked.run.workflow_id == workflow_id and tracked.state is RunState.QUEUED:
-                told = f"run {tracked.run.run_id!r} is still queued: it has nothing to change yet"
-                raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
+    def _is_queued(self, workflow_id: str) -> bool:
+        return any(tracked.run.workflow_id == workflow_id for tracked in self.state.queued)
+
+    def _revise_queued(self, question: ReviseQuestion) -> list[str]:
+        """A run that has not begun can be ended by a mark; there is nothing in it to clear."""
+        if question.mark is not None:
+            told = (
+                "the run is still queued: none of its tasks has a state to change. Mark the run, or wait for its start"
+            )
+            raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
+        if question.mark_run is not None:
+            self.state.end_queued(question.workflow_id, RunState(question.mark_run.state), workflow.now())
+            self._alarm.ring()
+        return []
+
+    @workflow.update
+    def delete_run(self, run_id: str) -> None:
+        """Forgets a run that is not under way, so that its date can be run again."""
+        if any(t.run.run_id == run_id and t.state is RunState.RUNNING for t in self.state.runs.values()):
+            told = f"run {run_id!r} is under way. Cancel it first"
+            raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
+        if not self.state.delete_run(run_id):
+            raise ApplicationError(f"there is no run {run_id!r}", type=INVALID_INPUT, non_retryable=True)
+        self._alarm.ring()
 
     async def _ask_to_revise(self, question: ReviseQuestion) -> Revised:
         try:

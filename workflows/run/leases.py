@@ -23,6 +23,8 @@ from ...model.spec.tasks import BaseTask
 from ...model.spec.tasks.spark import SPARK_POOL
 
 ASK_AGAIN = timedelta(seconds=15)
+PER_MESSAGE = 1000
+"""How many requests one message to a pool may have."""
 
 
 class Granted(Model):
@@ -41,6 +43,11 @@ class Leases:
         self._asking: set[asyncio.Task[None]] = set()
         self._telling: set[asyncio.Task[None]] = set()
 
+    @property
+    def unanswered(self) -> dict[str, HeldLease]:
+        """The leases that some pool has not granted yet."""
+        return {key: held for key, held in self._state.leases.items() if held.granted < len(held.pools)}
+
     async def all_told(self) -> None:
         """Waits for what is on its way: a workflow that closes takes its undelivered messages with it."""
         await workflow.wait_condition(lambda: not self._telling)
@@ -56,14 +63,24 @@ class Leases:
             held = HeldLease(lease_id=lease_id, pools=tuple(_pools(self._state.run.dag_id, task)))
             self._state.leases[key] = held
             asked.setdefault(held.pools[0], []).append(self._request(key, held))
+        self._ask_pools(asked)
+
+    def _ask_pools(self, asked: dict[str, list[LeaseRequest]]) -> None:
         for pool, requests in asked.items():
-            self._send(self._ask_pool(pool, requests), self._asking)
+            for part in range(0, len(requests), PER_MESSAGE):
+                self._send(self._ask_pool(pool, requests[part : part + PER_MESSAGE]), self._asking)
 
     def ask_again(self) -> None:
         """After continue-as-new: what was not answered yet is asked once more. It is the same request to the pool."""
-        for key, held in self._state.leases.items():
-            if held.granted < len(held.pools):
+        waiting = self.unanswered
+        if waiting and not workflow.patched("asks-once"):
+            for key, held in waiting.items():
                 self._send(self._ask_pool(held.pools[held.granted], [self._request(key, held)]), self._asking)
+            return
+        asked: dict[str, list[LeaseRequest]] = {}
+        for key, held in waiting.items():
+            asked.setdefault(held.pools[held.granted], []).append(self._request(key, held))
+        self._ask_pools(asked)
 
     def granted(self, answer: Granted) -> None:
         """A pool has let instances in: the next pool is asked, or the instance may start."""

@@ -19,6 +19,7 @@ from ...model.run.changes import Change, answer_of, run_marked
 from ...model.run.mapping import NotMappableError
 from ...model.run.messages import Answer
 from ...model.run.planner import Decision, RunEnd, RunPlan
+from ...model.run.ready_tasks import needs_lease
 from ...model.run.revisions import RunMark
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry, poke_delay, retry_delay
@@ -64,6 +65,7 @@ class RunTasks:
         self._values: dict[str, list[dict[str, Any]]] = {}
         self._results_size = sum(len(json.dumps(i.xcom, default=str)) for i in state.instances.values() if i.xcom)
         self._budget = CommandBudget()
+        self._asks_once = False
         self._make_plan()
 
     def _make_plan(self) -> None:
@@ -75,8 +77,17 @@ class RunTasks:
 
     def start(self) -> None:
         """Takes up what an earlier execution of the run left: leases asked for, and waits for time."""
+        leases = any(needs_lease(task) for task in self.state.spec.tasks)
+        self._asks_once = leases and workflow.patched("asks-once")
+        self._go_on_asking()
         self.leases.ask_again()
         self._set_clocks()
+
+    def _go_on_asking(self) -> None:
+        """Tells a new plan what has been asked for, and how much to ask for at a time: no more could start."""
+        if self._asks_once:
+            self.plan.ask_ahead(self.state.spec.max_active_tasks)
+            self.plan.asked(self.leases.unanswered)
 
     @property
     def busy(self) -> bool:
@@ -384,6 +395,7 @@ class RunTasks:
             for task_id in change.collapse:
                 self.state.collapse(task_id)
             self._make_plan()
+            self._go_on_asking()
             self.leases.ask_again()
         self._news = True
 

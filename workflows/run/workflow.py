@@ -13,10 +13,11 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 from ...activities.runs import LastExecution, load_run
 from ...model.errors import InvalidInputError
-from ...model.run.changes import answer_of, cleared, marked
+from ...model.run.changes import Change, answer_of, cleared, marked
 from ...model.run.identity import RunIdentity, dag_workflow_id
+from ...model.run.instance_keys import split_key
 from ...model.run.messages import Answer, DagNews, RunReport, TasksEnded
-from ...model.run.past import remembered
+from ...model.run.past import Past, remembered
 from ...model.run.planner import RunEnd
 from ...model.run.revisions import ClearRequest, MarkRequest, Revision, RunMark
 from ...model.run.state import DagRunState, Progress, progress, task_table
@@ -40,6 +41,9 @@ class DagRunWorkflow:
         self._adopt(state)
         self._messages: set[asyncio.Task[None]] = set()
         self._ready = False
+        self._untold: set[str] = set()
+        """Tasks whose state the DAG has not been told, though the next run looks back at them."""
+        self._telling = False
         self._memo = MemoView()
 
     def _adopt(self, state: DagRunState) -> None:
@@ -49,9 +53,34 @@ class DagRunWorkflow:
         self._remembered = remembered(state.spec)
 
     def _task_ended(self, instance: TaskInstance) -> None:
-        if instance.task_id in self._remembered:
+        if instance.task_id not in self._remembered:
+            return
+        if workflow.patched("tells-of-tasks-together"):
+            self._untold.add(instance.task_id)
+        else:
             ended = TasksEnded(key=self.state.run.key, states=self.state.past_for_next)
             self._send(self._tell_dag("tasks_ended", ended))
+
+    def _tell_of_tasks(self) -> None:
+        """Tells the DAG what the next run looks back at: together, and in order, since a message names only changes."""
+        if self._untold and not self._telling:
+            self._telling = True
+            self._send(self._tell_untold())
+
+    async def _tell_untold(self) -> None:
+        while self._untold:
+            states = self.state.past_of_tasks(self._untold)
+            self._untold.clear()
+            await self._tell_dag("tasks_ended", TasksEnded(key=self.state.run.key, states=states, is_delta=True))
+        self._telling = False
+
+    def _revised(self, change: Change) -> list[str]:
+        """Takes up what a person has changed; the next run looks back at that, too."""
+        self.tasks.apply(change)
+        tasks = {split_key(key)[0] for key in change.states} & self._remembered
+        if tasks and workflow.patched("tells-of-tasks-together"):
+            self._untold |= tasks
+        return [*change.states]
 
     @workflow.run
     async def run(self, _: DagRunState) -> str:
@@ -125,6 +154,7 @@ class DagRunWorkflow:
                 self.tasks.stop_all(self.tasks.ended.reason)
             if draining and not self.tasks.busy:
                 await self._go_on_as_new()
+            self._tell_of_tasks()
             self._show(None)
             await self.tasks.something_happens()
 
@@ -193,8 +223,14 @@ class DagRunWorkflow:
         self.state.news = news.number
         self.state.is_paused = self.tasks.plan.paused = news.is_paused
         if news.past is not None:
-            self.state.past = news.past
-            self.tasks.plan.look_back(news.past)
+            changed = None
+            if news.is_delta and self.state.past is not None and self.state.past.run_id == news.past.run_id:
+                changed = {*news.past.states}
+                states = {**self.state.past.states, **news.past.states}
+                self.state.past = Past(run_id=news.past.run_id, states=states)
+            else:
+                self.state.past = news.past
+            self.tasks.plan.look_back(self.state.past, changed)
         self.tasks.ring()
 
     @workflow.signal
@@ -209,8 +245,7 @@ class DagRunWorkflow:
         await workflow.wait_condition(lambda: self._ready)
         with refusing():
             change = cleared(self.state, request)
-        self.tasks.apply(change)
-        return [*change.states]
+        return self._revised(change)
 
     @workflow.update
     async def set_task_state(self, request: MarkRequest) -> list[str]:
@@ -218,8 +253,7 @@ class DagRunWorkflow:
         await workflow.wait_condition(lambda: self._ready)
         with refusing():
             change = marked(self.state, request)
-        self.tasks.apply(change)
-        return [*change.states]
+        return self._revised(change)
 
     @workflow.update
     async def set_state(self, mark: RunMark) -> RunState:
