@@ -9,7 +9,7 @@ from typing import Any
 from ..spec.expansion import Expansion
 from ..spec.references import CONCAT, FILL, MAPPED, STORED, ZIP, is_stored, is_xcom_reference, replace
 
-MAX_MAP_LENGTH = 1024
+MAX_MAP_LENGTH = 10_000
 """How many instances one task may be mapped to (Airflow: core.max_map_length)."""
 
 Lookup = Callable[[dict[str, Any]], Any]

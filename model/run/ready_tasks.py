@@ -1,5 +1,6 @@
 """The tasks of a run that may start as soon as there is room: who is next, and what each of them waits for."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 
@@ -36,7 +37,7 @@ class ReadyTasks:
         self._asked: set[str] = set()
         self._granted: set[str] = set()
         self._outstanding: dict[str, int] = {}
-        self._not_asked_yet: dict[str, list[str]] = {}
+        self._not_asked_yet: dict[str, deque[str]] = {}
         self.ask_ahead: int | None = None
         """How many leases of one pool are asked for at a time; None: as many as there are tasks."""
         self.wanted: list[str] = []
@@ -89,7 +90,7 @@ class ReadyTasks:
             return True
         if key not in self._asked:
             if self.ask_ahead is not None and self._outstanding.get(gate_of(task), 0) >= self.ask_ahead:
-                self._not_asked_yet.setdefault(gate_of(task), []).append(key)
+                self._not_asked_yet.setdefault(gate_of(task), deque()).append(key)
             else:
                 self.asked(key)
                 self.wanted.append(key)
@@ -105,8 +106,10 @@ class ReadyTasks:
         """No answer is waited for any more: the next ones may ask."""
         gate = self._gate(key)
         self._outstanding[gate] -= 1
-        for waiting in self._not_asked_yet.pop(gate, ()):
-            self.push(waiting)
+        waiting = self._not_asked_yet.get(gate)
+        if self.ask_ahead is not None and waiting:
+            for _ in range(min(len(waiting), self.ask_ahead - self._outstanding[gate])):
+                self.push(waiting.popleft())
 
     def _gate(self, key: str) -> str:
         return gate_of(self._spec.by_id[split_key(key)[0]])

@@ -4,9 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support import Stack, bash, dag, empty, eventually, processes_with
+from support import Stack, at, bash, dag, empty, eventually, processes_with
+from temporalio.service import RPCError, RPCStatusCode
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import PoolSettings
+from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.revisions import ClearRequest, MarkRequest, RunMark
 from tidemill.model.run.views import RunDetails
 from tidemill.model.states import TaskState
@@ -88,8 +90,76 @@ async def test_what_cannot_be_done_is_refused_with_the_reason(here: Stack) -> No
         await here.tidemill.clear("refusing", "mine", ClearRequest(tasks=("x",)))
     await here.tidemill.pause("refusing")
     run = await here.tidemill.trigger("refusing")
+    assert await here.tidemill.clear("refusing", run.run_id) == []  # all of it will run anyway
     with pytest.raises(InvalidInputError, match="still queued"):
-        await here.tidemill.clear("refusing", run.run_id)
+        await here.tidemill.mark_tasks("refusing", run.run_id, MarkRequest(tasks=("a",), state=TaskState.SUCCESS))
+
+
+async def test_a_queued_run_can_be_cancelled_marked_and_deleted(here: Stack) -> None:
+    await here.tidemill.register(dag("queued", [empty("a")], is_paused_upon_creation=True))
+    runs = [await here.tidemill.trigger("queued", TriggerRequest(run_id=f"run_{n}")) for n in range(3)]
+    await here.tidemill.cancel_run("queued", runs[0].run_id)
+    await here.tidemill.mark_run("queued", runs[1].run_id, RunMark(state="success"))
+    await here.tidemill.delete_run("queued", runs[2].run_id)
+    found = {view.run_id: str(view.state) for view in await here.tidemill.runs("queued")}
+    assert found == {"run_0": "failed", "run_1": "success"}
+    again = await here.tidemill.trigger("queued", TriggerRequest(run_id="run_2"))
+    assert again.run_id == "run_2"
+
+
+async def test_a_deleted_run_frees_its_date_and_its_history_is_gone(here: Stack) -> None:
+    request = TriggerRequest(logical_date=at("2024-01-01"))
+    await here.tidemill.register(dag("deleted", [empty("a")]))
+    run = await here.tidemill.trigger("deleted", request)
+    await here.finished("deleted", run.run_id)
+    with pytest.raises(InvalidInputError, match="is taken by run"):
+        await here.tidemill.trigger("deleted", request)
+    await here.tidemill.delete_run("deleted", run.run_id)
+    assert await here.tidemill.runs("deleted") == []
+    await eventually(lambda: gone(here, run.workflow_id), bool)
+    second = await here.tidemill.trigger("deleted", request)
+    assert (await here.finished("deleted", second.run_id)).state == "success"
+
+
+async def gone(here: Stack, workflow_id: str) -> bool:
+    try:
+        await here.tidemill.client.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        return error.status is RPCStatusCode.NOT_FOUND
+    return False
+
+
+async def test_a_run_of_a_future_date_takes_no_slot_before_it(here: Stack) -> None:
+    """Triggered for 2099 with one slot, the schedule goes on."""
+    begin = {"schedule": "@daily", "start_date": "2024-01-01T00:00:00Z", "end_date": "2024-01-03T00:00:00Z"}
+    spec = dag("not_yet", [empty("a")], max_active_runs=1, catchup=True, is_paused_upon_creation=True, **begin)
+    await here.tidemill.register(spec)
+    waits = await here.tidemill.trigger("not_yet", TriggerRequest(logical_date=at("2099-01-01")))
+    await here.tidemill.pause("not_yet", paused=False)
+    runs = await eventually(
+        lambda: here.tidemill.runs("not_yet"), lambda found: sum(view.state == "success" for view in found) == 3
+    )
+    assert {view.run_id: str(view.state) for view in runs}[waits.run_id] == "queued"
+    assert waits.run_id in [view.run_id for view in runs]
+
+
+async def test_a_run_that_its_dag_has_forgotten_is_shown_and_cleared(
+    here: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.model.dag.state.LEDGER_LENGTH", 1)
+    await here.tidemill.register(dag("forgets", [bash("a", "true")]))
+    for n in range(3):
+        await here.tidemill.trigger("forgets", TriggerRequest(run_id=f"run_{n}", logical_date=at(f"2024-01-0{n + 1}")))
+        await here.finished("forgets", f"run_{n}")
+    assert [view.run_id for view in await here.tidemill.runs("forgets")] == ["run_2"]
+    details = await eventually(lambda: here.tidemill.run("forgets", "run_0"), bool)
+    assert (details.run.run_id, str(details.state)) == ("run_0", "success")
+    assert await here.tidemill.clear("forgets", "run_0") == ["a"]
+    cleared = await eventually(
+        lambda: here.tidemill.run("forgets", "run_0"),
+        lambda found: found.state.finished and found.tasks[0].try_number == 2,
+    )
+    assert cleared.state == "success"
 
 
 async def test_a_paused_dag_starts_no_more_tasks_of_its_runs(here: Stack, tmp_path: Path) -> None:

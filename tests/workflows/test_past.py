@@ -61,6 +61,60 @@ async def test_marking_the_failure_lets_the_next_run_go_on(here: Stack) -> None:
     assert [str(run.state) for run in ended] == ["success", "success"]
 
 
+async def test_a_mark_mends_what_one_slot_waits_for_also_while_the_dag_is_paused(here: Stack) -> None:
+    """The second run has the only slot and waits for the first: what is changed in that one needs no slot."""
+    task = bash("a", "test {{ ds }} != 2024-01-01", depends_on_past=True)
+    await here.tidemill.register(daily("one_slot", [task], days=2, max_active_runs=1))
+    runs = await eventually(
+        lambda: here.tidemill.runs("one_slot"), lambda found: [str(run.state) for run in found] == ["running", "failed"]
+    )
+    await here.tidemill.pause("one_slot")
+    await here.tidemill.mark_tasks("one_slot", runs[1].run_id, MarkRequest(tasks=("a",), state=TaskState.SUCCESS))
+    marked = await eventually(
+        lambda: here.tidemill.runs("one_slot"),
+        lambda found: [str(run.state) for run in found] == ["running", "success"],
+    )
+    assert marked[1].run_id == runs[1].run_id
+    await here.tidemill.pause("one_slot", paused=False)
+    assert [str(run.state) for run in await here.all_finished("one_slot", 2)] == ["success", "success"]
+
+
+async def test_a_clear_that_a_running_run_waits_for_goes_over_the_limit(here: Stack, tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+    task = bash("a", f"test {{{{ ds }}}} != 2024-01-01 || test -e {mended}", depends_on_past=True)
+    await here.tidemill.register(daily("one_slot_cleared", [task], days=2, max_active_runs=1))
+    runs = await eventually(
+        lambda: here.tidemill.runs("one_slot_cleared"),
+        lambda found: [str(run.state) for run in found] == ["running", "failed"],
+    )
+    mended.touch()
+    await here.tidemill.clear("one_slot_cleared", runs[1].run_id, ClearRequest())
+    assert [str(run.state) for run in await here.all_finished("one_slot_cleared", 2)] == ["success", "success"]
+
+
+async def test_thousands_of_tasks_that_depend_on_the_past(here: Stack) -> None:
+    """Two runs under way at once: what the first tells of its tasks stays in proportion to what has changed."""
+    tasks = [empty(f"t{i}", depends_on_past=True) for i in range(1500)]
+    await here.tidemill.register(daily("long_past", tasks, days=3, max_active_runs=3))
+    runs = await here.all_finished("long_past", 3, within=120)
+    assert [str(run.state) for run in runs] == ["success"] * 3
+
+
+async def test_thousands_of_tasks_wait_for_a_failure_of_the_run_before(here: Stack) -> None:
+    tasks = [bash("root", "test {{ ds }} != 2024-01-01", depends_on_past=True)]
+    tasks += [empty(f"t{i}", "root", depends_on_past=True) for i in range(1500)]
+    await here.tidemill.register(daily("long_failed", tasks, days=2))
+    runs = await eventually(
+        lambda: here.tidemill.runs("long_failed"),
+        lambda found: [str(run.state) for run in found] == ["running", "failed"],
+        within=120,
+    )
+    details = await eventually(
+        lambda: here.tidemill.run("long_failed", runs[0].run_id), lambda found: "depends_on_past" in found.tasks[0].why
+    )
+    assert details.tasks[0].why == f"depends_on_past: root is failed in run {runs[1].run_id}"
+
+
 async def test_wait_for_downstream_looks_at_the_tasks_behind_it_too(here: Stack, tmp_path: Path) -> None:
     order = tmp_path / "order"
     tasks = [

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from support import Stack, bash, dag, empty, stack
+from support import Stack, bash, dag, empty, eventually, stack, temporal_server
+from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.views import RunDetails
 
 
@@ -33,6 +34,39 @@ async def test_a_wide_run_with_work_goes_on_as_new(impatient_server: str, tmp_pa
         assert here.log_of("wide", details.run.run_id, "sum").strip() == str(sum(range(60)))
         executions = here.tidemill.client.list_workflows(f'WorkflowId = "{details.run.workflow_id}"')
         assert len([execution async for execution in executions]) > 3
+
+
+async def test_a_run_does_not_stand_still_behind_its_slowest_task(impatient_server: str, tmp_path: Path) -> None:
+    """Its history is full long before that ends: the others go on beside it."""
+    go_on = tmp_path / "go_on"
+    async with stack(impatient_server, tmp_path / "home") as here:
+        tasks = [bash("slow", f"while [ ! -e {go_on} ]; do sleep 0.1; done")]
+        tasks += [bash("t0", "sleep 12")] + [bash(f"t{i}", "true", f"t{i - 1}") for i in range(1, 40)]
+        await here.tidemill.register(dag("beside", tasks))
+        run = await here.tidemill.trigger("beside")
+        await eventually(
+            lambda: here.tidemill.run("beside", run.run_id), lambda found: found.progress.succeeded == 40, within=90
+        )
+        go_on.touch()
+        ended_well(await here.finished("beside", run.run_id), 41)
+
+
+async def test_hundreds_of_tasks_wait_for_a_pool_through_several_histories(tmp_path: Path) -> None:
+    """Each execution goes on asking for what the one before has asked for, in one message."""
+    suggest = {"limit.historyCount.suggestContinueAsNew": 500}
+    with temporal_server(tmp_path / "server", **suggest) as address:
+        await in_a_narrow_pool(address, tmp_path)
+
+
+async def in_a_narrow_pool(address: str, tmp_path: Path) -> None:
+    async with stack(address, tmp_path / "home") as here:
+        await here.tidemill.set_pool("narrow", PoolSettings(slots=16))
+        mapped = {"by": {"env": [{"N": str(n)} for n in range(400)]}, "into": "fields"}
+        task = bash("each", "true", pool="narrow", expand=mapped)
+        details = await here.run_once(dag("through_a_pool", [task], max_active_tasks=500))
+        ended_well(details, 400)
+        view = await eventually(lambda: here.tidemill.pool("narrow"), lambda pool: not pool.holders)
+        assert view.queued == ()
 
 
 async def test_a_thousand_mapped_instances(here: Stack) -> None:

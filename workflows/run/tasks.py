@@ -6,6 +6,8 @@ The run's workflow owns one of these, and says when the run is over.
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -94,9 +96,15 @@ class RunTasks:
         """Whether an attempt is under way."""
         return bool(self._attempts)
 
-    async def something_happens(self) -> None:
-        """Waits for the next thing that may change what the plan says."""
-        await workflow.wait_condition(lambda: self._news)
+    def under_way_since(self, time: datetime) -> bool:
+        """Whether an attempt has been under way since *time* or before."""
+        queued = (self.state.instances[key].queued_at for key in self._attempts)
+        return any(at is not None and at <= time for at in queued)
+
+    async def something_happens(self, within: timedelta | None = None) -> None:
+        """Waits for the next thing that may change what the plan says, no longer than *within*."""
+        with suppress(asyncio.TimeoutError):
+            await workflow.wait_condition(lambda: self._news, timeout=within)
         self._news = False
         if self._defect is not None:
             raise self._defect

@@ -6,6 +6,7 @@ is kept by `run_tasks`; this says when the run is over, and speaks with everybod
 
 import asyncio
 from collections.abc import Coroutine
+from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -31,6 +32,12 @@ from ..memo_view import MemoView
 from .leases import Granted
 from .tasks import RunTasks
 
+MOST_EVENTS = 20_000
+MOST_BYTES = 20 * 2**20
+"""Of a history, before a run starts nothing more in it; the server ends it at 51,200 events or 50 MB."""
+SHORT = timedelta(seconds=10)
+"""A task that has been under way for longer may take any time."""
+
 
 @workflow.defn(name="DagRun", sandboxed=False)
 class DagRunWorkflow:
@@ -41,6 +48,7 @@ class DagRunWorkflow:
         self._adopt(state)
         self._messages: set[asyncio.Task[None]] = set()
         self._ready = False
+        self._drains_late = False
         self._untold: set[str] = set()
         """Tasks whose state the DAG has not been told, though the next run looks back at them."""
         self._telling = False
@@ -135,10 +143,9 @@ class DagRunWorkflow:
             self.tasks.mark_run(revision.mark_run)
 
     async def _to_the_end(self) -> RunEnd:
-        draining = False
         while True:
             # What is in flight does not carry over: before it goes on as new, a run lets it finish.
-            draining = draining or workflow.info().is_continue_as_new_suggested()
+            draining = self._has_to_go_on_as_new()
             if draining:
                 self.tasks.hold()
             else:
@@ -152,17 +159,33 @@ class DagRunWorkflow:
                 continue
             if self.tasks.ended is not None:
                 self.tasks.stop_all(self.tasks.ended.reason)
-            if draining and not self.tasks.busy:
+            if not self.tasks.busy and (draining or workflow.info().is_continue_as_new_suggested()):
                 await self._go_on_as_new()
             self._tell_of_tasks()
             self._show(None)
-            await self.tasks.something_happens()
+            await self.tasks.something_happens(SHORT if draining and self._drains_late else None)
 
     def _show(self, end: RunState | None) -> None:
         """Keeps what Temporal's UI and lists show of the run."""
         counts = self.tasks.plan.counts
         workflow.set_current_details(task_table(self.state, counts))
         self._memo.show(run_row(self.state, counts, end, workflow.now()), at_once=end is not None)
+
+    def _has_to_go_on_as_new(self) -> bool:
+        """Whether nothing more may be started before that.
+
+        It is suggested early; a run that waited then for its slowest task would stand still behind it. So it goes on
+        beside a task that takes long, until its history is half of what the server lets it have.
+        """
+        info = workflow.info()
+        if not info.is_continue_as_new_suggested():
+            return False
+        self._drains_late = workflow.patched("drains-late")
+        if not self._drains_late:
+            return True
+        long = self.tasks.under_way_since(workflow.now() - SHORT)
+        late = info.get_current_history_length() > MOST_EVENTS or info.get_current_history_size() > MOST_BYTES
+        return late or not long
 
     async def _go_on_as_new(self) -> None:
         await self._all_told()
