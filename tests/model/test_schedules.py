@@ -12,10 +12,12 @@ from tidemill.model.dag.explaining import explain_dag
 from tidemill.model.dag.previews import preview
 from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import coming_runs
-from tidemill.model.run.identity import TriggerRequest, manual_run
+from tidemill.model.run.identity import RunIdentity, TriggerRequest, manual_run
 from tidemill.model.run.messages import RunReport
+from tidemill.model.run.revisions import ClearRequest, Revision
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.timetables import CronInterval, DataInterval, TimeRestriction
+from tidemill.model.spec.timetables.cron import CronError, cron
 from tidemill.model.states import RunState
 
 
@@ -354,3 +356,59 @@ def test_the_dag_spec_is_json_all_the_way() -> None:
     wake(state, NOW, finish=False)
     assert DagState.model_validate_json(state.model_dump_json()) == state
     assert isinstance(state.spec, DagSpec)
+
+
+@pytest.mark.parametrize("expression", ["R * * * *", "R(0-10) * * * *", "0 R/2 * * *", "0 1,r * * *"])
+def test_a_schedule_that_answers_otherwise_each_time_is_refused(expression: str) -> None:
+    with pytest.raises(CronError, match="R names another tick each time"):
+        cron(expression, "UTC")
+
+
+def test_names_of_days_and_months_are_no_random_fields() -> None:
+    assert cron("0 6 * MAR,APR FRI", "UTC").next(at("2024-01-01")) == at("2024-03-01 06:00")
+
+
+def triggered(state: DagState, now: datetime, **request: Any) -> RunIdentity:
+    return manual_run(state.spec.dag_id, state.spec.schedule, TriggerRequest(**request), now)
+
+
+def test_a_run_id_that_looks_like_a_date_takes_no_dates_place() -> None:
+    now = at("2024-01-02")
+    state = DagState(spec=dag("keys", [empty("a")]), registered_at=now)
+    undated = triggered(state, now, run_id="2024-01-01T00:00:00+00:00")
+    dated = triggered(state, now, logical_date=at("2024-01-01"))
+    assert undated.workflow_id != dated.workflow_id
+    state.create(undated, now, "")
+    state.create(dated, now, "")
+    assert triggered(state, now, run_id="mine").key == "mine"
+
+
+def test_a_report_of_before_a_clear_does_not_end_the_run_again() -> None:
+    now = at("2024-01-02")
+    state = DagState(spec=dag("late", [empty("a")]), registered_at=now)
+    run = triggered(state, now, run_id="mine")
+    tracked = state.create(run, now, "")
+    state.start(tracked, now)
+    report = RunReport(key=run.key, state=RunState.FAILED, ended_at=now + timedelta(seconds=5), reason="failed")
+    assert state.finish(report)
+    state.revise(run, Revision(execution="e", clear=ClearRequest()), now + timedelta(seconds=10))
+    assert not state.finish(report), "told twice, or late"
+    assert run.key in state.runs
+    assert state.finish(report.model_copy(update={"ended_at": now + timedelta(seconds=20), "state": RunState.SUCCESS}))
+
+
+def test_a_success_pauses_no_dag() -> None:
+    """Cleared and successful again, the last runs by date are still two failures: that is no new failure."""
+    now = at("2024-01-05")
+    spec = dag("recovers", [empty("a")], max_consecutive_failed_dag_runs=2)
+    state = DagState(spec=spec, registered_at=now)
+    for day, end in ((1, RunState.SUCCESS), (3, RunState.FAILED), (4, RunState.FAILED)):
+        run = triggered(state, now, logical_date=at(f"2024-01-0{day}"))
+        state.start(state.create(run, now, ""), now)
+        state.finish(RunReport(key=run.key, state=end, ended_at=now, reason=""))
+    assert state.is_paused
+    state.pause(False, now)
+    run = triggered(state, now, logical_date=at("2024-01-02"))
+    state.start(state.create(run, now, ""), now)
+    state.finish(RunReport(key=run.key, state=RunState.SUCCESS, ended_at=now, reason=""))
+    assert not state.is_paused

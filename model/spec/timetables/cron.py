@@ -7,6 +7,7 @@ in the hour that comes twice the second time counts, and a time that is skipped 
 the length of the gap.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -42,6 +43,10 @@ def zone(name: str) -> ZoneInfo:
         raise CronError(f"unknown time zone {name!r}. Use an IANA name, such as Europe/Berlin or UTC") from error
 
 
+RANDOM = re.compile(r"(?:^|[\s,])r(?:\(|/|,|\s|$)", re.IGNORECASE)
+"""croniter's random fields."""
+
+
 @lru_cache(maxsize=2048)
 def cron(expression: str, timezone: str) -> "Cron":
     """The parsed expression, shared by all who use it. Raises CronError."""
@@ -54,6 +59,11 @@ class Cron:
     def __init__(self, expression: str, timezone: str) -> None:
         self.expression = PRESETS.get(expression, expression)
         self.zone: tzinfo = zone(timezone)
+        if RANDOM.search(self.expression):
+            raise CronError(
+                f"cannot read cron expression {expression!r}: R names another tick each time that it is read. "
+                "Write the number that you want"
+            )
         try:
             fields, _ = croniter.expand(self.expression)
         except (CroniterError, ValueError, KeyError, AttributeError) as error:
