@@ -403,12 +403,12 @@ def test_a_success_pauses_no_dag() -> None:
     spec = dag("recovers", [empty("a")], max_consecutive_failed_dag_runs=2)
     state = DagState(spec=spec, registered_at=now)
     for day, end in ((1, RunState.SUCCESS), (3, RunState.FAILED), (4, RunState.FAILED)):
-        run = triggered(state, now, logical_date=at(f"2024-01-0{day}"))
+        run = triggered(state, now, run_id=f"run_{day}", logical_date=at(f"2024-01-0{day}"))
         state.start(state.create(run, now, ""), now)
         state.finish(RunReport(key=run.key, state=end, ended_at=now, reason=""))
     assert state.is_paused
     state.pause(False, now)
-    run = triggered(state, now, logical_date=at("2024-01-02"))
+    run = triggered(state, now, run_id="run_2", logical_date=at("2024-01-02"))
     state.start(state.create(run, now, ""), now)
     state.finish(RunReport(key=run.key, state=RunState.SUCCESS, ended_at=now, reason=""))
     assert not state.is_paused
