@@ -155,6 +155,7 @@ class TidemillPlugin(SimplePlugin):
             activity_executor=ThreadPoolExecutor(CONTROL_THREADS, thread_name_prefix="tidemill-control"),
             max_concurrent_activities=CONTROL_THREADS,
             interceptors=worker.config().get("interceptors", ()),
+            deployment_config=worker.config().get("deployment_config"),
         )
 
     def _calls_worker(self, worker: Worker) -> Worker:
@@ -189,6 +190,7 @@ class TidemillPlugin(SimplePlugin):
             max_concurrent_activities=most,
             graceful_shutdown_timeout=config.get("graceful_shutdown_timeout", timedelta()),
             interceptors=config.get("interceptors", ()),
+            deployment_config=config.get("deployment_config"),
             max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
             default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         )

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from temporalio.client import Client
-from temporalio.worker import Interceptor, Worker
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from ..activities.processes.call import RunAs
 from ..activities.processes.supervisor import prctl
@@ -61,6 +62,18 @@ def make_worker(client: Client, settings: Settings, interceptors: Sequence[Inter
         max_concurrent_activities=settings.max_concurrent_activities,
         max_cached_workflows=settings.max_cached_workflows,
         interceptors=interceptors,
+        deployment_config=deployment_of(settings),
+    )
+
+
+def deployment_of(settings: Settings) -> WorkerDeploymentConfig | None:
+    """Runs stay with the version that they began with; everything else goes on with the current one."""
+    if settings.deployment_name is None:
+        return None
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(settings.deployment_name, settings.build_id),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
     )
 
 

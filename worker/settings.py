@@ -2,6 +2,7 @@
 
 import os
 from difflib import get_close_matches
+from importlib.metadata import version
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -67,6 +68,10 @@ class Settings(BaseSettings):
     """What the bundle of `dags_folder` is called: each folder needs a name of its own in its namespace."""
     cleanup_older_than_days: float | None = Field(default=None, gt=0)
     """Once an hour the worker removes logs, attempts and kept code that nobody has needed for so long; None: never."""
+    deployment_name: str | None = Field(default=None, min_length=1)
+    """Takes part in Temporal's Worker Versioning as this deployment; None: any worker takes up any run."""
+    build_id: str = Field(default_factory=lambda: version("tidemill"), min_length=1)
+    """The version within the deployment, such as an image's tag."""
     max_concurrent_activities: int = Field(default=16, ge=1)
     max_cached_workflows: int = Field(default=1000, ge=10)
     """How many workflows stay in memory between their steps. DAGs beyond that are replayed at each wake-up."""

@@ -33,6 +33,7 @@ with DAG(
     default_args={"retries": 1, "retry_delay": 5},
     params={"lake": LAKE, "data": str(DATA)},
     tags=["example", "spark"],
+    heartbeat_timeout=timedelta(seconds=20),  # a worker that is killed is noticed so soon
 ) as dag:
     paths = ["--day", "{{ ds }}", "--lake", "{{ params.lake }}"]
 

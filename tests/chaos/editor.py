@@ -14,7 +14,7 @@ TEXT = """
 from datetime import datetime, timedelta
 from tidemill import DAG, BashOperator
 with DAG({dag_id!r}, schedule=timedelta(seconds={step}), start_date=datetime.fromisoformat({start!r}),
-         end_date=datetime.fromisoformat({end!r}), catchup=True, max_active_runs=2):
+         end_date=datetime.fromisoformat({end!r}), catchup=True, max_active_runs=2, heartbeat_timeout=4):
     BashOperator("work", bash_command="echo {edit}")
 """
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
+from temporalio.common import VersioningBehavior
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 from ...activities.runs import LastExecution, load_run
@@ -39,7 +40,7 @@ SHORT = timedelta(seconds=10)
 """A task that has been under way for longer may take any time."""
 
 
-@workflow.defn(name="DagRun", sandboxed=False)
+@workflow.defn(name="DagRun", sandboxed=False, versioning_behavior=VersioningBehavior.PINNED)
 class DagRunWorkflow:
     """One run of a DAG, with the version of the DAG that it was created with."""
 
