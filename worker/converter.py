@@ -31,7 +31,8 @@ class _ModelConverter(PydanticJSONPlainPayloadConverter):
         """The value.
 
         A request of a person that does not fit fails its update for good, with what is wrong. Whatever else cannot be
-        read was sent by another release: its workflow task, or activity, is tried again, until a worker can read it.
+        read was sent by another release: its workflow task, or activity, is tried again, until a worker can read it; a
+        signal that cannot be read is passed over by the SDK.
         """
         if not _is_request(type_hint):
             return super().from_payload(payload, type_hint)

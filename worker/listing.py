@@ -61,6 +61,8 @@ async def _asked(client: Client, workflow_id: str, dag_id: str, task_queue: str)
 
 async def run_rows(client: Client, *, state: RunState | None = None, most: int = 100) -> AsyncIterator[RunRow]:
     """Runs of all DAGs, the newest first, *most* at most. Those that are queued have no workflow yet."""
+    if state is RunState.QUEUED:
+        return
     states = {RunState.RUNNING: "Running", RunState.SUCCESS: "Completed"}
     query = RUNS
     if state is RunState.FAILED:

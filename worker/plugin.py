@@ -39,6 +39,7 @@ from ..model.base import build_models
 from ..workflows.bundle import DagBundleWorkflow
 from ..workflows.dag.workflow import DagWorkflow
 from ..workflows.pool import PoolWorkflow
+from ..workflows.run.pinned import PinnedDagRunWorkflow
 from ..workflows.run.workflow import DagRunWorkflow
 from .converter import with_models
 
@@ -70,9 +71,14 @@ STOPS_WITHIN = timedelta(seconds=60)
 
 
 class TidemillPlugin(SimplePlugin):
-    """Workflows, activities, data converter and sandbox settings of tidemill."""
+    """Workflows, activities, data converter and sandbox settings of tidemill.
 
-    def __init__(self, home: Path | str = ".tidemill", *, workplace: Workplace | None = None) -> None:
+    *pins_runs*: for workers with a deployment; runs stay with the build that they began with.
+    """
+
+    def __init__(
+        self, home: Path | str = ".tidemill", *, workplace: Workplace | None = None, pins_runs: bool = False
+    ) -> None:
         place = workplace or Workplace(home=Path(home).resolve())
 
         self._spark_activities = SparkActivities(place)
@@ -84,7 +90,12 @@ class TidemillPlugin(SimplePlugin):
         super().__init__(
             "tidemill",
             data_converter=with_models,
-            workflows=[DagWorkflow, DagRunWorkflow, PoolWorkflow, DagBundleWorkflow],
+            workflows=[
+                DagWorkflow,
+                PinnedDagRunWorkflow if pins_runs else DagRunWorkflow,
+                PoolWorkflow,
+                DagBundleWorkflow,
+            ],
             activities=[
                 BashActivities(place).run,
                 BashActivities(place).run_function,

@@ -51,7 +51,7 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         drain=timedelta(seconds=settings.drain_seconds),
         grace=timedelta(seconds=settings.grace_seconds),
     )
-    return TidemillPlugin(workplace=place)
+    return TidemillPlugin(workplace=place, pins_runs=settings.deployment_name is not None)
 
 
 def make_worker(client: Client, settings: Settings, interceptors: Sequence[Interceptor] = ()) -> Worker:

@@ -16,6 +16,7 @@ from .run.leases import Granted
 
 LOOK_FIRST = timedelta(seconds=5)
 LOOK_LAST = timedelta(minutes=1)
+ASKED_TOGETHER = 1000
 
 
 @workflow.defn(name="Pool", sandboxed=False)
@@ -28,6 +29,7 @@ class PoolWorkflow:
         self._alarm = Alarm()
         self._look_at: datetime | None = None
         self._pause = LOOK_FIRST
+        self._looking: asyncio.Task[None] | None = None
 
     @workflow.run
     async def run(self, _: PoolState) -> None:
@@ -37,9 +39,14 @@ class PoolWorkflow:
             metrics.pool_changed(
                 self.state.name, self.state.settings.slots, self.state.occupied, len(self.state.waiting)
             )
-            await self._look_for_the_dead()
+            if self._holders_to_look_at():
+                # Histories of before wait for the answer here.
+                if workflow.patched("looks-beside-granting"):
+                    self._looking = asyncio.create_task(self._look_for_the_dead())
+                else:
+                    await self._look_for_the_dead()
             if workflow.info().is_continue_as_new_suggested():
-                await workflow.wait_condition(workflow.all_handlers_finished)
+                await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._is_looking)
                 workflow.continue_as_new(self.state)
             await self._alarm.until(self._look_at)
 
@@ -58,19 +65,30 @@ class PoolWorkflow:
             self.state.forget(holder)
             self._alarm.ring()
 
-    async def _look_for_the_dead(self) -> None:
-        """While somebody waits, asks whether those who hold slots still exist: a terminated run tells nobody."""
+    def _holders_to_look_at(self) -> bool:
+        """Whether it is time to ask about those who hold slots: while somebody waits, now and then."""
         if not self.state.waiting:
             self._look_at, self._pause = None, LOOK_FIRST
-            return
+            return False
         if self._look_at is None or workflow.now() < self._look_at:
             self._look_at = self._look_at or workflow.now() + self._pause
-            return
+            return False
         self._pause = min(2 * self._pause, LOOK_LAST)
         self._look_at = workflow.now() + self._pause
-        for report in await look_up(find_ended_runs, RunsQuestion(workflow_ids={h: h for h in self.state.holders})):
-            self.state.forget(report.key)
-            self._alarm.ring()
+        return not self._is_looking
+
+    @property
+    def _is_looking(self) -> bool:
+        return self._looking is not None and not self._looking.done()
+
+    async def _look_for_the_dead(self) -> None:
+        """Asks whether those who hold slots still exist: a terminated run tells nobody."""
+        holders = self.state.holders
+        for part in range(0, len(holders), ASKED_TOGETHER):
+            question = RunsQuestion(workflow_ids={h: h for h in holders[part : part + ASKED_TOGETHER]})
+            for report in await look_up(find_ended_runs, question):
+                self.state.forget(report.key)
+                self._alarm.ring()
 
     @workflow.signal
     def ask(self, requests: Sequence[LeaseRequest]) -> None:

@@ -60,7 +60,7 @@ class Yarn:
     def _ask(self, method: str, what: str, content: dict[str, Any] | None = None, **query: str) -> httpx.Response:
         """What the ResourceManager in charge answers; standbys redirect to it. Raises OSError if none answers."""
         # Without Kerberos, YARN takes the caller's name from the query.
-        user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        user = os.environ.get("HADOOP_USER_NAME") or user_name()
         problems = []
         for url in self._urls:
             try:
@@ -72,8 +72,8 @@ class Yarn:
                     timeout=PATIENCE,
                     follow_redirects=True,
                 )
-                if answer.status_code == httpx.codes.NOT_FOUND:
-                    return answer
+                if answer.status_code == httpx.codes.NOT_FOUND and "RemoteException" in answer.text:
+                    return answer  # it is YARN that says so
                 answer.raise_for_status()
                 if method == "GET":
                     answer.json()  # a page for people is no answer
@@ -82,6 +82,14 @@ class Yarn:
             else:
                 return answer
         raise OSError(f"no ResourceManager of YARN answers: {'; '.join(problems)}")
+
+
+def user_name() -> str:
+    """Who this process runs as; in a container there may be a number only."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def resource_managers(environment: Mapping[str, str]) -> list[str]:

@@ -5,7 +5,10 @@ so are its decisions: which runs are due, which may start, who holds a date. The
 and ask nobody.
 """
 
+from collections.abc import Collection
 from datetime import datetime
+
+from pydantic import PrivateAttr
 
 from ..base import iso
 from ..bundle.data import DagFileState
@@ -15,7 +18,7 @@ from ..run.messages import RunReport
 from ..run.revisions import Revision
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, TimeRestriction
-from ..states import RunState
+from ..states import RunState, TaskState
 from .backfilling import DagBackfills
 from .past import DagPast
 from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun, short_past
@@ -29,6 +32,8 @@ TICKS_AHEAD_CATCHING_UP = 100
 
 class DagState(DagBackfills, DagPast):
     """A DAG's state. Only its workflow changes it, through the methods here and in the parts it is made of."""
+
+    _future_takes_room: bool = PrivateAttr(default=False)
 
     # The schedule
 
@@ -94,7 +99,17 @@ class DagState(DagBackfills, DagPast):
     def _takes_room(self, tracked: TrackedRun, now: datetime) -> bool:
         if tracked.run.run_type is RunType.BACKFILL:
             return False
-        return tracked.state is RunState.RUNNING or self.not_before(tracked.run) <= now
+        if self._future_takes_room or tracked.state is RunState.RUNNING:
+            return True
+        return self.not_before(tracked.run) <= now
+
+    def waits_for_a_date(self, now: datetime) -> bool:
+        """Whether a run is queued whose date is in the future."""
+        return any(self.not_before(tracked.run) > now for tracked in self.queued)
+
+    def count_future_runs(self, they_count: bool) -> None:
+        """Whether such a run takes a slot, as in releases before 0.2."""
+        self._future_takes_room = they_count
 
     def create_due(self, now: datetime) -> list[TrackedRun]:
         """Creates every scheduled run that is due and that the limit lets in, in order."""
@@ -142,14 +157,14 @@ class DagState(DagBackfills, DagPast):
             wanted = run.model_copy(update={"run_id": f"{run.run_id}_{n}"})
         return wanted
 
-    def startable(self, now: datetime) -> list[TrackedRun]:
+    def startable(self, now: datetime, *, at_once: bool = True) -> list[TrackedRun]:
         """The queued runs that may start at *now*: oldest logical date first, those of backfills last.
 
         A backfill's runs are held back where they are created, by the backfill's own limit. What a person changes in
-        an ended run needs no slot: see `_at_once`.
+        an ended run needs no slot: see `_at_once`. Without *at_once* it does, as in releases before 0.2.
         """
-        at_once = [t for t in self.runs.values() if t.state is RunState.QUEUED and self._at_once(t)]
-        return at_once if self.held_up else [*at_once, *self._in_turn(now)]
+        first = [t for t in self.queued if self._at_once(t)] if at_once else []
+        return first if self.held_up else [*first, *self._in_turn(now, first)]
 
     def _at_once(self, tracked: TrackedRun) -> bool:
         """Whether the run may start whatever the limit: it is only marked, or a run under way waits for it."""
@@ -159,11 +174,11 @@ class DagState(DagBackfills, DagPast):
             return True
         return not self.held_up and bool(self.after(tracked.run.run_id))
 
-    def _in_turn(self, now: datetime) -> list[TrackedRun]:
+    def _in_turn(self, now: datetime, others: Collection[TrackedRun]) -> list[TrackedRun]:
         backfill = RunType.BACKFILL
         running = sum(t.state is RunState.RUNNING and t.run.run_type is not backfill for t in self.runs.values())
         waiting = sorted(
-            (t for t in self.queued if self.not_before(t.run) <= now and not self._at_once(t)),
+            (t for t in self.queued if self.not_before(t.run) <= now and t not in others),
             key=lambda t: (t.run.logical_date or t.run.run_after, t.queued_at, t.run.run_id),
         )
         first = [t for t in waiting if t.run.run_type is not backfill]
@@ -173,15 +188,14 @@ class DagState(DagBackfills, DagPast):
     def queued(self) -> list[TrackedRun]:
         return [t for t in self.runs.values() if t.state is RunState.QUEUED]
 
-    def end_queued(self, workflow_id: str, end: RunState, now: datetime) -> bool:
-        """Ends a run before it has begun. False if it is not queued."""
+    def end_of_queued(self, workflow_id: str, end: RunState, now: datetime) -> RunReport | None:
+        """How a run is to end that has not begun; None if there is no such run."""
         for tracked in self.queued:
             if tracked.run.workflow_id == workflow_id:
-                self.finish(
-                    RunReport(key=tracked.run.key, state=end, ended_at=now, reason=f"marked {end}, while queued")
-                )
-                return True
-        return False
+                past = {**dict.fromkeys(self.unknown_past(), TaskState.SKIPPED), **tracked.past}
+                reason = f"marked {end}, while queued"
+                return RunReport(key=tracked.run.key, state=end, ended_at=now, reason=reason, past=past)
+        return None
 
     def delete_run(self, run_id: str) -> bool:
         """Forgets a run that is not under way: its date and its run_id are free. False if there is none."""
@@ -190,6 +204,9 @@ class DagState(DagBackfills, DagPast):
             return False
         for tracked in [t for t in self.queued if t.run.run_id == run_id]:
             del self.runs[tracked.run.key]
+            if (backfill := self.backfill(tracked.backfill_id)) is not None:
+                backfill.created -= 1
+                backfill.skipped += 1
         self.ledger = [record for record in self.ledger if record.run_id != run_id]
         self.dates = {key: other for key, other in self.dates.items() if other != run_id}
         return True
@@ -207,7 +224,7 @@ class DagState(DagBackfills, DagPast):
         tracked.previous = before.run_id if before is not None else None
         self.note(now, DecisionKind.STARTED, tracked.run.run_id, "a slot is free")
 
-    def finish(self, report: RunReport) -> bool:
+    def finish(self, report: RunReport, *, pause_on_success: bool = False) -> bool:
         """Takes a run off the list and into the ledger. False if it was not on the list (told twice)."""
         tracked = self.runs.get(report.key)
         # A report from before a clear was on its way when the run was taken on again: it is of the execution before.
@@ -235,7 +252,7 @@ class DagState(DagBackfills, DagPast):
         if backfill is not None:
             backfill.ended(report.state)
             self.close_backfills(report.ended_at)
-        if report.state is RunState.FAILED:
+        if report.state is RunState.FAILED or pause_on_success:
             self._pause_after_failures(report.ended_at)
         return True
 
@@ -248,8 +265,9 @@ class DagState(DagBackfills, DagPast):
 
     def revise(self, run: RunIdentity, revision: Revision, now: datetime) -> None:
         """Has a run that has ended run again, changed. It keeps its run_id and its date."""
+        past = next((r.all_past(self.unknown_past()) for r in self.ledger if r.run_id == run.run_id), {})
         self.ledger = [record for record in self.ledger if record.run_id != run.run_id]
-        self.runs[run.key] = TrackedRun(run=run, queued_at=now, again=True, revision=revision)
+        self.runs[run.key] = TrackedRun(run=run, queued_at=now, again=True, revision=revision, past=past)
         self.note(now, DecisionKind.REVISED, run.run_id, "it runs again, on request")
 
     @property

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from ..base import Instant, Model, Request, iso
+from ..base import Instant, Model, Request, iso, to_utc
 from ..spec.timetables import DagRunInfo, DataInterval
 from ..spec.timetables.base import BaseTimetable
 
@@ -66,18 +66,16 @@ def dag_workflow_id(dag_id: str) -> str:
 
 def run_key(logical_date: datetime | None, run_id: str) -> str:
     """One key per logical date, whoever creates the run: scheduler, backfill or a person."""
-    if logical_date is not None:
-        return iso(logical_date)
-    return f"id={run_id}" if _is_date(run_id) else run_id
+    return iso(logical_date) if logical_date is not None else run_id
 
 
-def _is_date(text: str) -> bool:
-    """Whether *text* could be the key of a run with a logical date: one without any must not take its place."""
+def is_key_of_a_date(text: str) -> bool:
+    """Whether *text* is what a run with a logical date would be known by."""
     try:
-        datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         return False
-    return True
+    return found.tzinfo is not None and iso(to_utc(found)) == text
 
 
 def run_workflow_id(dag_id: str, key: str) -> str:
@@ -154,6 +152,10 @@ class TriggerRequest(Request):
             raise ValueError("only one of data_interval_start and data_interval_end is given. Give both or neither")
         if self.run_id is not None and self.run_id.startswith("scheduled__"):
             raise ValueError(f"run_id {self.run_id!r} looks like a scheduled run's. Choose another prefix, as manual__")
+        if self.run_id is not None and self.logical_date is None and is_key_of_a_date(self.run_id):
+            raise ValueError(
+                f"run_id {self.run_id!r} is what a run of that logical_date is known by. Give the date, too"
+            )
         return self
 
 

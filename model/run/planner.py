@@ -136,7 +136,7 @@ class RunPlan:
         concerned = {*changed}
         for task_id in changed:  # wait_for_downstream looks at those below
             concerned.update(self.spec.upstreams.get(task_id, ()))
-        self._look_at([key for task_id in concerned for key in self.keys(task_id) if key in self._held])
+        self._look_at([key for task_id in sorted(concerned) for key in self.keys(task_id) if key in self._held])
 
     def grant(self, key: str) -> bool:
         """*key* has been let in by its pool. False if it does not want to any more."""
@@ -147,10 +147,6 @@ class RunPlan:
         for key in keys:
             if self.states.get(key) is TaskState.SCHEDULED:
                 self._ready.asked(key)
-
-    def ask_ahead(self, most: int) -> None:
-        """Asks for no more leases of one pool at a time."""
-        self._ready.ask_ahead = most
 
     def hold(self) -> None:
         """Nothing is started for now: what pools have let in is given back."""

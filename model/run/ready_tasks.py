@@ -1,6 +1,5 @@
 """The tasks of a run that may start as soon as there is room: who is next, and what each of them waits for."""
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 
@@ -13,11 +12,6 @@ from .instance_keys import split_key
 def needs_lease(task: BaseTask) -> bool:
     """Whether *task* has to be let in by a pool, or by a limit across all runs of its DAG."""
     return task.pool is not None or task.max_active_tis_per_dag is not None
-
-
-def gate_of(task: BaseTask) -> str:
-    """What a task that needs a lease has to be let in by first."""
-    return f"limit of {task.task_id}" if task.max_active_tis_per_dag is not None else f"pool {task.pool}"
 
 
 class ReadyTasks:
@@ -36,10 +30,6 @@ class ReadyTasks:
         self._full: dict[str, list[str]] = {}
         self._asked: set[str] = set()
         self._granted: set[str] = set()
-        self._outstanding: dict[str, int] = {}
-        self._not_asked_yet: dict[str, deque[str]] = {}
-        self.ask_ahead: int | None = None
-        """How many leases of one pool are asked for at a time; None: as many as there are tasks."""
         self.wanted: list[str] = []
         """Instances that a lease is to be asked for; the reader empties it."""
         self.returned: list[str] = []
@@ -66,7 +56,8 @@ class ReadyTasks:
                 for waiting in self._full.pop(task_id, ()):
                     self.push(waiting)
         if new is not TaskState.SCHEDULED:
-            self._drop(key)
+            self._asked.discard(key)
+            self._granted.discard(key)
 
     def take(self, states: Mapping[str, TaskState]) -> Iterator[str]:
         """Those that start now. Each must have been counted as queued before the next one is taken."""
@@ -89,30 +80,13 @@ class ReadyTasks:
         if not needs_lease(task) or key in self._granted:
             return True
         if key not in self._asked:
-            if self.ask_ahead is not None and self._outstanding.get(gate_of(task), 0) >= self.ask_ahead:
-                self._not_asked_yet.setdefault(gate_of(task), deque()).append(key)
-            else:
-                self.asked(key)
-                self.wanted.append(key)
+            self._asked.add(key)
+            self.wanted.append(key)
         return False
 
     def asked(self, key: str) -> None:
         """A lease has been asked for."""
-        gate = self._gate(key)
         self._asked.add(key)
-        self._outstanding[gate] = self._outstanding.get(gate, 0) + 1
-
-    def _answered(self, key: str) -> None:
-        """No answer is waited for any more: the next ones may ask."""
-        gate = self._gate(key)
-        self._outstanding[gate] -= 1
-        waiting = self._not_asked_yet.get(gate)
-        if self.ask_ahead is not None and waiting:
-            for _ in range(min(len(waiting), self.ask_ahead - self._outstanding[gate])):
-                self.push(waiting.popleft())
-
-    def _gate(self, key: str) -> str:
-        return gate_of(self._spec.by_id[split_key(key)[0]])
 
     def give_back(self, states: Mapping[str, TaskState]) -> None:
         """A slot of a pool is not held by a task that waits for something else."""
@@ -122,23 +96,14 @@ class ReadyTasks:
 
     def _return(self, key: str) -> None:
         self.returned.append(key)
-        self._drop(key)
-
-    def _drop(self, key: str) -> None:
-        """*key* wants no lease any more, or has used the one that it had."""
-        waited = key in self._asked and key not in self._granted
         self._granted.discard(key)
         self._asked.discard(key)
-        if waited:
-            self._answered(key)
 
     def grant(self, key: str) -> bool:
         """*key* has its lease. False if it does not wait for one: then the lease is to be returned."""
         if key not in self._asked:
             return False
-        if key not in self._granted:
-            self._granted.add(key)
-            self._answered(key)
+        self._granted.add(key)
         self.push(key)
         return True
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..base import Instant, Model, Request
+from ..base import Brief, Instant, Model, Request
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec
 from ..spec.graph import ancestors
@@ -13,7 +13,7 @@ from ..states import FAILURES, TaskState
 from .instance_keys import split_key
 
 
-class Selection(Request):
+class Selection(Brief, Request):
     """Instances of tasks in one run."""
 
     tasks: tuple[str, ...] = ()
@@ -26,6 +26,8 @@ class ClearRequest(Selection):
     """Has tasks run again, in a run that goes on or has ended. Results and earlier tries are kept until then."""
 
     only_failed: bool = False
+    run_on_latest_version: bool = False
+    """Whether a run that has ended goes on with the version of the DAG that is in place now (Airflow's name)."""
 
 
 class MarkRequest(Selection):

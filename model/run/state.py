@@ -1,7 +1,7 @@
 """One run from its first task to its last, as the data that its workflow carries and shows."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from ..base import Instant, Model, Record
 from ..spec.dag import DagSpec, param_value
@@ -97,6 +97,17 @@ class DagRunState(Record):
     def past_of_tasks(self, task_ids: Iterable[str]) -> dict[str, TaskState]:
         """The same of some tasks."""
         return {task_id: summarised(i.state for i in self.of_task(task_id)) for task_id in sorted(task_ids)}
+
+    def with_version(self, spec: DagSpec) -> Self:
+        """This run with another version of its DAG: what the versions do not share begins anew, or is gone."""
+        old = self.spec
+
+        def is_shared(instance: TaskInstance) -> bool:
+            task_id = instance.task_id
+            return task_id in spec.by_id and old.mapped.get(task_id) == spec.mapped.get(task_id)
+
+        kept = {key: instance for key, instance in self.instances.items() if is_shared(instance)}
+        return self.model_copy(update={"spec": spec, "instances": kept})
 
     # Mapped tasks
 

@@ -375,12 +375,11 @@ def triggered(state: DagState, now: datetime, **request: Any) -> RunIdentity:
 def test_a_run_id_that_looks_like_a_date_takes_no_dates_place() -> None:
     now = at("2024-01-02")
     state = DagState(spec=dag("keys", [empty("a")]), registered_at=now)
-    undated = triggered(state, now, run_id="2024-01-01T00:00:00+00:00")
-    dated = triggered(state, now, logical_date=at("2024-01-01"))
-    assert undated.workflow_id != dated.workflow_id
-    state.create(undated, now, "")
-    state.create(dated, now, "")
-    assert triggered(state, now, run_id="mine").key == "mine"
+    with pytest.raises(ValueError, match="is what a run of that logical_date is known by"):
+        triggered(state, now, run_id="2024-01-01T00:00:00+00:00")
+    assert triggered(state, now, run_id="2024-01-01T00:00:00+00:00", logical_date=at("2024-01-01")).logical_date
+    for harmless in ("mine", "20240101", "2024-01-01"):
+        assert triggered(state, now, run_id=harmless).key == harmless
 
 
 def test_a_report_of_before_a_clear_does_not_end_the_run_again() -> None:

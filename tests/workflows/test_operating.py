@@ -232,3 +232,35 @@ async def test_a_mapped_task_that_is_cleared_with_its_source_is_mapped_anew(here
     details = await here.finished("anew", run.run_id)
     tries = {task.key: task.try_number for task in details.tasks}
     assert (tries["source"], tries["each[0]"], tries["each[1]"]) == (1, 2, 2)
+
+
+async def test_a_run_goes_on_with_the_latest_version_if_it_is_asked_to(here: Stack) -> None:
+    """What has ended well stays, what is changed is run as it is now, what is new is run, what is gone is gone."""
+    old = [bash("a", "echo once"), bash("b", "exit 1", "a"), bash("gone", "true", "b")]
+    new = [bash("a", "echo never"), bash("b", "true", "a"), bash("new", "true", "b")]
+    first = await here.run_once(dag("versions", old), run_id="mine")
+    assert states(first) == {"a": "success", "b": "failed", "gone": "upstream_failed"}
+    await here.tidemill.register(dag("versions", new))
+    await here.tidemill.clear("versions", "mine", ClearRequest(tasks=("b",)))
+    same = await eventually(
+        lambda: here.tidemill.run("versions", "mine"), lambda d: d.state.finished and d.tasks[1].try_number == 2
+    )
+    assert states(same) == {"a": "success", "b": "failed", "gone": "upstream_failed"}, "its own version fails again"
+    latest = ClearRequest(tasks=("b",), downstream=True, run_on_latest_version=True)
+    await here.tidemill.clear("versions", "mine", latest)
+    ended = await eventually(
+        lambda: here.tidemill.run("versions", "mine"), lambda d: d.state == "success" and d.progress.finished == 3
+    )
+    assert states(ended) == {"a": "success", "b": "success", "new": "success"}
+    assert here.log_of("versions", "mine", "a").strip() == "once"
+
+
+async def test_a_run_under_way_keeps_its_version(here: Stack, tmp_path: Path) -> None:
+    waits = bash("a", f"while [ ! -e {tmp_path}/ok ]; do sleep 0.1; done")
+    await here.tidemill.register(dag("keeps", [waits]))
+    run = await here.tidemill.trigger("keeps")
+    await eventually(lambda: here.tidemill.run("keeps", run.run_id), lambda found: found.tasks[0].state == "running")
+    with pytest.raises(InvalidInputError, match="the run is under way, and keeps its version"):
+        await here.tidemill.clear("keeps", run.run_id, ClearRequest(run_on_latest_version=True))
+    (tmp_path / "ok").touch()
+    assert (await here.finished("keeps", run.run_id)).state == "success"

@@ -11,6 +11,7 @@ from temporalio.client import Client
 from tidemill.model.run.identity import RunIdentity, TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.worker.client import Tidemill
+from tidemill.worker.connection import clear_errors
 from tidemill.worker.plugin import TidemillPlugin
 
 TEMPORAL = str(Path(sys.executable).with_name("temporal"))
@@ -34,7 +35,8 @@ async def make_current(address: str, build_id: str) -> bool:
 
 
 async def build_of(tidemill: Tidemill, run: RunIdentity) -> str:
-    found = await tidemill.client.get_workflow_handle(run.workflow_id).describe()
+    async with clear_errors("the run", tidemill.task_queue):  # it may not have begun yet
+        found = await tidemill.client.get_workflow_handle(run.workflow_id).describe()
     return found.raw_description.workflow_execution_info.versioning_info.deployment_version.build_id
 
 

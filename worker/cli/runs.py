@@ -178,13 +178,18 @@ def clear(
     dag_id: DagId,
     run_id: RunId,
     only_failed: Annotated[bool, typer.Option("--only-failed", help="Only its tasks that have failed.")] = False,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="Go on with the version of the DAG that is in place now.")
+    ] = False,
 ) -> None:
     """Have a run run again, under its run_id."""
 
     async def work() -> list[str]:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        return await tidemill.clear(dag_id, view.run_id, ClearRequest(only_failed=only_failed))
+        return await tidemill.clear(
+            dag_id, view.run_id, ClearRequest(only_failed=only_failed, run_on_latest_version=latest)
+        )
 
     console.print(f"cleared: {', '.join(run(work())) or 'nothing'}")
 

@@ -45,11 +45,16 @@ def clear(
     past: Past = False,
     future: Future = False,
     only_failed: Annotated[bool, typer.Option("--only-failed", help="Only those that have failed.")] = False,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="Go on with the version of the DAG that is in place now.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Have tasks run again. A run that has ended goes on under its run_id."""
     names = tuple(tasks or ())
-    request = ClearRequest(tasks=names, upstream=upstream, downstream=downstream, only_failed=only_failed)
+    request = ClearRequest(
+        tasks=names, upstream=upstream, downstream=downstream, only_failed=only_failed, run_on_latest_version=latest
+    )
 
     async def work() -> dict[str, list[str]]:
         tidemill = await Tidemill.connect()

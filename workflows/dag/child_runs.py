@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -29,6 +30,19 @@ RECONCILE_FIRST = timedelta(seconds=2)
 RECONCILE_LAST = timedelta(minutes=1)
 
 
+@dataclass
+class Changes:
+    """Tasks of the run *previous* that have changed since a run heard of them last."""
+
+    previous: str | None
+    states: dict[str, TaskState]
+
+    def add(self, previous: str | None, changed: Mapping[str, TaskState]) -> None:
+        if previous != self.previous:
+            self.previous = None  # of two runs: then everything is told
+        self.states.update(changed)
+
+
 class ChildRuns:
     """Starts and follows runs. Rings *alarm* when one has ended; calls *let_go* when one is followed no more."""
 
@@ -41,7 +55,7 @@ class ChildRuns:
         self._reconcile_at: datetime | None = None
         self._reconcile_pause = RECONCILE_FIRST
         self._budget = CommandBudget()
-        self._changes: dict[str, dict[str, TaskState]] = {}
+        self._changes: dict[str, Changes] = {}
         """By run, what it has to hear of the run before as soon as the message before has arrived."""
         for tracked in state.runs.values():
             tracked.watched = False  # handles of children do not carry over
@@ -146,11 +160,16 @@ class ChildRuns:
         """Takes note of the end of a run, and tells those that wait for it."""
         tracked = self._state.runs.get(report.key)
         was_paused = self._state.is_paused
-        if tracked is not None and self._state.finish(report):
+        if tracked is not None and self._state.finish(report, pause_on_success=self._pauses_on(report)):
             self.tell(self._state.after(tracked.run.run_id))
             if self._state.is_paused != was_paused:
                 self.tell_all()
             self._alarm.ring()
+
+    def _pauses_on(self, report: RunReport) -> bool:
+        """Histories of before 0.2 count the last failures also when a run succeeds."""
+        counts = self._state.spec.max_consecutive_failed_dag_runs > 0 and report.state is RunState.SUCCESS
+        return counts and not workflow.patched("only-failures-pause")
 
     # Runs that an earlier execution started
 
@@ -193,16 +212,16 @@ class ChildRuns:
         for tracked in runs:
             waiting = self._changes.get(tracked.run.key)
             if waiting is not None:
-                waiting.update(changed)
+                waiting.add(tracked.previous, changed)
                 continue
-            self._changes[tracked.run.key] = dict(changed)
+            self._changes[tracked.run.key] = Changes(tracked.previous, dict(changed))
             telling = asyncio.create_task(self._send_changes(tracked))
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
 
     async def _send_changes(self, tracked: TrackedRun) -> None:
         key = tracked.run.key
-        while self._changes[key]:
-            changed, self._changes[key] = self._changes[key], {}
-            await self._send_news(tracked, changed)
+        while (changes := self._changes[key]).states:
+            self._changes[key] = Changes(changes.previous, {})
+            await self._send_news(tracked, changes.states if changes.previous == tracked.previous else None)
         del self._changes[key]

@@ -28,7 +28,7 @@ from ...model.dag.explaining import Explanation, explain_dag
 from ...model.dag.inputs import check_workflow_id, read_file_state, read_report, read_start, read_update
 from ...model.dag.manual_runs import TriggerQuestion
 from ...model.dag.previews import Preview, preview, upcoming
-from ...model.dag.records import DateTakenError
+from ...model.dag.records import DateTakenError, TrackedRun
 from ...model.dag.state import DagState
 from ...model.dag.ticks import Ticks, TicksQuestion
 from ...model.dag.views import Change, DagView, Registration, dag_row, dag_view, run_views
@@ -84,6 +84,8 @@ class DagWorkflow:
 
     async def _step(self) -> None:
         """Everything that can be done now."""
+        if self.state.waits_for_a_date(workflow.now()):
+            self.state.count_future_runs(not workflow.patched("future-runs-take-no-slot"))
         while self.state.triggers:
             await self._create_triggered(self.state.triggers.pop(0))
         await self._runs.reconcile()
@@ -156,7 +158,9 @@ class DagWorkflow:
     async def _start_queued(self) -> None:
         if self._hold_until is not None:
             return
-        startable = self.state.startable(workflow.now())
+        revised = any(tracked.revision is not None for tracked in self.state.queued)
+        at_once = not revised or workflow.patched("marks-need-no-slot")
+        startable = self.state.startable(workflow.now(), at_once=at_once)
         for tracked in startable:
             self.state.start(tracked, workflow.now())
         if startable:
@@ -242,9 +246,9 @@ class DagWorkflow:
 
         Returns the instances of tasks that are changed.
         """
-        if self._is_queued(question.workflow_id):
-            return self._revise_queued(question)
         while True:
+            if (queued := self._queued(question.workflow_id)) is not None:
+                return self._revise_queued(queued, question)
             revised = await self._ask_to_revise(question)
             if revised.run is None or revised.execution is None:
                 return list(revised.instances)
@@ -264,19 +268,24 @@ class DagWorkflow:
     def _is_over(self, key: str) -> bool:
         return key not in self.state.runs
 
-    def _is_queued(self, workflow_id: str) -> bool:
-        return any(tracked.run.workflow_id == workflow_id for tracked in self.state.queued)
+    def _queued(self, workflow_id: str) -> TrackedRun | None:
+        return next((t for t in self.state.queued if t.run.workflow_id == workflow_id), None)
 
-    def _revise_queued(self, question: ReviseQuestion) -> list[str]:
+    def _revise_queued(self, queued: TrackedRun, question: ReviseQuestion) -> list[str]:
         """A run that has not begun can be ended by a mark; there is nothing in it to clear."""
+        if queued.revision is not None or not workflow.patched("queued-runs-can-be-ended"):
+            told = f"run {queued.run.run_id!r} is still queued: it has nothing to change yet"
+            raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
         if question.mark is not None:
             told = (
                 "the run is still queued: none of its tasks has a state to change. Mark the run, or wait for its start"
             )
             raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
         if question.mark_run is not None:
-            self.state.end_queued(question.workflow_id, RunState(question.mark_run.state), workflow.now())
-            self._alarm.ring()
+            end = RunState(question.mark_run.state)
+            report = self.state.end_of_queued(question.workflow_id, end, workflow.now())
+            if report is not None:
+                self._runs.finish(report)
         return []
 
     @workflow.update

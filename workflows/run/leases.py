@@ -67,8 +67,10 @@ class Leases:
 
     def _ask_pools(self, asked: dict[str, list[LeaseRequest]]) -> None:
         for pool, requests in asked.items():
-            for part in range(0, len(requests), PER_MESSAGE):
-                self._send(self._ask_pool(pool, requests[part : part + PER_MESSAGE]), self._asking)
+            fits = len(requests) <= PER_MESSAGE or not workflow.patched("asks-once")
+            size = len(requests) if fits else PER_MESSAGE
+            for part in range(0, len(requests), size):
+                self._send(self._ask_pool(pool, requests[part : part + size]), self._asking)
 
     def ask_again(self) -> None:
         """After continue-as-new: what was not answered yet is asked once more. It is the same request to the pool."""

@@ -86,9 +86,8 @@ class RunTasks:
         self._set_clocks()
 
     def _go_on_asking(self) -> None:
-        """Tells a new plan what has been asked for, and how much to ask for at a time: no more could start."""
+        """Tells a new plan what has been asked for."""
         if self._asks_once:
-            self.plan.ask_ahead(self.state.spec.max_active_tasks)
             self.plan.asked(self.leases.unanswered)
 
     @property

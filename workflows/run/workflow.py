@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import VersioningBehavior
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 from ...activities.runs import LastExecution, load_run
@@ -40,7 +39,7 @@ SHORT = timedelta(seconds=10)
 """A task that has been under way for longer may take any time."""
 
 
-@workflow.defn(name="DagRun", sandboxed=False, versioning_behavior=VersioningBehavior.PINNED)
+@workflow.defn(name="DagRun", sandboxed=False)
 class DagRunWorkflow:
     """One run of a DAG, with the version of the DAG that it was created with."""
 
@@ -49,7 +48,7 @@ class DagRunWorkflow:
         self._adopt(state)
         self._messages: set[asyncio.Task[None]] = set()
         self._ready = False
-        self._drains_late = False
+        self._looks_again = False
         self._untold: set[str] = set()
         """Tasks whose state the DAG has not been told, though the next run looks back at them."""
         self._telling = False
@@ -127,6 +126,8 @@ class DagRunWorkflow:
         before = await look_up(load_run, last)
         before.settle_ended()
         fresh = self.state
+        if revision.clear is not None and revision.clear.run_on_latest_version:
+            before = before.with_version(fresh.spec)
         current = {"past": fresh.past, "is_paused": fresh.is_paused, "news": fresh.news}
         self._adopt(before.model_copy(update={**current, "started_at": None, "revision": None}))
         self.tasks.leases.give_back([*self.state.leases])
@@ -160,11 +161,11 @@ class DagRunWorkflow:
                 continue
             if self.tasks.ended is not None:
                 self.tasks.stop_all(self.tasks.ended.reason)
+            self._tell_of_tasks()
             if not self.tasks.busy and (draining or workflow.info().is_continue_as_new_suggested()):
                 await self._go_on_as_new()
-            self._tell_of_tasks()
             self._show(None)
-            await self.tasks.something_happens(SHORT if draining and self._drains_late else None)
+            await self.tasks.something_happens(SHORT if draining and self._looks_again else None)
 
     def _show(self, end: RunState | None) -> None:
         """Keeps what Temporal's UI and lists show of the run."""
@@ -181,16 +182,19 @@ class DagRunWorkflow:
         info = workflow.info()
         if not info.is_continue_as_new_suggested():
             return False
-        self._drains_late = workflow.patched("drains-late")
-        if not self._drains_late:
+        if not workflow.patched("drains-late"):
             return True
         long = self.tasks.under_way_since(workflow.now() - SHORT)
         late = info.get_current_history_length() > MOST_EVENTS or info.get_current_history_size() > MOST_BYTES
+        self._looks_again = not late  # whether one that is waited for turns out to take long
         return late or not long
 
     async def _go_on_as_new(self) -> None:
         await self._all_told()
         await workflow.wait_condition(workflow.all_handlers_finished)
+        while self._untold:  # somebody has changed the run meanwhile
+            self._tell_of_tasks()
+            await self._all_told()
         if self.tasks.ended is None and not self.tasks.busy:  # else it was ended meanwhile
             self.state.executions += 1
             workflow.continue_as_new(self.state)
@@ -242,13 +246,16 @@ class DagRunWorkflow:
     @workflow.signal
     def news(self, news: DagNews) -> None:
         """The DAG was paused or unpaused, or a task of the run before has ended."""
+        known = self.state.past.run_id if self.state.past is not None else None
+        if news.is_delta and news.past is not None and news.past.run_id != known:
+            return  # of a run that is not known to be the one before: all of it is on its way
         if news.number <= self.state.news:
             return
         self.state.news = news.number
         self.state.is_paused = self.tasks.plan.paused = news.is_paused
         if news.past is not None:
             changed = None
-            if news.is_delta and self.state.past is not None and self.state.past.run_id == news.past.run_id:
+            if news.is_delta and self.state.past is not None:
                 changed = {*news.past.states}
                 states = {**self.state.past.states, **news.past.states}
                 self.state.past = Past(run_id=news.past.run_id, states=states)
@@ -268,6 +275,10 @@ class DagRunWorkflow:
         """Has tasks run again; those that run are stopped first. Returns the instances."""
         await workflow.wait_condition(lambda: self._ready)
         with refusing():
+            if request.run_on_latest_version:
+                raise InvalidInputError(
+                    "run_on_latest_version: the run is under way, and keeps its version. Wait for its end, or cancel it"
+                )
             change = cleared(self.state, request)
         return self._revised(change)
 
