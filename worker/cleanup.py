@@ -87,7 +87,7 @@ def cleanup(workplace: Workplace, known: Known, older_than: timedelta, *, dry_ru
 
 
 def _old_logs(logs: Path, before: datetime) -> Iterator[Removed]:
-    for path in logs.glob("dag_id=*/**/*.log"):
+    for path in logs.glob("dag_id=*/**/*.log*"):
         if path.is_file() and _modified(path) < before:
             yield Removed(kind="log", name=str(path), size=path.stat().st_size)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..masking import Masker
 from ..work.logs import RECORD
+from .log_end import LogEnd
 
 TAIL_LINES = 200
 LONGEST_LINE = 64 * 1024
@@ -40,8 +41,10 @@ class AttemptLog:
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab")
-        self._free = limit - self._file.tell()
-        self._dropped = 0
+        self._free = limit // 2 - self._file.tell()
+        self._end = LogEnd(path, limit // 2)
+        if self._end.is_begun:  # of a worker that was killed
+            self._close_end()
 
     def feed(self, data: bytes) -> None:
         """Writes the whole lines of *data* and of what came before; the beginning of another one waits for its end."""
@@ -53,23 +56,36 @@ class AttemptLog:
             text = self._masker.masked(self._rest.decode(errors="replace"))
             self._print(text[: len(text) // 2])
             self._rest = text[len(text) // 2 :].encode()
-        self._file.flush()
+        self._flush()
 
     def note(self, message: str) -> None:
         """Writes a line of the worker's own."""
-        self._write({"timestamp": _now(), "level": "info", "logger": "tidemill", "event": self._masker.masked(message)})
+        self._write(_own("info", self._masker.masked(message)))
+        self._flush()
+
+    def _flush(self) -> None:
         self._file.flush()
+        self._end.flush()
 
     def close(self) -> None:
-        """Writes what is left, and how much the limit has cost."""
+        """Writes what is left, and says how much the limit has cost."""
         if self._rest:
             self._line(self._rest)
             self._rest = b""
-        if self._dropped:
-            message = f"the log had reached its limit: {self._dropped:,} bytes more were printed and not kept"
-            self._free, self._dropped = LONGEST_LINE, 0
-            self.note(message)
+        if self._end.is_begun:
+            self._close_end()
         self._file.close()
+
+    def _close_end(self) -> None:
+        """Puts the newest lines behind the oldest ones, and says what is left out between them, and at the end."""
+        kept, left_out = self._end.take(), self._end.left_out
+        self._free = 0
+        if left_out:
+            self._file.write(self._formatted(_own("warning", f"{left_out:,} bytes are left out here")))
+        self._file.write(kept)
+        if left_out:
+            told = f"the log had reached its limit: {left_out:,} bytes in its middle were not kept"
+            self._file.write(self._formatted(_own("info", told)))
 
     @property
     def last_line(self) -> str | None:
@@ -101,15 +117,25 @@ class AttemptLog:
 
     def _write(self, record: dict[str, Any]) -> None:
         record["event"] = self._masker.masked(record["event"])
-        line = (json.dumps(record) if self._form is LogFormat.JSON else as_text(record)).encode() + b"\n"
-        if self._dropped or len(line) > self._free:
-            if not self._dropped:
-                told = {"timestamp": _now(), "level": "warning", "event": "the log has reached its limit; it ends here"}
-                self._file.write((json.dumps(told) if self._form is LogFormat.JSON else as_text(told)).encode() + b"\n")
-            self._dropped += len(line)
+        line = self._formatted(record)
+        if len(line) > self._free:
+            if not self._end.is_begun:
+                self._file.write(
+                    self._formatted(_own("info", "the log is long: its end follows when the try has ended"))
+                )
+            self._free = 0  # from here on in order, behind each other
+            self._end.write(line)
             return
         self._free -= len(line)
         self._file.write(line)
+
+    def _formatted(self, record: dict[str, Any]) -> bytes:
+        return (json.dumps(record) if self._form is LogFormat.JSON else as_text(record)).encode() + b"\n"
+
+
+def _own(level: str, message: str) -> dict[str, Any]:
+    """A line of the worker's own."""
+    return {"timestamp": _now(), "level": level, "logger": "tidemill", "event": message}
 
 
 def _record(text: str) -> dict[str, Any] | None:

@@ -27,17 +27,36 @@ def test_a_secret_of_several_lines_is_masked_line_by_line(tmp_path: Path) -> Non
     assert messages(log.path).splitlines() == ["key:", "***"]
 
 
-def test_a_log_ends_at_its_limit_and_says_so(tmp_path: Path) -> None:
-    log = AttemptLog(tmp_path / "a.log", Masker(), limit=1000)
+def test_a_log_beyond_its_limit_keeps_its_beginning_and_its_end_and_says_so(tmp_path: Path) -> None:
+    log = AttemptLog(tmp_path / "a.log", Masker(), limit=4000)
     for number in range(1000):
         log.feed(f"line {number}\n".encode())
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 4400
     log.close()
     lines = messages(log.path).splitlines()
-    assert lines[0] == "line 0"
-    assert "the log has reached its limit; it ends here" in lines
+    numbers = [int(line.removeprefix("line ")) for line in lines if line.startswith("line ")]
+    assert (numbers[0], numbers[-1]) == (0, 999)
+    assert numbers == sorted(numbers)
+    gap = next(n for n, line in enumerate(lines) if line.endswith("bytes are left out here"))
+    assert 10 < gap < len(lines) - 10
     assert lines[-1].startswith("tidemill: the log had reached its limit: ")
-    assert log.path.stat().st_size < 2000
+    assert log.path.stat().st_size < 4400
     assert log.last_line == "line 999"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.log"]
+
+
+def test_the_end_of_a_long_log_whose_worker_was_killed_is_kept(tmp_path: Path) -> None:
+    log = AttemptLog(tmp_path / "a.log", Masker(), limit=4000)
+    for number in range(100):
+        log.feed(f"line {number}\n".encode())
+    next_worker = AttemptLog(tmp_path / "a.log", Masker(), limit=4000)
+    next_worker.feed(b"again\n")
+    next_worker.close()
+    lines = messages(log.path).splitlines()
+    assert "line 99" in lines
+    assert lines.index("line 99") < lines.index("again")
+    log._end.take()  # closes what a killed worker would have closed
+    log.close()
 
 
 def test_a_line_without_an_end_takes_no_memory(tmp_path: Path) -> None:
