@@ -26,6 +26,8 @@ from .ticks import Ticks, TicksQuestion, due
 
 LEDGER_LENGTH = 500
 TICKS_AHEAD = 2
+TIMETABLE = "timetable: "
+"""Before what a timetable has raised."""
 TICKS_PLANNED = 20
 TICKS_AHEAD_CATCHING_UP = 100
 
@@ -79,10 +81,10 @@ class DagState(DagBackfills, DagPast):
         self.ticks = answer.infos
         self.ticks_ended = answer.ended
         self.ticks_asked_at = asked_at
-        self.broken = f"timetable: {answer.error}" if answer.error is not None else None
+        self.broken = f"{TIMETABLE}{answer.error}" if answer.error is not None else None
         if answer.infos and answer.infos[0].data_interval == self.last_automated_interval:
             self.ticks = ()
-            self.broken = f"timetable: it does not move on from {iso(answer.infos[0].logical_date)}. Mend the class"
+            self.broken = f"{TIMETABLE}it does not move on from {iso(answer.infos[0].logical_date)}. Mend the class"
 
     @property
     def next_info(self) -> DagRunInfo | None:
@@ -307,6 +309,10 @@ class DagState(DagBackfills, DagPast):
                 f"bundle {other.bundle!r}. Rename or remove one of them",
                 mine.bundle,
             )
+
+    @property
+    def is_broken_by_timetable(self) -> bool:
+        return self.broken is not None and self.broken.startswith(TIMETABLE)
 
     def replan(self) -> None:
         """Forgets what was worked out ahead."""

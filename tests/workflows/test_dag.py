@@ -294,6 +294,31 @@ async def test_runs_keep_the_version_that_they_were_made_with(here: Stack) -> No
     assert {task.task_id for task in (await here.finished("pinned", again.run_id)).tasks} == {"new"}
 
 
+async def test_a_timetable_that_has_raised_is_asked_again(
+    here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it reads was not there for a while; nobody has to register the DAG again."""
+    monkeypatch.setattr("tidemill.workflows.dag.workflow.ASK_AGAIN_FIRST", timedelta(seconds=1))
+    (tmp_path / "reads_a_file.py").write_text(
+        "from pathlib import Path\n"
+        "from tidemill import CronTrigger\n"
+        "class Timetable:\n"
+        "    def next_dagrun_info(self, last, restriction, now):\n"
+        "        Path(__file__).with_name('holidays').read_text()\n"
+        "        return CronTrigger(expression='@daily').next_dagrun_info(last, restriction, now)\n"
+    )
+    schedule = {"kind": "custom", "name": "reads_a_file:Timetable"}
+    source = {"path": str(tmp_path / "dag.py"), "sha256": "0" * 64}
+    dates = {"start_date": "2024-01-01T00:00:00Z", "end_date": "2024-01-02T00:00:00Z", "catchup": True}
+    spec = DagSpec.model_validate({"dag_id": "reads", "schedule": schedule, "source": source, **dates})
+    await here.tidemill.register(spec)
+    view = await eventually(lambda: here.tidemill.describe("reads"), lambda v: v.broken is not None)
+    assert "FileNotFoundError" in str(view.broken)
+    (tmp_path / "holidays").touch()
+    await here.all_finished("reads", 2)
+    assert (await here.tidemill.describe("reads")).broken is None
+
+
 async def test_a_dag_whose_timetable_raises_is_broken_and_mends(here: Stack) -> None:
     """Broken is a state that can be seen, not a workflow that is tried again for ever."""
     broken = DagSpec.model_validate(

@@ -48,6 +48,8 @@ HOLD = timedelta(seconds=3)
 """How long no run is started, once a history is long, so that those under way may end before it goes on as new."""
 REVISE_WITHIN = timedelta(minutes=2)
 SETTLE_WITHIN = timedelta(seconds=5)
+ASK_AGAIN_FIRST, ASK_AGAIN_LAST = timedelta(minutes=1), timedelta(hours=1)
+"""After how long a timetable is asked again that has raised."""
 
 
 @workflow.defn(name="Dag", sandboxed=False)
@@ -64,6 +66,8 @@ class DagWorkflow:
         self._runs = ChildRuns(self.state, self._alarm, self._look_up_if_held)
         self._hold_until: datetime | None = None
         self._memo = MemoView()
+        self._ask_again_at: datetime | None = None
+        self._pause = ASK_AGAIN_FIRST
 
     @workflow.run
     async def run(self, *_: Any) -> None:
@@ -84,6 +88,7 @@ class DagWorkflow:
 
     async def _step(self) -> None:
         """Everything that can be done now."""
+        self._ask_broken_again()
         if self.state.waits_for_a_date(workflow.now()):
             self.state.count_future_runs(not workflow.patched("future-runs-take-no-slot"))
         while self.state.triggers:
@@ -101,6 +106,19 @@ class DagWorkflow:
             # A catch-up has no end of its own that a history could wait for.
             if done or self._ripe():
                 return
+
+    def _ask_broken_again(self) -> None:
+        """Asks a timetable again that has raised, less and less often: its code, or what it reads, may be mended."""
+        if self.state.broken is None or not self.state.is_broken_by_timetable:
+            self._ask_again_at, self._pause = None, ASK_AGAIN_FIRST
+            return
+        if not workflow.patched("asks-broken-timetables-again"):
+            return
+        if self._ask_again_at is None:
+            self._ask_again_at = workflow.now() + self._pause
+        elif workflow.now() >= self._ask_again_at:
+            self._ask_again_at, self._pause = None, min(2 * self._pause, ASK_AGAIN_LAST)
+            self.state.replan()
 
     def _ripe(self) -> bool:
         """Whether to go on as new: when no run is under way, or after holding runs back for a while in vain.
@@ -150,7 +168,7 @@ class DagWorkflow:
         if self._hold_until is not None:
             return self._hold_until
         now = workflow.now()
-        times = (self.state.next_wake(now), self._runs.next_look(now), self._memo.held_back_until)
+        times = (self.state.next_wake(now), self._runs.next_look(now), self._memo.held_back_until, self._ask_again_at)
         return min((time for time in times if time is not None), default=None)
 
     # Starting runs
