@@ -295,7 +295,7 @@ async def test_runs_keep_the_version_that_they_were_made_with(here: Stack) -> No
 
 
 async def test_a_timetable_that_has_raised_is_asked_again(
-    here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it reads was not there for a while; nobody has to register the DAG again."""
     monkeypatch.setattr("tidemill.workflows.dag.workflow.ASK_AGAIN_FIRST", timedelta(seconds=1))
@@ -311,12 +311,13 @@ async def test_a_timetable_that_has_raised_is_asked_again(
     source = {"path": str(tmp_path / "dag.py"), "sha256": "0" * 64}
     dates = {"start_date": "2024-01-01T00:00:00Z", "end_date": "2024-01-02T00:00:00Z", "catchup": True}
     spec = DagSpec.model_validate({"dag_id": "reads", "schedule": schedule, "source": source, **dates})
-    await here.tidemill.register(spec)
-    view = await eventually(lambda: here.tidemill.describe("reads"), lambda v: v.broken is not None)
-    assert "FileNotFoundError" in str(view.broken)
-    (tmp_path / "holidays").touch()
-    await here.all_finished("reads", 2)
-    assert (await here.tidemill.describe("reads")).broken is None
+    async with stack(server, tmp_path / "home") as here:  # replayed under the same patience
+        await here.tidemill.register(spec)
+        view = await eventually(lambda: here.tidemill.describe("reads"), lambda v: v.broken is not None)
+        assert "FileNotFoundError" in str(view.broken)
+        (tmp_path / "holidays").touch()
+        await here.all_finished("reads", 2)
+        assert (await here.tidemill.describe("reads")).broken is None
 
 
 async def test_a_dag_whose_timetable_raises_is_broken_and_mends(here: Stack) -> None:
