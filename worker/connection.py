@@ -102,4 +102,9 @@ async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
             raise NoWorkerError(
                 f"{what} does not answer: no worker polls task queue {task_queue!r}. Start one with `tidemill worker`"
             ) from None
+        if error.status is RPCStatusCode.FAILED_PRECONDITION:  # nobody polls, or nobody who can go on with it
+            raise NoWorkerError(
+                f"{what} cannot answer at present: {error.message}. Start a worker with `tidemill worker`, of the "
+                "release that it has gone on with"
+            ) from None
         raise

@@ -22,6 +22,8 @@ RUNS = 'WorkflowType = "DagRun"'
 AT_ONCE = 50
 """How many executions are read at a time."""
 PAGE = 1000
+UNREADABLE = (KeyError, ValueError, RuntimeError)
+"""What reading a memo raises that was written with a codec that is not here."""
 
 
 async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[DagRow], dict[str, str]]:
@@ -36,7 +38,11 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
     async def read(found: WorkflowExecution) -> None:
         dag_id = found.id.removeprefix("dag:")
         async with room:
-            view = (await found.memo()).get("view")
+            try:
+                view = (await found.memo()).get("view")
+            except UNREADABLE as error:
+                problems[dag_id] = f"DAG {dag_id!r}: its memo cannot be read here: {error}. Set TIDEMILL_CLIENT_PLUGINS"
+                return
             if view is not None:
                 rows[dag_id] = DagRow.model_validate(view)
                 return
@@ -76,7 +82,10 @@ async def run_rows(client: Client, *, state: RunState | None = None, most: int =
 
 
 async def run_row(found: WorkflowExecution) -> RunRow:
-    memo = await found.memo()
+    try:
+        memo = await found.memo()
+    except UNREADABLE:
+        memo = {}
     known = memo.get("view") or {"dag_id": memo.get("dag_id", ""), "run_id": memo.get("run_id", found.id)}
     row = RunRow.model_validate({**known, "workflow_id": found.id})
     # How an execution has ended its server knows best: one that was terminated could not write it down.

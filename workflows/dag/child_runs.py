@@ -16,7 +16,7 @@ from ...model.dag.records import TrackedRun
 from ...model.dag.state import DagState
 from ...model.run.messages import RunReport
 from ...model.run.state import DagRunState
-from ...model.spec.dag import with_default_pools
+from ...model.spec.dag import DagSpec, with_default_pools
 from ...model.states import RunState, TaskState
 from ..alarm import Alarm
 from ..calls import look_up
@@ -55,6 +55,7 @@ class ChildRuns:
         self._reconcile_at: datetime | None = None
         self._reconcile_pause = RECONCILE_FIRST
         self._budget = CommandBudget()
+        self._written: tuple[DagSpec, int] | None = None
         self._changes: dict[str, Changes] = {}
         """By run, what it has to hear of the run before as soon as the message before has arrived."""
         for tracked in state.runs.values():
@@ -78,7 +79,7 @@ class ChildRuns:
         *tries*: how often it was found still running, though it is to run again.
         """
         again = WorkflowIDReusePolicy.ALLOW_DUPLICATE
-        await self._budget.take(len(self._start_of(tracked).model_dump_json()))
+        await self._budget.take(self._size_of_start(tracked))
         news = self._state.news
         try:
             handle = await workflow.start_child_workflow(
@@ -109,6 +110,13 @@ class ChildRuns:
             is_paused=self._state.is_paused,
             revision=tracked.revision,
         )
+
+    def _size_of_start(self, tracked: TrackedRun) -> int:
+        """How large the input of a run is as JSON. The DAG, its largest part, is written once for all runs."""
+        start = self._start_of(tracked)
+        if self._written is None or self._written[0] is not self._state.spec:
+            self._written = (self._state.spec, len(start.spec.model_dump_json()))
+        return len(start.model_dump_json(exclude={"spec"})) + len('"spec":,') + self._written[1]
 
     @property
     def _snapshot(self) -> str | None:
