@@ -134,6 +134,7 @@ async def by_turns(tidemill: Tidemill, env: dict[str, str], folder: Path, last_r
         await ended(tidemill, "up_seconds", 1)
         view = await tidemill.bundle("up")
         assert view.problem is None
+        assert (await tidemill.run("up_manual", "waits")).state == "running"
 
 
 async def triggered(tidemill: Tidemill) -> bool:
@@ -173,5 +174,3 @@ async def everything_ended_once(tidemill: Tidemill) -> None:
     assert {id_: n for id_, n in dates.items() if n != 1} == {}
     days = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(days=n) for n in range(CHAINED)]
     assert all(f"run:up_past:{day.isoformat()}" in dates for day in days)
-    waits = await tidemill.run("up_manual", "waits")
-    assert waits.state == "running"
