@@ -23,7 +23,7 @@ AT_ONCE = 50
 """How many executions are read at a time."""
 PAGE = 1000
 UNREADABLE = (KeyError, ValueError, RuntimeError)
-"""What reading a memo raises that was written with a codec that is not here."""
+"""What reading a memo raises that was written with a codec that is not here, or by a release that is too different."""
 
 
 async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[DagRow], dict[str, str]]:
@@ -40,11 +40,11 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
         async with room:
             try:
                 view = (await found.memo()).get("view")
+                if view is not None:
+                    rows[dag_id] = DagRow.model_validate(view)
+                    return
             except UNREADABLE as error:
                 problems[dag_id] = f"DAG {dag_id!r}: its memo cannot be read here: {error}. Set TIDEMILL_CLIENT_PLUGINS"
-                return
-            if view is not None:
-                rows[dag_id] = DagRow.model_validate(view)
                 return
             try:
                 rows[dag_id] = await _asked(client, found.id, dag_id, task_queue)
