@@ -33,6 +33,8 @@ from datetime import datetime, timedelta, timezone
 from tidemill import DAG, BashOperator, PythonSensor, task
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
+NOW = datetime.fromisoformat({datetime.now(UTC).isoformat()!r})
+NO_END = None
 
 with DAG("up_past", schedule="@daily", start_date=START, end_date=START + timedelta(days={CHAINED - 1}), catchup=True,
          max_active_runs=3, heartbeat_timeout=4):
@@ -52,7 +54,8 @@ with DAG("up_pool", schedule="@daily", start_date=START, end_date=START + timede
     for n in range(3):
         BashOperator(task_id=f"in_pool_{{n}}", bash_command="sleep 0.2", pool="up_pool")
 
-with DAG("up_seconds", schedule=timedelta(seconds=2), start_date=datetime.now(timezone.utc), heartbeat_timeout=4):
+with DAG("up_seconds", schedule=timedelta(seconds=2), start_date=NOW, end_date=NO_END,
+         heartbeat_timeout=4):
 
     @task
     def tick():
@@ -116,7 +119,10 @@ async def test_workers_of_two_releases_by_turns_lose_nothing_and_run_nothing_twi
 async def by_turns(tidemill: Tidemill, env: dict[str, str], folder: Path, last_release: Path) -> None:
     async with release(env, last_release):
         await tidemill.set_pool("up_pool", PoolSettings(slots=2))
-        await tidemill.set_bundle(BundleSettings(name="up", path=str(folder / "dags")))
+        at_once = timedelta()
+        await tidemill.set_bundle(
+            BundleSettings(name="up", path=str(folder / "dags"), min_file_process_interval=at_once)
+        )
         [file] = await eventually(lambda: tidemill.look_at_bundle("up"), bool)
         assert file.error is None
         await eventually(lambda: triggered(tidemill), bool)
@@ -128,13 +134,21 @@ async def by_turns(tidemill: Tidemill, env: dict[str, str], folder: Path, last_r
             if turn % 2 == 0:  # to the older one, what this release has marked does not answer
                 await eventually(lambda: tidemill.describe("up_past"), bool)
     with worker_process(env):
-        await tidemill.pause("up_seconds")
+        end_the_cadence(folder / "dags" / "upgraded.py")
+        await eventually(lambda: tidemill.look_at_bundle("up"), bool)
         for dag_id, runs in (("up_past", CHAINED), ("up_pool", POOLED), ("up_backfill", BACKFILLED)):
             await ended(tidemill, dag_id, runs)
+        await eventually(lambda: tidemill.describe("up_seconds"), lambda dag: "no more runs" in dag.next_dagrun_note)
         await ended(tidemill, "up_seconds", 1)
         view = await tidemill.bundle("up")
         assert view.problem is None
         assert (await tidemill.run("up_manual", "waits")).state == "running"
+
+
+def end_the_cadence(file: Path) -> None:
+    """Has the DAG of every two seconds start no more runs; those under way end, which a paused DAG's would not."""
+    now = datetime.now(UTC)
+    file.write_text(FILE.replace("NO_END = None", f"NO_END = datetime.fromisoformat({now.isoformat()!r})"))
 
 
 async def triggered(tidemill: Tidemill) -> bool:
