@@ -8,7 +8,7 @@ import time
 
 from temporalio import activity
 
-from ..model.dag.backfills import BackfillBatch, BackfillQuestion, backfill_batch
+from ..model.dag.backfill_walk import BackfillBatch, BackfillQuestion, backfill_batch
 from ..model.dag.manual_runs import TriggerAnswer, TriggerQuestion, answer_trigger, question_of, read_and_check
 from ..model.dag.ticks import Question, Ticks, TicksQuestion, coming_runs
 from ..model.errors import InvalidInputError
@@ -18,6 +18,7 @@ from .attempts.watch import handed_over
 from .attempts.way import Conversation
 from .masking import Masker
 from .processes.call import ServerGone
+from .work.timetable import in_time
 from .workplace import Workplace
 
 ANSWER_WITHIN_SECONDS = 20
@@ -59,14 +60,12 @@ class TimetableActivities:
     @activity.defn(name="tidemill.backfill_batch")
     def ask_backfill(self, question: BackfillQuestion) -> BackfillBatch:
         """Some of a backfill's runs. What the timetable raises is part of the answer."""
-        try:
-            if isinstance(question.timetable, Custom):
-                return BackfillBatch.model_validate_json(self._ask_elsewhere(question))
-            return backfill_batch(question)
-        except ServerGone:
-            raise handed_over("the process above the timetable's ended") from None
-        except Exception as error:
-            return BackfillBatch(total=0, error=_last_words(error))
+        return self._backfill(question)
+
+    @activity.defn(name="tidemill.count_backfill")
+    def count_backfill(self, question: BackfillQuestion) -> BackfillBatch:
+        """How many more runs a backfill has. By a name of its own, which the release before does not answer."""
+        return self._backfill(question)
 
     @activity.defn(name="tidemill.answer_trigger")
     def ask_trigger(self, question: TriggerQuestion) -> TriggerAnswer:
@@ -84,6 +83,16 @@ class TimetableActivities:
             raise handed_over("the process above the timetable's ended") from None
         except Exception as error:
             return TriggerAnswer(error=f"the run cannot be worked out: {_last_words(error)}")
+
+    def _backfill(self, question: BackfillQuestion) -> BackfillBatch:
+        try:
+            if isinstance(question.timetable, Custom):
+                return BackfillBatch.model_validate_json(self._ask_elsewhere(question))
+            return backfill_batch(question.timetable.next_dagrun_info, question, in_time())
+        except ServerGone:
+            raise handed_over("the process above the timetable's ended") from None
+        except Exception as error:
+            return BackfillBatch(total=0, error=_last_words(error))
 
     def _ask_elsewhere(self, question: Question) -> str:
         """The answer of a user's timetable, as JSON. Raises TimetableRaisedError, or ServerGone."""

@@ -10,7 +10,7 @@ from statistics import quantiles
 from figures import Figure
 from floor import FloorCatchUp, FloorDue
 from temporalio.client import Client
-from tidemill.model.dag.backfills import BackfillRequest
+from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.worker.client import Tidemill
 

@@ -25,7 +25,8 @@ from ..activities.bundles.register_dag import register_dag
 from ..model.base import Record
 from ..model.bundle.data import BundleSettings, BundleView, FileView, bundle_workflow_id
 from ..model.bundle.state import BundleState
-from ..model.dag.backfills import BackfillPlan, BackfillProgress, BackfillRequest
+from ..model.dag.backfill_request import BackfillRequest
+from ..model.dag.backfills import BackfillPlan, BackfillProgress
 from ..model.dag.explaining import Explanation
 from ..model.dag.previews import Preview
 from ..model.dag.row import DagRow

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from ...model.dag.backfills import BackfillQuestion, all_infos, cut
+from ...model.dag.backfill_walk import BackfillQuestion, backfill_batch
 from ...model.dag.ticks import IntervalQuestion, Question, TicksQuestion, question_adapter, walk
 from ...model.spec.timetables import Custom
 
 if TYPE_CHECKING:
     from .child import Job
+
+
+PART_SECONDS = 1.0
+"""How long one part of a long walk may take; who asks goes on from there."""
+
+
+def in_time() -> Callable[[], bool]:
+    """Whether there is time left for more of a walk that begins now."""
+    until = time.monotonic() + PART_SECONDS
+    return lambda: time.monotonic() < until
 
 
 def run(job: Job) -> dict[str, Any]:
@@ -37,4 +49,4 @@ def answer(question: Question) -> BaseModel:
         case TicksQuestion():
             return walk(timetable.next_dagrun_info, question)
         case BackfillQuestion():
-            return cut(question, all_infos(timetable.next_dagrun_info, question))
+            return backfill_batch(timetable.next_dagrun_info, question, in_time())

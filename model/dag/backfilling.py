@@ -6,7 +6,9 @@ from ..base import iso
 from ..run.identity import RunIdentity, backfill_run
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo
-from .backfills import Backfill, BackfillBatch, BackfillRequest
+from .backfill_request import BackfillRequest
+from .backfill_walk import BackfillBatch, BackfillQuestion
+from .backfills import Backfill, runs_text
 from .data import DagData
 from .records import DecisionKind, TrackedRun
 
@@ -29,14 +31,37 @@ class DagBackfills(DagData):
             folder=spec.folder,
             created_at=now,
             total=batch.total,
+            counted_to=batch.counted_to,
+            pages=batch.pages,
         )
-        made.take(batch)
+        if batch.infos:
+            made.take(batch)
         self.backfills.append(made)
         closed = [backfill for backfill in self.backfills if not backfill.open]
         for backfill in closed[: max(0, len(self.backfills) - BACKFILLS_KEPT)]:
             self.backfills.remove(backfill)
-        self.note(now, DecisionKind.BACKFILL, made.backfill_id, f"{made.total} runs were asked for")
+        self.note(
+            now,
+            DecisionKind.BACKFILL,
+            made.backfill_id,
+            f"{runs_text(made.total, counted=made.counted)} were asked for",
+        )
         return made
+
+    def counting_question(self) -> tuple[str, BackfillQuestion] | None:
+        """Of which backfill the runs are still to be counted, and what to ask for it; None: of none."""
+        asked = ((backfill.backfill_id, backfill.counting_question()) for backfill in self.backfills)
+        return next(((id_, question) for id_, question in asked if question is not None), None)
+
+    def count_backfill(self, backfill_id: str, batch: BackfillBatch, now: datetime) -> None:
+        """Takes in more of how many runs a backfill has."""
+        backfill = self.backfill(backfill_id)
+        if backfill is None:
+            return
+        backfill.count(batch)
+        if backfill.counted:
+            self.note(now, DecisionKind.BACKFILL, backfill_id, f"{backfill.total} runs were counted")
+        self.close_backfills(now)
 
     def create_backfill_runs(self, now: datetime) -> int:
         """Creates the runs that open backfills have room for; how many dates were dealt with."""

@@ -5,77 +5,14 @@ workflow, at the same ids, under a limit of their own.
 """
 
 from datetime import datetime
-from enum import StrEnum
-from functools import lru_cache
-from typing import Any, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
-
-from ..base import Instant, Model, Record, Request, iso
+from ..base import Instant, Model, Record, iso
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec
-from ..spec.timetables import DagRunInfo, Timetable
-from ..spec.timetables.base import NextRun, backfill_infos
+from ..spec.timetables import DagRunInfo, DataInterval, Timetable
 from ..states import RunState
-
-BATCH = 100
-
-
-class ReprocessBehavior(StrEnum):
-    """What to do about a date that has a finished run already (Airflow's names).
-
-    A run that is run again keeps its run_id and becomes one of the backfill.
-    """
-
-    NONE = "none"
-    FAILED = "failed"
-    COMPLETED = "completed"
-
-    def again(self, state: RunState) -> bool:
-        if self is ReprocessBehavior.COMPLETED:
-            return state.finished
-        return self is ReprocessBehavior.FAILED and state is RunState.FAILED
-
-
-class BackfillRequest(Request):
-    """A backfill as its author asks for it: runs with from_date <= logical date <= to_date."""
-
-    from_date: Instant
-    to_date: Instant
-    run_backwards: bool = False
-    reprocess_behavior: ReprocessBehavior = ReprocessBehavior.NONE
-    max_active_runs: PositiveInt = 10
-    conf: dict[str, Any] = {}
-    dry_run: bool = False
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.to_date < self.from_date:
-            raise ValueError(
-                f"to_date {iso(self.to_date)} is before from_date {iso(self.from_date)}. "
-                "Swap them; for the newest first set run_backwards"
-            )
-        return self
-
-
-class BackfillQuestion(Model):
-    """Which runs a backfill has, from number `offset` on, as of `now`."""
-
-    asks: Literal["backfill"] = "backfill"
-    timetable: Timetable
-    request: BackfillRequest
-    now: Instant
-    offset: int = 0
-    folder: str | None = None
-    most: int = Field(default=BATCH, ge=1)
-
-
-class BackfillBatch(Model):
-    """Some of a backfill's runs, in the order in which they are created, and how many there are in all."""
-
-    total: int
-    infos: tuple[DagRunInfo, ...] = ()
-    error: str | None = None
+from .backfill_request import BackfillRequest, ReprocessBehavior
+from .backfill_walk import BATCH, BackfillBatch, BackfillPage, BackfillQuestion
 
 
 class BackfillPlan(Model):
@@ -84,6 +21,8 @@ class BackfillPlan(Model):
     backfill_id: str | None
     total: int
     infos: tuple[DagRunInfo, ...]
+    counted: bool = True
+    """Whether `total` is all; a large range is counted on while the first runs run."""
 
 
 class BackfillProgress(Model):
@@ -105,6 +44,8 @@ class BackfillProgress(Model):
     max_active_runs: int
     created_at: Instant
     completed_at: Instant | None
+    counted: bool = True
+    """Whether `total_dagruns` is all: a large range is counted while its runs run."""
 
     @property
     def finished(self) -> int:
@@ -144,6 +85,12 @@ class Backfill(Record):
     skipped: int = 0
     succeeded: int = 0
     failed: int = 0
+    counted_to: DataInterval | None = None
+    """Up to which run `total` counts; None: up to the last."""
+    after: DataInterval | None = None
+    """The run before the next to be asked for."""
+    pages: tuple[BackfillPage, ...] = ()
+    """Where the runs of one that runs backwards can be taken up, oldest first."""
 
     @property
     def open(self) -> bool:
@@ -159,29 +106,87 @@ class Backfill(Record):
         held = self.is_paused or self.cancelled or not self.open
         return 0 if held else max(0, self.request.max_active_runs - self.running)
 
+    @property
+    def counted(self) -> bool:
+        return self.counted_to is None
+
     def question(self) -> BackfillQuestion | None:
-        """What has to be asked before the next run can be made; None if nothing."""
+        """What has to be asked before the next run can be made; None if nothing, or if that is not counted yet."""
         if self.infos or not self.room or self.offset >= self.total:
             return None
+        if self.request.run_backwards:
+            return self._question_backwards() if self.counted else None
+        if self.after is None:  # of a release that has taken runs by their number
+            return self._question(skip=self.offset)
+        return self._question(after=self.after)
+
+    def _question_backwards(self) -> BackfillQuestion:
+        if not self.pages:
+            left = self.total - self.offset
+            return self._question(skip=max(0, left - BATCH), most=min(BATCH, left))
+        page = self.pages[-1]
+        return self._question(after=page.after, skip=max(0, page.runs - BATCH), most=min(BATCH, page.runs))
+
+    def counting_question(self) -> BackfillQuestion | None:
+        """What has to be asked to know how many runs there are; None if that is known."""
+        if self.counted or self.cancelled or not self.open:
+            return None
+        return self._question(after=self.counted_to, counts=True)
+
+    @classmethod
+    def first_question(cls, spec: DagSpec, request: BackfillRequest, now: datetime) -> BackfillQuestion:
+        """How many runs the backfill would have, as far as that can be said at once, and which come first."""
+        return BackfillQuestion(
+            timetable=spec.schedule, request=request, now=now, folder=spec.folder, counts=True, placed=True
+        )
+
+    def _question(
+        self, after: DataInterval | None = None, skip: int = 0, most: int = BATCH, counts: bool = False
+    ) -> BackfillQuestion:
         return BackfillQuestion(
             timetable=self.timetable,
             request=self.request,
             now=self.created_at,
             offset=self.offset,
             folder=self.folder,
+            most=most,
+            after=after,
+            skip=skip,
+            takes=not counts,
+            counts=counts,
+            placed=True,
         )
 
     def take(self, batch: BackfillBatch) -> None:
         """Keeps the next of its runs. A timetable that raises ends the backfill, and no more than that."""
-        if self.cancelled:
-            return
-        if batch.error is not None:
-            self.error, self.cancelled = batch.error, True
+        if self._refused(batch):
             return
         self.infos = batch.infos
         self.offset += len(batch.infos)
-        if not batch.infos:  # the tables changed under it: there are fewer runs than there were
+        if batch.infos:
+            self.after = batch.infos[-1].data_interval
+        else:  # the tables changed under it: there are fewer runs than there were
             self.offset = self.total
+        self._turn_pages(len(batch.infos))
+
+    def _turn_pages(self, taken: int) -> None:
+        if self.pages and (left := self.pages[-1].runs - taken) > 0:
+            self.pages = (*self.pages[:-1], self.pages[-1].model_copy(update={"runs": left}))
+        else:
+            self.pages = self.pages[:-1]
+
+    def count(self, batch: BackfillBatch) -> None:
+        """Keeps how many runs there are beyond those that it knew of, and where to take them up."""
+        if self._refused(batch):
+            return
+        self.total += batch.total
+        self.counted_to = batch.counted_to
+        self.pages += batch.pages
+
+    def _refused(self, batch: BackfillBatch) -> bool:
+        if batch.error is not None and not self.cancelled:
+            self.error, self.cancelled = batch.error, True
+        return self.cancelled
 
     def ended(self, state: RunState) -> None:
         """One of its runs has ended."""
@@ -192,7 +197,7 @@ class Backfill(Record):
 
     def close_if_done(self, now: datetime) -> bool:
         """Closes the backfill when nothing is left of it to do. True if it did so now."""
-        done = not self.infos and self.offset >= self.total
+        done = not self.infos and self.offset >= self.total and self.counted
         if self.open and self.running == 0 and (done or self.cancelled):
             self.completed_at = now
             return True
@@ -221,7 +226,13 @@ class Backfill(Record):
             max_active_runs=self.request.max_active_runs,
             created_at=self.created_at,
             completed_at=self.completed_at,
+            counted=self.counted,
         )
+
+
+def runs_text(total: int, *, counted: bool) -> str:
+    """How many runs, in words."""
+    return f"{total} runs" if counted else f"at least {total} runs"
 
 
 def check_backfill(spec: DagSpec, request: BackfillRequest) -> None:
@@ -253,26 +264,3 @@ def check_batch(spec: DagSpec, request: BackfillRequest, batch: BackfillBatch) -
             f"DAG {spec.dag_id!r} has no complete interval from {iso(request.from_date)} to {iso(request.to_date)}. "
             "Choose a range in the past that its schedule runs in"
         )
-
-
-def backfill_batch(question: BackfillQuestion) -> BackfillBatch:
-    """The answer: which runs, in order."""
-    infos = _all_infos(question.model_copy(update={"offset": 0, "most": 1}).model_dump_json())
-    return cut(question, infos)
-
-
-@lru_cache(maxsize=8)
-def _all_infos(question: str) -> tuple[DagRunInfo, ...]:
-    """Kept for the next batch: ten thousand runs are asked for a hundred at a time."""
-    asked = BackfillQuestion.model_validate_json(question)
-    return all_infos(asked.timetable.next_dagrun_info, asked)
-
-
-def all_infos(next_run: NextRun, question: BackfillQuestion) -> tuple[DagRunInfo, ...]:
-    """All runs of the backfill, in the order in which they are created."""
-    infos = backfill_infos(next_run, question.request.from_date, question.request.to_date, question.now)
-    return tuple(reversed(infos)) if question.request.run_backwards else tuple(infos)
-
-
-def cut(question: BackfillQuestion, infos: tuple[DagRunInfo, ...]) -> BackfillBatch:
-    return BackfillBatch(total=len(infos), infos=infos[question.offset : question.offset + question.most])

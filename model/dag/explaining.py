@@ -5,6 +5,7 @@ from datetime import datetime
 from ..base import Model, iso
 from ..run.identity import RunType
 from ..states import RunState
+from .backfills import runs_text
 from .records import MadeDecision
 from .state import DagState
 
@@ -91,13 +92,16 @@ def _backfill(state: DagState, backfill_id: str) -> str:
     backfill = state.backfill(backfill_id)
     assert backfill is not None  # noqa: S101
     progress = backfill.progress()
-    told = f"{backfill_id}: {progress.finished} of {progress.total_dagruns} runs finished, {progress.running} under way"
+    runs = runs_text(progress.total_dagruns, counted=progress.counted)
+    told = f"{backfill_id}: {progress.finished} of {runs} finished, {progress.running} under way"
     if backfill.is_paused:
         return f"{told}; paused"
     if state.held_up is not None:
         return f"{told}; {state.held_up}"
     if backfill.cancelled:
         return f"{told}; cancelled, waits for the runs under way"
+    if backfill.request.run_backwards and not backfill.counted:
+        return f"{told}; the runs are counted before the last of them can be the first"
     if not backfill.room:
         return f"{told}; its max_active_runs = {backfill.request.max_active_runs} is reached"
     return told

@@ -8,7 +8,7 @@ from pydantic import Field, TypeAdapter
 from ..base import Instant, Model
 from ..spec.timetables import DagRunInfo, DataInterval, TimeRestriction, Timetable
 from ..spec.timetables.base import NextRun
-from .backfills import BackfillQuestion
+from .backfill_walk import BackfillQuestion
 
 
 class TicksQuestion(Model):

@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from queueing import Queueing
+from tidemill.model.dag.backfill_request import BackfillRequest
+from tidemill.model.dag.backfill_walk import BackfillQuestion, backfill_batch
 from tidemill.model.run.identity import RunIdentity, RunType, TriggerRequest, manual_run, run_id, timetable_run_id
 from tidemill.model.run.past import Past, remembered, run_before, summarised
 from tidemill.model.run.planner import RunPlan
@@ -18,7 +20,7 @@ from tidemill.model.run.priorities import priority_weights
 from tidemill.model.run.trigger_rules import Upstreams, judge
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.timetables import DagRunInfo, DataInterval, Null, TimeRestriction, Timetable
-from tidemill.model.spec.timetables.base import BaseTimetable, backfill_infos
+from tidemill.model.spec.timetables.base import BaseTimetable, infos_between
 from tidemill.model.spec.trigger_rule import TriggerRule
 from tidemill.model.states import TaskState
 
@@ -115,13 +117,20 @@ def name_of_run(case: Case) -> str:
 
 
 def between(case: Case) -> list[Row]:
-    infos = timetable(case).infos_between(at(case["earliest"]), at(case["latest"]), at(case["now"]))
+    infos = infos_between(timetable(case).next_dagrun_info, at(case["earliest"]), at(case["latest"]), at(case["now"]))
     return [row(info) for info in islice(infos, 10_000)]
 
 
 def backfill_range(case: Case) -> list[Row]:
-    infos = backfill_infos(timetable(case).next_dagrun_info, at(case["earliest"]), at(case["latest"]), at(case["now"]))
-    return [row(info) for info in (reversed(infos) if case["reverse"] else infos)]
+    if at(case["latest"]) < at(case["earliest"]):
+        return []  # refused where it is asked for
+    asked = BackfillRequest(from_date=at(case["earliest"]), to_date=at(case["latest"]), run_backwards=case["reverse"])
+    question = BackfillQuestion(timetable=timetable(case), request=asked, now=at(case["now"]))
+    total = backfill_batch(question.timetable.next_dagrun_info, question, lambda: True).total
+    if not total:
+        return []
+    whole = question.model_copy(update={"most": total})
+    return [row(info) for info in backfill_batch(question.timetable.next_dagrun_info, whole, lambda: True).infos]
 
 
 def bounds(case: Case) -> list[datetime | None]:

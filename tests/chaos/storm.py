@@ -29,7 +29,7 @@ from checker import Expected, Verdict, judge
 from editor import Editor
 from support import bash, dag, empty
 from tidemill.activities.processes.supervised import start_supervised, stop
-from tidemill.model.dag.backfills import BackfillRequest
+from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.client import Tidemill

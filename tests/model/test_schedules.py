@@ -335,16 +335,19 @@ def test_the_last_decisions_are_kept() -> None:
 
 
 def test_a_backfill_past_the_head_is_not_run_again_by_the_schedule() -> None:
-    from tidemill.model.dag.backfills import BackfillQuestion, BackfillRequest, backfill_batch
+    from tidemill.model.dag.backfill_request import BackfillRequest
+    from tidemill.model.dag.backfill_walk import backfill_batch
+    from tidemill.model.dag.backfills import Backfill
 
     for catchup in (True, False):
         state = scheduled(at("2024-01-02"), schedule="@daily", start_date="2024-01-01T00:00:00Z", catchup=catchup)
         wake(state, at("2024-01-02"))
         request = BackfillRequest(from_date=at("2024-01-03"), to_date=at("2024-01-03"))
         now = at("2024-01-04 06:00")
-        question = BackfillQuestion(timetable=state.spec.schedule, request=request, now=now)
+        question = Backfill.first_question(state.spec, request, now)
+        batch = backfill_batch(state.spec.schedule.next_dagrun_info, question, lambda: True)
         state.pause(True, now)
-        state.add_backfill(state.spec, request, backfill_batch(question), now)
+        state.add_backfill(state.spec, request, batch, now)
         state.pause(False, now)
         state.create_backfill_runs(now)
         finish_all(state, now)

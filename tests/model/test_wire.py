@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from temporalio.exceptions import ApplicationError
 from tidemill.model.base import Model
-from tidemill.model.dag.backfills import BackfillRequest
+from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.inputs import read_start
 from tidemill.model.dag.records import RunRecord, short_past
 from tidemill.model.dag.state import DagState

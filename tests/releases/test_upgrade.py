@@ -17,7 +17,7 @@ import pytest
 from support import end_workflows, eventually, temporal_server, worker_environment, worker_process
 from temporalio.client import Client, WorkflowExecutionStatus
 from tidemill.model.bundle.data import BundleSettings
-from tidemill.model.dag.backfills import BackfillRequest
+from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from support import Stack, bash, dag, empty, eventually, stack
-from tidemill.model.dag.backfills import BackfillProgress, BackfillRequest, ReprocessBehavior
+from tidemill.model.dag.backfill_request import BackfillRequest, ReprocessBehavior
+from tidemill.model.dag.backfills import BackfillProgress
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.run.identity import RunType
+from tidemill.model.run.identity import RunType, TriggerRequest
 
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 ONE_TASK = [empty("only")]
@@ -164,3 +165,20 @@ async def test_backfills_and_the_schedule_make_every_date_once(impatient_server:
     assert sorted(run.logical_date for run in runs if run.logical_date) == [ago(n) for n in range(40, 0, -1)]
     assert len(executions) == len({execution.id for execution in executions}) == 40
     assert all(p.succeeded + p.skipped == p.total_dagruns for p in progress)
+
+
+async def test_half_a_million_dates_are_answered_at_once_while_the_dag_goes_on(here: Stack) -> None:
+    every_minute = {"kind": "delta_interval", "delta": "PT1M"}
+    await here.tidemill.register(
+        dag("minutes", [bash("a", "sleep 600")], schedule=every_minute, start_date="2100-01-01T00:00:00Z")
+    )
+    asked = BackfillRequest(from_date=TODAY - timedelta(minutes=499_999), to_date=TODAY, max_active_runs=2)
+    plan = await here.tidemill.create_backfill("minutes", asked)
+    assert (plan.counted, len(plan.infos)) == (False, 100)
+    await eventually(lambda: here.tidemill.runs("minutes"), lambda runs: len(runs) == 2)
+    assert await here.tidemill.trigger("minutes", TriggerRequest(run_id="meanwhile"))
+    [progress] = await eventually(lambda: here.tidemill.backfills("minutes"), lambda found: found[0].counted)
+    assert progress.total_dagruns == 500_000
+    await here.tidemill.change_backfill("minutes", progress.backfill_id, "cancel")
+    for run in await here.tidemill.runs("minutes"):
+        await here.tidemill.cancel_run("minutes", run.run_id)

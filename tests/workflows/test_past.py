@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support import Stack, at, bash, dag, empty, eventually
-from tidemill.model.dag.backfills import BackfillRequest, ReprocessBehavior
+from tidemill.model.dag.backfill_request import BackfillRequest, ReprocessBehavior
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.revisions import ClearRequest, MarkRequest
 from tidemill.model.spec.dag import DagSpec

@@ -7,7 +7,8 @@ import typer
 from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ...model.dag.backfills import BackfillPlan, BackfillProgress, BackfillRequest, ReprocessBehavior
+from ...model.dag.backfill_request import BackfillRequest, ReprocessBehavior
+from ...model.dag.backfills import BackfillPlan, BackfillProgress, runs_text
 from ...model.errors import explain
 from ..client import Tidemill
 from .dag_commands import read_conf
@@ -60,7 +61,7 @@ def create(
 
     plan, failed = run(work())
     rows = [(instant_text(i.logical_date), instant_text(i.data_interval.end)) for i in plan.infos[:20]]
-    title = f"{plan.backfill_id or 'dry run'}: {plan.total} runs"
+    title = f"{plan.backfill_id or 'dry run'}: {runs_text(plan.total, counted=plan.counted)}"
     show(plan, as_json, make_table(["LOGICAL DATE", "INTERVAL END"], rows, title=title))
     if failed:
         raise typer.Exit(1)
@@ -74,7 +75,8 @@ async def follow(tidemill: Tidemill, dag_id: str, backfill_id: str) -> None:
         shown = bar.add_task(f"{dag_id} {backfill_id}", total=None)
         while True:
             progress = await find(tidemill, dag_id, backfill_id)
-            bar.update(shown, completed=progress.finished, total=progress.total_dagruns)
+            total = progress.total_dagruns if progress.counted else None
+            bar.update(shown, completed=progress.finished, total=total)
             if progress.completed_at is not None:
                 break
             await asyncio.sleep(REFRESH_SECONDS)
@@ -97,7 +99,13 @@ def list_backfills(dag_id: DagId, as_json: Json = False) -> None:
 
     found = run(work())
     rows = [
-        (p.backfill_id, p.state, instant_text(p.from_date), instant_text(p.to_date), f"{p.finished}/{p.total_dagruns}")
+        (
+            p.backfill_id,
+            p.state,
+            instant_text(p.from_date),
+            instant_text(p.to_date),
+            f"{p.finished}/{p.total_dagruns}{'' if p.counted else '+'}",
+        )
         for p in found
     ]
     show(found, as_json, make_table(["BACKFILL", "STATE", "FROM", "TO", "FINISHED"], rows))

@@ -16,14 +16,8 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from ...activities.names import INVALID_INPUT, calls_queue
 from ...activities.runs import Revised, revise_run
 from ...activities.timetables import TimetableActivities
-from ...model.dag.backfills import (
-    BackfillPlan,
-    BackfillProgress,
-    BackfillQuestion,
-    BackfillRequest,
-    check_backfill,
-    check_batch,
-)
+from ...model.dag.backfill_request import BackfillRequest
+from ...model.dag.backfills import Backfill, BackfillPlan, BackfillProgress, check_backfill, check_batch
 from ...model.dag.explaining import Explanation, explain_dag
 from ...model.dag.inputs import check_workflow_id, read_file_state, read_report, read_start, read_update
 from ...model.dag.manual_runs import TriggerQuestion
@@ -42,6 +36,7 @@ from ...model.states import RunState
 from ..alarm import Alarm
 from ..calls import INFRASTRUCTURE, ask, cause_of, refusing
 from ..memo_view import MemoView
+from .backfill_counting import BackfillCounting
 from .child_runs import ChildRuns
 
 HOLD = timedelta(seconds=3)
@@ -64,6 +59,7 @@ class DagWorkflow:
             check_workflow_id(workflow.info().workflow_id, self.state.spec.dag_id)
         self._alarm = Alarm()
         self._runs = ChildRuns(self.state, self._alarm, self._look_up_if_held)
+        self._counting = BackfillCounting(self.state, self._alarm, lambda: self._hold_until is None)
         self._hold_until: datetime | None = None
         self._memo = MemoView()
         self._ask_again_at: datetime | None = None
@@ -82,7 +78,9 @@ class DagWorkflow:
                 break
             self._memo.show(dag_row(self.state))
             await self._alarm.until(self._next_wake())
-        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and self._runs.all_told)
+        await workflow.wait_condition(
+            lambda: workflow.all_handlers_finished() and self._runs.all_told and not self._counting.under_way
+        )
         self.state.executions += 1
         workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}])
 
@@ -155,6 +153,7 @@ class DagWorkflow:
             question = backfill.question()
             if question is not None:
                 backfill.take(await ask(TimetableActivities.ask_backfill, question))
+        self._counting.go_on()
         return self.state.create_backfill_runs(workflow.now())
 
     async def _ask(self, question: TicksQuestion) -> None:
@@ -361,14 +360,16 @@ class DagWorkflow:
             check_backfill(self.state.spec, request)
         now = workflow.now()
         spec = self.state.spec
-        question = BackfillQuestion(timetable=spec.schedule, request=request, now=now, folder=spec.folder)
-        batch = await ask(TimetableActivities.ask_backfill, question)
+        batch = await ask(TimetableActivities.ask_backfill, Backfill.first_question(spec, request, now))
         with refusing():
             check_batch(self.state.spec, request, batch)
         made = None if request.dry_run else self.state.add_backfill(spec, request, batch, now)
         self._alarm.ring()
         return BackfillPlan(
-            backfill_id=made.backfill_id if made is not None else None, total=batch.total, infos=batch.infos
+            backfill_id=made.backfill_id if made is not None else None,
+            total=batch.total,
+            infos=batch.infos,
+            counted=batch.counted_to is None,
         )
 
     @workflow.update

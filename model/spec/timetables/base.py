@@ -106,31 +106,24 @@ class BaseTimetable(Model):
     def manual_interval(self, run_after: datetime) -> DataInterval:
         """The interval of a manual run at *run_after* (Airflow: infer_manual_data_interval)."""
 
-    def infos_between(self, earliest: datetime, latest: datetime, now: datetime) -> Iterator[DagRunInfo]:
-        """Every run with *earliest* <= logical date <= *latest*, in order (Airflow: iter_dagrun_infos_between)."""
-        return infos_between(self.next_dagrun_info, earliest, latest, now)
-
 
 NextRun = Callable[[DataInterval | None, TimeRestriction, datetime], DagRunInfo | None]
 """What a timetable answers with, whosever it is."""
 
 
-def infos_between(next_run: NextRun, earliest: datetime, latest: datetime, now: datetime) -> Iterator[DagRunInfo]:
-    """Every run with *earliest* <= logical date <= *latest* that *next_run* gives, in order."""
+def infos_between(
+    next_run: NextRun, earliest: datetime, latest: datetime, now: datetime, after: DataInterval | None = None
+) -> Iterator[DagRunInfo]:
+    """Every run with *earliest* <= logical date <= *latest* that *next_run* gives, in order; those after *after*.
+
+    Airflow: iter_dagrun_infos_between.
+    """
     restriction = TimeRestriction(earliest=earliest, latest=latest, catchup=True)
-    info = next_run(None, restriction, now)
+    info = next_run(after, restriction, now)
     while info is not None and info.logical_date <= latest:
         if info.logical_date >= earliest:
             yield info
         info = next_run(info.data_interval, restriction, now)
-
-
-def backfill_infos(next_run: NextRun, earliest: datetime, latest: datetime, now: datetime) -> list[DagRunInfo]:
-    """The runs of a backfill from *earliest* to *latest*, oldest first: intervals that ended before *now*.
-
-    As in Airflow the DAG's start_date and catchup do not matter here.
-    """
-    return [info for info in infos_between(next_run, earliest, latest, now) if info.data_interval.end < now]
 
 
 def within(info_start: datetime, restriction: TimeRestriction) -> bool:
