@@ -4,7 +4,8 @@
 `make bench ARGS="spark tpch"` what tidemill adds to Spark, and TPC-H at the scale of its published answers;
 `make bench ARGS=installation` a hundred DAG files with a worker in a process of its own;
 `make bench ARGS=cli` what commands cost, and lists of 10,000 DAGs;
-`make bench ARGS=files` folders of a thousand DAG files.
+`make bench ARGS=files` folders of a thousand DAG files;
+`make bench ARGS=shape` runs of 100, 1,000 and 5,000 tasks side by side, and many runs of large DAGs.
 
 Absolute figures are this machine's, under whatever else it is doing; the ratios are what counts.
 """
@@ -29,6 +30,7 @@ from floor import FloorCatchUp, FloorChain, FloorChains, FloorDue, FloorFan, Flo
 from installation import installation
 from life import crons, idle
 from scheduling import backfill, catch_up, due_at_once
+from sizes import sizes
 from spark import spark, tpch_at_scale_1
 from tasks import shapes_of_tasks
 from tidemill.activities.dag_files import parse_dag_file
@@ -105,6 +107,7 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "crons": lambda: crons(client, tidemill, queue, CRONS),
         "cli": lambda: cli(client, server.address, LISTED),
         "installation": lambda: installation(client, server, server.log.parents[1]),
+        "shape": lambda: sizes(client, server, server.log.parents[1]),
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),
         "spark": lambda: spark(server.address),

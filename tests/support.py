@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
+import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -80,6 +81,15 @@ def temporal_server(folder: Path, **config: object) -> Iterator[str]:
         yield address
     finally:
         stop(process)
+
+
+def unpacked(folder: Path) -> Path:
+    """The last release, unpacked into *folder*: `PYTHONPATH` of a worker that is to be of it."""
+    wheels = Path(__file__).with_name("releases").joinpath("wheels").glob("*.whl")
+    newest = max(wheels, key=lambda path: [int(part) for part in path.name.split("-")[1].split(".")])
+    with zipfile.ZipFile(newest) as wheel:
+        wheel.extractall(folder)
+    return folder
 
 
 @dataclass

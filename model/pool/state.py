@@ -105,8 +105,10 @@ class PoolState(Record):
 
     def grant(self, now: Instant) -> list[LeaseRequest]:
         """Gives out what is free. A request that is too big for that is passed over, and smaller ones go before it."""
-        granted = []
+        granted: list[LeaseRequest] = []
         free = self._free()
+        if free is not None and free <= 0:
+            return granted
         for request in sorted(self.waiting.values(), key=lambda request: request.order):
             if free is not None and request.slots > free:
                 continue

@@ -15,7 +15,7 @@ from ..states import FAILURES, RunState, TaskState
 from .instance_keys import UNMAPPED, instance_key, split_key
 from .past import Past, held_by_past
 from .priorities import priority_weights
-from .ready_tasks import ReadyTasks
+from .ready_tasks import AHEAD, ReadyTasks
 from .setups import leaves, setup_rules
 from .trigger_rules import Upstreams, Verdict, judge
 
@@ -147,6 +147,10 @@ class RunPlan:
         for key in keys:
             if self.states.get(key) is TaskState.SCHEDULED:
                 self._ready.asked(key)
+
+    def ask_ahead(self, most: int = AHEAD) -> None:
+        """Asks a pool for some leases at a time, not for all that may be needed."""
+        self._ready.ask_ahead(most)
 
     def hold(self) -> None:
         """Nothing is started for now: what pools have let in is given back."""

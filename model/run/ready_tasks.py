@@ -8,6 +8,10 @@ from ..spec.tasks import BaseTask
 from ..states import TaskState
 from .instance_keys import split_key
 
+AHEAD = 200
+"""Of instances that wait for the same slots, as many ask at a time: a pool knows who is next, and is not flooded."""
+Kind = tuple[str, str | None, int, int]
+
 
 def needs_lease(task: BaseTask) -> bool:
     """Whether *task* has to be let in by a pool, or by a limit across all runs of its DAG."""
@@ -30,6 +34,10 @@ class ReadyTasks:
         self._full: dict[str, list[str]] = {}
         self._asked: set[str] = set()
         self._granted: set[str] = set()
+        self._ahead: int | None = None
+        self._open: dict[Kind, set[str]] = {}
+        self._later: dict[Kind, list[tuple[int, int, str]]] = {}
+        """Instances that ask when fewer of their kind do, in order."""
         self.wanted: list[str] = []
         """Instances that a lease is to be asked for; the reader empties it."""
         self.returned: list[str] = []
@@ -55,12 +63,15 @@ class ReadyTasks:
             if self._active[task_id] < limit:
                 for waiting in self._full.pop(task_id, ()):
                     self.push(waiting)
-        if new is not TaskState.SCHEDULED:
+        if new is not TaskState.SCHEDULED and key in self._asked:
             self._asked.discard(key)
             self._granted.discard(key)
+            self._open[self._kind(key)].discard(key)
 
     def take(self, states: Mapping[str, TaskState]) -> Iterator[str]:
         """Those that start now. Each must have been counted as queued before the next one is taken."""
+        if self._busy < self._spec.max_active_tasks:
+            self._ask_more(states)
         while self._heap and self._busy < self._spec.max_active_tasks:
             key = heappop(self._heap)[-1]
             if states.get(key) is TaskState.SCHEDULED and self._let_in(key):
@@ -80,13 +91,43 @@ class ReadyTasks:
         if not needs_lease(task) or key in self._granted:
             return True
         if key not in self._asked:
-            self._asked.add(key)
-            self.wanted.append(key)
+            kind = self._kind(key)
+            if self._has_to_wait(kind):
+                heappush(self._later.setdefault(kind, []), (self._order[task_id], split_key(key)[1], key))
+            else:
+                self._ask(key)
         return False
+
+    def ask_ahead(self, most: int = AHEAD) -> None:
+        """Asks for no more than *most* leases of a kind at a time."""
+        self._ahead = most
+
+    def _kind(self, key: str) -> Kind:
+        """Instances of one kind can stand in for each other where they wait, but for their order."""
+        task_id, _ = split_key(key)
+        task = self._spec.by_id[task_id]
+        limited = task_id if task.max_active_tis_per_dag is not None else ""
+        return limited, task.pool, task.pool_slots, self._weights[task_id]
+
+    def _has_to_wait(self, kind: Kind) -> bool:
+        return self._ahead is not None and len(self._open.get(kind, ())) >= self._ahead
+
+    def _ask(self, key: str) -> None:
+        self.asked(key)
+        self.wanted.append(key)
+
+    def _ask_more(self, states: Mapping[str, TaskState]) -> None:
+        """Those that had to wait ask, as far as others have been let in or want nothing any more."""
+        for kind, later in self._later.items():
+            while later and not self._has_to_wait(kind):
+                key = heappop(later)[-1]
+                if states.get(key) is TaskState.SCHEDULED and key not in self._asked:
+                    self._ask(key)
 
     def asked(self, key: str) -> None:
         """A lease has been asked for."""
         self._asked.add(key)
+        self._open.setdefault(self._kind(key), set()).add(key)
 
     def give_back(self, states: Mapping[str, TaskState]) -> None:
         """A slot of a pool is not held by a task that waits for something else."""
@@ -104,6 +145,7 @@ class ReadyTasks:
         if key not in self._asked:
             return False
         self._granted.add(key)
+        self._open[self._kind(key)].discard(key)
         self.push(key)
         return True
 
@@ -116,7 +158,8 @@ class ReadyTasks:
                 f"max_active_tis_per_dagrun = {task.max_active_tis_per_dagrun} is reached: "
                 f"{self._active.get(task_id, 0)} instances of {task_id} are active in this run"
             )
-        if key in self._asked and key not in self._granted:
+        asks = key in self._asked or (needs_lease(task) and self._has_to_wait(self._kind(key)))
+        if asks and key not in self._granted:
             if task.pool is not None:
                 return f"waits for {task.pool_slots} of the slots of pool {task.pool!r}"
             return (

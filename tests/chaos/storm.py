@@ -1,5 +1,5 @@
 """A storm: many DAGs on second-scale schedules, triggers, backfills, and files that are worked on, while workers and
-the server are killed.
+the server are killed. In its middle the last release is replaced by this one, worker by worker.
 
 Seeded and bounded. `make chaos` runs the long form; a short one is part of the tests.
 """
@@ -27,7 +27,7 @@ from temporalio.service import RPCError
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also when run as a program
 from checker import Expected, Verdict, judge
 from editor import Editor
-from support import bash, dag, empty
+from support import bash, dag, empty, unpacked
 from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.errors import InvalidInputError
@@ -38,6 +38,7 @@ from tidemill.worker.dev import free_port, server_command
 from tidemill.worker.plugin import TidemillPlugin
 
 QUEUE = "storm"
+CALLER = "caller"
 WORKERS = 3
 SERVER_SHARE = 0.1
 SHAKEN = (RPCError, RuntimeError, NoWorkerError, NotFoundError, ConnectionError, asyncio.TimeoutError)
@@ -57,6 +58,10 @@ class Plan:
     pause_between_kills: float = 1.0
     suggest_continue_as_new: int = 60
     settle_within: float = 900
+    upgrade: bool = False
+    """Whether the first half is the last release's."""
+    callers: int = 64
+    """Tasks of one run that each trigger a run of another DAG and wait for its end."""
 
 
 @dataclass
@@ -69,6 +74,8 @@ class World:
     server: "subprocess.Popen[bytes] | None" = None
     workers: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
     kills: Counter[str] = field(default_factory=Counter)
+    last_release: Path | None = None
+    """Where it is unpacked, as long as workers of it are started."""
 
     @property
     def address(self) -> str:
@@ -88,6 +95,8 @@ class World:
             "TIDEMILL_HOME": str(self.folder / "home"),
             "TIDEMILL_TASK_QUEUE": QUEUE,
         }
+        if self.last_release is not None:
+            env["PYTHONPATH"] = str(self.last_release)
         command = [str(Path(sys.executable).with_name("tidemill")), "worker"]
         with (self.folder / "workers.log").open("ab") as log:
             self.workers.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT))
@@ -118,6 +127,13 @@ class World:
         self.workers = [worker for worker in self.workers if worker.poll() is None]
         while len(self.workers) < WORKERS:
             self.start_worker()
+
+    def replace_old(self) -> None:
+        """Has no worker left of the last release."""
+        for worker in self.workers:
+            worker.send_signal(signal.SIGKILL)
+            worker.wait()
+        self.replace_the_dead()
 
     def end(self) -> None:
         for worker in self.workers:
@@ -175,7 +191,27 @@ async def register_all(tidemill: Tidemill, plan: Plan, chance: random.Random) ->
         await again(lambda spec=spec: tidemill.register(spec))
         asked = BackfillRequest(from_date=days[-1], to_date=days[0], run_backwards=backwards, max_active_runs=3)
         await create_once(tidemill, spec.dag_id, asked)
+    await register_callers(tidemill, plan, expected)
     return expected
+
+
+async def register_callers(tidemill: Tidemill, plan: Plan, expected: dict[str, Expected]) -> None:
+    """One DAG whose tasks all trigger runs of another at once, and wait."""
+    run_ids = [f"called_{n}" for n in range(plan.callers)]
+    tasks = [
+        {
+            "kind": "trigger_dag",
+            "task_id": name,
+            "trigger_dag_id": "called",
+            "trigger_run_id": name,
+            "wait_for_completion": True,
+        }
+        for name in run_ids
+    ]
+    await again(lambda: tidemill.register(dag("called", [bash("work", "true")], max_active_runs=8)))
+    await again(lambda: tidemill.register(dag(CALLER, tasks, max_active_tasks=500)))
+    expected["called"] = Expected(triggered=set(run_ids), max_active_runs=8)
+    expected[CALLER] = Expected(triggered={"all_at_once"})
 
 
 async def create_once(tidemill: Tidemill, dag_id: str, asked: BackfillRequest) -> None:
@@ -194,21 +230,33 @@ async def trigger_some(tidemill: Tidemill, plan: Plan, expected: dict[str, Expec
         run_id = f"by_hand_{n}"
         expected[dag_id].triggered.add(run_id)
 
-        async def attempt(dag_id: str = dag_id, run_id: str = run_id) -> None:
-            try:
-                await tidemill.trigger(dag_id, TriggerRequest(run_id=run_id))
-            except InvalidInputError as error:  # the answer to an earlier attempt was lost, not the run
-                if "is taken by" not in str(error):
-                    raise
-
-        await again(attempt)
+        await trigger_once(tidemill, dag_id, run_id)
         await asyncio.sleep(chance.random())
 
 
-async def blow(world: World, chance: random.Random) -> None:
-    for _ in range(world.plan.kills):
+async def trigger_once(tidemill: Tidemill, dag_id: str, run_id: str) -> None:
+    async def attempt() -> None:
+        try:
+            await tidemill.trigger(dag_id, TriggerRequest(run_id=run_id))
+        except InvalidInputError as error:  # the answer to an earlier attempt was lost, not the run
+            if "is taken by" not in str(error):
+                raise
+
+    await again(attempt)
+
+
+async def blow(world: World, tidemill: Tidemill, chance: random.Random) -> None:
+    """Kills one after the other. Half way, those that take the place of the killed are of this release."""
+    calling: asyncio.Task[None] | None = None
+    for n in range(world.plan.kills):
+        if n == world.plan.kills // 2:
+            world.last_release = None
+            calling = asyncio.create_task(trigger_once(tidemill, CALLER, "all_at_once"))
         await asyncio.sleep(world.plan.pause_between_kills * (0.3 + chance.random()))
         await asyncio.to_thread(world.kill_one, chance)
+    world.replace_old()
+    if calling is not None:
+        await calling
 
 
 async def settle(tidemill: Tidemill, expected: dict[str, Expected], within: float) -> None:
@@ -242,6 +290,8 @@ async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
     chance = random.Random(plan.seed)
     world = World(folder, free_port(), plan)
     world.start_server()
+    if plan.upgrade:
+        world.last_release = unpacked(folder / "last_release")
     try:
         world.replace_the_dead()
         tidemill = await connect(world)
@@ -251,7 +301,9 @@ async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
         await again(lambda: tidemill.set_bundle(editor.settings()))
         over = asyncio.Event()
         editing = asyncio.create_task(editor.work(over))
-        await asyncio.gather(blow(world, chance), trigger_some(tidemill, plan, expected, random.Random(plan.seed + 1)))
+        await asyncio.gather(
+            blow(world, tidemill, chance), trigger_some(tidemill, plan, expected, random.Random(plan.seed + 1))
+        )
         over.set()
         await editing
         await in_order(tidemill, edited, plan.settle_within)
@@ -277,8 +329,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--dags", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--without-upgrade", action="store_true")
     options = parser.parse_args()
-    plan = Plan(kills=options.kills, dags=options.dags, seed=options.seed)
+    plan = Plan(kills=options.kills, dags=options.dags, seed=options.seed, upgrade=not options.without_upgrade)
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
         verdict, kills = asyncio.run(storm(plan, Path(folder)))

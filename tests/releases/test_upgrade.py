@@ -5,7 +5,6 @@
 
 import asyncio
 import uuid
-import zipfile
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import end_workflows, eventually, temporal_server, worker_environment, worker_process
+from support import end_workflows, eventually, temporal_server, unpacked, worker_environment, worker_process
 from temporalio.client import Client, WorkflowExecutionStatus
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.dag.backfill_request import BackfillRequest
@@ -24,7 +23,6 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
 
-WHEELS = Path(__file__).with_name("wheels")
 TURN_SECONDS = 6
 TURNS = 4
 CHAINED, POOLED, BACKFILLED = 40, 30, 30
@@ -93,10 +91,7 @@ async def release(env: dict[str, str], installed: Path | None) -> AsyncIterator[
 
 @pytest.fixture
 def last_release(tmp_path: Path) -> Path:
-    newest = max(WHEELS.glob("*.whl"), key=lambda path: [int(part) for part in path.name.split("-")[1].split(".")])
-    with zipfile.ZipFile(newest) as wheel:
-        wheel.extractall(tmp_path / "last")
-    return tmp_path / "last"
+    return unpacked(tmp_path / "last")
 
 
 async def test_workers_of_two_releases_by_turns_lose_nothing_and_run_nothing_twice(

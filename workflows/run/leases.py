@@ -1,9 +1,7 @@
 """Asks pools to let tasks of a run in, one pool after the other, and gives back what is no longer needed."""
 
-import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
@@ -21,10 +19,9 @@ from ...model.run.planner import RunPlan
 from ...model.run.state import DagRunState, HeldLease
 from ...model.spec.tasks import BaseTask
 from ...model.spec.tasks.spark import SPARK_POOL
+from .pool_messages import TOGETHER, PoolMessages
 
 ASK_AGAIN = timedelta(seconds=15)
-PER_MESSAGE = 1000
-"""How many requests one message to a pool may have."""
 
 
 class Granted(Model):
@@ -40,8 +37,11 @@ class Leases:
     def __init__(self, state: DagRunState, plan: RunPlan) -> None:
         self._state = state
         self._plan = plan
-        self._asking: set[asyncio.Task[None]] = set()
-        self._telling: set[asyncio.Task[None]] = set()
+        self._messages = PoolMessages(self._ask_pool)
+
+    def follow(self, plan: RunPlan) -> None:
+        """Serves *plan* from now on; what is on its way goes on."""
+        self._plan = plan
 
     @property
     def unanswered(self) -> dict[str, HeldLease]:
@@ -50,7 +50,7 @@ class Leases:
 
     async def all_told(self) -> None:
         """Waits for what is on its way: a workflow that closes takes its undelivered messages with it."""
-        await workflow.wait_condition(lambda: not self._telling)
+        await self._messages.all_told()
 
     def ask(self, keys: Iterable[str]) -> None:
         """Asks the first pool of each of *keys*."""
@@ -67,21 +67,19 @@ class Leases:
 
     def _ask_pools(self, asked: dict[str, list[LeaseRequest]]) -> None:
         for pool, requests in asked.items():
-            fits = len(requests) <= PER_MESSAGE or not workflow.patched("asks-once")
-            size = len(requests) if fits else PER_MESSAGE
-            for part in range(0, len(requests), size):
-                self._send(self._ask_pool(pool, requests[part : part + size]), self._asking)
+            self._messages.ask(pool, requests)
 
     def ask_again(self) -> None:
         """After continue-as-new: what was not answered yet is asked once more. It is the same request to the pool."""
         waiting = self.unanswered
-        if waiting and not workflow.patched("asks-once"):
-            for key, held in waiting.items():
-                self._send(self._ask_pool(held.pools[held.granted], [self._request(key, held)]), self._asking)
-            return
+        together = bool(waiting) and workflow.patched(TOGETHER)
         asked: dict[str, list[LeaseRequest]] = {}
         for key, held in waiting.items():
-            asked.setdefault(held.pools[held.granted], []).append(self._request(key, held))
+            pool, request = held.pools[held.granted], self._request(key, held)
+            if together:
+                asked.setdefault(pool, []).append(request)
+            else:
+                self._ask_pools({pool: [request]})
         self._ask_pools(asked)
 
     def granted(self, answer: Granted) -> None:
@@ -97,11 +95,11 @@ class Leases:
                 continue  # told twice
             held.granted, held.error = held.granted + 1, None
             if held.granted < len(held.pools):
-                self._send(self._ask_pool(held.pools[held.granted], [self._request(key, held)]), self._asking)
+                self._messages.ask(held.pools[held.granted], [self._request(key, held)])
             elif not self._plan.grant(key):
                 self.give_back([key])
         if unwanted:
-            self._send(self._tell(answer.pool, "give_back", unwanted), self._telling)
+            self._messages.tell(answer.pool, "give_back", unwanted)
 
     def give_back(self, keys: Iterable[str]) -> None:
         """*keys* are done with their slots, or do not want them now."""
@@ -112,14 +110,14 @@ class Leases:
                 for pool in held.pools[: held.granted + 1]:
                     told.setdefault(pool, []).append(held.lease_id)
         for pool, lease_ids in told.items():
-            self._send(self._tell(pool, "give_back", lease_ids), self._telling)
+            self._messages.tell(pool, "give_back", lease_ids)
 
     def park(self, key: str) -> None:
         """*key* waits outside of a worker: its pools may count it or not."""
         held = self._state.leases.get(key)
         if held is not None:
             for pool in held.pools:
-                self._send(self._tell(pool, "park", [held.lease_id]), self._telling)
+                self._messages.tell(pool, "park", [held.lease_id])
 
     def error(self, key: str) -> str | None:
         """Why a pool cannot be asked for *key*."""
@@ -143,7 +141,7 @@ class Leases:
             limit=None if shared else self._task(key).max_active_tis_per_dag,
         )
 
-    async def _ask_pool(self, pool: str, requests: list[LeaseRequest]) -> None:
+    async def _ask_pool(self, pool: str, requests: Sequence[LeaseRequest]) -> None:
         while True:
             try:
                 await workflow.get_external_workflow_handle(pool).signal("ask", requests)
@@ -155,9 +153,8 @@ class Leases:
                 if pool == pool_workflow_id(SPARK_POOL):
                     await self._make(PoolState(name=SPARK_POOL, settings=SPARK_POOL_SETTINGS), pool)
                     continue
-            wanted = {request.lease_id for request in requests}
-            waiting = [held for held in self._state.leases.values() if held.lease_id in wanted]
-            if not waiting:
+            waiting = [held for held in self.unanswered.values() if held.pools[held.granted] == pool]
+            if not {held.lease_id for held in waiting} & {request.lease_id for request in requests}:
                 return
             name = pool.removeprefix("pool:")
             for held in waiting:
@@ -180,17 +177,6 @@ class Leases:
             )
         except WorkflowAlreadyStartedError:
             return
-
-    async def _tell(self, pool: str, message: str, lease_ids: list[str]) -> None:
-        try:
-            await workflow.get_external_workflow_handle(pool).signal(message, lease_ids)
-        except FailureError:
-            workflow.logger.warning("%s is gone; %s of %s is not told", pool, message, lease_ids)
-
-    def _send(self, message: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:
-        task = asyncio.create_task(message)
-        kept.add(task)
-        task.add_done_callback(kept.discard)
 
     def _task(self, key: str) -> BaseTask:
         return self._state.spec.by_id[self._state.instances[key].task_id]

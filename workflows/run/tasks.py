@@ -36,6 +36,7 @@ from .clocks import Clocks
 from .deadlines import Deadlines
 from .leases import Leases
 from .notices import Notices
+from .pool_messages import TOGETHER
 from .task_work import failure_of, work_of
 
 RESULTS_LIMIT = 1_000_000
@@ -69,18 +70,18 @@ class RunTasks:
         self._budget = CommandBudget()
         self._asks_once = False
         self._make_plan()
+        self.leases = Leases(self.state, self.plan)
 
     def _make_plan(self) -> None:
         self.plan = RunPlan(self.state.spec, self.state.states, self.state.past)
         self.plan.paused = self.state.is_paused
         for instance in self.state.instances.values():
             self.plan.skip(instance.key, instance.skips)
-        self.leases = Leases(self.state, self.plan)
 
     def start(self) -> None:
         """Takes up what an earlier execution of the run left: leases asked for, and waits for time."""
         leases = any(needs_lease(task) for task in self.state.spec.tasks)
-        self._asks_once = leases and workflow.patched("asks-once")
+        self._asks_once = leases and workflow.patched(TOGETHER)
         self._go_on_asking()
         self.leases.ask_again()
         self._set_clocks()
@@ -88,6 +89,7 @@ class RunTasks:
     def _go_on_asking(self) -> None:
         """Tells a new plan what has been asked for."""
         if self._asks_once:
+            self.plan.ask_ahead()
             self.plan.asked(self.leases.unanswered)
 
     @property
@@ -402,6 +404,10 @@ class RunTasks:
             for task_id in change.collapse:
                 self.state.collapse(task_id)
             self._make_plan()
+            if self._asks_once:
+                self.leases.follow(self.plan)
+            else:
+                self.leases = Leases(self.state, self.plan)
             self._go_on_asking()
             self.leases.ask_again()
         self._news = True

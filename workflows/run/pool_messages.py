@@ -1,0 +1,80 @@
+"""What a run sends to pools: one message to a pool at a time, with all that has come up meanwhile.
+
+The server delivers messages to one workflow one after another; of many at once, most wait a second for their turn.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError
+
+from ...model.pool.state import LeaseRequest
+
+PER_MESSAGE = 1000
+"""How many requests one message to a pool may have."""
+TOGETHER = "one-message-to-a-pool"
+"""Patch marker: histories of before have sent each by itself."""
+
+Asking = Callable[[str, Sequence[LeaseRequest]], Coroutine[Any, Any, None]]
+
+
+class PoolMessages:
+    """What is on its way to pools, and what goes with the next message."""
+
+    def __init__(self, ask: Asking) -> None:
+        self._ask = ask
+        self._requests: dict[str, list[LeaseRequest]] = {}
+        self._news: dict[str, dict[str, list[str]]] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._asking_alone: set[asyncio.Task[None]] = set()
+        self._telling_alone: set[asyncio.Task[None]] = set()
+
+    def ask(self, pool: str, requests: Sequence[LeaseRequest]) -> None:
+        """Asks *pool* to let instances in."""
+        if not workflow.patched(TOGETHER):
+            self._send_alone(self._ask(pool, requests), self._asking_alone)
+            return
+        self._requests.setdefault(pool, []).extend(requests)
+        if pool not in self._asking:
+            self._asking[pool] = asyncio.create_task(self._ask_all(pool))
+
+    def tell(self, pool: str, message: str, lease_ids: Sequence[str]) -> None:
+        """Tells *pool* that leases are given back, or parked."""
+        if not workflow.patched(TOGETHER):
+            self._send_alone(_tell(pool, message, lease_ids), self._telling_alone)
+            return
+        self._news.setdefault(pool, {}).setdefault(message, []).extend(lease_ids)
+        if pool not in self._telling:
+            self._telling[pool] = asyncio.create_task(self._tell_all(pool))
+
+    async def all_told(self) -> None:
+        """Waits for what is on its way: a workflow that closes takes its undelivered messages with it."""
+        await workflow.wait_condition(lambda: not self._telling and not self._telling_alone)
+
+    @staticmethod
+    def _send_alone(message: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(message)
+        kept.add(task)
+        task.add_done_callback(kept.discard)
+
+    async def _ask_all(self, pool: str) -> None:
+        while requests := self._requests.pop(pool, []):
+            for part in range(0, len(requests), PER_MESSAGE):
+                await self._ask(pool, requests[part : part + PER_MESSAGE])
+        del self._asking[pool]
+
+    async def _tell_all(self, pool: str) -> None:
+        while news := self._news.pop(pool, {}):
+            for message, lease_ids in news.items():
+                await _tell(pool, message, lease_ids)
+        del self._telling[pool]
+
+
+async def _tell(pool: str, message: str, lease_ids: Sequence[str]) -> None:
+    try:
+        await workflow.get_external_workflow_handle(pool).signal(message, lease_ids)
+    except FailureError:
+        workflow.logger.warning("%s is gone; %s of %s is not told", pool, message, lease_ids)
