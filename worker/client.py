@@ -33,7 +33,7 @@ from ..model.dag.row import DagRow
 from ..model.dag.ticks import Ticks
 from ..model.dag.views import DagView, Registration
 from ..model.errors import InvalidInputError
-from ..model.pool.state import PoolSettings, PoolState, PoolView, pool_workflow_id
+from ..model.pool.state import PoolSettings, PoolState, PoolView, check_pool_name, pool_workflow_id
 from ..model.run.identity import RunIdentity, TriggerRequest, dag_workflow_id
 from ..model.run.messages import Answer
 from ..model.run.revisions import ClearRequest, MarkRequest, ReviseQuestion, RunMark
@@ -314,7 +314,8 @@ class Tidemill:
     # Pools
 
     async def set_pool(self, name: str, settings: PoolSettings) -> PoolView:
-        """Makes a pool, or changes it. Slots that are held stay held."""
+        """Makes a pool, or changes it. Slots that are held stay held. Raises InvalidInputError for a bad name."""
+        check_pool_name(name)
         start = self._starting("Pool", PoolState(name=name, settings=settings), pool_workflow_id(name))
         async with clear_errors(f"pool {name!r}", self.task_queue):
             made: PoolView = await self.client.execute_update_with_start_workflow(

@@ -7,11 +7,16 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from ...model.dag.views import Registration
 from ...model.run.identity import dag_workflow_id
+from ...model.sizes import check_spec_size
 from ...model.spec.dag import DagSpec
 
 
 async def register_dag(client: Client, spec: DagSpec, task_queue: str, **options: Any) -> Registration:
-    """Has the DAG's workflow take *spec* on, and starts it if there is none. *options* are for the call."""
+    """Has the DAG's workflow take *spec* on, and starts it if there is none. *options* are for the call.
+
+    Raises InvalidInputError for a DAG that is too large.
+    """
+    check_spec_size(spec.dag_id, spec.model_dump_json())
     start: WithStartWorkflowOperation[Any, None] = WithStartWorkflowOperation(
         "Dag",
         spec,

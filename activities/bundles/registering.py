@@ -15,6 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ...model.base import Model
 from ...model.bundle.data import DagFileState, ParsedDag, bundle_workflow_id
+from ...model.errors import InvalidInputError
 from ...model.run.identity import dag_workflow_id
 from ...model.spec.dag import read_dag
 from ..attempts.watch import HEARTBEAT_EVERY
@@ -112,6 +113,8 @@ class RegisterActivities:
                     if not await _end_claim(dag.dag_id, error.cause.details[0]):
                         raise LookupError(error.cause.message) from None  # it may be moving: asked again
                     await register_dag(activity.client(), spec, queue)
+        except InvalidInputError as error:
+            return str(error)
         except WorkflowUpdateFailedError as error:
             return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
         return None

@@ -7,7 +7,7 @@ from ..run.identity import RunType
 from ..states import RunState
 from .backfills import runs_text
 from .records import MadeDecision
-from .state import DagState
+from .state import MOST_RUNNING, DagState
 
 
 class Explanation(Model):
@@ -84,6 +84,8 @@ def _why_queued(state: DagState, run_id: str, now: datetime) -> str:
     start = state.not_before(tracked.run)
     if start > now:
         return f"it waits for {iso(start)}"
+    if state.running >= MOST_RUNNING:
+        return f"{MOST_RUNNING:,} runs of the DAG are under way, as many as Temporal lets it have"
     running = sorted(t.run.run_id for t in state.runs.values() if t.state is RunState.RUNNING)
     return f"max_active_runs = {state.spec.max_active_runs} is reached by {', '.join(running[:5])}"
 

@@ -16,6 +16,7 @@ from ..errors import OtherBundleError
 from ..run.identity import RunIdentity, RunType, run_id, scheduled_run
 from ..run.messages import RunReport
 from ..run.revisions import Revision
+from ..sizes import json_size
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, TimeRestriction
 from ..states import RunState, TaskState
@@ -25,6 +26,8 @@ from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun, short_
 from .ticks import Ticks, TicksQuestion, due
 
 LEDGER_LENGTH = 500
+MOST_RUNNING = 1000
+"""Runs of one DAG under way, whatever its limits are: Temporal takes 2,000 children of a workflow."""
 TICKS_AHEAD = 2
 TIMETABLE = "timetable: "
 """Before what a timetable has raised."""
@@ -90,6 +93,16 @@ class DagState(DagBackfills, DagPast):
     def next_info(self) -> DagRunInfo | None:
         """The next scheduled run; None if there is none, or none is known yet."""
         return self.ticks[0] if self.ticks else None
+
+    @property
+    def running(self) -> int:
+        """How many runs are under way, backfills and all."""
+        return sum(tracked.state is RunState.RUNNING for tracked in self.runs.values())
+
+    def size_of_confs(self, run: RunIdentity) -> int:
+        """Bytes of conf, as JSON, of all runs that are queued or running, with *run*."""
+        confs = [tracked.run.conf for tracked in self.runs.values() if tracked.run.conf]
+        return sum(json_size(conf) for conf in (*confs, run.conf))
 
     def room(self, now: datetime) -> int:
         """How many more runs max_active_runs lets in: queued and running ones count, backfills do not.

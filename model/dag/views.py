@@ -7,7 +7,6 @@ from typing import Any
 from ..base import Instant, Model
 from ..run.views import RunView
 from ..spec.timetables import DataInterval
-from ..states import RunState
 from .explaining import next_run
 from .records import MadeDecision, RunRecord
 from .row import SOURCE, TEXT, DagRow, LastRun, timetable_summary, within
@@ -57,7 +56,7 @@ class Registration(Model):
 
 def dag_view(state: DagState, now: datetime) -> DagView:
     info = state.next_info
-    running = sum(tracked.state is RunState.RUNNING for tracked in state.runs.values())
+    running = state.running
     return DagView(
         dag_id=state.spec.dag_id,
         description=state.spec.description,
@@ -86,7 +85,7 @@ def dag_view(state: DagState, now: datetime) -> DagView:
 def dag_row(state: DagState) -> DagRow:
     """What a list shows of the DAG."""
     spec, source, info, last = state.spec, state.spec.source, state.next_info, state.ledger[-1:]
-    running = sum(tracked.state is RunState.RUNNING for tracked in state.runs.values())
+    running = state.running
     return DagRow(
         dag_id=spec.dag_id,
         description=spec.description[:TEXT] if spec.description else None,

@@ -4,11 +4,13 @@ The same holds what one task may have active over all runs of its DAG (max_activ
 such a limit is a pool of its own.
 """
 
+import re
 from collections.abc import Iterable
 
 from pydantic import Field, PositiveInt
 
 from ..base import Instant, Model, Record, Request, iso
+from ..errors import InvalidInputError
 from ..run.instance_keys import UNMAPPED
 
 UNLIMITED = -1
@@ -149,6 +151,14 @@ class PoolState(Record):
                 f"{request.holder} {request.key} ({request.slots}, priority {request.priority_weight})"
                 for request in sorted(self.waiting.values(), key=lambda request: request.order)
             ),
+        )
+
+
+def check_pool_name(name: str) -> None:
+    """Raises InvalidInputError for a name that no task could give."""
+    if not re.fullmatch(r"[\w.\-]{1,250}", name):
+        raise InvalidInputError(
+            f"pool name {name[:80]!r}: letters, digits, _, - and . are allowed, and at most 250 of them. Choose another"
         )
 
 

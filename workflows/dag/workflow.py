@@ -23,7 +23,7 @@ from ...model.dag.inputs import check_workflow_id, read_file_state, read_report,
 from ...model.dag.manual_runs import TriggerQuestion
 from ...model.dag.previews import Preview, preview, upcoming
 from ...model.dag.records import DateTakenError, TrackedRun
-from ...model.dag.state import DagState
+from ...model.dag.state import MOST_RUNNING, DagState
 from ...model.dag.ticks import Ticks, TicksQuestion
 from ...model.dag.views import Change, DagView, Registration, dag_row, dag_view, run_views
 from ...model.errors import InvalidInputError
@@ -31,6 +31,7 @@ from ...model.run.identity import RunIdentity, TriggeredBy, run_key, run_workflo
 from ...model.run.messages import TasksEnded
 from ...model.run.revisions import ReviseQuestion, Revision
 from ...model.run.views import RunView
+from ...model.sizes import CONFS_LIMIT
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ..alarm import Alarm
@@ -178,6 +179,9 @@ class DagWorkflow:
         revised = any(tracked.revision is not None for tracked in self.state.queued)
         at_once = not revised or workflow.patched("marks-need-no-slot")
         startable = self.state.startable(workflow.now(), at_once=at_once)
+        room = max(0, MOST_RUNNING - self.state.running)
+        if len(startable) > room and workflow.patched("most-running-runs"):
+            startable = startable[:room]
         for tracked in startable:
             self.state.start(tracked, workflow.now())
         if startable:
@@ -202,12 +206,22 @@ class DagWorkflow:
         answer = await ask(TimetableActivities.ask_trigger, question)
         if answer.run is None:
             raise InvalidInputError(answer.error or "the trigger was refused")
+        self._check_confs(answer.run)
         try:
             made = self.state.create(answer.run, now, f"triggered by {answer.run.triggered_by}")
         except DateTakenError as error:
             raise InvalidInputError(str(error)) from None
         self._alarm.ring()
         return made.run
+
+    def _check_confs(self, run: RunIdentity) -> None:
+        size = self.state.size_of_confs(run) if run.conf else 0
+        if size > CONFS_LIMIT and workflow.patched("limits-confs"):
+            raise InvalidInputError(
+                f"conf: with it, the {len(self.state.runs) + 1} queued and running runs of DAG "
+                f"{self.state.spec.dag_id!r} have {size:,} bytes of conf, and may have {CONFS_LIMIT:,}. "
+                "Wait until some have ended, or keep the data elsewhere"
+            )
 
     # Messages
 

@@ -264,7 +264,10 @@ class RunTasks:
         """*outcome*, or a failure if the run's results together would outgrow what Temporal carries."""
         size = len(json.dumps(outcome.xcom, default=str)) if outcome.xcom else 0
         if size and self._results_size + size > RESULTS_LIMIT:
-            told = f"the results of this run's tasks together exceed {RESULTS_LIMIT:,} bytes. Return paths instead"
+            told = (
+                f"the result has {size:,} bytes, and with it the results of this run's tasks have more than "
+                f"{RESULTS_LIMIT:,}. Return paths instead"
+            )
             return Failure(error_type="ResultsTooLarge", message=told, retryable=False)
         self._results_size += size
         return outcome

@@ -1,0 +1,42 @@
+"""How large what people hand in may be. Temporal carries two megabytes in one piece, and each piece travels often."""
+
+import gzip
+import json
+from typing import Any
+
+from .errors import InvalidInputError
+
+CONF_LIMIT = 32 * 1024
+"""Bytes of a run's conf, as JSON: every task of the run is given it."""
+CONFS_LIMIT = 1_000_000
+"""Bytes of conf of all the runs of a DAG that are queued or running."""
+SPEC_LIMIT = 1_800_000
+"""Bytes of a DAG, as JSON and compressed."""
+
+
+def json_size(value: Any) -> int:
+    """Bytes of *value* as JSON."""
+    return len(json.dumps(value, default=str).encode())
+
+
+def checked_conf(conf: dict[str, Any]) -> dict[str, Any]:
+    """*conf*. Raises ValueError if it is too large."""
+    size = json_size(conf)
+    if size > CONF_LIMIT:
+        raise ValueError(
+            f"has {size:,} bytes as JSON, and a run's conf may have {CONF_LIMIT:,}. "
+            "Keep the data elsewhere, and give its address"
+        )
+    return conf
+
+
+def check_spec_size(dag_id: str, document: str) -> None:
+    """Raises InvalidInputError for a DAG that Temporal would not carry. *document* is its JSON."""
+    if len(document) <= SPEC_LIMIT:
+        return
+    size = len(gzip.compress(document.encode(), 3))
+    if size > SPEC_LIMIT:
+        raise InvalidInputError(
+            f"DAG {dag_id!r} has {size:,} bytes, compressed, and may have {SPEC_LIMIT:,}. "
+            "Keep long texts (doc_md, commands, arguments) in files, or make several DAGs of it"
+        )

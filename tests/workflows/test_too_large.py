@@ -1,0 +1,75 @@
+"""What is too large for its place is refused at the call, with its size and the limit; nothing that runs is hurt."""
+
+import random
+import string
+from datetime import timedelta
+
+import pytest
+from support import Stack, at, bash, dag, empty
+from tidemill.model.dag.backfill_request import BackfillRequest
+from tidemill.model.dag.explaining import explain_dag
+from tidemill.model.dag.records import TrackedRun
+from tidemill.model.dag.state import MOST_RUNNING, DagState
+from tidemill.model.errors import InvalidInputError
+from tidemill.model.pool.state import PoolSettings
+from tidemill.model.run.identity import TriggerRequest, manual_run
+from tidemill.model.states import RunState
+
+NOW = at("2024-06-01")
+
+
+def noise(n: int, seed: int = 1) -> str:
+    """*n* characters that cannot be compressed well."""
+    return "".join(random.Random(seed).choices(string.ascii_letters + string.digits, k=n))
+
+
+def test_the_conf_of_a_run() -> None:
+    with pytest.raises(ValueError, match=r"has 40,01\d bytes as JSON, and a run's conf may have 32,768"):
+        TriggerRequest(conf={"text": "x" * 40_000})
+
+
+def test_the_confs_of_a_backfill() -> None:
+    days = {"from_date": at("2024-01-01"), "to_date": at("2024-02-01")}
+    with pytest.raises(ValueError, match=r"100 runs at once have 3,00\d,\d+ bytes of it"):
+        BackfillRequest(**days, conf={"text": "x" * 30_000}, max_active_runs=100)
+    assert BackfillRequest(**days, conf={"text": "x" * 30_000}, max_active_runs=10)
+
+
+async def test_the_confs_of_all_queued_runs(here: Stack) -> None:
+    await here.tidemill.register(dag("confs", [bash("a", "sleep 600")], max_active_runs=1))
+    request = TriggerRequest(conf={"text": noise(31_000)})
+    for _ in range(32):
+        await here.tidemill.trigger("confs", request)
+    with pytest.raises(InvalidInputError, match=r"33 queued and running runs of DAG 'confs' have 1,02\d,\d+ bytes"):
+        await here.tidemill.trigger("confs", request)
+    assert await here.tidemill.trigger("confs", TriggerRequest(conf={"day": 1}))  # a conf of the usual size
+    await here.tidemill.cancel_runs("confs")
+
+
+async def test_a_dag(here: Stack) -> None:
+    await here.tidemill.register(dag("grown", [empty("a")]))
+    large = dag("grown", [empty(f"t{i}", doc_md=noise(30_000, seed=i)) for i in range(100)])
+    with pytest.raises(InvalidInputError, match=r"DAG 'grown' has 2,\d+,\d+ bytes, compressed, and may have 1,800,000"):
+        await here.tidemill.register(large)
+    assert (await here.run_once(dag("grown", [empty("a")]))).state == "success"
+
+
+@pytest.mark.parametrize("name", ["", "two words", "x" * 251, "a/b"])
+async def test_the_name_of_a_pool(here: Stack, name: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"pool name .* at most 250"):
+        await here.tidemill.set_pool(name, PoolSettings(slots=1))
+
+
+def test_more_runs_at_once_than_temporal_takes() -> None:
+    """They wait, and say why."""
+    spec = dag("many", [empty("a")], max_active_runs=5000)
+    state = DagState(spec=spec, registered_at=NOW)
+    for n in range(MOST_RUNNING + 1):
+        run = manual_run("many", spec.schedule, TriggerRequest(run_id=f"r{n}"), NOW + timedelta(seconds=n))
+        state.runs[run.key] = TrackedRun(run=run, queued_at=NOW)
+        if n < MOST_RUNNING:
+            state.runs[run.key].state = RunState.RUNNING
+    assert state.running == MOST_RUNNING
+    assert explain_dag(state, NOW + timedelta(hours=1)).queued == (
+        "r1000 is queued: 1,000 runs of the DAG are under way, as many as Temporal lets it have",
+    )
