@@ -100,8 +100,14 @@ async def test_cancelling_ends_the_application_before_the_run_says_so(
         cluster: Standalone = request.getfixturevalue("standalone")
         assert cluster.drivers(active=True) == []
         await eventually(lambda: listed(cluster, dag_id), lambda apps: all(app["state"] != "RUNNING" for app in apps))
+    if mode == "standalone-cluster":  # the driver's process is the cluster's, which ends it in its own time
+        await eventually(lambda: left_over(spark), lambda found: not found)
     assert not processes_with(str(spark.home / "attempts"))
     assert not (tmp_path / "lake" / "numbers").exists()
+
+
+async def left_over(spark: Stack) -> list[str]:
+    return [str(found) for found in processes_with(str(spark.home / "attempts"))]
 
 
 async def test_terminating_a_run_leaves_no_driver_on_the_cluster(
