@@ -6,7 +6,7 @@ BIN := .venv/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check chaos bench format schema lock histories clean
+.PHONY: help env demo test check chaos bench format docs schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,6 +70,9 @@ bench: env ## Measure: prints a table, writes build/bench.json
 
 histories: env ## Record histories for the replay tests (adds, never replaces)
 	@$(BIN)/python -P tests/record_histories.py $(ARGS)
+
+docs: env ## Write the tables of docs/coming_from_airflow.md from the code
+	@$(BIN)/python -P scripts/write_arguments.py
 
 schema: env ## Write docs/dag.schema.json from the models
 	@$(BIN)/python -P -c "import json; from tidemill.model.spec.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))" > docs/dag.schema.json

@@ -13,8 +13,6 @@ from .attempts.watch import task_failed
 from .attempts.way import Ended, Kind, carried_out
 from .workplace import Workplace
 
-SKIP_EXIT_CODE = 99
-
 
 def _outcome(attempt: TaskAttempt, ended: Ended) -> Outcome:
     """What the command's end means; of a function that was to name the command, perhaps an outcome of its own."""
@@ -24,8 +22,8 @@ def _outcome(attempt: TaskAttempt, ended: Ended) -> Outcome:
     started_at = instant(end["started"])
     if isinstance(attempt.task, BashSensorTask):
         return poked(attempt, end["code"] == 0, started_at, f"the command {describe_exit(end['code'])}")
-    if end["code"] == SKIP_EXIT_CODE:
-        return Outcome(state=TaskState.SKIPPED, started_at=started_at, note=f"exit code {SKIP_EXIT_CODE}")
+    if end["code"] != 0 and end["code"] in getattr(attempt.task, "skip_on_exit_code", ()):
+        return Outcome(state=TaskState.SKIPPED, started_at=started_at, note=f"exit code {end['code']}")
     if end["code"] != 0:
         message = end.get("error") or f"the command {describe_exit(end['code'])}"
         raise task_failed(Failure(error_type="BashFailed", message=message, traceback=ended.tail[-15:]))

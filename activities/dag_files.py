@@ -26,6 +26,8 @@ class ParsedFile:
     path: Path
     dags: tuple[DagSpec, ...] = ()
     error: str | None = None
+    notices: tuple[str, ...] = ()
+    """What is written in it and changes nothing."""
 
 
 def find_dag_files(path: Path) -> list[Path]:
@@ -70,7 +72,7 @@ def _parse(workplace: Workplace, root: Path, path: Path, timeout: timedelta = PA
     )
     if "error" in answer:
         return ParsedFile(path, error=answer["error"])
-    return ParsedFile(path, dags=tuple(read_dag(dag) for dag in answer["dags"]))
+    return ParsedFile(path, dags=tuple(read_dag(dag) for dag in answer["dags"]), notices=tuple(answer["notices"]))
 
 
 def _read_json(path: Path) -> ParsedFile:

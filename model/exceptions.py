@@ -1,9 +1,13 @@
 """What a task raises to say how it ends. The names are Airflow's."""
 
 
-class AirflowSkipException(Exception):  # noqa: N818 - Airflow's name
+class AirflowException(Exception):  # noqa: N818 - Airflow's name
+    """Fails the try; the task is tried again if it has retries left."""
+
+
+class AirflowSkipException(AirflowException):
     """Ends the task as skipped."""
 
 
-class AirflowFailException(Exception):  # noqa: N818 - Airflow's name
+class AirflowFailException(AirflowException):
     """Fails the task for good: no retry, whatever is left of `retries`."""

@@ -18,6 +18,15 @@ from .model.authoring.operators import (
     spark_submit,
 )
 from .model.authoring.order import chain, cross_downstream
+from .model.authoring.params import Param
+from .model.authoring.timetables import (
+    CronDataIntervalTimetable,
+    CronTriggerTimetable,
+    DeltaDataIntervalTimetable,
+    DeltaTriggerTimetable,
+    EventsTimetable,
+    MultipleCronTriggerTimetable,
+)
 from .model.authoring.waiting import (
     ApprovalOperator,
     BashSensor,
@@ -29,7 +38,7 @@ from .model.authoring.waiting import (
     TimeSensor,
 )
 from .model.errors import InvalidInputError
-from .model.exceptions import AirflowFailException, AirflowSkipException
+from .model.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from .model.run.context import get_current_context
 from .model.run.poking import PokeReturnValue
 from .model.spec.dag import DagSpec
@@ -53,6 +62,7 @@ from .model.spec.trigger_rule import TriggerRule
 
 __all__ = [
     "DAG",
+    "AirflowException",
     "AirflowFailException",
     "AirflowSkipException",
     "ApprovalOperator",
@@ -62,25 +72,32 @@ __all__ = [
     "CommandNotifier",
     "Connection",
     "Continuous",
+    "CronDataIntervalTimetable",
     "CronInterval",
     "CronTrigger",
+    "CronTriggerTimetable",
     "Custom",
     "DagRunInfo",
     "DagSpec",
     "DataInterval",
     "DateTimeSensor",
+    "DeltaDataIntervalTimetable",
     "DeltaInterval",
     "DeltaTrigger",
+    "DeltaTriggerTimetable",
     "EmptyOperator",
     "Events",
+    "EventsTimetable",
     "ExternalTaskSensor",
     "FileSensor",
     "InvalidInputError",
     "Label",
     "LatestOnlyOperator",
     "MultiCronTrigger",
+    "MultipleCronTriggerTimetable",
     "Once",
     "Output",
+    "Param",
     "PokeReturnValue",
     "PythonOperator",
     "PythonSensor",

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, timedelta
 from typing import Any, TypeVar
 
-from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
@@ -18,7 +17,7 @@ from temporalio.client import (
     WorkflowHandle,
     WorkflowUpdateFailedError,
 )
-from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..activities.bundles.register_dag import register_dag
@@ -50,11 +49,14 @@ from .connection import (
     clear_errors,
     connect,
 )
+from .deleting import delete_histories, delete_history
 from .listing import dag_rows
 from .older_runs import older_run
 from .settings import Settings, read_settings
 
 T = TypeVar("T")
+ENDLESS = ("dag:", "pool:", "bundle:")
+"""Workflows that go on for as long as what they are of exists."""
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 2.0
 
@@ -231,18 +233,24 @@ class Tidemill:
         async with clear_errors(f"run {run_id!r}", self.task_queue):
             await self.client.get_workflow_handle(view.workflow_id).cancel()
 
+    async def delete_dag(self, dag_id: str) -> int:
+        """Ends a DAG and forgets it, with the histories of its runs; how many those were.
+
+        Raises InvalidInputError while runs are under way. A DAG whose file is still in a bundle comes back when that
+        is parsed again.
+        """
+        running = [view.run_id for view in await self.runs(dag_id) if view.state is RunState.RUNNING]
+        if running:
+            raise InvalidInputError(f"DAG {dag_id!r} has runs under way: {', '.join(running[:5])}. Cancel them first")
+        async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
+            await self._dag(dag_id).terminate("deleted")
+        return await delete_histories(self.client, dag_id)
+
     async def delete_run(self, dag_id: str, run_id: str) -> None:
         """Forgets a run that is queued or has ended, with its history: its date can be run again."""
         view = await self.find_run(dag_id, run_id)
         await self._change_dag(dag_id, "delete_run", type(None), run_id)
-        request = DeleteWorkflowExecutionRequest(
-            namespace=self.client.namespace, workflow_execution=WorkflowExecution(workflow_id=view.workflow_id)
-        )
-        try:
-            await self.client.workflow_service.delete_workflow_execution(request)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:  # it never began
-                raise
+        await delete_history(self.client, view.workflow_id)
 
     async def respond(self, dag_id: str, run_id: str, answer: Answer) -> str:
         """Answers an approval task."""
@@ -368,7 +376,10 @@ class Tidemill:
 
     async def _query(self, workflow_id: str, query: str, answer: type[T], *arguments: Any) -> T:
         handle = self.client.get_workflow_handle(workflow_id)
-        found: T = await handle.query(query, args=arguments, result_type=answer, rpc_timeout=QUERY_TIMEOUT)
+        reject = QueryRejectCondition.NOT_OPEN if workflow_id.startswith(ENDLESS) else None
+        found: T = await handle.query(
+            query, args=arguments, result_type=answer, rpc_timeout=QUERY_TIMEOUT, reject_condition=reject
+        )
         return found
 
     async def _update(

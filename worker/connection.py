@@ -13,6 +13,7 @@ from temporalio.client import (
     Client,
     Plugin,
     WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
@@ -24,6 +25,8 @@ from ..activities.names import ASK_AGAIN
 from ..model.errors import InvalidInputError
 from .converter import ModelsPlugin
 
+NONDETERMINISM = "TMPRL1100"
+"""Temporal's code for a history that does not fit the code."""
 QUERY_TIMEOUT = timedelta(seconds=10)
 UPDATE_TIMEOUT = timedelta(seconds=30)
 REFRESH_TIMEOUT = timedelta(minutes=10)
@@ -88,7 +91,14 @@ async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
         message = cause.message if isinstance(cause, ApplicationError) else str(cause)
         raise InvalidInputError(message) from None
     except WorkflowQueryFailedError as error:
+        if NONDETERMINISM in str(error):
+            raise NoWorkerError(
+                f"{what} cannot answer at present: the worker that was asked decides otherwise than its history says. "
+                "It is of another release than the one that has gone on with it: try again, and end the older workers"
+            ) from None
         raise InvalidInputError(f"{what}: {error}") from None
+    except WorkflowQueryRejectedError:
+        raise NotFoundError(f"{what} has been ended. Register it again, or delete it") from None
     except WorkflowUpdateRPCTimeoutOrCancelledError:
         raise NoWorkerError(
             f"{what} did not answer within {UPDATE_TIMEOUT.total_seconds():g} s: no worker polls task queue "

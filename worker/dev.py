@@ -23,6 +23,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from ..activities.processes.supervised import start_supervised, stop
+from ..model.errors import InvalidInputError
 
 DYNAMIC_CONFIG: dict[str, object] = {
     "history.transferProcessorMaxPollRPS": 2000,
@@ -67,6 +68,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def check_port(port: int) -> None:
+    """Raises InvalidInputError for a port at which somebody answers already."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        if probe.connect_ex(("127.0.0.1", port)) == 0:
+            raise InvalidInputError(
+                f"port {port} is in use: another `tidemill dev` or Temporal server runs at 127.0.0.1:{port}. "
+                "End it, or choose another with --port and --ui-port"
+            )
+
+
 def server_command(
     *, port: int, database: Path | None, ui_port: int | None, config: dict[str, object] | None = None
 ) -> list[str]:
@@ -100,7 +112,12 @@ async def dev_server(
     ui: bool = True,
     config: dict[str, object] | None = None,
 ) -> AsyncIterator[DevServer]:
-    """Runs the server as long as the block, and not a moment longer: it is ended however this process ends."""
+    """Runs the server as long as the block, and not a moment longer: it is ended however this process ends.
+
+    Raises InvalidInputError if somebody else answers at *port*: who joined them would take over their folder of DAGs.
+    """
+    if port is not None:
+        check_port(port)
     port = port or free_port()
     ui_port = (ui_port or free_port()) if ui else None
     folder = home / "temporal"

@@ -9,12 +9,6 @@ import tidemill
 from ..model.base import Model
 
 RENAMED = {
-    "CronDataIntervalTimetable": "CronInterval",
-    "CronTriggerTimetable": "CronTrigger",
-    "DeltaDataIntervalTimetable": "DeltaInterval",
-    "DeltaTriggerTimetable": "DeltaTrigger",
-    "MultipleCronTriggerTimetable": "MultiCronTrigger",
-    "EventsTimetable": "Events",
     "ContinuousTimetable": "Continuous",
     "DummyOperator": "EmptyOperator",
     "BranchOperator": "BranchPythonOperator",

@@ -8,6 +8,8 @@ from ..activities.dag_files import read_dag_files
 from ..model.base import Model
 from .porting import Port, ports_of
 
+NO_DAG = "makes no DAG. A function with @dag makes one when it is called: add that call below it"
+
 
 class FoundDag(Model):
     """A DAG that can be registered."""
@@ -31,12 +33,20 @@ class FilePort(Model):
     port: Port
 
 
+class FileNotice(Model):
+    """Something in a file that changes nothing here."""
+
+    path: str
+    notice: str
+
+
 class Validation(Model):
     """What came of checking files."""
 
     dags: tuple[FoundDag, ...] = ()
     errors: tuple[FileError, ...] = ()
     ports: tuple[FilePort, ...] = ()
+    notices: tuple[FileNotice, ...] = ()
 
 
 def check_path(path: Path) -> Validation:
@@ -45,7 +55,9 @@ def check_path(path: Path) -> Validation:
     dags = [FoundDag(dag_id=s.dag_id, version=s.version, path=str(file.path)) for file in files for s in file.dags]
     errors = [FileError(path=str(file.path), error=file.error) for file in files if file.error is not None]
     ports = tuple(FilePort(path=str(file.path), port=port) for file in files for port in ports_of(file.path))
-    return Validation(dags=tuple(dags), errors=(*errors, *_twice(dags)), ports=ports)
+    notices = [FileNotice(path=str(file.path), notice=NO_DAG) for file in files if not (file.dags or file.error)]
+    notices += (FileNotice(path=str(file.path), notice=notice) for file in files for notice in file.notices)
+    return Validation(dags=tuple(dags), errors=(*errors, *_twice(dags)), ports=ports, notices=tuple(notices))
 
 
 def _twice(dags: list[FoundDag]) -> Iterator[FileError]:

@@ -14,6 +14,8 @@ from ..masking import HERE
 from ..workplace import Workplace
 
 DEFAULT_CONNECTION = "default"
+AIRFLOWS_DEFAULT = "spark_default"
+"""Where no connection is called so, it means the default one."""
 
 
 def spark_task(attempt: TaskAttempt) -> SparkWork:
@@ -78,6 +80,8 @@ def shown(master: str | None) -> str:
 def _connection(options: SparkOptions, workplace: Workplace) -> SparkOptions:
     known = workplace.spark_connections
     defaults = SparkOptions(conf=dict(workplace.spark_conf))
+    if options.conn_id == AIRFLOWS_DEFAULT and options.conn_id not in known:
+        options = options.model_copy(update={"conn_id": None})
     if options.conn_id is not None and options.conn_id not in known:
         raise invalid(
             f"no Spark connection {options.conn_id!r} is known to this worker, only {', '.join(known) or 'none'}. "

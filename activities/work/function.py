@@ -104,7 +104,18 @@ def perform(dags: list[DAG], attempt: TaskAttempt, given: tuple[Any, ...] = ()) 
 def _ended(attempt: TaskAttempt, result: Any, started: datetime) -> Outcome:
     if isinstance(attempt.task, SensorTask):
         return poked(attempt, result, started)
-    return Outcome(xcom={} if result is None else {RETURN_VALUE: result}, started_at=started)
+    return Outcome(xcom={} if result is None else _results(attempt, result), started_at=started)
+
+
+def _results(attempt: TaskAttempt, result: Any) -> dict[str, Any]:
+    if not getattr(attempt.task, "multiple_outputs", False):
+        return {RETURN_VALUE: result}
+    if not isinstance(result, dict) or not all(isinstance(key, str) for key in result):
+        raise InvalidInputError(
+            f"multiple_outputs: the task returned {type(result).__name__}, and not a dict whose keys are texts. "
+            "Return one, or leave multiple_outputs out"
+        )
+    return {**result, RETURN_VALUE: result}
 
 
 def call(function: Callable[..., Any], attempt: TaskAttempt, values: dict[str, Any], given: tuple[Any, ...]) -> Any:

@@ -24,7 +24,9 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...]) -> dict[str, Any]:
     """The file's DAGs as JSON, or what is wrong with it; *lasting* is the path that the DAGs know it by."""
     try:
         source = DagSource(path=lasting, sha256=digest_of(path))
-        return {"dags": [_spec(dag, source) for dag in import_dags(path, roots)]}
+        dags = import_dags(path, roots)
+        notices = list(dict.fromkeys(notice for dag in dags for notice in dag.notices))
+        return {"dags": [_spec(dag, source) for dag in dags], "notices": notices}
     except InvalidInputError as error:
         return {"error": str(error)}
     except BaseException as error:

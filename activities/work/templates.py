@@ -15,6 +15,7 @@ from ...model.run.context import context, resolve
 from ...model.spec.references import texts
 from ..secrets import TEMPLATE_NAMES
 from .limits import limited
+from .template_errors import advice
 from .template_filters import FILTERS
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ def _render(value: Any, context: Mapping[str, Any], environment: SandboxedEnviro
             return environment.from_string(value).render(context)
         except Exception as error:  # a template can raise whatever its functions do
             reason = str(error) or type(error).__name__
-            raise InvalidInputError(
-                f"template {value!r}: {reason}. Use Airflow's variables, such as ds, params.x or data_interval_start"
-            ) from None
+            raise InvalidInputError(f"template {value!r}: {reason}. {advice(reason, context)}") from None
     if isinstance(value, dict):
         return {key: _render(part, context, environment) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -6,6 +6,7 @@ that is to call one finds it by its task_id, in `DAG.functions`.
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -19,9 +20,11 @@ from ..base import Model
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec, read_dag
 from ..spec.schedules import ScheduleKind
+from .arguments import refuse_unknown, sorted_out
 from .callbacks import Callback, functions_of, notifiers_of
 from .dates import aware, zone_name
 from .nodes import Group, Node, reading
+from .params import plain_params
 
 Schedule = str | timedelta | relativedelta | Sequence[str] | Model | None
 
@@ -73,9 +76,13 @@ class DAG:
         allow_trigger_in_future: bool = False,
         render_template_as_native_obj: bool = False,
         heartbeat_timeout: timedelta = timedelta(minutes=5),
+        **others: Any,
     ) -> None:
         self.dag_id = dag_id
-        self.default_args = dict(default_args or {})
+        self.notices: list[str] = []
+        """What of Airflow's was written and changes nothing here, in words."""
+        refuse_unknown(f"DAG {dag_id!r}", sorted_out("DAG", f"DAG {dag_id!r}", others, self.notices), ARGUMENTS)
+        self.default_args = sorted_out("task", f"default_args of DAG {dag_id!r}", default_args or {}, self.notices)
         start_date = start_date or self.default_args.pop("start_date", None)
         end_date = end_date or self.default_args.pop("end_date", None)
         self.timezone = timezone or zone_name(start_date) or "UTC"
@@ -93,7 +100,7 @@ class DAG:
             "dagrun_timeout": dagrun_timeout,
             "fail_fast": fail_fast,
             "deadline": deadline,
-            "params": dict(params or {}),
+            "params": plain_params(params),
             "description": description,
             "doc_md": doc_md,
             "tags": tuple(tags),
@@ -171,6 +178,9 @@ class DAG:
                 **extra,
             }
         )
+
+
+ARGUMENTS = [*inspect.signature(DAG.__init__).parameters]
 
 
 def _file_of_caller() -> str | None:

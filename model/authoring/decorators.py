@@ -19,8 +19,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
-IGNORED = ("multiple_outputs", "mode", "deferrable", "show_return_value_in_logs")
-"""Options of Airflow's decorators that make no difference here."""
 SPARK_KINDS = ("pyspark", "spark_sql_function")
 
 
@@ -88,7 +86,7 @@ class TaskFunction(Linked, Generic[P, R]):
         expansion: dict[str, Any] | None = None,
         mapped: list[str] | None = None,
     ) -> Node:
-        options = {name: value for name, value in self._options.items() if name not in IGNORED}
+        options = {**self._options}
         wanted = options.pop("task_id", None) or self._function.__name__
         dag = current_dag()
         if expansion is None or mapped is not None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from .dags import DAG
 from .mapped import Mappable
-from .waiting import without_mode
 
 
 class TemporalActivityOperator(Mappable):
@@ -42,5 +41,5 @@ class TriggerDagRunOperator(Mappable):
         **options: Any,
     ) -> None:
         date = logical_date.isoformat() if isinstance(logical_date, datetime) else logical_date
-        fields = {**without_mode(options), "trigger_dag_id": trigger_dag_id, "logical_date": date}
+        fields = {**options, "trigger_dag_id": trigger_dag_id, "logical_date": date}
         super().__init__("trigger_dag", task_id, fields, dag=dag)

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from ..errors import InvalidInputError
 from ..spec.references import MAPPED
+from .arguments import refuse_unknown, sorted_out
 from .dags import DAG
 from .links import Linked, Ordered, firsts, plain
 from .mapped import Each, expansion_by, expansion_each
@@ -27,6 +28,7 @@ class TaskGroup(Group):
         default_args: dict[str, Any] | None = None,
         dag: DAG | None = None,
         expand: dict[str, Any] | None = None,
+        **others: Any,
     ) -> None:
         owner = dag or current_dag()
         if owner is None:
@@ -37,7 +39,10 @@ class TaskGroup(Group):
         if self.group_id in owner.groups:
             raise InvalidInputError(f"group_id {self.group_id!r} is used twice. Give each group its own")
         outer_args = self._outer.default_args if self._outer is not None else {}
-        self.default_args = {**outer_args, **(default_args or {})}
+        own_args = sorted_out("task", f"default_args of group {self.group_id!r}", default_args or {}, owner.notices)
+        self.default_args = {**outer_args, **own_args}
+        what = f"group {self.group_id!r}"
+        refuse_unknown(what, sorted_out("group", what, others, owner.notices), ARGUMENTS)
         self._prefix = prefix_group_id
         self._tooltip = tooltip
         self._expand = expand
@@ -154,3 +159,6 @@ class Label(Linked):
             for below in self._below:
                 below.upstream[above.task_id] = None
                 above.label_edge(below.task_id, self._text)
+
+
+ARGUMENTS = [*inspect.signature(TaskGroup.__init__).parameters]

@@ -87,6 +87,12 @@ class Output(Linked):
     def __getitem__(self, key: str) -> Output:
         return Output(self.node, key)
 
+    def __iter__(self) -> Any:
+        raise InvalidInputError(
+            f"the result of task {self.node.task_id!r} is only known when that has run: it cannot be gone through in "
+            "the DAG file. Give it to a task as a whole, or map over it with expand()"
+        )
+
     def zip(self, *others: Any, **fill: Any) -> Combined:
         """Lists of one value of each, to map over; with `fillvalue=` as many as the longest has."""
         return Combined({ZIP: [self, *others], **fill})

@@ -9,14 +9,20 @@ from typing import Any, Protocol, Self, get_args
 from ..errors import InvalidInputError
 from ..spec.notifiers import Event
 from ..spec.tasks import Task
+from .arguments import sorted_out
 from .callbacks import functions_of, notifiers_of
 from .dates import aware
 from .links import Linked, Ordered, Output, firsts, plain
+from .params import plain_params
 
 FIELDS_OF_KINDS = {
     kind.model_fields["kind"].default: {*kind.model_fields, *map(str, Event)} for kind in get_args(get_args(Task)[0])
 }
 """The options that each kind of task has."""
+
+
+DEFAULT_POOL = "default_pool"
+"""Airflow's name of the pool of those that name none; here they are in none."""
 
 
 class Owner(Protocol):
@@ -28,6 +34,7 @@ class Owner(Protocol):
     timezone: str
     tasks: dict[str, Node]
     edge_labels: dict[str, dict[str, str]]
+    notices: list[str]
 
     def free_task_id(self, wanted: str) -> str: ...
 
@@ -72,7 +79,7 @@ class Node(Linked):
                 f"task {self.task_id!r}: on_kill is for tasks that call a function; {kind!r} calls none. Leave it out"
             )
         self.upstream: dict[str, None] = {}
-        self.options = fields
+        self.options = sorted_out("task", f"task {self.task_id!r}", fields, owner.notices)
         owner.add(self)
         for value in fields.values():
             self._follow(value)
@@ -118,6 +125,10 @@ class Node(Linked):
         callbacks = {event: merged.pop(event) for event in map(str, Event) if event in merged}
         if any(callback is not None for callback in callbacks.values()):
             merged["callbacks"] = notifiers_of(callbacks)
+        if merged.get("pool") == DEFAULT_POOL:
+            del merged["pool"]
+        if "params" in merged:
+            merged["params"] = plain_params(merged["params"])
         for name in ("start_date", "end_date"):
             if name in merged:
                 merged[name] = aware(merged[name], self.dag.timezone)

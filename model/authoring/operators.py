@@ -12,6 +12,8 @@ from .links import Output
 from .mapped import Mappable
 
 SPARK_OPTIONS = frozenset(SparkOptions.model_fields)
+LISTS = {"packages", "exclude_packages", "repositories", "jars", "py_files", "files", "archives"}
+"""Options of Spark that are lists, or texts with commas between."""
 
 
 class EmptyOperator(Mappable):
@@ -28,13 +30,16 @@ class BashOperator(Mappable):
         self,
         task_id: str,
         *,
-        bash_command: str,
+        bash_command: str | Output,
         env: dict[str, str] | None = None,
         cwd: str | None = None,
         dag: DAG | None = None,
         **options: Any,
     ) -> None:
-        super().__init__("bash", task_id, {**options, "command": bash_command, "env": env or {}, "cwd": cwd}, dag=dag)
+        super().__init__(
+            "bash", task_id, {**options, "command": as_text(bash_command), "env": env or {}, "cwd": cwd}, dag=dag
+        )
+        self._follow(bash_command)
 
 
 class PythonOperator(Mappable):
@@ -92,7 +97,7 @@ class SparkSubmitOperator(Mappable):
         task_id: str,
         *,
         application: str,
-        application_args: Sequence[Any] = (),
+        application_args: Sequence[Any] | None = (),
         java_class: str | None = None,
         env_vars: dict[str, str] | None = None,
         dag: DAG | None = None,
@@ -102,7 +107,7 @@ class SparkSubmitOperator(Mappable):
         fields = {
             **rest,
             "application": application,
-            "application_args": tuple(a if isinstance(a, Output) else str(a) for a in application_args),
+            "application_args": tuple(a if isinstance(a, Output) else str(a) for a in application_args or ()),
             "java_class": java_class,
             "env": env_vars or {},
             "spark": spark,
@@ -131,6 +136,11 @@ def spark_submit(task_id: str, application: str, **options: Any) -> SparkSubmitO
     return SparkSubmitOperator(task_id, application=application, **options)
 
 
+def as_text(value: Any) -> Any:
+    """*value*; the result of a task as the template that asks for it."""
+    return str(value) if isinstance(value, Output) else value
+
+
 def takes_context(function: Callable[..., Any]) -> bool:
     """Whether *function* may pull any result: it asks for `ti` or for everything."""
     parameters = inspect.signature(function).parameters.values()
@@ -138,7 +148,10 @@ def takes_context(function: Callable[..., Any]) -> bool:
 
 
 def spark_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    spark = {name: value for name, value in options.items() if name in SPARK_OPTIONS}
+    spark = {name: value for name, value in options.items() if name in SPARK_OPTIONS and value is not None}
+    for name in LISTS & spark.keys():
+        if isinstance(spark[name], str):  # as spark-submit takes them
+            spark[name] = tuple(part.strip() for part in spark[name].split(",") if part.strip())
     if isinstance(spark.get("conf"), dict):
         spark["conf"] = {str(key): value for key, value in spark["conf"].items()}
     return spark, {name: value for name, value in options.items() if name not in SPARK_OPTIONS}

@@ -26,7 +26,7 @@ class PythonSensor(Mappable):
         **options: Any,
     ) -> None:
         fields = {
-            **without_mode(options),
+            **options,
             "args": tuple(op_args),
             "kwargs": op_kwargs or {},
             "takes_context": takes_context(python_callable),
@@ -38,14 +38,14 @@ class BashSensor(Mappable):
     """Waits until *bash_command* ends with exit code 0."""
 
     def __init__(self, task_id: str, *, bash_command: str, dag: DAG | None = None, **options: Any) -> None:
-        super().__init__("bash_sensor", task_id, {**without_mode(options), "command": bash_command}, dag=dag)
+        super().__init__("bash_sensor", task_id, {**options, "command": bash_command}, dag=dag)
 
 
 class FileSensor(Mappable):
     """Waits for a file, or for one that a pattern such as `in/*.csv` fits."""
 
     def __init__(self, task_id: str, *, filepath: str, dag: DAG | None = None, **options: Any) -> None:
-        super().__init__("file_sensor", task_id, {**without_mode(options), "filepath": filepath}, dag=dag)
+        super().__init__("file_sensor", task_id, {**options, "filepath": filepath}, dag=dag)
 
 
 class ExternalTaskSensor(Mappable):
@@ -63,7 +63,7 @@ class ExternalTaskSensor(Mappable):
         **options: Any,
     ) -> None:
         fields = {
-            **without_mode(options),
+            **options,
             "external_dag_id": external_dag_id,
             "external_task_ids": (external_task_id,) if external_task_id is not None else tuple(external_task_ids),
             "execution_delta": execution_delta,
@@ -92,7 +92,7 @@ class TimeDeltaSensor(Mappable):
     """Waits until *delta* after the end of the run's data interval."""
 
     def __init__(self, task_id: str, *, delta: timedelta, dag: DAG | None = None, **options: Any) -> None:
-        super().__init__("wait_until", task_id, {**without_mode(options), "delta": delta}, dag=dag)
+        super().__init__("wait_until", task_id, {**options, "delta": delta}, dag=dag)
 
 
 class ApprovalOperator(Mappable):
@@ -117,12 +117,7 @@ class ApprovalOperator(Mappable):
         super().__init__("approval", task_id, fields, dag=dag)
 
 
-def without_mode(options: dict[str, Any]) -> dict[str, Any]:
-    """`mode` and `deferrable` make no difference here: waiting never holds a worker."""
-    return {name: value for name, value in options.items() if name not in ("mode", "deferrable")}
-
-
 def in_zone(options: dict[str, Any], dag: DAG | None) -> dict[str, Any]:
     """The options of a task that reads a time, with the DAG's time zone."""
     owner = dag or current_dag()
-    return {"timezone": owner.timezone if owner is not None else "UTC", **without_mode(options)}
+    return {"timezone": owner.timezone if owner is not None else "UTC", **options}

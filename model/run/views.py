@@ -98,6 +98,10 @@ def run_details(
     )
 
 
+ENDS = {TaskState.SUCCESS: "it has run, and succeeded", TaskState.RUNNING: "a worker runs it"}
+"""What there is to say of a state that nothing else brought about."""
+
+
 def why(plan: RunPlan, instance: TaskInstance) -> str:
     """Why the task has its state: what it waits for while it waits, else what brought it there."""
     reason = instance.reason
@@ -111,6 +115,8 @@ def why(plan: RunPlan, instance: TaskInstance) -> str:
             return f"{reason}: its next try is due at {iso(instance.retry_at)}"
         case TaskState.UP_FOR_RESCHEDULE if instance.wake_at is not None:
             return f"{reason}: its next poke is due at {iso(instance.wake_at)}"
+        case _ if reason == f"is {instance.state}":
+            return ENDS.get(instance.state, reason)
         case _:
             return reason
 

@@ -21,8 +21,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from temporalio import workflow
 from temporalio.client import Client
 from temporalio.service import RPCError
+from temporalio.worker import Replayer
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also when run as a program
 from checker import Expected, Verdict, judge
@@ -38,6 +40,8 @@ from tidemill.worker.dev import free_port, server_command
 from tidemill.worker.plugin import TidemillPlugin
 
 QUEUE = "storm"
+WORSE = (workflow.NondeterminismError, RuntimeError)
+"""What a replay raises."""
 CALLER = "caller"
 WORKERS = 3
 SERVER_SHARE = 0.1
@@ -319,9 +323,25 @@ async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
                 if run.run_type == "scheduled" and run.logical_date == yesterday
             }
         await asyncio.sleep(2)  # visibility lags
-        return await judge(tidemill.client, expected), world.kills
+        verdict = await judge(tidemill.client, expected)
+        verdict.violations += await not_replayed(tidemill.client, folder / "replay")
+        return verdict, world.kills
     finally:
         world.end()
+
+
+async def not_replayed(client: Client, home: Path) -> list[str]:
+    """The workflows whose histories, by whatever releases, today's code decides otherwise than they say."""
+    replayer = Replayer(workflows=[], plugins=[TidemillPlugin(home)])
+    told = []
+    async for found in client.list_workflows(f'TaskQueue = "{QUEUE}"'):
+        history = await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
+        try:
+            await replayer.replay_workflow(history)
+        except WORSE as error:
+            told.append(f"{found.id} does not replay: {error}")
+            home.parent.joinpath(f"{found.run_id}.json").write_text(history.to_json())
+    return told
 
 
 def main() -> None:

@@ -13,17 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import end_workflows, eventually, temporal_server, unpacked, worker_environment, worker_process
+from support import dag, empty, end_workflows, eventually, temporal_server, unpacked, worker_environment, worker_process
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.spec.dag import DagSpec
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
 
 TURN_SECONDS = 6
+FORGOTTEN_SECONDS = 12
+"""After so long without a poll, the server no longer waits for the worker that has a workflow in its cache."""
+IDLE = [EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED, EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
+        EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]  # fmt: skip
 TURNS = 4
 CHAINED, POOLED, BACKFILLED = 40, 30, 30
 FILE = f"""
@@ -109,6 +115,42 @@ async def test_workers_of_two_releases_by_turns_lose_nothing_and_run_nothing_twi
             await everything_ended_once(tidemill)
         finally:
             await end_workflows(client, queue)
+
+
+async def test_what_the_last_release_has_left_idle_goes_on(tmp_path: Path, last_release: Path) -> None:
+    """Its last execution has done nothing yet but begin; what the next release sees of it first is an update."""
+    queue = f"test-{uuid.uuid4().hex[:8]}"
+    suggest = {"limit.historyCount.suggestContinueAsNew": 20}
+    with temporal_server(tmp_path / "server", **suggest) as address:
+        client = await Client.connect(address, plugins=[TidemillPlugin(tmp_path / "own")])
+        tidemill = Tidemill(client, queue)
+        env = worker_environment(address, tmp_path / "home", queue)
+        handle = client.get_workflow_handle("dag:idle")
+        spec = dag("idle", [empty("a")])
+        with worker_process({**env, "PYTHONPATH": str(last_release)}) as worker:
+            await eventually(lambda: registered(tidemill, spec), bool)
+            for n in range(40):
+                await tidemill.wait(await tidemill.trigger("idle", TriggerRequest(run_id=f"before_{n}")))
+                await asyncio.sleep(1)
+                if (await handle.describe()).history_length == len(IDLE):  # it has gone on as new, and waits
+                    break
+            worker.terminate()
+            await asyncio.to_thread(worker.wait, 60)
+        await asyncio.sleep(FORGOTTEN_SECONDS)
+        history = await handle.fetch_history()
+        assert [event.event_type for event in history.events] == IDLE
+        for n in range(2):  # the second has nothing of the first in its cache
+            with worker_process(env):
+                await eventually(lambda: registered(tidemill, dag("other", [empty("a")])), bool)  # it is there
+                run = await eventually(lambda: tidemill.trigger("idle", TriggerRequest(run_id=f"after_{n}")), bool)  # noqa: B023
+                await tidemill.wait(run)
+                assert (await tidemill.describe("idle")).last_run is not None
+        await end_workflows(client, queue)
+
+
+async def registered(tidemill: Tidemill, spec: DagSpec) -> bool:
+    await tidemill.register(spec)
+    return True
 
 
 async def by_turns(tidemill: Tidemill, env: dict[str, str], folder: Path, last_release: Path) -> None:

@@ -34,7 +34,7 @@ async def test_a_day_with_the_command_line(here: Stack) -> None:
         ["greet", "count", "show", "done"], "success"
     )
     assert "4 of 4 tasks finished" in await told(here, "runs", "show", "hello_python", "mine")
-    assert without_times(await told(here, "tasks", "logs", "hello_python", "mine", "show")) == "2 words on no date\n"
+    assert without_times(await told(here, "tasks", "logs", "hello_python", "mine", "show")).startswith("2 words on 20")
 
     async def listed() -> Any:
         return await told(here, "dags", "list", "--json")
@@ -71,7 +71,7 @@ async def test_operating_tasks_with_the_command_line(here: Stack, tmp_path: Path
     await eventually(lambda: here.tidemill.find_run("operated", runs[1]), lambda view: view.state == "success")
     await told(here, "runs", "gantt", "operated", runs[0], "--output", str(tmp_path / "run.svg"))
     assert "<svg" in (tmp_path / "run.svg").read_text()
-    assert "a task can be marked success" in await told(here, "tasks", "mark", "operated", runs[1], "none", "b", code=1)
+    assert "'success', 'failed'," in await told(here, "tasks", "mark", "operated", runs[1], "none", "b", code=2)
 
 
 async def test_pools_with_the_command_line(here: Stack) -> None:
@@ -147,7 +147,7 @@ async def test_backfills(here: Stack) -> None:
         (["runs", "list", "nobody"], "DAG 'nobody' is not there"),
         (["dags", "trigger", "x", "--conf", "{"], "--conf = '{' is not JSON"),
         (["dags", "trigger", "x", "--conf", "[1]"], "is not a JSON object"),
-        (["dags", "trigger", "x", "--logical-date", "2024-01-01T00:00:00"], "has no time zone. Write an offset"),
+        (["dags", "trigger", "x", "--logical-date", "yesterday"], "logical_date = 'yesterday'"),
     ],
 )
 async def test_mistakes_end_with_one_clear_line_and_exit_code_1(here: Stack, arguments: list[str], error: str) -> None:

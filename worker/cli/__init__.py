@@ -1,5 +1,8 @@
 """The command line, put together."""
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from .lazy import LazyGroup
@@ -41,9 +44,20 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tidemill {version('tidemill')}")
+        raise typer.Exit
+
+
 @app.callback()
-def main() -> None:
+def main(
+    _: Annotated[
+        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
     """Airflow's contract, Temporal's guarantees: DAGs scheduled and run by durable workflows."""

@@ -12,7 +12,7 @@ from ...model.dag.backfills import BackfillPlan, BackfillProgress, runs_text
 from ...model.errors import explain
 from ..client import Tidemill
 from .dag_commands import read_conf
-from .output import Json, console, fail, instant_text, make_table, print_json, run, show
+from .output import Json, console, fail, in_utc, instant_text, make_table, print_json, run, show
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -24,8 +24,8 @@ REFRESH_SECONDS = 0.5
 @app.command()
 def create(
     dag_id: DagId,
-    from_date: Annotated[str, typer.Option(help="The first logical date; ISO 8601 with an offset.")],
-    to_date: Annotated[str, typer.Option(help="The last logical date; ISO 8601 with an offset.")],
+    from_date: Annotated[str, typer.Option(help="The first logical date; ISO 8601, in UTC unless it has an offset.")],
+    to_date: Annotated[str, typer.Option(help="The last logical date; ISO 8601, in UTC unless it has an offset.")],
     run_backwards: Annotated[bool, typer.Option("--run-backwards", help="Newest first.")] = False,
     reprocess: Annotated[
         ReprocessBehavior, typer.Option(help="Which finished runs to run again: none, failed, or completed ones.")
@@ -38,8 +38,8 @@ def create(
 ) -> None:
     """Create a run for every interval of a range that has none. With --watch the exit code is 1 if one has failed."""
     fields = {
-        "from_date": from_date,
-        "to_date": to_date,
+        "from_date": in_utc(from_date),
+        "to_date": in_utc(to_date),
         "run_backwards": run_backwards,
         "reprocess_behavior": reprocess,
         "max_active_runs": max_active_runs,

@@ -29,6 +29,7 @@ from .output import (
     Json,
     console,
     fail,
+    in_utc,
     instant_text,
     make_table,
     print_json,
@@ -141,7 +142,9 @@ def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
 def try_dag(
     path: Annotated[Path, typer.Argument(help="A DAG file.", exists=True, dir_okay=False)],
     dag_id: DagId,
-    logical_date: Annotated[str | None, typer.Argument(help="The logical date; ISO 8601 with an offset.")] = None,
+    logical_date: Annotated[
+        str | None, typer.Argument(help="The logical date; ISO 8601, in UTC unless it has an offset.")
+    ] = None,
     conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
 ) -> None:
     """Run a DAG here and now, without a server: Python functions in this process, as for a debugger."""
@@ -167,12 +170,27 @@ def trigger(
     dag_id: DagId,
     conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
     run_id: Annotated[str | None, typer.Option(help="The run's id; by default manual__<now>.")] = None,
-    logical_date: Annotated[str | None, typer.Option(help="ISO 8601 with an offset.")] = None,
-    run_after: Annotated[str | None, typer.Option(help="Not before this instant; ISO 8601 with an offset.")] = None,
+    logical_date: Annotated[
+        str | None, typer.Option(help="ISO 8601, in UTC unless it has an offset. By default now.")
+    ] = None,
+    no_logical_date: Annotated[
+        bool, typer.Option("--no-logical-date", help="The run is about no date: `ds` and its kin are not there.")
+    ] = False,
+    run_after: Annotated[
+        str | None, typer.Option(help="Not before this instant; ISO 8601, in UTC unless it has an offset.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create a manual run."""
-    fields = {"run_id": run_id, "logical_date": logical_date, "run_after": run_after, "conf": read_conf(conf)}
+    if no_logical_date and logical_date is not None:
+        fail("--logical-date and --no-logical-date are both given. Leave one of them out")
+    now = None if no_logical_date else datetime.now(UTC).isoformat()
+    fields = {
+        "run_id": run_id,
+        "logical_date": in_utc(logical_date) or now,
+        "run_after": in_utc(run_after),
+        "conf": read_conf(conf),
+    }
     try:
         request = TriggerRequest.model_validate({**fields, "triggered_by": TriggeredBy.CLI})
     except ValidationError as error:
@@ -221,3 +239,19 @@ def set_paused(dag_id: str, paused: bool, as_json: bool, *, cancel_runs: bool = 
 
     view = run(work())
     show(view, as_json, make_table(["DAG", ""], [(view.dag_id, "paused" if view.is_paused else "active")]))
+
+
+def delete(
+    dag_id: DagId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """End a DAG and forget it, with the histories of its runs. Refused while runs are under way."""
+    if not yes:
+        typer.confirm(f"Forget DAG {dag_id!r} and the histories of all its runs?", abort=True)
+
+    async def work() -> int:
+        return await (await Tidemill.connect()).delete_dag(dag_id)
+
+    deleted = run(work())
+    show([{"dag_id": dag_id, "runs": deleted}], as_json, make_table(["DAG", "RUNS DELETED"], [(dag_id, deleted)]))

@@ -61,6 +61,8 @@ def validate(
             errors.print(f"[bold red]error:[/] {escape(f'{problem.path}: {problem.error}')}", soft_wrap=True)
         for port in found.ports:
             errors.print(f"[yellow]airflow:[/] {escape(f'{port.path}: {port.port.advice}')}", soft_wrap=True)
+        for notice in found.notices:
+            errors.print(f"[yellow]notice:[/] {escape(f'{notice.path}: {notice.notice}')}", soft_wrap=True)
         console.print(make_table(["DAG", "VERSION", "FILE"], [(d.dag_id, d.version, d.path) for d in found.dags]))
     if found.errors:
         raise typer.Exit(1)

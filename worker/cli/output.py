@@ -23,11 +23,15 @@ from ..connection import NotFoundError, NoWorkerError
 T = TypeVar("T")
 INSTANT: TypeAdapter[datetime] = TypeAdapter(Instant)
 
-console = Console(highlight=False)
+NOT_WRAPPED = 10_000
+"""Columns of what is piped: a line of a table is a line of the output."""
+console = Console(highlight=False, width=None if sys.stdout.isatty() else NOT_WRAPPED)
 errors = Console(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
+IDS = ("DAG", "RUN", "RUN ID", "TASK", "POOL", "BUNDLE", "BACKFILL")
+"""Columns of names that people copy."""
 STATE_STYLES = {
     "success": "green",
     "failed": "bold red",
@@ -45,6 +49,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Runs *work*; what a user can mend ends the command with one line and exit code 1."""
     try:
         return asyncio.run(work)
+    except typer.Exit:  # a RuntimeError, too; what there is to say has been said
+        raise
     except (InvalidInputError, NotFoundError, NoWorkerError, OSError, RPCError, RuntimeError) as error:
         fail(str(error))
     except ValidationError as error:
@@ -73,8 +79,13 @@ def show(value: BaseModel | Sequence[Any], as_json: bool, table: Table) -> None:
 
 def make_table(columns: Iterable[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    rows = [*rows]
+    for number, column in enumerate(columns):
+        if column in IDS:  # to be copied: never broken in the middle
+            widest = max((len(str(row[number])) for row in rows), default=0)
+            table.add_column(column, no_wrap=True, min_width=max(widest, len(column)))
+        else:
+            table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(
             *("" if cell is None else cell if isinstance(cell, Markup) else escape(str(cell)) for cell in row)
@@ -98,10 +109,19 @@ def instant_text(value: datetime | None) -> str:
     return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def read_instant(text: str, field: str) -> datetime:
-    """*text* as an instant; one clear line where it is none."""
+def in_utc(text: str | None) -> str | None:
+    """*text*, a date as people type it, with UTC where it has no zone (as Airflow's command line reads it)."""
     try:
-        return INSTANT.validate_python(text)
+        date = datetime.fromisoformat(text or "")
+    except ValueError:
+        return text  # whoever reads it says what is wrong with it
+    return text if date.tzinfo is not None else date.replace(tzinfo=UTC).isoformat()
+
+
+def read_instant(text: str, field: str) -> datetime:
+    """*text* as an instant, in UTC unless it has an offset; one clear line where it is none."""
+    try:
+        return INSTANT.validate_python(in_utc(text))
     except ValidationError as error:
         fail(str(explain(error, f"{field} = {text!r}")))
 

@@ -120,13 +120,13 @@ def show_run(
 
 
 async def resolve(tidemill: Tidemill, dag_id: str, run_id: str) -> RunView:
-    """The run *run_id*, or the newest one for `latest`."""
+    """The run *run_id*, or for `latest` the one that was made last."""
     if run_id != "latest":
         return await tidemill.find_run(dag_id, run_id)
     views = await tidemill.runs(dag_id)
     if not views:
         fail(f"DAG {dag_id!r} has no run yet. Make one with `tidemill dags trigger {dag_id}`")
-    return views[0]
+    return max(views, key=lambda view: view.queued_at)
 
 
 def run_group(details: RunDetails) -> Group:

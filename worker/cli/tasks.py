@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -17,11 +18,12 @@ from ...model.run.revisions import ClearRequest, MarkRequest
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
 from ...model.run.views import RunView, TaskView
+from ...model.spec.dag import DagSpec
 from ...model.states import TaskState
 from ..client import Tidemill
 from ..settings import read_settings
 from ..task_logs import TaskLog
-from .output import Json, console, fail, print_json, read_instant, run
+from .output import Json, console, fail, make_table, print_json, read_instant, run, show
 from .runs import DagId, RunId, resolve
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -33,6 +35,14 @@ Downstream = Annotated[bool, typer.Option("--downstream", help="Also everything 
 Past = Annotated[bool, typer.Option("--past", help="Also in all earlier runs.")]
 Future = Annotated[bool, typer.Option("--future", help="Also in all later runs.")]
 FOLLOW_SECONDS = 0.3
+
+
+class Markable(StrEnum):
+    """What a person can make of a task."""
+
+    SUCCESS = TaskState.SUCCESS.value
+    FAILED = TaskState.FAILED.value
+    SKIPPED = TaskState.SKIPPED.value
 
 
 @app.command()
@@ -68,7 +78,7 @@ def clear(
 def mark(
     dag_id: DagId,
     run_id: RunId,
-    state: Annotated[TaskState, typer.Argument(help="success, failed or skipped.")],
+    state: Annotated[Markable, typer.Argument(help="What they become.")],
     tasks: Annotated[list[str], typer.Argument(help="task_ids, or instances such as load[3].")],
     upstream: Upstream = False,
     downstream: Downstream = False,
@@ -77,8 +87,6 @@ def mark(
     as_json: Json = False,
 ) -> None:
     """Give tasks a state without running them. One that runs is ended first."""
-    if state not in (TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED):
-        fail(f"state = {state}: a task can be marked success, failed or skipped. Choose one of them")
     fields = {"tasks": tuple(tasks), "upstream": upstream, "downstream": downstream, "state": state}
     request = MarkRequest.model_validate(fields)
 
@@ -129,6 +137,8 @@ def explain(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -> 
         print_json(view)
     else:
         console.print(escape(f"{task} is {view.state}: {view.why}"), soft_wrap=True)
+        if view.error is not None and view.error not in view.why:
+            console.print(escape(view.error), soft_wrap=True)
 
 
 @app.command()
@@ -150,11 +160,23 @@ def respond(
     console.print(f"{task}: {', '.join(chosen)}")
 
 
+@app.command("list")
+def list_tasks(dag_id: DagId, as_json: Json = False) -> None:
+    """List a DAG's tasks, in the order in which the file defines them."""
+
+    async def work() -> DagSpec:
+        return await (await Tidemill.connect()).spec(dag_id)
+
+    tasks = run(work()).tasks
+    rows = [(task.task_id, task.kind, ", ".join(task.upstream), task.trigger_rule, task.pool) for task in tasks]
+    show(tasks, as_json, make_table(["TASK", "KIND", "AFTER", "TRIGGER RULE", "POOL"], rows))
+
+
 @app.command("render")
 def render_task(
     dag_id: DagId,
     task: Annotated[str, typer.Argument(help="The task's id.")],
-    logical_date: Annotated[str, typer.Argument(help="The logical date; ISO 8601 with an offset.")],
+    logical_date: Annotated[str, typer.Argument(help="The logical date; ISO 8601, in UTC unless it has an offset.")],
 ) -> None:
     """Show a task's templates filled in for a date, without running it. Results of other tasks are not there."""
 

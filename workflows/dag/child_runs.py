@@ -109,6 +109,7 @@ class ChildRuns:
             news=self._state.news,
             is_paused=self._state.is_paused,
             revision=tracked.revision,
+            shows_view=True,
         )
 
     def _size_of_start(self, tracked: TrackedRun) -> int:

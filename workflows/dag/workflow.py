@@ -62,7 +62,7 @@ class DagWorkflow:
         self._runs = ChildRuns(self.state, self._alarm, self._look_up_if_held)
         self._counting = BackfillCounting(self.state, self._alarm, lambda: self._hold_until is None)
         self._hold_until: datetime | None = None
-        self._memo = MemoView()
+        self._memo = MemoView(self.state.shows_view)
         self._ask_again_at: datetime | None = None
         self._pause = ASK_AGAIN_FIRST
 
@@ -83,6 +83,7 @@ class DagWorkflow:
             lambda: workflow.all_handlers_finished() and self._runs.all_told and not self._counting.under_way
         )
         self.state.executions += 1
+        self.state.shows_view = True
         workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}])
 
     async def _step(self) -> None:

@@ -239,12 +239,18 @@ class RunTasks:
             return
         if isinstance(outcome, Outcome):
             self._count_try(instance, outcome, outcome.state)
-            instance.xcom = outcome.xcom
+            instance.xcom = self._kept(instance, outcome)
             if instance.skips:
                 self.plan.skip(instance.key, instance.skips)
             self._move(instance, outcome.state, outcome.note)
         else:
             self._fail(instance, outcome)
+
+    def _kept(self, instance: TaskInstance, outcome: Outcome) -> dict[str, Any]:
+        """What others may pull: with do_xcom_push=False, only what the task has pushed itself."""
+        if self.state.spec.by_id[instance.task_id].do_xcom_push:
+            return outcome.xcom
+        return {key: value for key, value in outcome.xcom.items() if key != RETURN_VALUE}
 
     def _judged(self, instance: TaskInstance, outcome: Outcome) -> Outcome | Failure:
         """*outcome*, or what is wrong with it: too large, a branch to nowhere, a wait that took too long."""

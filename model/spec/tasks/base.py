@@ -75,6 +75,8 @@ class BaseTask(Brief, Model):
     group: str | None = None
     expand: Expansion | None = None
     """What the task is mapped over; None: it is one instance."""
+    do_xcom_push: bool = True
+    """Whether what the task returns is kept as its result."""
     params: dict[str, Any] = {}
     owner: str | None = None
     doc_md: str | None = None

@@ -2,9 +2,19 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from .base import BaseTask
+
+SKIP_EXIT_CODE = 99
+
+
+def _listed(value: Any) -> Any:
+    return () if value is None else (value,) if isinstance(value, int) else value
+
+
+ExitCodes = Annotated[tuple[int, ...], BeforeValidator(_listed)]
+"""Exit codes after which a command's task is skipped: one, several, or None."""
 
 
 class EmptyTask(BaseTask):
@@ -14,16 +24,14 @@ class EmptyTask(BaseTask):
 
 
 class BashTask(BaseTask):
-    """A bash command; its last line of output is the result (Airflow: BashOperator).
-
-    Exit code 99 skips the task.
-    """
+    """A bash command; its last line of output is the result (Airflow: BashOperator)."""
 
     activity: ClassVar[str | None] = "tidemill.bash"
     kind: Literal["bash"] = "bash"
     command: Annotated[str, Field(min_length=1)]
     env: dict[str, str] = {}
     cwd: str | None = None
+    skip_on_exit_code: ExitCodes = (SKIP_EXIT_CODE,)
 
     def templated(self) -> tuple[Any, ...]:
         return (self.command, self.env, self.cwd)
@@ -39,6 +47,8 @@ class CallTask(BaseTask):
     kwargs: dict[str, Any] = {}
     takes_context: bool = False
     """Whether the function asks for `ti` or `**kwargs`, and so may pull any result."""
+    multiple_outputs: bool = False
+    """Whether each key of the dict that is returned is a result of its own, beside the whole."""
 
     def templated(self) -> tuple[Any, ...]:
         return (self.args, self.kwargs)
@@ -60,6 +70,7 @@ class BashFunctionTask(CallTask):
 
     activity: ClassVar[str | None] = "tidemill.bash_function"
     kind: Literal["bash_function"] = "bash_function"
+    skip_on_exit_code: ExitCodes = (SKIP_EXIT_CODE,)
 
 
 class BranchTask(CallTask):

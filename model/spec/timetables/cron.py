@@ -7,6 +7,7 @@ in the hour that comes twice the second time counts, and a time that is skipped 
 the length of the gap.
 """
 
+import difflib
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -25,6 +26,7 @@ PRESETS = {
 }
 """Airflow's own presets; croniter adds `@midnight` and `@annually`."""
 
+CRONITERS = ("@midnight", "@annually")
 _MOMENT = timedelta(microseconds=1)
 # The longest stretch that a clock was ever moved by (Samoa crossed the date line).
 _LONGEST_SHIFT = timedelta(hours=25)
@@ -64,6 +66,10 @@ class Cron:
                 f"cannot read cron expression {expression!r}: R names another tick each time that it is read. "
                 "Write the number that you want"
             )
+        if self.expression.startswith("@") and self.expression.lower() not in CRONITERS:
+            close = difflib.get_close_matches(expression, [*PRESETS, "@once", "@continuous"], 1)
+            told = f"Do you mean {close[0]}?" if close else f"There are {', '.join(PRESETS)}, @once and @continuous"
+            raise CronError(f"there is no preset {expression!r}. {told}")
         try:
             fields, _ = croniter.expand(self.expression)
         except (CroniterError, ValueError, KeyError, AttributeError) as error:

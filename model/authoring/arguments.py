@@ -1,0 +1,120 @@
+"""Airflow's arguments that tidemill has not, and what becomes of each: the source of notices, errors and documentation.
+
+What is not in these tables either works, or no release of Airflow that is of interest has it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ..errors import InvalidInputError
+
+MAIL = "tidemill sends no mail. Give on_failure_callback or on_retry_callback a WebhookNotifier, or a function"
+LOOKS = "there is no page yet that would show it"
+EXECUTORS = "there are no executors. `queue` names the Temporal task queue, and so the workers, that a task goes to"
+
+ACCEPTED: dict[str, dict[str, str]] = {
+    "DAG": {
+        "access_control": "who may do what is decided by Temporal's authorizer and its namespaces",
+        "auto_register": "a DAG that is made while its file is imported is registered",
+        "dag_display_name": LOOKS,
+        "owner_links": LOOKS,
+        "template_undefined": "a name that is not there is an error, as by Airflow's default",
+    },
+    "group": {
+        "ui_color": LOOKS,
+        "ui_fgcolor": LOOKS,
+        "group_display_name": LOOKS,
+    },
+    "task": {
+        "email": MAIL,
+        "email_on_failure": MAIL,
+        "email_on_retry": MAIL,
+        "executor": EXECUTORS,
+        "executor_config": EXECUTORS,
+        "resources": EXECUTORS,
+        "run_as_user": "every task runs as the user that the worker's TIDEMILL_RUN_AS names",
+        "task_display_name": LOOKS,
+        "ui_color": LOOKS,
+        "ui_fgcolor": LOOKS,
+        "map_index_template": LOOKS,
+        "doc": "write it as doc_md",
+        "doc_json": "write it as doc_md",
+        "doc_yaml": "write it as doc_md",
+        "doc_rst": "write it as doc_md",
+        "logger_name": "what a task logs goes to its log, whatever the logger",
+        "output_encoding": "what a command prints is read as UTF-8",
+        "append_env": "`env` comes on top of the environment that tasks are given (docs/operating.md)",
+        "show_return_value_in_logs": "results are not logged",
+        "mode": "waiting never holds a worker",
+        "deferrable": "waiting never holds a worker",
+        "verbose": "what spark-submit prints is in the task's log",
+        "spark_binary": "the pip package pyspark, or SPARK_HOME, decides which Spark submits",
+        "status_poll_interval": "how often an application is asked after is a setting of the worker",
+        "post_submit_commands": "give the task an on_success_callback",
+        "use_krb5ccache": "a ticket of the worker's user is used where there is one",
+        "track_driver_via_k8s_api": "drivers in cluster mode are always followed",
+        "openlineage_inject_parent_job_info": "OpenLineage is not told; a trace is (docs/operating.md)",
+        "openlineage_inject_transport_info": "OpenLineage is not told; a trace is (docs/operating.md)",
+        "inlets": "data that a task reads or writes is not followed yet",
+        "outlets": "data that a task reads or writes is not followed yet",
+    },
+}
+"""By whose it is: arguments that are accepted with a notice and change nothing, with what holds instead."""
+
+UNSAID = frozenset({"mode", "deferrable", "show_return_value_in_logs"})
+"""Of these, what is as the author wants it either way: nothing is said of it."""
+
+DROPPED: dict[str, dict[str, str]] = {
+    "DAG": {
+        "schedule_interval": "Write schedule=...",
+        "timetable": "Write schedule=...",
+        "concurrency": "Write max_active_tasks=...",
+        "fail_stop": "Write fail_fast=...",
+        "default_view": "Leave it out",
+        "orientation": "Leave it out",
+        "user_defined_macros": "They are not there yet: call a function in a Python task",
+        "user_defined_filters": "They are not there yet: Jinja's own filters and Airflow's are",
+        "template_searchpath": "It is not there yet: files are found beside the DAG file",
+        "jinja_environment_kwargs": "It is not there yet: templates are rendered as by Airflow's default",
+        "full_filepath": "Leave it out",
+    },
+    "group": {},
+    "task": {
+        "provide_context": "Leave it out: a function is given what it has an argument for, or **kwargs",
+        "execution_date": "Write logical_date=...",
+        "task_concurrency": "Write max_active_tis_per_dag=...",
+        "execution_date_fn": "Airflow 3 has logical_date_fn; here write execution_delta=...",
+        "use_dill": "Leave it out",
+        "schedule_interval": "It belongs to the DAG: DAG(schedule=...)",
+    },
+}
+"""By whose it is: names that Airflow 3 has dropped, or that would change what is done, with what to write instead."""
+
+
+def sorted_out(whose: str, what: str, given: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+    """*given* without what changes nothing here, of which a notice is kept in *notices*.
+
+    *whose* is "DAG", "group" or "task"; *what* names the thing in messages.
+
+    Raises InvalidInputError for a name that something else has to be written for.
+    """
+    for name in given:
+        if name in DROPPED[whose]:
+            raise InvalidInputError(f"{what}: {name} is no argument here. {DROPPED[whose][name]}")
+    accepted = ACCEPTED[whose]
+    for name, value in given.items():
+        notice = f"{whose} argument {name} changes nothing: {accepted.get(name)}"
+        if name in accepted and name not in UNSAID and value not in (None, False) and notice not in notices:
+            notices.append(notice)
+    return {name: value for name, value in given.items() if name not in accepted}
+
+
+def refuse_unknown(what: str, given: Collection[str], known: Collection[str]) -> None:
+    """Raises InvalidInputError for the first of *given*, none of which is known, with what may be meant."""
+    for name in given:
+        close = difflib.get_close_matches(name, known, 1)
+        told = f"Do you mean {close[0]}?" if close else "Leave it out, or correct its name"
+        raise InvalidInputError(f"{what}: there is no argument {name!r}. {told}")

@@ -1,0 +1,243 @@
+"""What an Airflow user types in the first hour: it works, or says what to write instead."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import TIDEMILL, Stack, bash, dag, empty, told
+from tidemill.model.authoring.arguments import ACCEPTED, DROPPED, UNSAID
+from tidemill.model.errors import InvalidInputError
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.spec.tasks.spark import SparkSubmitTask
+from tidemill.model.spec.timetables import CronTrigger
+from tidemill.worker.connection import NotFoundError
+from tidemill.worker.dev import check_port, free_port
+from tidemill.worker.validation import check_path
+
+from tidemill import DAG, BashOperator, PythonOperator, SparkSubmitOperator, TaskGroup
+
+HEAD = "from datetime import datetime, timedelta\nfrom tidemill import *\n"
+
+
+def checked(folder: Path, text: str) -> Any:
+    file = folder / "dags.py"
+    file.write_text(HEAD + text)
+    return check_path(file)
+
+
+# Arguments
+
+
+def test_every_argument_that_changes_nothing_is_accepted_and_said_once(tmp_path: Path) -> None:
+    of_dag = ", ".join(f"{name}='x'" for name in ACCEPTED["DAG"])
+    of_tasks = ", ".join(f"{name}='x'" for name in ACCEPTED["task"])
+    found = checked(tmp_path, (
+        f"with DAG('d', {of_dag}, default_args=dict({of_tasks})):\n"
+        f"    BashOperator(task_id='a', bash_command='true', {of_tasks})\n"
+        "    with TaskGroup('g', ui_color='red'): EmptyOperator(task_id='b')\n"
+    ))  # fmt: skip
+    assert found.errors == ()
+    said = [notice.notice.split()[2] for notice in found.notices]
+    assert set(said) == {*ACCEPTED["DAG"], *ACCEPTED["task"], "ui_color"} - UNSAID
+    assert len({notice.notice for notice in found.notices}) == len(found.notices)
+
+
+def test_an_argument_that_is_left_off_is_not_spoken_of() -> None:
+    with DAG("d", default_args={"email_on_failure": False, "email": None}) as made:
+        BashOperator("a", bash_command="true", mode="reschedule", executor_config=None)
+    assert made.notices == []
+
+
+@pytest.mark.parametrize(("name", "told"), [*DROPPED["DAG"].items()])
+def test_a_dag_argument_that_is_no_more(name: str, told: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"DAG 'd': {name} is no argument here") as raised:
+        DAG("d", **{name: "@daily"})
+    assert str(raised.value).endswith(told)
+
+
+@pytest.mark.parametrize(("name", "told"), [*DROPPED["task"].items()])
+def test_a_task_argument_that_is_no_more(name: str, told: str) -> None:
+    with DAG("d"), pytest.raises(InvalidInputError, match=f"task 'a': {name} is no argument here") as raised:
+        PythonOperator("a", python_callable=print, **{name: True})
+    assert str(raised.value).endswith(told)
+
+
+def test_an_argument_that_nobody_knows() -> None:
+    with pytest.raises(InvalidInputError, match=r"DAG 'd': there is no argument 'tag'\. Do you mean tags\?"):
+        DAG("d", tag="x")
+    with DAG("d"), pytest.raises(InvalidInputError, match="group 'g': there is no argument 'prefix'"):
+        TaskGroup("g", prefix=False)
+
+
+def test_the_default_pool_is_no_pool() -> None:
+    with DAG("d", default_args={"pool": "default_pool"}) as made:
+        BashOperator("a", bash_command="true")
+    assert made.spec().tasks[0].pool is None
+
+
+def test_params_with_a_schema(tmp_path: Path) -> None:
+    found = checked(tmp_path, "with DAG('d', params={'n': Param(5, type='integer', minimum=1)}): EmptyOperator('a')\n")
+    assert found.errors == ()
+
+
+def test_airflows_timetables_by_their_names() -> None:
+    from tidemill import CronTriggerTimetable
+
+    made = CronTriggerTimetable("0 6 * * *", timezone="Europe/Berlin")
+    assert made == CronTrigger(expression="0 6 * * *", timezone="Europe/Berlin", run_immediately=False)
+
+
+def test_a_result_in_a_command_is_a_template_and_cannot_be_gone_through() -> None:
+    with DAG("d") as made:
+        a = BashOperator("a", bash_command="echo 1")
+        BashOperator("b", bash_command=a.output)
+        with pytest.raises(InvalidInputError, match="the result of task 'a' is only known when that has run"):
+            PythonOperator("c", python_callable=print, op_args=a.output)
+    assert "a" in made.spec().by_id["b"].upstream
+    assert "xcom_pull(task_ids='a'" in str(made.spec().by_id["b"].templated()[0])
+
+
+def test_spark_submit_takes_its_lists_as_texts() -> None:
+    with DAG("d") as made:
+        SparkSubmitOperator(
+            "a", application="job.py", jars="a.jar, b.jar", py_files=None, conf=None, application_args=None,
+            verbose=True, conn_id="spark_default",
+        )  # fmt: skip
+    [submitted] = made.spec().tasks
+    assert isinstance(submitted, SparkSubmitTask)
+    assert (submitted.spark.jars, submitted.spark.py_files) == (("a.jar", "b.jar"), ())
+
+
+# Results
+
+
+async def test_results_by_their_keys_and_results_that_are_not_kept(here: Stack, tmp_path: Path) -> None:
+    text = HEAD + (
+        "with DAG('results'):\n"
+        "    @task(multiple_outputs=True)\n"
+        "    def two(): return {'x': 1, 'y': 2}\n"
+        "    @task(do_xcom_push=False)\n"
+        "    def unkept(ti=None):\n"
+        "        ti.xcom_push('pushed', 1)\n"
+        "        return 'lost'\n"
+        "    @task\n"
+        "    def use(ti=None):\n"
+        "        return [ti.xcom_pull('two', key='x'), ti.xcom_pull('two')['y'],\n"
+        "                ti.xcom_pull('unkept'), ti.xcom_pull('unkept', key='pushed')]\n"
+        "    [two(), unkept()] >> use()\n"
+        "    BashOperator(task_id='skipped', bash_command='exit 7', skip_on_exit_code=[7, 8])\n"
+    )
+    (tmp_path / "results.py").write_text(text)
+    await told(here, "dags", "register", str(tmp_path / "results.py"))
+    run = await here.tidemill.trigger("results")
+    details = await here.finished("results", run.run_id)
+    assert {task.task_id: str(task.state) for task in details.tasks} == {
+        "two": "success", "unkept": "success", "use": "success", "skipped": "skipped"
+    }  # fmt: skip
+    assert await here.result_of(details, "use") == [1, 2, None, 1]
+
+
+# Messages
+
+
+def test_a_file_that_makes_no_dag(tmp_path: Path) -> None:
+    found = checked(tmp_path, "@dag(schedule=None)\ndef never(): EmptyOperator(task_id='a')\n")
+    assert ["makes no DAG" in notice.notice for notice in found.notices] == [True]
+
+
+def test_a_preset_that_there_is_not() -> None:
+    with DAG("d", schedule="@dayly") as made, pytest.raises(InvalidInputError, match=r"Do you mean @daily\?"):
+        made.spec()
+
+
+async def test_a_template_of_a_run_without_a_date_and_names_of_airflow_2(here: Stack) -> None:
+    tasks = [bash("a", "echo {{ ds }}"), bash("b", "echo {{ next_ds }}")]
+    await here.tidemill.register(dag("undated", tasks))
+    run = await here.tidemill.trigger("undated", TriggerRequest(run_id="by_hand"))
+    await here.finished("undated", run.run_id)
+    shown = await told(here, "tasks", "explain", "undated", "by_hand", "a")
+    assert "The run has no logical date, and so no ds" in shown
+    assert "Airflow 3 has dropped next_ds: write {{ data_interval_end | ds }}" in await told(
+        here, "tasks", "explain", "undated", "by_hand", "b"
+    )
+
+
+# The command line
+
+
+async def test_dates_without_a_zone_are_utc_and_latest_is_the_newest(here: Stack) -> None:
+    await here.tidemill.register(dag("dated", [bash("a", "echo {{ ds }}")]))
+    later = await told(here, "dags", "trigger", "dated", "--json")
+    assert later["logical_date"] is not None
+    earlier = await told(here, "dags", "trigger", "dated", "--logical-date", "2024-01-02", "--json")
+    assert earlier["logical_date"] == "2024-01-02T00:00:00Z"
+    none = await told(here, "dags", "trigger", "dated", "--no-logical-date", "--json")
+    assert none["logical_date"] is None
+    assert (await told(here, "runs", "show", "dated", "latest", "--json"))["run"]["run_id"] == none["run_id"]
+
+
+async def test_a_line_of_a_list_is_a_line_of_the_output(here: Stack) -> None:
+    dag_id = "a_dag_with_a_name_that_is_longer_than_half_of_a_line_of_eighty_characters_" + "x" * 40
+    await here.tidemill.register(dag(dag_id, [empty("a")]))
+    listed = await told(here, "tasks", "list", dag_id)
+    assert listed.splitlines()[1].split()[:2] == ["a", "empty"]
+    shown = await told(here, "dags", "trigger", dag_id, "--run-id", "y" * 90)
+    assert any(dag_id in line and "y" * 90 in line for line in shown.splitlines())
+
+
+async def test_what_has_been_said_is_not_followed_by_a_number(here: Stack) -> None:
+    await here.tidemill.register(dag("no_run", [empty("a")]))
+    refused = await told(here, "runs", "show", "no_run", "latest", code=1)
+    assert "error: 1" not in refused
+
+
+async def test_a_dag_is_deleted_with_its_runs(here: Stack) -> None:
+    await here.run_once(dag("deleted", [empty("a")]))
+    [gone] = await told(here, "dags", "delete", "deleted", "--yes", "--json")
+    assert gone == {"dag_id": "deleted", "runs": 1}
+    with pytest.raises(NotFoundError):
+        await here.tidemill.describe("deleted")
+    assert (await here.run_once(dag("deleted", [empty("a")]))).state == "success"
+
+
+async def test_a_dag_with_runs_under_way_is_not_deleted(here: Stack) -> None:
+    await here.tidemill.register(dag("kept", [bash("a", "sleep 600")]))
+    run = await here.tidemill.trigger("kept")
+    with pytest.raises(InvalidInputError, match="has runs under way"):
+        await here.tidemill.delete_dag("kept")
+    await here.tidemill.cancel_run("kept", run.run_id)
+
+
+async def test_a_terminated_dag_does_not_look_well(here: Stack) -> None:
+    await here.tidemill.register(dag("terminated", [empty("a")]))
+    await here.tidemill.client.get_workflow_handle("dag:terminated").terminate()
+    with pytest.raises(NotFoundError, match="has been ended"):
+        await here.tidemill.describe("terminated")
+
+
+@pytest.mark.parametrize("option", ["--version", "-h"])
+def test_what_every_command_line_answers(option: str) -> None:
+    done = subprocess.run([TIDEMILL, option], capture_output=True, text=True, check=True)
+    assert "tidemill" in done.stdout
+
+
+def test_a_second_dev_does_not_join_the_first(server: str) -> None:
+    port = int(server.rpartition(":")[2])
+    with pytest.raises(InvalidInputError, match=f"port {port} is in use: another `tidemill dev`"):
+        check_port(port)
+    check_port(free_port())
+
+
+def test_the_face_gives_what_the_list_says() -> None:
+    program = "import tidemill\nfor name in tidemill.__all__: getattr(tidemill, name)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_table_of_arguments_is_in_the_documentation() -> None:
+    """`make docs` writes it."""
+    page = (Path(__file__).parents[2] / "docs" / "coming_from_airflow.md").read_text()
+    for whose in (*ACCEPTED.values(), *DROPPED.values()):
+        for name, text in whose.items():
+            assert f"| `{name}` | {text} |" in page

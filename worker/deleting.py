@@ -1,0 +1,33 @@
+"""Has Temporal forget workflows that nobody needs any more."""
+
+from __future__ import annotations
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from ..model.run.identity import dag_workflow_id, run_workflow_id
+from .listing import PAGE, RUNS
+
+
+async def delete_history(client: Client, workflow_id: str, execution: str = "") -> None:
+    """Deletes one execution, by default the last; nothing if there is none."""
+    found = WorkflowExecution(workflow_id=workflow_id, run_id=execution)
+    request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=found)
+    try:
+        await client.workflow_service.delete_workflow_execution(request)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+
+
+async def delete_histories(client: Client, dag_id: str) -> int:
+    """Deletes every execution of a DAG that has ended, and of its runs; how many runs those were."""
+    runs = f'{RUNS} AND WorkflowId STARTS_WITH "{run_workflow_id(dag_id, "")}"'
+    deleted: set[str] = set()
+    for query in (runs, f'WorkflowId = "{dag_workflow_id(dag_id)}"'):
+        async for found in client.list_workflows(query, page_size=PAGE):
+            await delete_history(client, found.id, found.run_id)
+            deleted.add(found.id)
+    return len(deleted - {dag_workflow_id(dag_id)})
