@@ -140,6 +140,16 @@ class DAG:
         reading.reset(self._outer)
 
     @property
+    def doc_md(self) -> str | None:
+        """The DAG's documentation, in Markdown; may also be set after the DAG is made, as Airflow's files do."""
+        text: str | None = self._fields["doc_md"]
+        return text
+
+    @doc_md.setter
+    def doc_md(self, text: str | None) -> None:
+        self._fields["doc_md"] = text
+
+    @property
     def functions(self) -> dict[str, Callable[..., Any]]:
         """The function of each task that has one."""
         return {node.task_id: node.function for node in self.tasks.values() if node.function is not None}

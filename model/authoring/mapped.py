@@ -31,8 +31,20 @@ def expansion_each(values: Each, into: str) -> dict[str, Any]:
     return {"each": values, "into": into}
 
 
+NOT_CALLED = {"execute", "poke", "pre_execute", "post_execute"}
+"""What Airflow's operators are made of. Here a task is data, and its work is a function."""
+
+
 class Mappable(Node):
     """A task by its Airflow name, which can be mapped: `BashSensor.partial(task_id="x").expand(bash_command=[...])`."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in NOT_CALLED & vars(cls).keys():
+            raise InvalidInputError(
+                f"class {cls.__name__}: {name}() would not be called. Operators of one's own are not there yet: write "
+                "what it does as a function with @task, or @task.sensor"
+            )
 
     @classmethod
     def partial(cls, task_id: str, **options: Any) -> Partial[Self]:

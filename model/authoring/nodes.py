@@ -95,6 +95,15 @@ class Node(Linked):
         """The task's result, to be given to another task; a type checker cannot know what it will be."""
         return Output(self)
 
+    @property
+    def doc_md(self) -> str | None:
+        """The task's documentation, in Markdown; may also be set after the task is made."""
+        return self.options.get("doc_md")
+
+    @doc_md.setter
+    def doc_md(self, text: str | None) -> None:
+        self.options = {**self.options, "doc_md": text}
+
     def _follow(self, value: Any) -> None:
         """Using a result makes its task an upstream, as in Airflow's TaskFlow."""
         if isinstance(value, Linked):

@@ -1,5 +1,9 @@
 """What a task sees of its run: Airflow's template variables, and `ti` for results of other tasks."""
 
+import json
+import random
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -7,6 +11,9 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import dateutil
+import dateutil.parser
+import dateutil.relativedelta
 import pendulum
 
 from ..errors import InvalidInputError
@@ -17,6 +24,7 @@ CONTEXT_NAMES = frozenset(
     {
         "conf", "dag_run", "data_interval_end", "data_interval_start", "ds", "ds_nodash", "logical_date", "macros",
         "params", "run_id", "task", "task_instance", "ti", "ts", "ts_nodash", "ts_nodash_with_tz", "dag",
+        "task_instance_key_str", "test_mode", "inlets", "outlets",
     }
 )  # fmt: skip
 """The names that a task function may take as arguments without being given them."""
@@ -33,6 +41,9 @@ class TaskInstanceView:
         self.task_id = attempt.task.task_id
         self.try_number = attempt.try_number
         self.max_tries = attempt.task.retries
+        self.map_index = attempt.map_index
+        self.task = attempt.task
+        self.state = "running"
         self.pushed: dict[str, Any] = {}
         self._xcom = attempt.xcom
 
@@ -64,13 +75,20 @@ def context(attempt: TaskAttempt) -> dict[str, Any]:
             run_type=str(run.run_type),
             logical_date=_pendulum(run.logical_date),
             run_after=_pendulum(run.run_after),
+            data_interval_start=_pendulum(run.data_interval.start if run.data_interval is not None else None),
+            data_interval_end=_pendulum(run.data_interval.end if run.data_interval is not None else None),
+            state="running",
             conf=run.conf,
         ),
-        "macros": SimpleNamespace(ds_add=ds_add, ds_format=ds_format, datetime=datetime, timedelta=timedelta),
+        "inlets": [],
+        "macros": MACROS,
+        "outlets": [],
         "params": attempt.params,
         "run_id": run.run_id,
         "task": attempt.task,
         "task_instance": ti,
+        "task_instance_key_str": _key_str(attempt),
+        "test_mode": False,
         "ti": ti,
     }
     if run.logical_date is not None:
@@ -135,6 +153,33 @@ def ds_add(ds: str, days: int) -> str:
 
 def ds_format(ds: str, input_format: str, output_format: str) -> str:
     return datetime.strptime(ds, input_format).strftime(output_format)
+
+
+def datetime_diff_for_humans(dt: datetime, since: datetime | None = None) -> str:
+    """How long ago *dt* was, in words; with *since*, how far it is from there."""
+    return pendulum.instance(dt).diff_for_humans(None if since is None else pendulum.instance(since))
+
+
+MACROS = SimpleNamespace(
+    datetime=datetime,
+    datetime_diff_for_humans=datetime_diff_for_humans,
+    dateutil=dateutil,
+    ds_add=ds_add,
+    ds_format=ds_format,
+    json=json,
+    random=random.random,
+    time=time,
+    timedelta=timedelta,
+    uuid=uuid,
+)
+"""Airflow's `macros`."""
+
+
+def _key_str(attempt: TaskAttempt) -> str:
+    """Airflow's task_instance_key_str."""
+    date = attempt.run.logical_date
+    day = attempt.run.run_id if date is None else date.strftime("%Y%m%d")
+    return f"{attempt.run.dag_id}__{attempt.task.task_id}__{day}"
 
 
 def _pendulum(value: datetime | None) -> pendulum.DateTime | None:

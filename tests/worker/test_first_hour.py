@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TIDEMILL, Stack, bash, dag, empty, told
+from support import TIDEMILL, Stack, at, bash, dag, empty, told, without_times
 from tidemill.model.authoring.arguments import ACCEPTED, DROPPED, UNSAID
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
@@ -110,6 +110,20 @@ def test_spark_submit_takes_its_lists_as_texts() -> None:
     assert (submitted.spark.jars, submitted.spark.py_files) == (("a.jar", "b.jar"), ())
 
 
+def test_an_operator_of_ones_own_is_not_passed_over_in_silence() -> None:
+    with pytest.raises(InvalidInputError, match=r"class MyOperator: execute\(\) would not be called"):
+
+        class MyOperator(BashOperator):
+            def execute(self, context: Any) -> None: ...
+
+
+def test_documentation_that_is_added_afterwards() -> None:
+    with DAG("d") as made:
+        task_of = BashOperator("a", bash_command="true")
+    made.doc_md = task_of.doc_md = "What it is for"
+    assert (made.spec().doc_md, made.spec().tasks[0].doc_md) == ("What it is for", "What it is for")
+
+
 # Results
 
 
@@ -162,6 +176,24 @@ async def test_a_template_of_a_run_without_a_date_and_names_of_airflow_2(here: S
     assert "Airflow 3 has dropped next_ds: write {{ data_interval_end | ds }}" in await told(
         here, "tasks", "explain", "undated", "by_hand", "b"
     )
+
+
+async def test_names_and_macros_of_airflow_3(here: Stack) -> None:
+    wanted = {
+        "{{ task_instance_key_str }}": "named__a__20240506",
+        "{{ macros.ds_add(ds, -1) }} {{ macros.json.dumps([1]) }} {{ macros.uuid.UUID(int=1) }}": (
+            "2024-05-05 [1] 00000000-0000-0000-0000-000000000001"
+        ),
+        "{{ macros.dateutil.parser.parse('2024-01-02').day }} {{ macros.random() < 1 }}": "2 True",
+        "{{ macros.datetime_diff_for_humans(logical_date, logical_date.add(days=2)) }}": "2 days before",
+        "{{ ti.map_index }} {{ ti.task.task_id }} {{ ti.state }} {{ dag_run.state }} {{ test_mode }}": (
+            "-1 a running running False"
+        ),
+        "{{ dag_run.data_interval_end | ds }} {{ inlets }} {{ outlets }}": "2024-05-06 [] []",
+    }
+    echo = "; ".join(f'echo "{template}"' for template in wanted)
+    details = await here.run_once(dag("named", [bash("a", echo)]), logical_date=at("2024-05-06"))
+    assert without_times(here.log_of("named", details.run.run_id, "a")).splitlines() == [*wanted.values()]
 
 
 # The command line

@@ -26,7 +26,10 @@ class DagCommands(LazyGroup):
             "dag_commands:pause",
             "Create and start no more runs of a DAG, and no more tasks of those under way. Tasks that run go on.",
         ),
-        "delete": ("dag_commands:delete", "End a DAG and forget it, with the histories of its runs."),
+        "delete": (
+            "dag_commands:delete",
+            "End a DAG and forget it, with the histories of its runs. Refused while runs are under way.",
+        ),
         "unpause": ("dag_commands:unpause", "Create runs again, as `catchup` says."),
         "register": (
             "dag_files:register",
