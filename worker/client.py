@@ -36,6 +36,7 @@ from ..model.pool.state import PoolSettings, PoolState, PoolView, check_pool_nam
 from ..model.run.identity import RunIdentity, TriggerRequest, dag_workflow_id
 from ..model.run.messages import Answer
 from ..model.run.revisions import ClearRequest, MarkRequest, ReviseQuestion, RunMark
+from ..model.run.state import DagRunState
 from ..model.run.views import RunDetails, RunView, TaskView
 from ..model.spec.dag import DagSpec
 from ..model.spec.timetables import DagRunInfo
@@ -140,6 +141,11 @@ class Tidemill:
         """A run with its tasks. A task whose worker has taken it up shows as running, with what it tells of itself."""
         view = await self.find_run(dag_id, run_id)
         return await self.run_by_workflow(view.workflow_id)
+
+    async def state_of(self, workflow_id: str) -> DagRunState:
+        """All that a run knows, with the results that are kept in its history."""
+        async with clear_errors(f"run {workflow_id!r}", self.task_queue):
+            return await self._query(workflow_id, "whole_state", DagRunState)
 
     async def find_run(self, dag_id: str, run_id: str) -> RunView:
         for view in await self.runs(dag_id):

@@ -34,7 +34,8 @@ from .templates import filled
 if TYPE_CHECKING:
     from .child import Job
 
-OURS = str(Path(__file__).parents[1])
+OURS = (str(Path(__file__).parents[2]), "<frozen importlib")
+"""Where the frames of a traceback begin that tell its author nothing."""
 XCOM_LIMIT = 64 * 1024 * 1024
 """The most bytes that a task's results may have, also where they are not kept in history."""
 

@@ -1,5 +1,6 @@
 """What an Airflow user types in the first hour: it works, or says what to write instead."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -217,6 +218,23 @@ async def test_a_line_of_a_list_is_a_line_of_the_output(here: Stack) -> None:
     assert listed.splitlines()[1].split()[:2] == ["a", "empty"]
     shown = await told(here, "dags", "trigger", dag_id, "--run-id", "y" * 90)
     assert any(dag_id in line and "y" * 90 in line for line in shown.splitlines())
+
+
+async def test_templates_as_for_a_run_with_its_results(here: Stack) -> None:
+    tasks = [bash("a", "echo 7"), bash("b", "echo {{ ti.xcom_pull('a') }} {{ run_id }}", "a")]
+    details = await here.run_once(dag("rendered", tasks), run_id="mine")
+    assert details.state == "success"
+    for wanted in ("mine", "latest"):
+        assert json.loads(await told(here, "tasks", "render", "rendered", "b", wanted))[0] == "echo 7 mine"
+    refused = await told(here, "tasks", "render", "rendered", "nope", "mine", code=1)
+    assert refused.count("error:") == 1
+
+
+def test_a_files_error_names_the_users_own_lines_alone(tmp_path: Path) -> None:
+    found = checked(tmp_path, "def broken():\n    return 1 / 0\nbroken()\n")
+    [error] = found.errors
+    assert "ZeroDivisionError" in error.error
+    assert [line.split(":")[0].strip() for line in error.error.splitlines()[1:]] == [str(tmp_path / "dags.py")] * 2
 
 
 async def test_what_has_been_said_is_not_followed_by_a_number(here: Stack) -> None:

@@ -109,6 +109,15 @@ def instant_text(value: datetime | None) -> str:
     return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+def is_date(text: str) -> bool:
+    """Whether *text* is a date as people type it."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
 def in_utc(text: str | None) -> str | None:
     """*text*, a date as people type it, with UTC where it has no zone (as Airflow's command line reads it)."""
     try:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from temporalio.exceptions import ApplicationError
 
 from ...activities.dag_files import rendered_here
 from ...model.run.attempts import attempt_path
@@ -23,7 +24,7 @@ from ...model.states import TaskState
 from ..client import Tidemill
 from ..settings import read_settings
 from ..task_logs import TaskLog
-from .output import Json, console, fail, make_table, print_json, read_instant, run, show
+from .output import Json, console, fail, is_date, make_table, print_json, read_instant, run, show
 from .runs import DagId, RunId, resolve
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -176,22 +177,37 @@ def list_tasks(dag_id: DagId, as_json: Json = False) -> None:
 def render_task(
     dag_id: DagId,
     task: Annotated[str, typer.Argument(help="The task's id.")],
-    logical_date: Annotated[str, typer.Argument(help="The logical date; ISO 8601, in UTC unless it has an offset.")],
+    logical_date: Annotated[
+        str,
+        typer.Argument(help="A logical date, ISO 8601, in UTC without an offset; or a run's id, or `latest`."),
+    ],
 ) -> None:
-    """Show a task's templates filled in for a date, without running it. Results of other tasks are not there."""
+    """Show a task's templates filled in for a date, or as for a run with its results, without running it."""
 
     async def work() -> object:
         tidemill = await Tidemill.connect()
         spec = await tidemill.spec(dag_id)
         if task not in spec.by_id:
             fail(f"DAG {dag_id!r} has no task {task!r}. Its tasks are: {', '.join(spec.by_id)}")
-        date = read_instant(logical_date, "logical_date")
-        identity = manual_run(dag_id, spec.schedule, TriggerRequest(logical_date=date), date)
-        state = DagRunState(run=identity, spec=spec)
+        state = await state_to_render(tidemill, spec, logical_date)
         attempt = state.attempt(TaskInstance(task_id=task, try_number=1), "render")
-        return rendered_here(attempt)
+        try:
+            return rendered_here(attempt)
+        except ApplicationError as error:
+            fail(error.message.removeprefix("TaskFailed: "))
 
     sys.stdout.write(json.dumps(run(work()), indent=2, default=str) + "\n")
+
+
+async def state_to_render(tidemill: Tidemill, spec: DagSpec, wanted: str) -> DagRunState:
+    """A run of the date *wanted* in which nothing has run yet; or the run of that id, with its results."""
+    if is_date(wanted):
+        date = read_instant(wanted, "logical_date")
+        return DagRunState(
+            run=manual_run(spec.dag_id, spec.schedule, TriggerRequest(logical_date=date), date), spec=spec
+        )
+    view = await resolve(tidemill, spec.dag_id, wanted)
+    return await tidemill.state_of(view.workflow_id)
 
 
 @app.command()
