@@ -24,6 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..activities.names import ASK_AGAIN
 from ..model.errors import InvalidInputError
 from .converter import ModelsPlugin
+from .dev_address import remembered_address
 
 NONDETERMINISM = "TMPRL1100"
 """Temporal's code for a history that does not fit the code."""
@@ -66,7 +67,7 @@ async def connect(plugin: Plugin | None = None, **overrides: Any) -> Client:
     Raises ConnectionError if nothing answers.
     """
     config = cast(dict[str, Any], ClientConfig.load_client_connect_config())
-    config = {"target_host": "localhost:7233", **config, **overrides}
+    config = {"target_host": remembered_address() or "localhost:7233", **config, **overrides}
     try:
         return await Client.connect(**config, plugins=[*client_plugins(), plugin or ModelsPlugin()])
     except RuntimeError as error:

@@ -13,8 +13,9 @@ from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.tasks.spark import SparkSubmitTask
 from tidemill.model.spec.timetables import CronTrigger
-from tidemill.worker.connection import NotFoundError
+from tidemill.worker.connection import NotFoundError, connect
 from tidemill.worker.dev import check_port, free_port
+from tidemill.worker.dev_address import remembered, remembered_address
 from tidemill.worker.validation import check_path
 
 from tidemill import DAG, BashOperator, PythonOperator, SparkSubmitOperator, TaskGroup
@@ -278,6 +279,21 @@ def test_a_second_dev_does_not_join_the_first(server: str) -> None:
     with pytest.raises(InvalidInputError, match=f"port {port} is in use: another `tidemill dev`"):
         check_port(port)
     check_port(free_port())
+
+
+async def test_commands_in_its_folder_find_a_dev_on_another_port(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("TEMPORAL_ADDRESS", "TIDEMILL_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / ".tidemill").mkdir()
+    with remembered(tmp_path / ".tidemill", server):
+        assert (await connect()).service_client.config.target_host == server
+        monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+        with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:1"):
+            await connect()
+    assert remembered_address() is None
 
 
 def test_the_face_gives_what_the_list_says() -> None:

@@ -21,6 +21,7 @@ from ..client import Tidemill
 from ..connect_server import CONNECTION, connect_server
 from ..demo import Demo
 from ..dev import dev_server
+from ..dev_address import remembered
 from ..doctor import Check, all_checks
 from ..folder import look_after, register_folder, watch_folder
 from ..process import hide_memory, plugin_for, running_worker, until_stopped
@@ -103,8 +104,14 @@ def dev(
                 here = settings.model_copy(update={"spark_connections": known})
                 console.print(f"Spark        {url}, conn_id {CONNECTION!r}")
             server = await running.enter_async_context(dev_server(settings.home.resolve(), port=port, ui_port=ui_port))
+            running.enter_context(remembered(settings.home.resolve(), server.address))
             tidemill = await running.enter_async_context(running_worker(here, server.address))
             console.print(f"Temporal UI  {server.ui}\nTemporal     {server.address}\nDAGs         {dags}")
+            console.print(
+                f"Commands in this folder find it. Elsewhere: export TEMPORAL_ADDRESS={server.address} "
+                f"TIDEMILL_HOME={settings.home.resolve()}",
+                soft_wrap=True,
+            )
             beside = [asyncio.create_task(watch_folder(tidemill, dags.resolve(), settings.bundle))]
             if spark:
                 beside.append(asyncio.create_task(prepare_spark(settings.home.resolve())))
