@@ -111,6 +111,9 @@ def forked(
     masker = fresh_masker()
     with workplace.log_at(folder.log, masker) as log:
         answer = _followed(workplace, work, request, Conversation(log, masker), watch, code, connect=connect)
+        if log.last_line is None and (failure := (answer.result or {}).get("failure")) is not None:
+            # It failed before its work began, and who looks for the reason looks into the log.
+            log.feed(f"{failure['error_type']}: {failure['message']}\n".encode())
     if answer.result is None:
         raise task_failed(unanswered(answer.code))
     if "failure" in answer.result:

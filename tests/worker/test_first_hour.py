@@ -175,6 +175,7 @@ async def test_a_template_of_a_run_without_a_date_and_names_of_airflow_2(here: S
     await here.finished("undated", run.run_id)
     shown = await told(here, "tasks", "explain", "undated", "by_hand", "a")
     assert "The run has no logical date, and so no ds" in shown
+    assert "'ds' is undefined" in await told(here, "tasks", "logs", "undated", "by_hand", "a")
     assert "Airflow 3 has dropped next_ds: write {{ data_interval_end | ds }}" in await told(
         here, "tasks", "explain", "undated", "by_hand", "b"
     )
