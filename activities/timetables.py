@@ -62,9 +62,9 @@ class TimetableActivities:
         """Some of a backfill's runs. What the timetable raises is part of the answer."""
         return self._backfill(question)
 
-    @activity.defn(name="tidemill.count_backfill")
-    def count_backfill(self, question: BackfillQuestion) -> BackfillBatch:
-        """How many more runs a backfill has. By a name of its own, which the release before does not answer."""
+    @activity.defn(name="tidemill.backfill_part")
+    def ask_backfill_part(self, question: BackfillQuestion) -> BackfillBatch:
+        """Some of its runs, or how many more there are, from a place on: a name that the release before has not."""
         return self._backfill(question)
 
     @activity.defn(name="tidemill.answer_trigger")

@@ -152,7 +152,7 @@ class TidemillPlugin(SimplePlugin):
             task_queue=control_queue(worker.task_queue),
             activities=[
                 timetables.ask_backfill,
-                timetables.count_backfill,
+                timetables.ask_backfill_part,
                 timetables.ask_timetable,
                 timetables.ask_trigger,
                 waiting.find_moment,

@@ -7,22 +7,24 @@ there are is counted meanwhile; what is to run backwards is counted first, and t
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
-from ..base import Instant, Model
+from ..base import Brief, Instant, Model
 from ..spec.timetables import DagRunInfo, DataInterval, Timetable
 from ..spec.timetables.base import NextRun, infos_between
 from .backfill_request import BackfillRequest
 
+SMALL = 1000
+"""Runs up to which a backfill is asked for by number, so that the release before can go on with it."""
 BATCH = 100
 """Runs that a backfill's state holds, to be created next."""
 PAGE = 1000
 """Runs from one place to the next that a backfill which runs backwards can be taken up at."""
 
 
-class BackfillQuestion(Model):
+class BackfillQuestion(Brief, Model):
     """Which runs a backfill has, as of `now`: those after `after`, without the first `skip` of them."""
 
     asks: Literal["backfill"] = "backfill"
@@ -39,7 +41,11 @@ class BackfillQuestion(Model):
     counts: bool = False
     """Whether to count the runs from there on; with `takes` also, which come first."""
     placed: bool = False
-    """Whether `after` and `skip` say where to begin. The release before asked by `offset` alone, for all of them."""
+    """Whether `after` and `skip` say where to begin; else `offset` does, in the whole, as the release before asks."""
+
+    def by_number(self) -> Self:
+        """The same, as the release before asks."""
+        return self.model_copy(update={"counts": False, "placed": False})
 
 
 class BackfillPage(Model):
@@ -49,7 +55,7 @@ class BackfillPage(Model):
     runs: int
 
 
-class BackfillBatch(Model):
+class BackfillBatch(Brief, Model):
     """Some of a backfill's runs, in the order in which they are created."""
 
     total: int

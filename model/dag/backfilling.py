@@ -7,7 +7,7 @@ from ..run.identity import RunIdentity, backfill_run
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo
 from .backfill_request import BackfillRequest
-from .backfill_walk import BackfillBatch, BackfillQuestion
+from .backfill_walk import SMALL, BackfillBatch, BackfillQuestion
 from .backfills import Backfill, runs_text
 from .data import DagData
 from .records import DecisionKind, TrackedRun
@@ -32,8 +32,10 @@ class DagBackfills(DagData):
             created_at=now,
             total=batch.total,
             counted_to=batch.counted_to,
-            pages=batch.pages,
         )
+        if batch.counted_to is not None or batch.total > SMALL:
+            made.pages = batch.pages
+            made.after = batch.infos[-1].data_interval if batch.infos else None
         if batch.infos:
             made.take(batch)
         self.backfills.append(made)

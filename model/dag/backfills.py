@@ -6,7 +6,7 @@ workflow, at the same ids, under a limit of their own.
 
 from datetime import datetime
 
-from ..base import Instant, Model, Record, iso
+from ..base import Brief, Instant, Model, Record, iso
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, DataInterval, Timetable
@@ -15,7 +15,7 @@ from .backfill_request import BackfillRequest, ReprocessBehavior
 from .backfill_walk import BATCH, BackfillBatch, BackfillPage, BackfillQuestion
 
 
-class BackfillPlan(Model):
+class BackfillPlan(Brief, Model):
     """What a backfill is, or with dry_run would be: its first runs, and how many there are in all."""
 
     backfill_id: str | None
@@ -25,7 +25,7 @@ class BackfillPlan(Model):
     """Whether `total` is all; a large range is counted on while the first runs run."""
 
 
-class BackfillProgress(Model):
+class BackfillProgress(Brief, Model):
     """How far a backfill is. The field names are those of Airflow's progress line."""
 
     backfill_id: str
@@ -66,7 +66,7 @@ class BackfillProgress(Model):
         )
 
 
-class Backfill(Record):
+class Backfill(Brief, Record):
     """One backfill in its DAG's state. `infos` are its next runs; those after `offset` are asked for when needed."""
 
     backfill_id: str
@@ -110,20 +110,28 @@ class Backfill(Record):
     def counted(self) -> bool:
         return self.counted_to is None
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether its runs are asked for from place to place. The release before cannot go on with it then."""
+        return not self.counted or self.after is not None or bool(self.pages)
+
     def question(self) -> BackfillQuestion | None:
         """What has to be asked before the next run can be made; None if nothing, or if that is not counted yet."""
         if self.infos or not self.room or self.offset >= self.total:
             return None
+        if not self.in_parts:
+            return BackfillQuestion(
+                timetable=self.timetable,
+                request=self.request,
+                now=self.created_at,
+                offset=self.offset,
+                folder=self.folder,
+            )
         if self.request.run_backwards:
             return self._question_backwards() if self.counted else None
-        if self.after is None:  # of a release that has taken runs by their number
-            return self._question(skip=self.offset)
         return self._question(after=self.after)
 
     def _question_backwards(self) -> BackfillQuestion:
-        if not self.pages:
-            left = self.total - self.offset
-            return self._question(skip=max(0, left - BATCH), most=min(BATCH, left))
         page = self.pages[-1]
         return self._question(after=page.after, skip=max(0, page.runs - BATCH), most=min(BATCH, page.runs))
 
@@ -163,9 +171,9 @@ class Backfill(Record):
             return
         self.infos = batch.infos
         self.offset += len(batch.infos)
-        if batch.infos:
+        if batch.infos and self.in_parts:
             self.after = batch.infos[-1].data_interval
-        else:  # the tables changed under it: there are fewer runs than there were
+        if not batch.infos:  # the tables changed under it: there are fewer runs than there were
             self.offset = self.total
         self._turn_pages(len(batch.infos))
 

@@ -44,8 +44,6 @@ class DagData(Record):
     news: int = 0
     """The number of the last message to a run."""
     executions: int = 1
-    shows_view: bool = False
-    """Whether this execution keeps a view in its memo; one that the release before has begun does not."""
 
     @property
     def held_up(self) -> str | None:

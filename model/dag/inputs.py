@@ -20,7 +20,7 @@ def read_start(arguments: Sequence[Any], now: datetime) -> DagState:
     if isinstance(document, dict) and set(document) == {"state"}:
         return DagState.model_validate(document["state"])
     spec = read_dag(document)
-    return DagState(spec=spec, is_paused=spec.is_paused_upon_creation, registered_at=now, shows_view=True)
+    return DagState(spec=spec, is_paused=spec.is_paused_upon_creation, registered_at=now)
 
 
 def check_workflow_id(workflow_id: str, dag_id: str) -> None:

@@ -38,8 +38,6 @@ class DagRunState(Record):
     started_at: Instant | None = None
     instances: dict[str, TaskInstance] = {}
     executions: int = 1
-    shows_view: bool = False
-    """Whether this execution keeps a view in its memo; one that the release before has begun does not."""
     past: Past | None = None
     """The run before, where tasks depend on it."""
     is_paused: bool = False

@@ -134,6 +134,7 @@ async def test_a_terminated_run_does_not_count_as_success(here: Stack) -> None:
         lambda: here.tidemill.runs("terminated_past"),
         lambda found: [str(run.state) for run in found] == ["running"] * 2,
     )
+    await eventually(lambda: here.tidemill.run("terminated_past", runs[1].run_id), bool)  # its workflow is there
     await here.tidemill.client.get_workflow_handle(runs[1].workflow_id).terminate("for the test")
     await eventually(
         lambda: here.tidemill.runs("terminated_past"),

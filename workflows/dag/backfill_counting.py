@@ -40,6 +40,6 @@ class BackfillCounting:
 
 async def _answer(question: BackfillQuestion) -> BackfillBatch:
     try:
-        return await ask(TimetableActivities.count_backfill, question)
+        return await ask(TimetableActivities.ask_backfill_part, question)
     except ActivityError as error:
         return BackfillBatch(total=0, error=cause_of(error))

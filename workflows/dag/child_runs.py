@@ -21,6 +21,7 @@ from ...model.states import RunState, TaskState
 from ..alarm import Alarm
 from ..calls import look_up
 from ..command_budget import CommandBudget
+from ..memo_view import BEGUN
 from ..run.workflow import DagRunWorkflow
 
 CLOSING = timedelta(seconds=1)
@@ -88,7 +89,12 @@ class ChildRuns:
                 id=tracked.run.workflow_id,
                 id_reuse_policy=again if tracked.again else WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-                memo={"dag_id": tracked.run.dag_id, "run_id": tracked.run.run_id, "snapshot": self._snapshot},
+                memo={
+                    "dag_id": tracked.run.dag_id,
+                    "run_id": tracked.run.run_id,
+                    "snapshot": self._snapshot,
+                    BEGUN: True,
+                },
                 static_summary=f"{tracked.run.dag_id}: {tracked.run.run_id}",
             )
         except WorkflowAlreadyStartedError:
@@ -109,7 +115,6 @@ class ChildRuns:
             news=self._state.news,
             is_paused=self._state.is_paused,
             revision=tracked.revision,
-            shows_view=True,
         )
 
     def _size_of_start(self, tracked: TrackedRun) -> int:

@@ -36,7 +36,7 @@ from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ..alarm import Alarm
 from ..calls import INFRASTRUCTURE, ask, cause_of, refusing
-from ..memo_view import MemoView
+from ..memo_view import MemoView, memo_with_view
 from .backfill_counting import BackfillCounting
 from .child_runs import ChildRuns
 
@@ -62,7 +62,7 @@ class DagWorkflow:
         self._runs = ChildRuns(self.state, self._alarm, self._look_up_if_held)
         self._counting = BackfillCounting(self.state, self._alarm, lambda: self._hold_until is None)
         self._hold_until: datetime | None = None
-        self._memo = MemoView(self.state.shows_view)
+        self._memo = MemoView(begun_here=self.state.executions == 1)
         self._ask_again_at: datetime | None = None
         self._pause = ASK_AGAIN_FIRST
 
@@ -83,8 +83,7 @@ class DagWorkflow:
             lambda: workflow.all_handlers_finished() and self._runs.all_told and not self._counting.under_way
         )
         self.state.executions += 1
-        self.state.shows_view = True
-        workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}])
+        workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}], memo=memo_with_view())
 
     async def _step(self) -> None:
         """Everything that can be done now."""
@@ -154,7 +153,8 @@ class DagWorkflow:
         for backfill in self.state.backfills:
             question = backfill.question()
             if question is not None:
-                backfill.take(await ask(TimetableActivities.ask_backfill, question))
+                answers = TimetableActivities.ask_backfill_part if question.placed else TimetableActivities.ask_backfill
+                backfill.take(await ask(answers, question))
         self._counting.go_on()
         return self.state.create_backfill_runs(workflow.now())
 
@@ -375,7 +375,12 @@ class DagWorkflow:
             check_backfill(self.state.spec, request)
         now = workflow.now()
         spec = self.state.spec
-        batch = await ask(TimetableActivities.ask_backfill, Backfill.first_question(spec, request, now))
+        question = Backfill.first_question(spec, request, now)
+        # Histories of before have asked for all of it, by number.
+        if workflow.patched("backfills-in-parts"):
+            batch = await ask(TimetableActivities.ask_backfill_part, question)
+        else:
+            batch = await ask(TimetableActivities.ask_backfill, question.by_number())
         with refusing():
             check_batch(self.state.spec, request, batch)
         made = None if request.dry_run else self.state.add_backfill(spec, request, batch, now)

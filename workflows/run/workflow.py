@@ -28,7 +28,7 @@ from ...model.spec.tasks import ApprovalTask
 from ...model.states import RunState, TaskState
 from .. import metrics
 from ..calls import look_up, refusing
-from ..memo_view import MemoView
+from ..memo_view import MemoView, memo_with_view
 from .leases import Granted
 from .tasks import RunTasks
 
@@ -52,7 +52,7 @@ class DagRunWorkflow:
         self._untold: set[str] = set()
         """Tasks whose state the DAG has not been told, though the next run looks back at them."""
         self._telling = False
-        self._memo = MemoView(state.shows_view)
+        self._memo = MemoView()
 
     def _adopt(self, state: DagRunState) -> None:
         """Makes *state* this run's."""
@@ -197,8 +197,7 @@ class DagRunWorkflow:
             await self._all_told()
         if self.tasks.ended is None and not self.tasks.busy:  # else it was ended meanwhile
             self.state.executions += 1
-            self.state.shows_view = True
-            workflow.continue_as_new(self.state)
+            workflow.continue_as_new(self.state, memo=memo_with_view())
 
     # The end
 

@@ -26,7 +26,6 @@ PRESETS = {
 }
 """Airflow's own presets; croniter adds `@midnight` and `@annually`."""
 
-CRONITERS = ("@midnight", "@annually")
 _MOMENT = timedelta(microseconds=1)
 # The longest stretch that a clock was ever moved by (Samoa crossed the date line).
 _LONGEST_SHIFT = timedelta(hours=25)
@@ -66,13 +65,11 @@ class Cron:
                 f"cannot read cron expression {expression!r}: R names another tick each time that it is read. "
                 "Write the number that you want"
             )
-        if self.expression.startswith("@") and self.expression.lower() not in CRONITERS:
-            close = difflib.get_close_matches(expression, [*PRESETS, "@once", "@continuous"], 1)
-            told = f"Do you mean {close[0]}?" if close else f"There are {', '.join(PRESETS)}, @once and @continuous"
-            raise CronError(f"there is no preset {expression!r}. {told}")
         try:
             fields, _ = croniter.expand(self.expression)
         except (CroniterError, ValueError, KeyError, AttributeError) as error:
+            if expression.startswith("@"):
+                raise CronError(f"there is no preset {expression!r}. {_meant(expression)}") from error
             raise CronError(
                 f"cannot read cron expression {expression!r}: {error}. "
                 "Write five fields (minute hour day month weekday), such as 0 6 * * 1-5, or a preset such as @daily"
@@ -193,6 +190,12 @@ class Cron:
             else:
                 high = middle
         return high
+
+
+def _meant(preset: str) -> str:
+    known = [*PRESETS, "@once", "@continuous"]
+    close = difflib.get_close_matches(preset, known, 1)
+    return f"Do you mean {close[0]}?" if close else f"There are {', '.join(known)}"
 
 
 def _offset(local: datetime) -> timedelta:
