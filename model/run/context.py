@@ -2,7 +2,6 @@
 
 import json
 import random
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -168,7 +167,6 @@ MACROS = SimpleNamespace(
     ds_format=ds_format,
     json=json,
     random=random.random,
-    time=time,
     timedelta=timedelta,
     uuid=uuid,
 )
