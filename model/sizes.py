@@ -19,15 +19,22 @@ def json_size(value: Any) -> int:
     return len(json.dumps(value, default=str).encode())
 
 
-def checked_conf(conf: dict[str, Any]) -> dict[str, Any]:
-    """*conf*. Raises ValueError if it is too large."""
+def check_conf_size(conf: dict[str, Any], runs: int = 1) -> None:
+    """Raises InvalidInputError for a conf that is too large for a run, or for *runs* of a DAG at once.
+
+    Only what is asked for is held against this: what a release before has taken on stays readable.
+    """
     size = json_size(conf)
     if size > CONF_LIMIT:
-        raise ValueError(
-            f"has {size:,} bytes as JSON, and a run's conf may have {CONF_LIMIT:,}. "
+        raise InvalidInputError(
+            f"conf has {size:,} bytes as JSON, and a run's conf may have {CONF_LIMIT:,}. "
             "Keep the data elsewhere, and give its address"
         )
-    return conf
+    if conf and size * runs > CONFS_LIMIT:
+        raise InvalidInputError(
+            f"conf: {runs} runs at once have {size * runs:,} bytes of it, and the runs of a DAG may have "
+            f"{CONFS_LIMIT:,}. Shorten it, or lower max_active_runs"
+        )
 
 
 def check_spec_size(dag_id: str, document: str) -> None:

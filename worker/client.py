@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, timedelta
 from typing import Any, TypeVar
 
@@ -45,6 +46,7 @@ from .connection import (
     QUERY_TIMEOUT,
     REFRESH_TIMEOUT,
     UPDATE_TIMEOUT,
+    EndedError,
     NotFoundError,
     asked_to_ask_again,
     clear_errors,
@@ -245,12 +247,19 @@ class Tidemill:
         Raises InvalidInputError while runs are under way. A DAG whose file is still in a bundle comes back when that
         is parsed again.
         """
+        with suppress(EndedError):
+            await self._end_dag(dag_id)
+        return await delete_histories(self.client, dag_id)
+
+    async def _end_dag(self, dag_id: str) -> None:
+        was_paused = (await self.describe(dag_id)).is_paused
+        await self.pause(dag_id)  # so that no run begins after this has looked for some
         running = [view.run_id for view in await self.runs(dag_id) if view.state is RunState.RUNNING]
         if running:
+            await self.pause(dag_id, was_paused)
             raise InvalidInputError(f"DAG {dag_id!r} has runs under way: {', '.join(running[:5])}. Cancel them first")
         async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             await self._dag(dag_id).terminate("deleted")
-        return await delete_histories(self.client, dag_id)
 
     async def delete_run(self, dag_id: str, run_id: str) -> None:
         """Forgets a run that is queued or has ended, with its history: its date can be run again."""

@@ -37,6 +37,10 @@ class NotFoundError(LookupError):
     """There is no such DAG or run. The message says which and what to do."""
 
 
+class EndedError(NotFoundError):
+    """What is asked has been ended, though Temporal still knows its history."""
+
+
 class NoWorkerError(RuntimeError):
     """Nobody polls the task queue, so nobody answers."""
 
@@ -99,7 +103,7 @@ async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
             ) from None
         raise InvalidInputError(f"{what}: {error}") from None
     except WorkflowQueryRejectedError:
-        raise NotFoundError(f"{what} has been ended. Register it again, or delete it") from None
+        raise EndedError(f"{what} has been ended. Make it again, or delete it") from None
     except WorkflowUpdateRPCTimeoutOrCancelledError:
         raise NoWorkerError(
             f"{what} did not answer within {UPDATE_TIMEOUT.total_seconds():g} s: no worker polls task queue "

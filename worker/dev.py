@@ -24,6 +24,7 @@ from temporalio.service import RPCError
 
 from ..activities.processes.supervised import start_supervised, stop
 from ..model.errors import InvalidInputError
+from .dev_address import is_answering
 
 DYNAMIC_CONFIG: dict[str, object] = {
     "history.transferProcessorMaxPollRPS": 2000,
@@ -70,13 +71,11 @@ def free_port() -> int:
 
 def check_port(port: int) -> None:
     """Raises InvalidInputError for a port at which somebody answers already."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        if probe.connect_ex(("127.0.0.1", port)) == 0:
-            raise InvalidInputError(
-                f"port {port} is in use: another `tidemill dev` or Temporal server runs at 127.0.0.1:{port}. "
-                "End it, or choose another with --port and --ui-port"
-            )
+    if is_answering(port):
+        raise InvalidInputError(
+            f"port {port} is in use: another `tidemill dev` or Temporal server runs at 127.0.0.1:{port}. "
+            "End it, or choose another with --port and --ui-port"
+        )
 
 
 def server_command(

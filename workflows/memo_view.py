@@ -5,6 +5,7 @@ from typing import Any
 
 from temporalio import workflow
 
+from ..activities.names import SHOWS_VIEW
 from ..model.base import Model
 
 AT_ONCE = 20
@@ -12,24 +13,19 @@ AT_ONCE = 20
 PAUSE = timedelta(seconds=1)
 
 
-VIEW, BEGUN = "view", "shows_view"
-VIEWED = frozenset({VIEW, BEGUN})
-"""What is in the memo of an execution from its start on, unless the release before has begun it."""
-
-
 def memo_with_view() -> dict[str, Any]:
     """The memo of the execution that goes on from this one."""
-    return {**workflow.memo(), BEGUN: True}
+    return {**workflow.memo(), SHOWS_VIEW: True}
 
 
 class MemoView:
     """The memo `view` of this workflow."""
 
-    def __init__(self, *, begun_here: bool = False) -> None:
+    def __init__(self) -> None:
         # Asking for the patch alone is not enough. A first workflow task without commands, by a worker of the release
         # before, and the task of an update that follows it reach the next worker as one: there the patch would be
         # found live, and on replay not.
-        self._enabled = begun_here or not VIEWED.isdisjoint(workflow.memo())
+        self._enabled = SHOWS_VIEW in workflow.info().raw_memo
         self._shown: Model | None = None
         self._free_at: list[datetime] = []
         self.held_back_until: datetime | None = None
@@ -48,4 +44,4 @@ class MemoView:
             return
         self._free_at.append(max([now, *self._free_at[-1:]]) + PAUSE)
         self._shown = row
-        workflow.upsert_memo({VIEW: row.model_dump(mode="json", exclude_defaults=True)})
+        workflow.upsert_memo({"view": row.model_dump(mode="json", exclude_defaults=True)})

@@ -64,6 +64,29 @@ ACCEPTED: dict[str, dict[str, str]] = {
 }
 """By whose it is: arguments that are accepted with a notice and change nothing, with what holds instead."""
 
+WAITS = frozenset({
+    "sensor", "bash_sensor", "file_sensor", "external_task", "wait_until", "approval", "trigger_dag",
+})  # fmt: skip
+CALLS = frozenset({"python", "bash_function", "branch", "short_circuit", "sensor", "pyspark", "spark_sql_function"})
+SHELLS = frozenset({"bash", "bash_function", "bash_sensor"})
+SPARKS = frozenset({"spark_submit", "spark_sql", "pyspark", "spark_sql_function"})
+OF_KINDS: dict[str, frozenset[str]] = {
+    "mode": WAITS | CALLS,
+    "deferrable": WAITS | CALLS,
+    "show_return_value_in_logs": CALLS,
+    "output_encoding": SHELLS,
+    "append_env": SHELLS,
+    "verbose": SPARKS,
+    "spark_binary": SPARKS,
+    "status_poll_interval": SPARKS,
+    "post_submit_commands": SPARKS,
+    "use_krb5ccache": SPARKS,
+    "track_driver_via_k8s_api": SPARKS,
+    "openlineage_inject_parent_job_info": SPARKS,
+    "openlineage_inject_transport_info": SPARKS,
+}
+"""Arguments that only some kinds of task have in Airflow; on any other they are unknown. The rest is for all."""
+
 UNSAID = frozenset({"mode", "deferrable", "show_return_value_in_logs"})
 """Of these, what is as the author wants it either way: nothing is said of it."""
 
@@ -94,17 +117,20 @@ DROPPED: dict[str, dict[str, str]] = {
 """By whose it is: names that Airflow 3 has dropped, or that would change what is done, with what to write instead."""
 
 
-def sorted_out(whose: str, what: str, given: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+def sorted_out(
+    whose: str, what: str, given: Mapping[str, Any], notices: list[str], kind: str | None = None
+) -> dict[str, Any]:
     """*given* without what changes nothing here, of which a notice is kept in *notices*.
 
-    *whose* is "DAG", "group" or "task"; *what* names the thing in messages.
+    *whose* is "DAG", "group" or "task"; *what* names the thing in messages, *kind* is that of the task; None: of
+    arguments that are meant for all.
 
     Raises InvalidInputError for a name that something else has to be written for.
     """
     for name in given:
         if name in DROPPED[whose]:
             raise InvalidInputError(f"{what}: {name} is no argument here. {DROPPED[whose][name]}")
-    accepted = ACCEPTED[whose]
+    accepted = {n: told for n, told in ACCEPTED[whose].items() if kind is None or kind in OF_KINDS.get(n, {kind})}
     for name, value in given.items():
         notice = f"{whose} argument {name} changes nothing: {accepted.get(name)}"
         if name in accepted and name not in UNSAID and value not in (None, False) and notice not in notices:

@@ -79,7 +79,7 @@ class Node(Linked):
                 f"task {self.task_id!r}: on_kill is for tasks that call a function; {kind!r} calls none. Leave it out"
             )
         self.upstream: dict[str, None] = {}
-        self.options = sorted_out("task", f"task {self.task_id!r}", fields, owner.notices)
+        self.options = sorted_out("task", f"task {self.task_id!r}", fields, owner.notices, kind)
         owner.add(self)
         for value in fields.values():
             self._follow(value)

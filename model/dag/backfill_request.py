@@ -1,13 +1,11 @@
 """A backfill as its author asks for it."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from pydantic import PositiveInt, model_validator
 
 from ..base import Instant, Request, iso
-from ..run.identity import Conf
-from ..sizes import CONFS_LIMIT, json_size
 from ..states import RunState
 
 
@@ -35,7 +33,7 @@ class BackfillRequest(Request):
     run_backwards: bool = False
     reprocess_behavior: ReprocessBehavior = ReprocessBehavior.NONE
     max_active_runs: PositiveInt = 10
-    conf: Conf = {}
+    conf: dict[str, Any] = {}
     dry_run: bool = False
 
     @model_validator(mode="after")
@@ -44,11 +42,5 @@ class BackfillRequest(Request):
             raise ValueError(
                 f"to_date {iso(self.to_date)} is before from_date {iso(self.from_date)}. "
                 "Swap them; for the newest first set run_backwards"
-            )
-        confs = json_size(self.conf) * self.max_active_runs if self.conf else 0
-        if confs > CONFS_LIMIT:
-            raise ValueError(
-                f"conf: {self.max_active_runs} runs at once have {confs:,} bytes of it, and the runs of a DAG may have "
-                f"{CONFS_LIMIT:,}. Shorten it, or lower max_active_runs"
             )
         return self

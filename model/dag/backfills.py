@@ -120,13 +120,7 @@ class Backfill(Brief, Record):
         if self.infos or not self.room or self.offset >= self.total:
             return None
         if not self.in_parts:
-            return BackfillQuestion(
-                timetable=self.timetable,
-                request=self.request,
-                now=self.created_at,
-                offset=self.offset,
-                folder=self.folder,
-            )
+            return self._question().by_number()
         if self.request.run_backwards:
             return self._question_backwards() if self.counted else None
         return self._question(after=self.after)

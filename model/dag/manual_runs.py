@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from ..base import Instant, Model
 from ..errors import InvalidInputError, explain
 from ..run.identity import RunIdentity, TriggerRequest, manual_run
+from ..sizes import check_conf_size
 from ..spec.dag import DagSpec, has_schema
 from ..spec.timetables import DataInterval
 from .ticks import IntervalQuestion
@@ -29,6 +30,7 @@ class TriggerAnswer(Model):
 def read_and_check(question: TriggerQuestion) -> TriggerRequest:
     """The trigger, found to be in order. Raises InvalidInputError."""
     request = read_request(question.request, question.spec.dag_id)
+    check_conf_size(request.conf)
     check_conf(question.spec, request)
     return request
 

@@ -3,12 +3,11 @@
 import re
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from ..base import Instant, Model, Request, iso, to_utc
-from ..sizes import checked_conf
 from ..spec.timetables import DagRunInfo, DataInterval
 from ..spec.timetables.base import BaseTimetable
 
@@ -132,9 +131,6 @@ def backfill_run(dag_id: str, info: DagRunInfo, conf: dict[str, Any] | None = No
     )
 
 
-Conf = Annotated[dict[str, Any], AfterValidator(checked_conf)]
-
-
 class TriggerRequest(Request):
     """A manual run as its author asks for it (Airflow's REST body for a new run).
 
@@ -147,7 +143,7 @@ class TriggerRequest(Request):
     run_after: Instant | None = None
     data_interval_start: Instant | None = None
     data_interval_end: Instant | None = None
-    conf: Conf = {}
+    conf: dict[str, Any] = {}
     triggered_by: TriggeredBy | None = None
 
     @model_validator(mode="after")

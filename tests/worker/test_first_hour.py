@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from support import TIDEMILL, Stack, at, bash, dag, empty, told, without_times
-from tidemill.model.authoring.arguments import ACCEPTED, DROPPED, UNSAID
+from tidemill.model.authoring.arguments import ACCEPTED, DROPPED, OF_KINDS, UNSAID
+from tidemill.model.authoring.nodes import FIELDS_OF_KINDS
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.tasks.spark import SparkSubmitTask
@@ -18,7 +19,7 @@ from tidemill.worker.dev import check_port, free_port
 from tidemill.worker.dev_address import remembered, remembered_address
 from tidemill.worker.validation import check_path
 
-from tidemill import DAG, BashOperator, PythonOperator, SparkSubmitOperator, TaskGroup
+from tidemill import DAG, BashOperator, BashSensor, EmptyOperator, PythonOperator, SparkSubmitOperator, TaskGroup
 
 HEAD = "from datetime import datetime, timedelta\nfrom tidemill import *\n"
 
@@ -35,9 +36,10 @@ def checked(folder: Path, text: str) -> Any:
 def test_every_argument_that_changes_nothing_is_accepted_and_said_once(tmp_path: Path) -> None:
     of_dag = ", ".join(f"{name}='x'" for name in ACCEPTED["DAG"])
     of_tasks = ", ".join(f"{name}='x'" for name in ACCEPTED["task"])
+    of_bash = ", ".join(f"{name}='x'" for name in ACCEPTED["task"] if "bash" in OF_KINDS.get(name, {"bash"}))
     found = checked(tmp_path, (
         f"with DAG('d', {of_dag}, default_args=dict({of_tasks})):\n"
-        f"    BashOperator(task_id='a', bash_command='true', {of_tasks})\n"
+        f"    BashOperator(task_id='a', bash_command='true', {of_bash})\n"
         "    with TaskGroup('g', ui_color='red'): EmptyOperator(task_id='b')\n"
     ))  # fmt: skip
     assert found.errors == ()
@@ -46,9 +48,18 @@ def test_every_argument_that_changes_nothing_is_accepted_and_said_once(tmp_path:
     assert len({notice.notice for notice in found.notices}) == len(found.notices)
 
 
+@pytest.mark.parametrize(("name", "kinds"), [*OF_KINDS.items()])
+def test_an_argument_of_one_kind_of_task_is_unknown_to_another(name: str, kinds: frozenset[str]) -> None:
+    assert kinds < FIELDS_OF_KINDS.keys()
+    with DAG("d") as made:
+        EmptyOperator("a", **{name: "x"})
+    with pytest.raises(InvalidInputError, match=f"{name} = 'x'"):
+        made.spec()
+
+
 def test_an_argument_that_is_left_off_is_not_spoken_of() -> None:
     with DAG("d", default_args={"email_on_failure": False, "email": None}) as made:
-        BashOperator("a", bash_command="true", mode="reschedule", executor_config=None)
+        BashSensor("a", bash_command="true", mode="reschedule", executor_config=None)
     assert made.notices == []
 
 
@@ -259,6 +270,7 @@ async def test_a_dag_with_runs_under_way_is_not_deleted(here: Stack) -> None:
     run = await here.tidemill.trigger("kept")
     with pytest.raises(InvalidInputError, match="has runs under way"):
         await here.tidemill.delete_dag("kept")
+    assert (await here.tidemill.describe("kept")).is_paused is False
     await here.tidemill.cancel_run("kept", run.run_id)
 
 
@@ -267,6 +279,7 @@ async def test_a_terminated_dag_does_not_look_well(here: Stack) -> None:
     await here.tidemill.client.get_workflow_handle("dag:terminated").terminate()
     with pytest.raises(NotFoundError, match="has been ended"):
         await here.tidemill.describe("terminated")
+    assert await here.tidemill.delete_dag("terminated") == 0
 
 
 @pytest.mark.parametrize("option", ["--version", "-h"])
@@ -294,6 +307,8 @@ async def test_commands_in_its_folder_find_a_dev_on_another_port(
         monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
         with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:1"):
             await connect()
+    assert remembered_address() is None
+    (tmp_path / ".tidemill" / "dev_address").write_text(f"127.0.0.1:{free_port()}")  # of one that was killed
     assert remembered_address() is None
 
 

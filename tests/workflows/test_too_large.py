@@ -23,16 +23,25 @@ def noise(n: int, seed: int = 1) -> str:
     return "".join(random.Random(seed).choices(string.ascii_letters + string.digits, k=n))
 
 
-def test_the_conf_of_a_run() -> None:
-    with pytest.raises(ValueError, match=r"has 40,01\d bytes as JSON, and a run's conf may have 32,768"):
-        TriggerRequest(conf={"text": "x" * 40_000})
+async def test_the_conf_of_a_run(here: Stack) -> None:
+    await here.tidemill.register(dag("conf", [empty("a")]))
+    with pytest.raises(InvalidInputError, match=r"has 40,01\d bytes as JSON, and a run's conf may have 32,768"):
+        await here.tidemill.trigger("conf", TriggerRequest(conf={"text": "x" * 40_000}))
 
 
-def test_the_confs_of_a_backfill() -> None:
-    days = {"from_date": at("2024-01-01"), "to_date": at("2024-02-01")}
-    with pytest.raises(ValueError, match=r"100 runs at once have 3,00\d,\d+ bytes of it"):
-        BackfillRequest(**days, conf={"text": "x" * 30_000}, max_active_runs=100)
-    assert BackfillRequest(**days, conf={"text": "x" * 30_000}, max_active_runs=10)
+async def test_the_confs_of_a_backfill(here: Stack) -> None:
+    await here.tidemill.register(dag("filled_confs", [empty("a")], schedule="@daily", start_date=NOW.isoformat()))
+    days = {"from_date": at("2024-01-01"), "to_date": at("2024-01-02"), "conf": {"text": "x" * 30_000}}
+    with pytest.raises(InvalidInputError, match=r"100 runs at once have 3,00\d,\d+ bytes of it"):
+        await here.tidemill.create_backfill("filled_confs", BackfillRequest(**days, max_active_runs=100))
+    assert await here.tidemill.create_backfill("filled_confs", BackfillRequest(**days, max_active_runs=10))
+
+
+def test_what_was_taken_on_before_there_was_a_limit_stays_readable() -> None:
+    """Else the DAG that has it could not go on after an upgrade."""
+    days = {"from_date": "2024-01-01T00:00:00Z", "to_date": "2024-02-01T00:00:00Z"}
+    large = {**days, "conf": {"text": "x" * 50_000}, "max_active_runs": 500}
+    assert len(BackfillRequest.model_validate(large, extra="forbid").conf["text"]) == 50_000
 
 
 async def test_the_confs_of_all_queued_runs(here: Stack) -> None:

@@ -109,22 +109,18 @@ def instant_text(value: datetime | None) -> str:
     return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def is_date(text: str) -> bool:
-    """Whether *text* is a date as people type it."""
+def typed_date(text: str | None) -> datetime | None:
+    """*text* as a date that somebody has typed, aware or not; None if it is none."""
     try:
-        datetime.fromisoformat(text)
+        return datetime.fromisoformat(text or "")
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def in_utc(text: str | None) -> str | None:
-    """*text*, a date as people type it, with UTC where it has no zone (as Airflow's command line reads it)."""
-    try:
-        date = datetime.fromisoformat(text or "")
-    except ValueError:
-        return text  # whoever reads it says what is wrong with it
-    return text if date.tzinfo is not None else date.replace(tzinfo=UTC).isoformat()
+    """*text*, with UTC where it is a date without a zone (as Airflow's command line reads it)."""
+    date = typed_date(text)
+    return text if date is None or date.tzinfo is not None else date.replace(tzinfo=UTC).isoformat()
 
 
 def read_instant(text: str, field: str) -> datetime:

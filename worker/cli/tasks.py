@@ -24,7 +24,7 @@ from ...model.states import TaskState
 from ..client import Tidemill
 from ..settings import read_settings
 from ..task_logs import TaskLog
-from .output import Json, console, fail, is_date, make_table, print_json, read_instant, run, show
+from .output import Json, console, fail, make_table, print_json, read_instant, run, show, typed_date
 from .runs import DagId, RunId, resolve
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -194,14 +194,14 @@ def render_task(
         try:
             return rendered_here(attempt)
         except ApplicationError as error:
-            fail(error.message.removeprefix("TaskFailed: "))
+            fail(error.message)
 
     sys.stdout.write(json.dumps(run(work()), indent=2, default=str) + "\n")
 
 
 async def state_to_render(tidemill: Tidemill, spec: DagSpec, wanted: str) -> DagRunState:
     """A run of the date *wanted* in which nothing has run yet; or the run of that id, with its results."""
-    if is_date(wanted):
+    if typed_date(wanted) is not None:
         date = read_instant(wanted, "logical_date")
         return DagRunState(
             run=manual_run(spec.dag_id, spec.schedule, TriggerRequest(logical_date=date), date), spec=spec

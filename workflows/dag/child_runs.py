@@ -11,6 +11,7 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
 
+from ...activities.names import SHOWS_VIEW
 from ...activities.runs import RunsQuestion, find_ended_runs
 from ...model.dag.records import TrackedRun
 from ...model.dag.state import DagState
@@ -21,7 +22,6 @@ from ...model.states import RunState, TaskState
 from ..alarm import Alarm
 from ..calls import look_up
 from ..command_budget import CommandBudget
-from ..memo_view import BEGUN
 from ..run.workflow import DagRunWorkflow
 
 CLOSING = timedelta(seconds=1)
@@ -93,7 +93,7 @@ class ChildRuns:
                     "dag_id": tracked.run.dag_id,
                     "run_id": tracked.run.run_id,
                     "snapshot": self._snapshot,
-                    BEGUN: True,
+                    SHOWS_VIEW: True,
                 },
                 static_summary=f"{tracked.run.dag_id}: {tracked.run.run_id}",
             )

@@ -31,7 +31,7 @@ from ...model.run.identity import RunIdentity, TriggeredBy, run_key, run_workflo
 from ...model.run.messages import TasksEnded
 from ...model.run.revisions import ReviseQuestion, Revision
 from ...model.run.views import RunView
-from ...model.sizes import CONFS_LIMIT
+from ...model.sizes import CONFS_LIMIT, check_conf_size
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ..alarm import Alarm
@@ -62,7 +62,7 @@ class DagWorkflow:
         self._runs = ChildRuns(self.state, self._alarm, self._look_up_if_held)
         self._counting = BackfillCounting(self.state, self._alarm, lambda: self._hold_until is None)
         self._hold_until: datetime | None = None
-        self._memo = MemoView(begun_here=self.state.executions == 1)
+        self._memo = MemoView()
         self._ask_again_at: datetime | None = None
         self._pause = ASK_AGAIN_FIRST
 
@@ -224,6 +224,14 @@ class DagWorkflow:
                 "Wait until some have ended, or keep the data elsewhere"
             )
 
+    @staticmethod
+    def _check_backfill_confs(request: BackfillRequest) -> None:
+        try:
+            check_conf_size(request.conf, request.max_active_runs)
+        except InvalidInputError:
+            if workflow.patched("limits-confs"):  # histories of before have taken it on
+                raise
+
     # Messages
 
     @workflow.signal
@@ -373,6 +381,7 @@ class DagWorkflow:
         """Takes a backfill on, or with `dry_run` tells what it would be. Refuses an empty one."""
         with refusing():
             check_backfill(self.state.spec, request)
+            self._check_backfill_confs(request)
         now = workflow.now()
         spec = self.state.spec
         question = Backfill.first_question(spec, request, now)

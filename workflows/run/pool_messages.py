@@ -61,16 +61,20 @@ class PoolMessages:
         task.add_done_callback(kept.discard)
 
     async def _ask_all(self, pool: str) -> None:
-        while requests := self._requests.pop(pool, []):
-            for part in range(0, len(requests), PER_MESSAGE):
-                await self._ask(pool, requests[part : part + PER_MESSAGE])
-        del self._asking[pool]
+        try:
+            while requests := self._requests.pop(pool, []):
+                for part in range(0, len(requests), PER_MESSAGE):
+                    await self._ask(pool, requests[part : part + PER_MESSAGE])
+        finally:  # whoever asks next begins anew
+            del self._asking[pool]
 
     async def _tell_all(self, pool: str) -> None:
-        while news := self._news.pop(pool, {}):
-            for message, lease_ids in news.items():
-                await _tell(pool, message, lease_ids)
-        del self._telling[pool]
+        try:
+            while news := self._news.pop(pool, {}):
+                for message, lease_ids in news.items():
+                    await _tell(pool, message, lease_ids)
+        finally:  # a run that ends waits until nothing is on its way
+            del self._telling[pool]
 
 
 async def _tell(pool: str, message: str, lease_ids: Sequence[str]) -> None:
