@@ -20,7 +20,7 @@ def _outcome(attempt: TaskAttempt, ended: Ended) -> Outcome:
         return outcome_of(ended.result)
     end = ended.result["ended"]
     started_at = instant(end["started"])
-    if isinstance(attempt.task, BashSensorTask):
+    if isinstance(attempt.task, BashSensorTask) and end["code"] in (0, attempt.task.retry_exit_code or end["code"]):
         return poked(attempt, end["code"] == 0, started_at, f"the command {describe_exit(end['code'])}")
     if end["code"] != 0 and end["code"] in getattr(attempt.task, "skip_on_exit_code", ()):
         return Outcome(state=TaskState.SKIPPED, started_at=started_at, note=f"exit code {end['code']}")

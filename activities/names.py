@@ -23,9 +23,6 @@ MARK = "TIDEMILL_ATTEMPT"
 ASK_AGAIN = "AskAgain"
 """What was asked for is under way, and its end is told to whoever asks again."""
 
-SHOWS_VIEW = "shows_view"
-"""In the memo of an execution from its start on: it was begun by a release that keeps a view in the memo."""
-
 CONTROL_SUFFIX = "-control"
 CALLS_SUFFIX = "-calls"
 SPARK_SUFFIX = "-spark"

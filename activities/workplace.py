@@ -16,6 +16,7 @@ from ..model.spec.tasks import SparkOptions
 from .attempts.leftovers import Leftovers
 from .attempts.log import LIMIT_BYTES, AttemptLog, LogFormat
 from .attempts.log_store import LogStore
+from .attempts.run_facts import FactsAccess
 from .attempts.watch import task_failed
 from .attempts.xcom_store import XComStore
 from .bundles.listing import Tree
@@ -62,6 +63,8 @@ class Workplace:
     """The user that tasks run as; None: the worker's own."""
     drain: timedelta = timedelta()
     """How long tasks may go on when the worker is asked to stop."""
+    facts: FactsAccess = field(default_factory=FactsAccess)
+    """Where tasks can ask about their DAG and about runs."""
     grace: timedelta = timedelta(seconds=5)
     """How long a task has between SIGTERM and SIGKILL."""
 
@@ -112,6 +115,11 @@ class Workplace:
             if store is not None:
                 store.upload(path)
 
+    def log_url_of(self, attempt: TaskAttempt) -> str:
+        """Where people find the log of *attempt*."""
+        name = f"logs/{attempt.path}.log"
+        return f"{self.log_url.rstrip('/')}/{attempt.path}.log" if self.log_url else (self.home / name).as_uri()
+
     def give_away(self, folder: Path) -> None:
         """Lets the user that tasks run as write to *folder*."""
         if self.run_as is not None:
@@ -149,11 +157,15 @@ class Workplace:
 
     def file_of(self, attempt: TaskAttempt, name: str) -> Path:
         """The file that the DAG calls *name*: as it was kept with the DAG's version, else as it is now."""
-        if attempt.source is not None and attempt.source.name is not None:
-            kept = self._kept(attempt.source)
-            if kept is not None and (found := kept / Path(attempt.source.name).parent / name).is_file():
-                return found
-        return self.directory(attempt) / name
+        places = [folder / name for folder in self.template_folders(attempt)]
+        return next((place for place in places if place.is_file()), self.directory(attempt) / name)
+
+    def template_folders(self, attempt: TaskAttempt) -> list[Path]:
+        """Where template files and SQL are looked for: what was kept with the DAG's version, then what is there now."""
+        source, bases = attempt.source, [self.directory(attempt)]
+        if source is not None and source.name is not None and (kept := self._kept(source)) is not None:
+            bases.insert(0, folder_of(kept / source.name))
+        return [*bases, *(base / path for path in attempt.template_searchpath for base in bases)]
 
     def _kept(self, source: DagSource) -> Path | None:
         if source.snapshot is None:

@@ -1,6 +1,8 @@
 # What `from tidemill import ...` gives: read by type checkers, and at run time to import a name when it is used.
 from ._local import DAG, dag
+from .activities.hooks import BaseHook
 from .activities.secrets import Connection, Variable
+from .model.authoring.dates import days_ago
 from .model.authoring.decorators import setup, task, teardown
 from .model.authoring.foreign import TemporalActivityOperator, TemporalWorkflowOperator, TriggerDagRunOperator
 from .model.authoring.groups import Label, TaskGroup, task_group
@@ -17,7 +19,14 @@ from .model.authoring.operators import (
     spark_sql,
     spark_submit,
 )
-from .model.authoring.order import chain, cross_downstream
+from .model.authoring.order import chain, chain_linear, cross_downstream
+from .model.authoring.other_python import (
+    BranchExternalPythonOperator,
+    BranchPythonVirtualenvOperator,
+    ExternalPythonOperator,
+    PythonVirtualenvOperator,
+)
+from .model.authoring.own_operators import BaseOperator, BaseSensorOperator
 from .model.authoring.params import Param
 from .model.authoring.timetables import (
     CronDataIntervalTimetable,
@@ -66,9 +75,14 @@ __all__ = [
     "AirflowFailException",
     "AirflowSkipException",
     "ApprovalOperator",
+    "BaseHook",
+    "BaseOperator",
+    "BaseSensorOperator",
     "BashOperator",
     "BashSensor",
+    "BranchExternalPythonOperator",
     "BranchPythonOperator",
+    "BranchPythonVirtualenvOperator",
     "CommandNotifier",
     "Connection",
     "Continuous",
@@ -88,6 +102,7 @@ __all__ = [
     "EmptyOperator",
     "Events",
     "EventsTimetable",
+    "ExternalPythonOperator",
     "ExternalTaskSensor",
     "FileSensor",
     "InvalidInputError",
@@ -101,6 +116,7 @@ __all__ = [
     "PokeReturnValue",
     "PythonOperator",
     "PythonSensor",
+    "PythonVirtualenvOperator",
     "ShortCircuitOperator",
     "SparkSqlOperator",
     "SparkSubmitOperator",
@@ -116,8 +132,10 @@ __all__ = [
     "WebhookNotifier",
     "WeightRule",
     "chain",
+    "chain_linear",
     "cross_downstream",
     "dag",
+    "days_ago",
     "get_current_context",
     "setup",
     "spark_sql",

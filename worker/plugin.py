@@ -21,6 +21,7 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from ..activities.attempts.run_facts import RunFacts
 from ..activities.bash import BashActivities
 from ..activities.bundles.files import FileActivities
 from ..activities.bundles.registering import RegisterActivities, tell_dags
@@ -116,7 +117,9 @@ class TidemillPlugin(SimplePlugin):
         if worker in self._beside:
             await next(worker)
             return
-        self._spark_activities.temporal = TemporalAccess(worker.client, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self._spark_activities.temporal = TemporalAccess(worker.client, loop)
+        self.place.facts.run_facts = RunFacts(worker.client, loop, self.place.results)
         beside = self._workers_beside(worker)
         _stop_together(worker, beside)
         build_models()

@@ -5,12 +5,16 @@ from typing import Any
 
 from temporalio import workflow
 
-from ..activities.names import SHOWS_VIEW
 from ..model.base import Model
 
 AT_ONCE = 20
 """How often the memo is written without a pause; then once in each `PAUSE`."""
 PAUSE = timedelta(seconds=1)
+
+SHOWS_VIEW = "shows_view"
+"""In the memo of an execution from its start on: a workflow of a release that keeps a view there has started it."""
+FIRST_TASK = 3
+"""The event that starts the first workflow task, where nothing else came before it."""
 
 
 def memo_with_view() -> dict[str, Any]:
@@ -24,8 +28,10 @@ class MemoView:
     def __init__(self) -> None:
         # Asking for the patch alone is not enough. A first workflow task without commands, by a worker of the release
         # before, and the task of an update that follows it reach the next worker as one: there the patch would be
-        # found live, and on replay not.
-        self._enabled = SHOWS_VIEW in workflow.info().raw_memo
+        # found live, and on replay not. Who was started by a client cannot know of a mark: it has to see its first
+        # task alone. On replay it always does, and then asking for the patch gives what was true.
+        info = workflow.info()
+        self._enabled = SHOWS_VIEW in info.raw_memo or info.get_current_history_length() <= FIRST_TASK
         self._shown: Model | None = None
         self._free_at: list[datetime] = []
         self.held_back_until: datetime | None = None

@@ -9,6 +9,7 @@
 A kind of task says only what the child does, and how its answer is read.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,7 +30,11 @@ from ..workplace import Workplace
 from .folder import AttemptFolder
 from .log import AttemptLog, last_printed
 from .outcomes import outcome_of, unanswered
+from .run_facts import FactsAccess
 from .watch import Watch, handed_over, stopping_cleanly, task_failed
+
+INCLUDES = re.compile(r"\{%-?\s*(include|import|from|extends)\b")
+"""What a template asks for another file with."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +102,10 @@ def forked(
     **more: Any,
 ) -> Ended:
     """Has a child do *work* for *attempt* and follows it. Raises the task's failure if it leaves no answer."""
-    code = workplace.code_of(attempt) if calls_code else None
+    code = workplace.code_of(attempt) if calls_code or attempt.templates_need_code else None
     request = {
+        **_template_folders(workplace, attempt, attempt.task.templated()),
+        "log_url": workplace.log_url_of(attempt),
         "attempt": attempt.model_dump(mode="json"),
         "folder": str(folder.make().path),
         "directory": str(workplace.directory(attempt)),
@@ -110,7 +117,9 @@ def forked(
     watch.keep(folder.path, folder.log)
     masker = fresh_masker()
     with workplace.log_at(folder.log, masker) as log:
-        answer = _followed(workplace, work, request, Conversation(log, masker), watch, code, connect=connect)
+        answer = _followed(
+            workplace, work, request, Conversation(log, masker, workplace.facts), watch, code, connect=connect
+        )
         if log.last_line is None and (failure := (answer.result or {}).get("failure")) is not None:
             # It failed before its work began, and who looks for the reason looks into the log.
             log.feed(f"{failure['error_type']}: {failure['message']}\n".encode())
@@ -150,8 +159,9 @@ def _followed(
 class Conversation:
     """What a worker hears from a child, and answers."""
 
-    def __init__(self, log: AttemptLog | None, masker: Masker) -> None:
+    def __init__(self, log: AttemptLog | None, masker: Masker, facts: FactsAccess | None = None) -> None:
         self._log = log
+        self._facts = facts or FactsAccess()
         self.masker = masker
 
     def output(self, data: bytes) -> None:
@@ -163,8 +173,13 @@ class Conversation:
         HERE.add(secret)  # what one task has looked up, no other prints either
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """The text of a variable or connection; a backend that fails is the task's matter, not the worker's."""
+        """The text of a variable or connection, or what is known of a run.
+
+        A backend that fails is the task's matter, not the worker's.
+        """
         try:
+            if "about" in question:
+                return self._facts.answer(question)
             return {"text": look_up(question["look_up"], question["name"])}
         except InvalidInputError as error:
             return {"error": str(error)}
@@ -182,7 +197,8 @@ def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_his
 
     What is *for_history* may hold no variables and connections.
     """
-    if not any("{" in text for text in texts(values)):
+    folders = _template_folders(workplace, attempt, values)
+    if not folders and not any("{" in text for text in texts(values)):
         try:
             return resolve(values, attempt.xcom)
         except InvalidInputError as error:
@@ -191,15 +207,26 @@ def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_his
         "attempt": attempt.model_dump(mode="json"),
         "values": values,
         "for_history": for_history,
+        "log_url": workplace.log_url_of(attempt),
+        **folders,
     }
-    conversation = Conversation(None, fresh_masker())
-    answer = _followed(workplace, "render", request, conversation, watch, None, connect=False)
+    code = workplace.code_of(attempt) if attempt.templates_need_code else None
+    conversation = Conversation(None, fresh_masker(), workplace.facts)
+    answer = _followed(workplace, "render", request, conversation, watch, code, connect=False)
     if answer.result is None:
         raise task_failed(unanswered(answer.code))
     if "invalid" in answer.result:
         message = conversation.masker.masked(answer.result["invalid"])
         raise task_failed(Failure(error_type="TemplateError", message=message))
     return answer.result["values"]
+
+
+def _template_folders(workplace: Workplace, attempt: TaskAttempt, values: Any) -> dict[str, list[str]]:
+    """Where template files are, for a child that will need one: one that is named, or that a template includes."""
+    ends = attempt.task.template_ext
+    if any(INCLUDES.search(text) or (ends and text.endswith(ends)) for text in texts(values)):
+        return {"template_folders": [str(folder) for folder in workplace.template_folders(attempt)]}
+    return {}
 
 
 def attempt_variables(attempt: TaskAttempt) -> dict[str, str]:

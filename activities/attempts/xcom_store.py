@@ -46,6 +46,10 @@ class XComStore:
             filled["task"] = type(attempt.task).model_validate(self._load(task, verbatim))
         return attempt.model_copy(update=filled) if filled else attempt
 
+    def filled(self, value: Any) -> Any:
+        """*value* with every stored result in the place of the reference to it."""
+        return self._load(value)
+
     def _load(self, value: Any, change: Callable[[Any], Any] = lambda found: found) -> Any:
         """*value* with every reference to a stored result replaced by the result."""
         return replace(value, is_stored, lambda reference: change(self._read(reference)))

@@ -9,7 +9,6 @@ from ...model.dag.views import Registration
 from ...model.run.identity import dag_workflow_id
 from ...model.sizes import check_spec_size
 from ...model.spec.dag import DagSpec
-from ..names import SHOWS_VIEW
 
 
 async def register_dag(client: Client, spec: DagSpec, task_queue: str, **options: Any) -> Registration:
@@ -26,7 +25,6 @@ async def register_dag(client: Client, spec: DagSpec, task_queue: str, **options
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         static_summary=spec.description or spec.dag_id,
-        memo={SHOWS_VIEW: True},
     )
     made: Registration = await client.execute_update_with_start_workflow(
         "register", spec, start_workflow_operation=start, result_type=Registration, **options

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from ...model.errors import InvalidInputError
 from ...model.run.attempts import TaskAttempt
 from ...model.run.context import context
 from ...model.run.task_instances import Failure
@@ -23,7 +22,8 @@ from ...model.spec.tasks import BashSensorTask, BashTask
 from ...model.states import TaskState
 from ..processes.supervisor import PR_SET_CHILD_SUBREAPER, die_with_parent, kill_descendants, prctl, write_json
 from . import function
-from .templates import filled
+from .failures import describe_failure
+from .templates import filled, settings_for
 
 if TYPE_CHECKING:
     from .child import Job
@@ -35,9 +35,10 @@ def run(job: Job) -> dict[str, Any]:
     task = attempt.task
     assert isinstance(task, BashTask | BashSensorTask)  # noqa: S101
     try:
-        command, env, cwd = filled(attempt, [task.command, task.env, task.cwd], context(attempt))
-    except InvalidInputError as error:
-        return {"failure": function.describe_failure(error).model_dump(mode="json")}
+        settings = settings_for(job, attempt)
+        command, env, cwd = filled(attempt, [task.command, task.env, task.cwd], context(attempt, job), settings)
+    except Exception as error:  # also what its DAG file raises, where that is needed
+        return {"failure": describe_failure(error).model_dump(mode="json")}
     return _bash(job, command, env, cwd)
 
 
@@ -52,9 +53,9 @@ def run_function(job: Job) -> dict[str, Any]:
         return {"failure": Failure(error_type="TypeError", message=message).model_dump(mode="json")}
     attempt = TaskAttempt.model_validate(job.request["attempt"])
     try:
-        command = filled(attempt, command, context(attempt))
-    except InvalidInputError as error:
-        return {"failure": function.describe_failure(error).model_dump(mode="json")}
+        command = filled(attempt, command, context(attempt, job), settings_for(job, attempt))
+    except Exception as error:  # also what its DAG file raises, where that is needed
+        return {"failure": describe_failure(error).model_dump(mode="json")}
     return _bash(job, command, {}, None)
 
 

@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 
 import psutil
 
+from ...model.errors import InvalidInputError
+from ...model.run.facts import Question
 from ..masking import HERE, MaskingStream
 from ..names import MARK
 from ..processes import channel
@@ -23,6 +24,7 @@ from ..processes.supervisor import PR_SET_PDEATHSIG, prctl
 from ..secrets import ask_worker
 from . import bash, files, function, logs, parse, templates, timetable
 from .dag_import import Code, import_code
+from .failures import describe_failure, print_failure
 
 Answer = dict[str, Any]
 
@@ -64,6 +66,18 @@ class Job:
             raise ConnectionError("the worker is gone")
         return received[0]
 
+    @property
+    def log_url(self) -> str:
+        """Where people find the attempt's log."""
+        return str(self.request.get("log_url", ""))
+
+    def facts(self, question: Question) -> Any:
+        """What the worker knows of a DAG or a run. Raises InvalidInputError if it cannot be asked."""
+        answer = self.ask(**question.model_dump(mode="json"))
+        if "error" in answer:
+            raise InvalidInputError(answer["error"])
+        return answer["answer"]
+
     def imported(self) -> Code:
         """The DAG file, imported now unless it was before. Tells the worker how long that takes."""
         if self.code is None:
@@ -85,8 +99,8 @@ def serve(job: Job) -> Answer:
     try:
         code = job.imported() if job.request["code"] is not None else None
     except BaseException as error:
-        traceback.print_exc()
-        return {"failure": function.describe_failure(error).model_dump(mode="json")}
+        print_failure(error)
+        return {"failure": describe_failure(error).model_dump(mode="json")}
     job.tell(ready=True, megabytes=_private_megabytes())
     job.channel.close()
     fork_server.serve(job.control[0], code)

@@ -1,6 +1,7 @@
 """Imports a DAG file. Only ever called in a child process: the file may do anything."""
 
 import importlib.util
+import os
 import sys
 import zipimport
 from collections.abc import Iterable
@@ -9,6 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from ...model.authoring.dags import DAG, collect
+from ...model.errors import InvalidInputError
+from ...model.run.attempts import TaskAttempt
 
 
 @dataclass(frozen=True)
@@ -19,9 +22,33 @@ class Code:
     dags: list[DAG]
 
 
+_roots: list[str] = []
+"""Where the files that were imported here are from: a folder of DAG files, or a copy of one."""
+
+
+def shown_path(path: str) -> str:
+    """The file *path* as its author knows it: from the root of its bundle, wherever the copy is that was imported."""
+    return next((path[len(root) :] for root in _roots if path.startswith(root)), path)
+
+
 def import_code(path: Path, roots: Iterable[Path]) -> Code:
     """Imports the DAG file at *path*. Whatever it raises passes through."""
     return Code(path, import_dags(path, [*roots]))
+
+
+def dag_of(dags: Iterable[DAG], attempt: TaskAttempt) -> DAG:
+    """The DAG of *attempt* among those that its file makes. Raises InvalidInputError if it is none of them."""
+    for dag in dags:
+        if dag.dag_id == attempt.run.dag_id:
+            return dag
+    raise InvalidInputError(
+        f"DAG {attempt.run.dag_id!r} is no longer in {file_of(attempt)}. Put it back, or register the DAG again"
+    )
+
+
+def file_of(attempt: TaskAttempt) -> str:
+    """The file that *attempt*'s DAG is written in, in words."""
+    return attempt.source.path if attempt.source is not None else "its file"
 
 
 def import_dags(path: Path, roots: Iterable[Path] = ()) -> list[DAG]:
@@ -30,6 +57,7 @@ def import_dags(path: Path, roots: Iterable[Path] = ()) -> list[DAG]:
     Modules are looked up beside the file, then in *roots*. A file in a zip archive is
     `archive.zip/file.py`, as in Airflow.
     """
+    _roots[:] = [f"{root}{os.sep}" for root in roots]
     for place in reversed([path.parent, *roots]):
         if str(place) in sys.path:
             sys.path.remove(str(place))

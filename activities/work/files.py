@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from glob import glob
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import TaskAttempt
 from ...model.run.context import context
 from ...model.spec.tasks import FileSensorTask
-from .templates import NOT_IN_HISTORY, filled
+from ..secrets import Connection
+from .templates import NOT_IN_HISTORY, filled, settings_for
 
 if TYPE_CHECKING:
     from .child import Job
@@ -20,8 +22,20 @@ def run(job: Job) -> dict[str, Any]:
     attempt = TaskAttempt.model_validate(job.request["attempt"])
     assert isinstance(attempt.task, FileSensorTask)  # noqa: S101
     try:
-        path = filled(attempt, attempt.task.filepath, {**context(attempt), **NOT_IN_HISTORY})
+        known = {**context(attempt, job), **NOT_IN_HISTORY}
+        path = filled(attempt, attempt.task.filepath, known, settings_for(job, attempt))
+        path = str(Path(base_folder(attempt.task.fs_conn_id), path))
     except InvalidInputError as error:
         return {"invalid": str(error)}
     found = glob(path, recursive=True)  # noqa: PTH207 - the pattern may be absolute
-    return {"path": path, "found": bool(found)}
+    return {"path": path, "found": any(_has_files(Path(one)) for one in found)}
+
+
+def base_folder(conn_id: str | None) -> str:
+    """The folder that the connection is about; none where no connection is named."""
+    return "" if conn_id is None else str(Connection.get(conn_id).extra_dejson.get("path", ""))
+
+
+def _has_files(path: Path) -> bool:
+    """Whether it is a file, or a folder with a file somewhere in it (as Airflow looks at it)."""
+    return path.is_file() or any(inside.is_file() for inside in path.rglob("*"))

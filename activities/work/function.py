@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import signal
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,23 +18,27 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ...model.authoring.dags import DAG
+from ...model.authoring.nodes import Node
+from ...model.authoring.other_python import OtherPython
+from ...model.authoring.own_operators import OperatorWork
 from ...model.errors import InvalidInputError
-from ...model.exceptions import AirflowFailException, AirflowSkipException
+from ...model.exceptions import AirflowSkipException
 from ...model.run.attempts import CallbackCall, TaskAttempt
-from ...model.run.context import context, running
+from ...model.run.context import context, resolve, running
+from ...model.run.facts import Facts
 from ...model.run.poking import poked
-from ...model.run.task_instances import Failure, Outcome
+from ...model.run.task_instances import Outcome
 from ...model.spec.references import RETURN_VALUE
 from ...model.spec.tasks import SensorTask
 from ...model.states import TaskState
-from ..secrets import masked
-from .templates import filled
+from . import other_python
+from .dag_import import dag_of, file_of
+from .failures import describe_failure, print_failure
+from .templates import TemplateSettings, filled, settings_of
 
 if TYPE_CHECKING:
     from .child import Job
 
-OURS = (str(Path(__file__).parents[2]), "<frozen importlib")
-"""Where the frames of a traceback begin that tell its author nothing."""
 XCOM_LIMIT = 64 * 1024 * 1024
 """The most bytes that a task's results may have, also where they are not kept in history."""
 
@@ -51,9 +54,9 @@ def run(job: Job) -> dict[str, Any]:
     try:
         dags = job.imported().dags
     except BaseException as error:
-        traceback.print_exc()
+        print_failure(error)
         return {"failure": describe_failure(error).model_dump(mode="json")}
-    result = perform(dags, attempt)
+    result = perform(dags, attempt, facts=job)
     # What a stopped one has come to is nobody's result: it goes on elsewhere, as the same try.
     if (folder := job.request.get("folder")) is not None and job.request["work"] == "function" and not _stopped:
         with suppress(OSError):  # another user may not write there: then the worker does, from the answer
@@ -73,31 +76,33 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
     for on_kill in _on_kill:
         try:
             on_kill()
-        except Exception:
-            traceback.print_exc()
+        except Exception as error:
+            print_failure(error)
     raise TaskStopped("the task was stopped")
 
 
-def perform(dags: list[DAG], attempt: TaskAttempt, given: tuple[Any, ...] = ()) -> dict[str, Any]:
+def perform(
+    dags: list[DAG], attempt: TaskAttempt, given: tuple[Any, ...] = (), facts: Facts | None = None
+) -> dict[str, Any]:
     """Calls the function of *attempt* and returns what goes into `result.json`.
 
-    *given* are arguments that come before the task's own, such as a SparkSession.
+    *given* are arguments that come before the task's own, such as a SparkSession; *facts* is whom it may ask.
     """
     started = datetime.now(UTC)
-    values = context(attempt)
+    values = context(attempt, facts)
     try:
+        values["dag"] = dag_of(dags, attempt)
         with running(values):
             if attempt.callback is not None:
                 call_back(dags, attempt, attempt.callback, values)
                 return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
-            _on_kill[:] = on_kill_of(dags, attempt)
-            result = call(find_function(dags, attempt), attempt, values, given)
+            result = work(find_node(dags, attempt), attempt, values, given, dag_of(dags, attempt))
         outcome = _ended(attempt, result, started)
         outcome = outcome.model_copy(update={"xcom": checked({**values["ti"].pushed, **outcome.xcom})})
     except AirflowSkipException as skip:
         outcome = Outcome(state=TaskState.SKIPPED, started_at=started, note=str(skip) or "the task skipped itself")
     except BaseException as error:
-        traceback.print_exc()
+        print_failure(error)
         return {"failure": describe_failure(error).model_dump(mode="json"), "started_at": started.isoformat()}
     return {"outcome": outcome.model_dump(mode="json")}
 
@@ -119,16 +124,52 @@ def _results(attempt: TaskAttempt, result: Any) -> dict[str, Any]:
     return {**result, RETURN_VALUE: result}
 
 
-def call(function: Callable[..., Any], attempt: TaskAttempt, values: dict[str, Any], given: tuple[Any, ...]) -> Any:
-    task = attempt.task
-    written = [getattr(task, "args", ()), getattr(task, "kwargs", {})]
-    args, kwargs = filled(attempt, written, values, native=attempt.render_template_as_native_obj)
+def work(node: Node, attempt: TaskAttempt, values: dict[str, Any], given: tuple[Any, ...], dag: DAG) -> Any:
+    """Calls what *node* is about, with what its author wants called before and after."""
+    function = node.function
+    _on_kill[:] = [] if node.on_kill is None else [node.on_kill]
+    for hook in node.before:
+        hook(values)
+    extensions = getattr(attempt.task, "templates_exts", ())
+    settings = settings_of(getattr(function, "template_ext", extensions), dag)
+    if isinstance(function, OperatorWork):
+        result = _execute(function, attempt, values, settings)
+    else:
+        result = _call(function, attempt, values, given, settings)
+    for hook in node.after:
+        hook(values, result)
+    return result
+
+
+def _call(
+    function: Any, attempt: TaskAttempt, values: dict[str, Any], given: tuple[Any, ...], settings: TemplateSettings
+) -> Any:
+    written = [getattr(attempt.task, name, None) or {} for name in ("args", "kwargs", "templates_dict")]
+    native = attempt.render_template_as_native_obj
+    args, kwargs, templates_dict = filled(attempt, written, values, settings, native=native)
+    values["templates_dict"] = templates_dict or None
+    if isinstance(function, OtherPython):
+        return other_python.call(function, [*args], kwargs, values, _on_kill)
     return function(*given, *args, **kwargs, **from_context(function, values, len(given) + len(args), kwargs))
+
+
+def _execute(work: OperatorWork, attempt: TaskAttempt, values: dict[str, Any], settings: TemplateSettings) -> Any:
+    """Has an operator of the user's own do its work, its templated fields filled in."""
+    kwargs = getattr(attempt.task, "kwargs", {})
+    named = {name: value for name, value in kwargs.items() if name in work.template_fields}
+    fields = filled(attempt, named, values, settings, native=attempt.render_template_as_native_obj)
+    operator = work.operator({**resolve(kwargs, attempt.xcom), **fields})
+    values["task"] = operator
+    _on_kill.append(operator.on_kill)
+    operator.pre_execute(values)
+    result = operator.execute(values)
+    operator.post_execute(values, result)
+    return result
 
 
 def call_back(dags: list[DAG], attempt: TaskAttempt, called: CallbackCall, values: dict[str, Any]) -> None:
     """Calls one of the DAG file's callbacks, with the context as Airflow gives it."""
-    dag = find_dag(dags, attempt)
+    dag = dag_of(dags, attempt)
     owner = dag if called.of_run else dag.tasks[attempt.task.task_id]
     functions = owner.callback_functions(called.event)
     functions[called.number]({**values, "exception": called.reason, "reason": called.reason})
@@ -144,29 +185,15 @@ def from_context(
     return {p.name: values[p.name] for p in parameters if p.name in values and p.name not in kwargs}
 
 
-def find_function(dags: list[DAG], attempt: TaskAttempt) -> Callable[..., Any]:
-    dag = find_dag(dags, attempt)
-    found = dag.functions.get(attempt.task.task_id)
-    if found is not None:
+def find_node(dags: list[DAG], attempt: TaskAttempt) -> Node:
+    """The task of *attempt* as the file has it now. Raises InvalidInputError if it has none that calls anything."""
+    dag = dag_of(dags, attempt)
+    found = dag.tasks.get(attempt.task.task_id)
+    if found is not None and found.function is not None:
         return found
     raise InvalidInputError(
-        f"task {attempt.task.task_id!r} is no longer in DAG {dag.dag_id!r} of {_file(attempt)}. "
+        f"task {attempt.task.task_id!r} is no longer in DAG {dag.dag_id!r} of {file_of(attempt)}. "
         "Put it back, or register the DAG again"
-    )
-
-
-def on_kill_of(dags: list[DAG], attempt: TaskAttempt) -> list[Callable[[], Any]]:
-    """What the task's author wants called when it is stopped; at most one."""
-    node = find_dag(dags, attempt).tasks.get(attempt.task.task_id)
-    return [node.on_kill] if node is not None and node.on_kill is not None else []
-
-
-def find_dag(dags: list[DAG], attempt: TaskAttempt) -> DAG:
-    for dag in dags:
-        if dag.dag_id == attempt.run.dag_id:
-            return dag
-    raise InvalidInputError(
-        f"DAG {attempt.run.dag_id!r} is no longer in {_file(attempt)}. Put it back, or register the DAG again"
     )
 
 
@@ -183,30 +210,3 @@ def checked(xcom: dict[str, Any]) -> dict[str, Any]:
             "Write it to a file or table and return its path"
         )
     return plain
-
-
-def describe_failure(error: BaseException) -> Failure:
-    """The innermost cause in the user's terms: type, message, and the frames of the user's own code."""
-    cause = innermost(error)
-    frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if not frame.filename.startswith(OURS)]
-    lines = [f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in frames]
-    message = str(cause)
-    if isinstance(cause, SystemExit):
-        message = f"it called sys.exit({cause.code!r})"
-    return Failure(
-        error_type=type(cause).__name__,
-        message=masked(message)[:4000],
-        traceback=tuple(masked(line) for line in lines[-20:]),
-        kinds=tuple(kind.__name__ for kind in type(cause).__mro__[1:] if kind is not object),
-        retryable=not isinstance(error, AirflowFailException),
-    )
-
-
-def innermost(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
-
-
-def _file(attempt: TaskAttempt) -> str:
-    return attempt.source.path if attempt.source is not None else "its file"

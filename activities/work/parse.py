@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...model.authoring.dags import DAG
 from ...model.errors import InvalidInputError
-from ...model.spec.dag import DagSource
-from .dag_import import digest_of, import_dags
-from .function import describe_failure
+from ...model.spec.dag import DagSource, DagSpec
+from .dag_import import digest_of, import_dags, shown_path
+from .failures import describe_failure, place_of
+from .templates import check, settings_of
 
 if TYPE_CHECKING:
     from .child import Job
 
+TASK = re.compile(r"task '([\w.\-]+)'")
+"""How messages name a task."""
 LARGEST_FILE = 256 * 1024 * 1024
 
 
@@ -28,7 +33,8 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...]) -> dict[str, Any]:
         notices = list(dict.fromkeys(notice for dag in dags for notice in dag.notices))
         return {"dags": [_spec(dag, source) for dag in dags], "notices": notices}
     except InvalidInputError as error:
-        return {"error": str(error)}
+        place = place_of(error)
+        return {"error": str(error) + (f"\n  at {place}" if place is not None else "")}
     except BaseException as error:
         failure = describe_failure(error)
         where = "".join(f"\n  {line}" for line in failure.traceback[-5:])
@@ -36,7 +42,28 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def _spec(dag: DAG, source: DagSource) -> dict[str, Any]:
-    return dag.spec(source=source).model_dump(mode="json")
+    """The DAG as data. Raises InvalidInputError with the lines of the tasks that are named in it."""
+    try:
+        spec = dag.spec(source=source)
+        check_templates(spec, dag)
+    except InvalidInputError as error:
+        named = [task_id for task_id in dict.fromkeys(TASK.findall(str(error))) if task_id in dag.tasks]
+        places = [f"\n  task {task_id!r} is at {shown_path(dag.tasks[task_id].defined_at)}" for task_id in named[:5]]
+        raise InvalidInputError("".join([str(error), *places])) from None
+    return spec.model_dump(mode="json")
+
+
+def check_templates(spec: DagSpec, dag: DAG) -> None:
+    """Raises InvalidInputError for a template that could never be filled in, or a template file that is nowhere."""
+    usual = settings_of(spec.tasks[0].template_ext, dag) if spec.tasks else None
+    for task in spec.tasks:
+        assert usual is not None  # noqa: S101
+        own = getattr(dag.tasks[task.task_id].function, "template_ext", None)
+        extensions = task.template_ext if own is None else tuple(own)
+        try:
+            check(task.templated(), replace(usual, extensions=extensions or getattr(task, "templates_exts", ())))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"DAG {spec.dag_id!r}: task {task.task_id!r}: {error}") from None
 
 
 def run(job: Job) -> dict[str, Any]:

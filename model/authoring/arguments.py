@@ -21,12 +21,16 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "auto_register": "a DAG that is made while its file is imported is registered",
         "dag_display_name": LOOKS,
         "owner_links": LOOKS,
+        "rerun_with_latest_version": "a cleared run goes on with the code that it was made with, unless "
+        "disable_bundle_versioning says otherwise",
+        "task_group": "the DAG makes its groups by itself",
         "template_undefined": "a name that is not there is an error, as by Airflow's default",
     },
     "group": {
         "ui_color": LOOKS,
         "ui_fgcolor": LOOKS,
         "group_display_name": LOOKS,
+        "add_suffix_on_collision": "a group_id is used once",
     },
     "task": {
         "email": MAIL,
@@ -35,6 +39,8 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "executor": EXECUTORS,
         "executor_config": EXECUTORS,
         "resources": EXECUTORS,
+        "allow_nested_operators": "operators may be made anywhere in the DAG file",
+        "wait_for_past_depends_before_skipping": "a task that is skipped is skipped at once",
         "run_as_user": "every task runs as the user that the worker's TIDEMILL_RUN_AS names",
         "task_display_name": LOOKS,
         "ui_color": LOOKS,
@@ -53,11 +59,24 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "verbose": "what spark-submit prints is in the task's log",
         "spark_binary": "the pip package pyspark, or SPARK_HOME, decides which Spark submits",
         "status_poll_interval": "how often an application is asked after is a setting of the worker",
+        "durable": "an application is found again by whoever goes on with its try",
+        "reconnect_on_retry": "an application is found again by whoever goes on with its try",
+        "yarn_track_via_rm_api": "applications are followed by YARN's REST API",
+        "yarn_rm_auth": "the ResourceManager's REST API is asked as the worker's user",
         "post_submit_commands": "give the task an on_success_callback",
         "use_krb5ccache": "a ticket of the worker's user is used where there is one",
         "track_driver_via_k8s_api": "drivers in cluster mode are always followed",
         "openlineage_inject_parent_job_info": "OpenLineage is not told; a trace is (docs/operating.md)",
         "openlineage_inject_transport_info": "OpenLineage is not told; a trace is (docs/operating.md)",
+        "poll_interval": "waiting never holds a worker: poke_interval says how often is looked",
+        "silent_fail": "a poke that fails costs a try",
+        "never_fail": "write soft_fail",
+        "recursive": "a pattern may have ** in it",
+        "start_from_trigger": "waiting never holds a worker",
+        "end_from_trigger": "waiting never holds a worker",
+        "trigger_kwargs": "waiting never holds a worker",
+        "note": "runs have no notes yet",
+        "openlineage_inject_parent_info": "OpenLineage is not told; a trace is (docs/operating.md)",
         "inlets": "data that a task reads or writes is not followed yet",
         "outlets": "data that a task reads or writes is not followed yet",
     },
@@ -71,6 +90,19 @@ CALLS = frozenset({"python", "bash_function", "branch", "short_circuit", "sensor
 SHELLS = frozenset({"bash", "bash_function", "bash_sensor"})
 SPARKS = frozenset({"spark_submit", "spark_sql", "pyspark", "spark_sql_function"})
 OF_KINDS: dict[str, frozenset[str]] = {
+    "poll_interval": frozenset({"external_task", "trigger_dag"}),
+    "silent_fail": WAITS | CALLS,
+    "never_fail": WAITS | CALLS,
+    "recursive": frozenset({"file_sensor"}),
+    "start_from_trigger": WAITS,
+    "end_from_trigger": WAITS,
+    "trigger_kwargs": WAITS,
+    "note": frozenset({"trigger_dag"}),
+    "openlineage_inject_parent_info": frozenset({"trigger_dag"}),
+    "durable": SPARKS,
+    "reconnect_on_retry": SPARKS,
+    "yarn_track_via_rm_api": SPARKS,
+    "yarn_rm_auth": SPARKS,
     "mode": WAITS | CALLS,
     "deferrable": WAITS | CALLS,
     "show_return_value_in_logs": CALLS,
@@ -87,7 +119,10 @@ OF_KINDS: dict[str, frozenset[str]] = {
 }
 """Arguments that only some kinds of task have in Airflow; on any other they are unknown. The rest is for all."""
 
-UNSAID = frozenset({"mode", "deferrable", "show_return_value_in_logs"})
+UNSAID = frozenset({
+    "mode", "deferrable", "show_return_value_in_logs", "recursive", "start_from_trigger", "end_from_trigger",
+    "trigger_kwargs", "poll_interval", "durable", "reconnect_on_retry", "allow_nested_operators",
+})  # fmt: skip
 """Of these, what is as the author wants it either way: nothing is said of it."""
 
 DROPPED: dict[str, dict[str, str]] = {
@@ -98,10 +133,6 @@ DROPPED: dict[str, dict[str, str]] = {
         "fail_stop": "Write fail_fast=...",
         "default_view": "Leave it out",
         "orientation": "Leave it out",
-        "user_defined_macros": "They are not there yet: call a function in a Python task",
-        "user_defined_filters": "They are not there yet: Jinja's own filters and Airflow's are",
-        "template_searchpath": "It is not there yet: files are found beside the DAG file",
-        "jinja_environment_kwargs": "It is not there yet: templates are rendered as by Airflow's default",
         "full_filepath": "Leave it out",
     },
     "group": {},
@@ -109,7 +140,11 @@ DROPPED: dict[str, dict[str, str]] = {
         "provide_context": "Leave it out: a function is given what it has an argument for, or **kwargs",
         "execution_date": "Write logical_date=...",
         "task_concurrency": "Write max_active_tis_per_dag=...",
-        "execution_date_fn": "Airflow 3 has logical_date_fn; here write execution_delta=...",
+        "execution_date_fn": "Write execution_delta=..., or what it finds out as a @task.sensor",
+        "logical_date_fn": "Write execution_delta=..., or what it finds out as a @task.sensor",
+        "retry_policy": "Write no_retry_on=[...] or retry_only_on=[...], with the names of exceptions",
+        "output_processor": "Write the command as @task.bash, or work on its result in the next task",
+        "index_urls_from_connection_ids": "Write index_urls=[...], or set PIP_INDEX_URL for the worker's tasks",
         "use_dill": "Leave it out",
         "schedule_interval": "It belongs to the DAG: DAG(schedule=...)",
     },

@@ -73,19 +73,32 @@ class DAG:
         schedule_kind: ScheduleKind = "data_interval",
         is_paused_upon_creation: bool = False,
         disable_bundle_versioning: bool = False,
+        allowed_run_types: Iterable[str] | str | None = None,
         allow_trigger_in_future: bool = False,
         render_template_as_native_obj: bool = False,
+        template_searchpath: str | Iterable[str] | None = None,
+        user_defined_macros: dict[str, Any] | None = None,
+        user_defined_filters: dict[str, Callable[..., Any]] | None = None,
+        jinja_environment_kwargs: dict[str, Any] | None = None,
         heartbeat_timeout: timedelta = timedelta(minutes=5),
         **others: Any,
     ) -> None:
         self.dag_id = dag_id
         self.notices: list[str] = []
         """What of Airflow's was written and changes nothing here, in words."""
+        self.own_arguments: set[str] = set()
+        """What operators of the user's own call their arguments: default_args may be for them."""
         refuse_unknown(f"DAG {dag_id!r}", sorted_out("DAG", f"DAG {dag_id!r}", others, self.notices), ARGUMENTS)
         self.default_args = sorted_out("task", f"default_args of DAG {dag_id!r}", default_args or {}, self.notices)
         start_date = start_date or self.default_args.pop("start_date", None)
         end_date = end_date or self.default_args.pop("end_date", None)
         self.timezone = timezone or zone_name(start_date) or "UTC"
+        self.user_defined_macros = user_defined_macros or {}
+        self.user_defined_filters = user_defined_filters or {}
+        self.jinja_environment_kwargs = jinja_environment_kwargs or {}
+        self.template_searchpath = _texts(template_searchpath)
+        if isinstance(tags, str):
+            raise InvalidInputError(f"DAG {dag_id!r}: tags = {tags!r} is a text. Write a list, such as [{tags!r}]")
         self._fields: dict[str, Any] = {
             "dag_id": dag_id,
             "schedule": schedule,
@@ -106,8 +119,11 @@ class DAG:
             "tags": tuple(tags),
             "is_paused_upon_creation": is_paused_upon_creation,
             "disable_bundle_versioning": disable_bundle_versioning,
+            "allowed_run_types": _texts(allowed_run_types),
             "allow_trigger_in_future": allow_trigger_in_future,
             "render_template_as_native_obj": render_template_as_native_obj,
+            "template_searchpath": self.template_searchpath,
+            "templates_need_code": bool(user_defined_macros or user_defined_filters or jinja_environment_kwargs),
             "heartbeat_timeout": heartbeat_timeout,
         }
         self._callbacks = {
@@ -138,6 +154,32 @@ class DAG:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         reading.reset(self._outer)
+
+    @property
+    def task_ids(self) -> list[str]:
+        return [*self.tasks]
+
+    @property
+    def tags(self) -> set[str]:
+        return set(self._fields["tags"])
+
+    @property
+    def owner(self) -> str:
+        """Who the tasks belong to, with commas between (as in Airflow)."""
+        owners = [node.options.get("owner") or self.default_args.get("owner") for node in self.tasks.values()]
+        return ", ".join(dict.fromkeys(owner for owner in owners if owner)) or "airflow"
+
+    def get_task(self, task_id: str) -> Node:
+        """The task of that id. Raises InvalidInputError if there is none."""
+        if task_id not in self.tasks:
+            raise InvalidInputError(f"DAG {self.dag_id!r} has no task {task_id!r}. It has {', '.join(self.tasks)}")
+        return self.tasks[task_id]
+
+    def __getattr__(self, name: str) -> Any:
+        """What the DAG was given, by the argument's name, such as start_date or catchup."""
+        if name.startswith("_") or name not in self._fields:
+            raise AttributeError(f"'DAG' object has no attribute {name!r}")
+        return self._fields[name]
 
     @property
     def doc_md(self) -> str | None:
@@ -191,6 +233,10 @@ class DAG:
 
 
 ARGUMENTS = [*inspect.signature(DAG.__init__).parameters]
+
+
+def _texts(given: str | Iterable[str] | None) -> tuple[str, ...]:
+    return () if given is None else (given,) if isinstance(given, str) else tuple(map(str, given))
 
 
 def _file_of_caller() -> str | None:

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from functools import update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_origin, overload
 
 from ..errors import InvalidInputError
+from ..exceptions import AirflowSkipException
 from ..run.context import CONTEXT_NAMES
 from .dags import DAG, Schedule
 from .links import Linked, Output
 from .mapped import Each, expansion_by, expansion_each
-from .nodes import Node, current_dag
+from .nodes import Hook, Node, current_dag
 from .operators import spark_options, takes_context
+from .other_python import other_python
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
 SPARK_KINDS = ("pyspark", "spark_sql_function")
+OF_OTHER_PYTHONS = {
+    "virtualenv": "python",
+    "external_python": "python",
+    "branch_virtualenv": "branch",
+    "branch_external_python": "branch",
+}
+"""Decorators whose functions another interpreter calls, and the kind of task that they make."""
 
 
 class TaskFunction(Linked, Generic[P, R]):
@@ -91,18 +101,33 @@ class TaskFunction(Linked, Generic[P, R]):
         dag = current_dag()
         if expansion is None or mapped is not None:
             self._check_call(args, {**kwargs, **dict.fromkeys(mapped or ())})
-        spark, rest = spark_options(options) if self._kind in SPARK_KINDS else ({}, options)
+        kind, function = OF_OTHER_PYTHONS.get(self._kind, self._kind), self._function
+        spark, rest = spark_options(options) if kind in SPARK_KINDS else ({}, options)
+        if self._kind in OF_OTHER_PYTHONS:
+            function, rest = self._in_other_python(rest)
+        elif "multiple_outputs" not in rest and kind in ("python", "pyspark") and _returns_dict(function):
+            rest = {**rest, "multiple_outputs": True}
         fields = {
             **rest,
             "args": args,
             "kwargs": kwargs,
             "takes_context": takes_context(self._function),
             **({"expand": expansion} if expansion is not None else {}),
-            **({"spark": spark} if self._kind in SPARK_KINDS else {}),
+            **({"spark": spark} if kind in SPARK_KINDS else {}),
         }
-        node = Node(self._kind, dag.free_task_id(wanted) if dag else wanted, fields, function=self._function)
+        node = Node(kind, dag.free_task_id(wanted) if dag else wanted, fields, function=function)
         self._calls = [call for call in self._calls if call.dag is node.dag] + [node]
         return node
+
+    def _in_other_python(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        work, rest = other_python(self._function, options)
+        if "external" in self._kind and work.python is None:
+            raise InvalidInputError(f"@task.{self._kind} {self._function.__name__!r}: give python=, an interpreter")
+        return work, rest
+
+    def before(self, hook: Hook) -> TaskFunction[P, R]:
+        """The same function, with *hook* called with the context before it."""
+        return self.override(pre_execute=[*self._options.get("pre_execute", ()), hook])
 
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Fails where a plain call would, apart from what is filled in when the task runs."""
@@ -120,6 +145,34 @@ class TaskFunction(Linked, Generic[P, R]):
                 )
 
 
+def _returns_dict(function: Callable[..., Any]) -> bool:
+    """Whether *function* says that it returns a dict: then each of its keys is a result, as in Airflow."""
+    annotation = getattr(function, "__annotations__", {}).get("return")
+    if isinstance(annotation, str):
+        return re.match(r"(typing\.)?(dict|Dict|Mapping)\b", annotation.strip()) is not None
+    origin = get_origin(annotation) or annotation
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+Condition = Callable[[dict[str, Any]], bool | tuple[bool, str | None]]
+
+
+def _skipping(condition: Condition, wanted: bool, message: str | None) -> Hook:
+    def hook(context: dict[str, Any]) -> None:
+        answer = condition(context)
+        holds, told = answer if isinstance(answer, tuple) else (answer, None)
+        if bool(holds) is not wanted:
+            raise AirflowSkipException(told or message or f"{'run_if' if wanted else 'skip_if'} says so")
+
+    return hook
+
+
+def _task_of(made: Any) -> TaskFunction[..., Any]:
+    if not isinstance(made, TaskFunction):
+        raise InvalidInputError(f"{made!r}: run_if and skip_if stand above @task, and not below it. Swap the two lines")
+    return made
+
+
 _OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -135,6 +188,46 @@ class _TaskDecorator:
     def __call__(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """A Python function as a task; what it returns is the result (must be JSON)."""
         return _decorate("python", 0, function, options)
+
+    @overload
+    def python(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
+
+    @overload
+    def python(self, /, **options: Any) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
+
+    def python(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """The same as `@task`."""
+        return _decorate("python", 0, function, options)
+
+    def virtualenv(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """A function that runs in a virtual environment made for it, with *requirements*; it imports what it uses."""
+        return _decorate("virtualenv", 0, function, options)
+
+    def branch_virtualenv(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """The same; it returns the task_ids to go on with."""
+        return _decorate("branch_virtualenv", 0, function, options)
+
+    def external_python(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """A function that the interpreter *python* runs; it imports what it uses."""
+        return _decorate("external_python", 0, function, options)
+
+    def branch_external_python(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """The same; it returns the task_ids to go on with."""
+        return _decorate("branch_external_python", 0, function, options)
+
+    def run_if(self, condition: Condition, /, skip_message: str | None = None) -> Callable[[Any], Any]:
+        """Skips the task below unless *condition* of the context holds; it may return (whether, message)."""
+        return lambda made: _task_of(made).before(_skipping(condition, True, skip_message))
+
+    def skip_if(self, condition: Condition, /, skip_message: str | None = None) -> Callable[[Any], Any]:
+        """Skips the task below if *condition* of the context holds."""
+        return lambda made: _task_of(made).before(_skipping(condition, False, skip_message))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        has = ", ".join(f"@task.{n}" for n in sorted(vars(type(self))) if not n.startswith("_"))
+        raise InvalidInputError(f"@task.{name} is not there. There are @task, {has}")
 
     @overload
     def bash(self, function: Callable[P, str], /) -> TaskFunction[P, str]: ...

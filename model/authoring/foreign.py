@@ -37,9 +37,11 @@ class TriggerDagRunOperator(Mappable):
         *,
         trigger_dag_id: str,
         logical_date: str | datetime | None = None,
+        run_after: str | datetime | None = None,
         dag: DAG | None = None,
         **options: Any,
     ) -> None:
-        date = logical_date.isoformat() if isinstance(logical_date, datetime) else logical_date
-        fields = {**options, "trigger_dag_id": trigger_dag_id, "logical_date": date}
+        dates = {"logical_date": logical_date, "run_after": run_after}
+        written = {name: date.isoformat() if isinstance(date, datetime) else date for name, date in dates.items()}
+        fields = {**options, "trigger_dag_id": trigger_dag_id, **written}
         super().__init__("trigger_dag", task_id, fields, dag=dag)

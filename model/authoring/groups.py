@@ -26,6 +26,8 @@ class TaskGroup(Group):
         prefix_group_id: bool = True,
         tooltip: str | None = None,
         default_args: dict[str, Any] | None = None,
+        parent_group: TaskGroup | None = None,
+        doc_md: str | None = None,
         dag: DAG | None = None,
         expand: dict[str, Any] | None = None,
         **others: Any,
@@ -34,7 +36,7 @@ class TaskGroup(Group):
         if owner is None:
             raise InvalidInputError(f"group {group_id!r} is outside of any DAG. Write it below `with DAG(...):`")
         self.dag = owner
-        self._outer = owner.group
+        self._outer = owner.group if parent_group is None else parent_group
         self.group_id = f"{self._outer.group_id}.{group_id}" if self._outer is not None else group_id
         if self.group_id in owner.groups:
             raise InvalidInputError(f"group_id {self.group_id!r} is used twice. Give each group its own")
@@ -44,7 +46,7 @@ class TaskGroup(Group):
         what = f"group {self.group_id!r}"
         refuse_unknown(what, sorted_out("group", what, others, owner.notices), ARGUMENTS)
         self._prefix = prefix_group_id
-        self._tooltip = tooltip
+        self._tooltip = tooltip or doc_md
         self._expand = expand
         self.mapped_over = None if expand is None else _sources(expand)
         if expand is None and self._outer is not None:
@@ -52,11 +54,12 @@ class TaskGroup(Group):
         owner.groups[self.group_id] = self
 
     def __enter__(self) -> Self:
+        self._around = self.dag.group
         self.dag.group = self
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.dag.group = self._outer
+        self.dag.group = self._around
 
     def full_id(self, task_id: str) -> str:
         if self._prefix:

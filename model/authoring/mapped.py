@@ -42,8 +42,8 @@ class Mappable(Node):
         super().__init_subclass__(**options)
         for name in NOT_CALLED & vars(cls).keys():
             raise InvalidInputError(
-                f"class {cls.__name__}: {name}() would not be called. Operators of one's own are not there yet: write "
-                "what it does as a function with @task, or @task.sensor"
+                f"class {cls.__name__}: {name}() would not be called: what tidemill brings along is data. "
+                "Derive the class from BaseOperator, or BaseSensorOperator"
             )
 
     @classmethod

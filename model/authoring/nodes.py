@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Protocol, Self, get_args
 
 from ..errors import InvalidInputError
 from ..spec.notifiers import Event
 from ..spec.tasks import Task
-from .arguments import sorted_out
+from .arguments import CALLS, sorted_out
 from .callbacks import functions_of, notifiers_of
 from .dates import aware
 from .links import Linked, Ordered, Output, firsts, plain
@@ -25,6 +27,23 @@ DEFAULT_POOL = "default_pool"
 """Airflow's name of the pool of those that name none; here they are in none."""
 
 
+PACKAGE = str(Path(__file__).parents[1])
+Hook = Callable[..., Any]
+
+
+def _hooks(given: Hook | Sequence[Hook] | None) -> list[Hook]:
+    """One, several or none, as a list."""
+    return [] if given is None else [given] if callable(given) else [*given]
+
+
+def line_of_caller() -> str:
+    """`file:line` of the code outside of this package that is calling."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
 class Owner(Protocol):
     """What a task being written knows of the DAG that it belongs to: `dags.DAG`."""
 
@@ -35,6 +54,7 @@ class Owner(Protocol):
     tasks: dict[str, Node]
     edge_labels: dict[str, dict[str, str]]
     notices: list[str]
+    own_arguments: set[str]
 
     def free_task_id(self, wanted: str) -> str: ...
 
@@ -60,7 +80,7 @@ class Node(Linked):
         fields: dict[str, Any],
         *,
         dag: Owner | None = None,
-        function: Callable[..., Any] | None = None,
+        function: Any = None,
     ) -> None:
         owner = dag or reading.get()
         if owner is None:
@@ -68,15 +88,28 @@ class Node(Linked):
                 f"task {task_id!r} is outside of any DAG. Write it below `with DAG(...):` or pass dag=..."
             )
         self.dag = owner
-        self.group = owner.group
+        group: Group | None = fields.pop("task_group", None)
+        self.group = owner.group if group is None else group
+        self.defined_at = line_of_caller()
+        """`file:line` where it is written."""
         self.kind = kind
         self.task_id = self.group.full_id(task_id) if self.group is not None else task_id
-        self.function = function
+        self.function: Any = function
+        """What an attempt calls: a function, or `OperatorWork`, or `OtherPython`; None: nothing of the file."""
         self.on_kill: Callable[[], Any] | None = fields.pop("on_kill", None)
         """Called in the function's process when it is asked to stop, before the function hears of it."""
         if self.on_kill is not None and function is None:
             raise InvalidInputError(
                 f"task {self.task_id!r}: on_kill is for tasks that call a function; {kind!r} calls none. Leave it out"
+            )
+        self.before: list[Hook] = _hooks(fields.pop("pre_execute", None))
+        """Called with the context before the task's function."""
+        self.after: list[Hook] = _hooks(fields.pop("post_execute", None))
+        """Called with the context and the result after it."""
+        if (self.before or self.after) and kind not in CALLS:
+            raise InvalidInputError(
+                f"task {self.task_id!r}: pre_execute, post_execute, run_if and skip_if are for tasks that call a "
+                f"function; {kind!r} calls none. Leave them out"
             )
         self.upstream: dict[str, None] = {}
         self.options = sorted_out("task", f"task {self.task_id!r}", fields, owner.notices, kind)
@@ -94,6 +127,26 @@ class Node(Linked):
     def output(self) -> Any:
         """The task's result, to be given to another task; a type checker cannot know what it will be."""
         return Output(self)
+
+    @property
+    def upstream_task_ids(self) -> set[str]:
+        """The tasks directly upstream, as far as the file has been read."""
+        return set(self.upstream)
+
+    @property
+    def downstream_task_ids(self) -> set[str]:
+        """The tasks directly downstream, as far as the file has been read."""
+        return {task_id for task_id, node in self.dag.tasks.items() if self.task_id in node.upstream}
+
+    @property
+    def upstream_list(self) -> list[Node]:
+        """The same as tasks."""
+        return [self.dag.tasks[task_id] for task_id in self.upstream if task_id in self.dag.tasks]
+
+    @property
+    def downstream_list(self) -> list[Node]:
+        """The same as tasks."""
+        return [node for node in self.dag.tasks.values() if self.task_id in node.upstream]
 
     @property
     def doc_md(self) -> str | None:
@@ -123,7 +176,8 @@ class Node(Linked):
 
     def _takes(self, name: str) -> bool:
         """Whether a default argument is for this kind of task. One that is for none is passed on, to be refused."""
-        return name in FIELDS_OF_KINDS[self.kind] or not any(name in fields for fields in FIELDS_OF_KINDS.values())
+        of_others = name in self.dag.own_arguments or any(name in fields for fields in FIELDS_OF_KINDS.values())
+        return name in FIELDS_OF_KINDS[self.kind] or not of_others
 
     def callback_functions(self, event: str) -> list[Callable[..., Any]]:
         """The functions that are called for *event* of the task."""

@@ -25,6 +25,12 @@ def chain(*steps: Any) -> None:
             link(first, second)
 
 
+def chain_linear(*steps: Any) -> None:
+    """Puts *steps* in order, each a task or a list: every task of a step follows every one of the step before."""
+    for first, second in pairwise(steps):
+        link(first, second)
+
+
 def cross_downstream(from_tasks: Sequence[Any], to_tasks: Sequence[Any]) -> None:
     """Makes every one of *to_tasks* downstream of every one of *from_tasks*."""
     link(from_tasks, to_tasks)

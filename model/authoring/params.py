@@ -12,8 +12,11 @@ class Param:
     `Param(5, type="integer", minimum=1)`; *description* and every other argument are words of JSON schema.
     """
 
-    def __init__(self, default: Any = None, description: str | None = None, **schema: Any) -> None:
+    def __init__(
+        self, default: Any = None, description: str | None = None, *, source: str | None = None, **schema: Any
+    ) -> None:
         self.value = default
+        self.source = source
         self.schema = {"description": description, **schema} if description is not None else schema
 
     def document(self) -> dict[str, Any]:

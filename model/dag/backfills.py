@@ -244,6 +244,7 @@ def check_backfill(spec: DagSpec, request: BackfillRequest) -> None:
             f"DAG {spec.dag_id!r} has no periodic schedule ({spec.schedule.kind}), so a range of dates means nothing. "
             "Trigger single runs instead"
         )
+    spec.check_run_type("backfill")
     past = [task.task_id for task in spec.tasks if task.needs_past]
     if past and request.run_backwards:
         raise InvalidInputError(

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from ..base import Instant, Model
 from ..errors import InvalidInputError, explain
-from ..run.identity import RunIdentity, TriggerRequest, manual_run
+from ..run.identity import RunIdentity, TriggeredBy, TriggerRequest, manual_run
 from ..sizes import check_conf_size
 from ..spec.dag import DagSpec, has_schema
 from ..spec.timetables import DataInterval
@@ -32,6 +32,7 @@ def read_and_check(question: TriggerQuestion) -> TriggerRequest:
     request = read_request(question.request, question.spec.dag_id)
     check_conf_size(request.conf)
     check_conf(question.spec, request)
+    question.spec.check_run_type("operator_triggered" if request.triggered_by is TriggeredBy.OPERATOR else "manual")
     return request
 
 

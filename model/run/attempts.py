@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from ..base import Instant, Model
+from ..base import Brief, Instant, Model
 from ..spec.dag import DagSource
 from ..spec.notifiers import Event
 from ..spec.tasks import Task
@@ -41,7 +41,7 @@ class CallbackCall(Model):
     reason: str | None = None
 
 
-class TaskAttempt(Model):
+class TaskAttempt(Brief, Model):
     """Try *try_number* (from 1) of a task in a run. Its folder and its log are found from this alone."""
 
     run: RunIdentity
@@ -61,6 +61,8 @@ class TaskAttempt(Model):
     """Results of more bytes than this are kept outside of history."""
     source: DagSource | None = None
     render_template_as_native_obj: bool = False
+    template_searchpath: tuple[str, ...] = ()
+    templates_need_code: bool = False
 
     @property
     def path(self) -> str:

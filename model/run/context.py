@@ -1,29 +1,33 @@
 """What a task sees of its run: Airflow's template variables, and `ti` for results of other tasks."""
 
-import json
-import random
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
-import dateutil
-import dateutil.parser
-import dateutil.relativedelta
-import pendulum
+import lazy_object_proxy
 
 from ..errors import InvalidInputError
 from ..spec.references import RETURN_VALUE, XCOM_REFERENCE, is_xcom_reference
+from ..states import RunState
 from .attempts import TaskAttempt
+from .context_views import DagInContext, DagRunView, PreviousSuccess, TaskInstanceView, date_of
+from .facts import Facts, KnownRun, NoFacts
+from .macros import MACROS
 
+OF_THE_PAST = {
+    "prev_data_interval_start_success": "data_interval_start",
+    "prev_data_interval_end_success": "data_interval_end",
+    "prev_start_date_success": "started_at",
+    "prev_end_date_success": "ended_at",
+}
+"""Names that are about the latest run before that succeeded; None where there is none."""
 CONTEXT_NAMES = frozenset(
     {
         "conf", "dag_run", "data_interval_end", "data_interval_start", "ds", "ds_nodash", "logical_date", "macros",
         "params", "run_id", "task", "task_instance", "ti", "ts", "ts_nodash", "ts_nodash_with_tz", "dag",
-        "task_instance_key_str", "test_mode", "inlets", "outlets",
+        "task_instance_key_str", "test_mode", "inlets", "outlets", "expanded_ti_count", "map_index_template",
+        "task_reschedule_count", "templates_dict", "try_number", *OF_THE_PAST,
     }
 )  # fmt: skip
 """The names that a task function may take as arguments without being given them."""
@@ -31,68 +35,37 @@ CONTEXT_NAMES = frozenset(
 _context: ContextVar[dict[str, Any] | None] = ContextVar("tidemill_context", default=None)
 
 
-class TaskInstanceView:
-    """`ti`: what a task may ask about itself, and the results of others."""
-
-    def __init__(self, attempt: TaskAttempt) -> None:
-        self.dag_id = attempt.run.dag_id
-        self.run_id = attempt.run.run_id
-        self.task_id = attempt.task.task_id
-        self.try_number = attempt.try_number
-        self.max_tries = attempt.task.retries
-        self.map_index = attempt.map_index
-        self.task = attempt.task
-        self.state = "running"
-        self.pushed: dict[str, Any] = {}
-        self._xcom = attempt.xcom
-
-    def xcom_push(self, key: str, value: Any) -> None:
-        """Keeps *value* (JSON) for tasks downstream, under *key*."""
-        self.pushed[key] = value
-
-    def xcom_pull(self, task_ids: str | list[str] | None = None, key: str = RETURN_VALUE, default: Any = None) -> Any:
-        """The value that a task upstream returned or pushed; for a list of tasks, a list of values."""
-        if task_ids is None or isinstance(task_ids, list):
-            wanted = self._xcom if task_ids is None else task_ids
-            found = [self._xcom.get(task_id, {}).get(key, default) for task_id in wanted]
-            return next((v for v in found if v is not None), default) if task_ids is None else found
-        return self._xcom.get(task_ids, {}).get(key, default)
-
-
-def context(attempt: TaskAttempt) -> dict[str, Any]:
+def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
     """The template variables of *attempt*, by Airflow's names; dates are pendulum's, in UTC.
 
-    A run without a logical date has no `ds`, `ts` or data interval, as in Airflow.
+    A run without a logical date has no `ds`, `ts` or data interval, as in Airflow. What *facts* can tell is asked
+    when it is used.
     """
-    run, ti = attempt.run, TaskInstanceView(attempt)
+    run, facts = attempt.run, facts or NoFacts()
+    dag_run = DagRunView(run.dag_id, _known(attempt), run.conf, facts)
+    ti = TaskInstanceView(attempt, facts, dag_run)
     values: dict[str, Any] = {
         "conf": run.conf,
-        "dag": SimpleNamespace(dag_id=run.dag_id),
-        "dag_run": SimpleNamespace(
-            dag_id=run.dag_id,
-            run_id=run.run_id,
-            run_type=str(run.run_type),
-            logical_date=_pendulum(run.logical_date),
-            run_after=_pendulum(run.run_after),
-            data_interval_start=_pendulum(run.data_interval.start if run.data_interval is not None else None),
-            data_interval_end=_pendulum(run.data_interval.end if run.data_interval is not None else None),
-            state="running",
-            conf=run.conf,
-        ),
+        "dag": DagInContext(run.dag_id, facts),
+        "dag_run": dag_run,
+        "expanded_ti_count": None,
         "inlets": [],
         "macros": MACROS,
+        "map_index_template": None,
         "outlets": [],
         "params": attempt.params,
         "run_id": run.run_id,
         "task": attempt.task,
         "task_instance": ti,
         "task_instance_key_str": _key_str(attempt),
+        "task_reschedule_count": attempt.poke - 1,
+        "templates_dict": None,
         "test_mode": False,
         "ti": ti,
+        "try_number": attempt.try_number,
+        **_of_the_past(attempt, facts),
     }
-    if run.logical_date is not None:
-        date = _pendulum(run.logical_date)
-        assert date is not None  # noqa: S101
+    if (date := date_of(run.logical_date)) is not None:
         values |= {
             "logical_date": date,
             "ds": date.strftime("%Y-%m-%d"),
@@ -102,9 +75,32 @@ def context(attempt: TaskAttempt) -> dict[str, Any]:
             "ts_nodash_with_tz": date.isoformat().replace("-", "").replace(":", ""),
         }
     if run.data_interval is not None:
-        values["data_interval_start"] = _pendulum(run.data_interval.start)
-        values["data_interval_end"] = _pendulum(run.data_interval.end)
+        values["data_interval_start"] = date_of(run.data_interval.start)
+        values["data_interval_end"] = date_of(run.data_interval.end)
     return values
+
+
+def _known(attempt: TaskAttempt) -> KnownRun:
+    """The task's own run, as the attempt tells of it."""
+    run, interval = attempt.run, attempt.run.data_interval
+    return KnownRun(
+        run_id=run.run_id,
+        run_type=str(run.run_type),
+        state=RunState.RUNNING,
+        logical_date=run.logical_date,
+        run_after=run.run_after,
+        data_interval_start=interval.start if interval is not None else None,
+        data_interval_end=interval.end if interval is not None else None,
+    )
+
+
+def _of_the_past(attempt: TaskAttempt, facts: Facts) -> dict[str, Any]:
+    before = PreviousSuccess(attempt, facts)
+    return {name: _lazy(before, field) for name, field in OF_THE_PAST.items()}
+
+
+def _lazy(before: PreviousSuccess, field: str) -> Any:
+    return lazy_object_proxy.Proxy(lambda: before.date(field))
 
 
 def resolve(value: Any, xcom: dict[str, dict[str, Any]]) -> Any:
@@ -145,40 +141,8 @@ def running(values: dict[str, Any]) -> Iterator[None]:
         _context.reset(token)
 
 
-def ds_add(ds: str, days: int) -> str:
-    """The date *days* after *ds*, both as YYYY-MM-DD."""
-    return (datetime.strptime(ds, "%Y-%m-%d") + timedelta(days=days)).strftime("%Y-%m-%d")
-
-
-def ds_format(ds: str, input_format: str, output_format: str) -> str:
-    return datetime.strptime(ds, input_format).strftime(output_format)
-
-
-def datetime_diff_for_humans(dt: datetime, since: datetime | None = None) -> str:
-    """How long ago *dt* was, in words; with *since*, how far it is from there."""
-    return pendulum.instance(dt).diff_for_humans(None if since is None else pendulum.instance(since))
-
-
-MACROS = SimpleNamespace(
-    datetime=datetime,
-    datetime_diff_for_humans=datetime_diff_for_humans,
-    dateutil=dateutil,
-    ds_add=ds_add,
-    ds_format=ds_format,
-    json=json,
-    random=random.random,
-    timedelta=timedelta,
-    uuid=uuid,
-)
-"""Airflow's `macros`."""
-
-
 def _key_str(attempt: TaskAttempt) -> str:
     """Airflow's task_instance_key_str."""
     date = attempt.run.logical_date
     day = attempt.run.run_id if date is None else date.strftime("%Y%m%d")
     return f"{attempt.run.dag_id}__{attempt.task.task_id}__{day}"
-
-
-def _pendulum(value: datetime | None) -> pendulum.DateTime | None:
-    return None if value is None else pendulum.instance(value)

@@ -166,7 +166,11 @@ class DagRunState(Record):
             params={**defaults, **self.run.conf},
             xcom=self._results_for(task, instance.map_index),
             source=self.spec.source,
-            render_template_as_native_obj=self.spec.render_template_as_native_obj,
+            render_template_as_native_obj=self.spec.render_template_as_native_obj
+            if task.render_template_as_native_obj is None
+            else task.render_template_as_native_obj,
+            template_searchpath=self.spec.template_searchpath,
+            templates_need_code=self.spec.templates_need_code,
         )
 
     def _results_for(self, task: Task, map_index: int) -> dict[str, dict[str, Any]]:

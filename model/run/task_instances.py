@@ -115,14 +115,15 @@ class TaskInstance(Brief, Record):
 def retry_delay(task: BaseTask, try_number: int, seed: str) -> timedelta:
     """How long to wait after try *try_number* (from 1) failed.
 
-    Exponential backoff doubles with each try and adds up to as much again, by a hash of *seed*:
-    the same on every replay, another for every task (Airflow: next_retry_datetime).
+    Exponential backoff doubles with each try, or takes it as many times as it says, and adds up to as much again, by a
+    hash of *seed*: the same on every replay, another for every task (Airflow: next_retry_datetime).
     """
     delay = task.retry_delay
     if task.retry_exponential_backoff and delay > timedelta():
-        doubled = min(delay.total_seconds() * 2.0 ** (try_number - 1), LONGEST_RETRY_DELAY.total_seconds())
+        times = 2.0 if task.retry_exponential_backoff is True else float(task.retry_exponential_backoff)
+        grown = min(delay.total_seconds() * times ** (try_number - 1), LONGEST_RETRY_DELAY.total_seconds())
         fraction = int.from_bytes(sha256(f"{seed}#{try_number}".encode()).digest()[:4]) / 2**32
-        delay = min(timedelta(seconds=doubled * (1 + fraction)), LONGEST_RETRY_DELAY)
+        delay = min(timedelta(seconds=grown * (1 + fraction)), LONGEST_RETRY_DELAY)
     return delay if task.max_retry_delay is None else min(delay, task.max_retry_delay)
 
 

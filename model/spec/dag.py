@@ -26,6 +26,9 @@ from .trigger_rule import TriggerRule
 PARAM_KEYS = {"value", "schema", "description"}
 
 
+TypeOfRun = Literal["scheduled", "manual", "backfill", "asset_triggered", "asset_materialization", "operator_triggered"]
+
+
 class DagSource(Brief, Model):
     """The file that a DAG was read from: where functions of its tasks are found."""
 
@@ -73,10 +76,19 @@ class DagSpec(Brief, Model):
     is_paused_upon_creation: bool = False
     disable_bundle_versioning: bool = False
     """Whether tasks run the newest code, and not that of the version that their run was created with."""
+    allowed_run_types: tuple[
+        Literal["scheduled", "manual", "backfill", "asset_triggered", "asset_materialization", "operator_triggered"],
+        ...,
+    ] = ()
+    """The types that runs may have; none given: all."""
     allow_trigger_in_future: bool = False
     """Whether a manual run of a DAG without a schedule starts at once though its logical date is in the future."""
     params: dict[str, Any] = {}
     render_template_as_native_obj: bool = False
+    template_searchpath: tuple[str, ...] = ()
+    """Folders that template files are looked for in, beside that of the DAG file, which relative ones begin at."""
+    templates_need_code: bool = False
+    """Whether the DAG file has macros, filters or settings of its own for templates, and is imported to fill them."""
     heartbeat_timeout: Annotated[timedelta, Field(ge=timedelta(seconds=1))] = timedelta(minutes=5)
     """How long a task's worker may be silent before the attempt is handed to another."""
     tasks: tuple[Task, ...] = ()
@@ -104,7 +116,17 @@ class DagSpec(Brief, Model):
         self._check_graph()
         self._check_params()
         self._check_fail_fast()
+        if not isinstance(self.schedule, Null):
+            self.check_run_type("scheduled")
         return self
+
+    def check_run_type(self, run_type: str) -> None:
+        """Raises InvalidInputError for a type of run that the DAG does not allow."""
+        if self.allowed_run_types and run_type not in self.allowed_run_types:
+            raise InvalidInputError(
+                f"DAG {self.dag_id!r} has no runs of type {run_type}: allowed_run_types = "
+                f"{', '.join(self.allowed_run_types)}. Add the type there"
+            )
 
     def _check_mapping(self) -> None:
         for task_id in self.mapped:

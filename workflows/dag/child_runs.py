@@ -11,7 +11,6 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
 
-from ...activities.names import SHOWS_VIEW
 from ...activities.runs import RunsQuestion, find_ended_runs
 from ...model.dag.records import TrackedRun
 from ...model.dag.state import DagState
@@ -22,6 +21,7 @@ from ...model.states import RunState, TaskState
 from ..alarm import Alarm
 from ..calls import look_up
 from ..command_budget import CommandBudget
+from ..memo_view import SHOWS_VIEW
 from ..run.workflow import DagRunWorkflow
 
 CLOSING = timedelta(seconds=1)

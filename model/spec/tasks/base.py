@@ -30,6 +30,8 @@ class BaseTask(Brief, Model):
     """Whether the activity waits for other workflows: it runs where it keeps none of them from its answers."""
     queue_suffix: ClassVar[str] = ""
     """What the DAG's task queue is continued with for this kind: work that must not hold up other work."""
+    template_ext: ClassVar[tuple[str, ...]] = ()
+    """How the name of a template file ends: such a value stands for the file's content, as in Airflow."""
     default_pool: ClassVar[str | None] = None
     """Where it takes slots from unless it names a pool."""
 
@@ -38,7 +40,8 @@ class BaseTask(Brief, Model):
     trigger_rule: TriggerRule = TriggerRule.ALL_SUCCESS
     retries: NonNegativeInt = 0
     retry_delay: Annotated[timedelta, Field(ge=timedelta(0))] = timedelta(minutes=5)
-    retry_exponential_backoff: bool = False
+    retry_exponential_backoff: bool | Annotated[float, Field(ge=0)] = False
+    """What each delay is times the one before: true is 2, and false or 0 leaves them alike."""
     max_retry_delay: PositiveDuration | None = None
     no_retry_on: tuple[str, ...] = ()
     """Names of exceptions, with those derived from them, after which there is no other try."""
@@ -77,6 +80,8 @@ class BaseTask(Brief, Model):
     """What the task is mapped over; None: it is one instance."""
     do_xcom_push: bool = True
     """Whether what the task returns is kept as its result."""
+    render_template_as_native_obj: bool | None = None
+    """Whether templates give Python values instead of text; None: as the DAG says."""
     params: dict[str, Any] = {}
     owner: str | None = None
     doc_md: str | None = None

@@ -27,6 +27,7 @@ class BashTask(BaseTask):
     """A bash command; its last line of output is the result (Airflow: BashOperator)."""
 
     activity: ClassVar[str | None] = "tidemill.bash"
+    template_ext: ClassVar[tuple[str, ...]] = (".sh", ".bash")
     kind: Literal["bash"] = "bash"
     command: Annotated[str, Field(min_length=1)]
     env: dict[str, str] = {}
@@ -49,9 +50,13 @@ class CallTask(BaseTask):
     """Whether the function asks for `ti` or `**kwargs`, and so may pull any result."""
     multiple_outputs: bool = False
     """Whether each key of the dict that is returned is a result of its own, beside the whole."""
+    templates_dict: dict[str, Any] = {}
+    """Values that the function finds in its context, templates filled in."""
+    templates_exts: tuple[str, ...] = ()
+    """How names of template files end."""
 
     def templated(self) -> tuple[Any, ...]:
-        return (self.args, self.kwargs)
+        return (self.args, self.kwargs, self.templates_dict)
 
     @property
     def pulls_xcom(self) -> bool:

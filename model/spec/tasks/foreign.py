@@ -46,10 +46,17 @@ class TriggerDagTask(PokedTask):
     trigger_run_id: str | None = None
     logical_date: str | None = None
     conf: dict[str, Any] = {}
+    run_after: str | None = None
+    """When the run may start; it waits in the queue until then."""
+    reset_dag_run: bool = False
+    """Whether a run that is there already, by its id or its date, is cleared and runs again."""
+    skip_when_already_exists: bool = False
+    """Whether the task is skipped then."""
+    fail_when_dag_is_paused: bool = False
     wait_for_completion: bool = False
     poke_interval: PositiveDuration = timedelta(seconds=10)
     allowed_states: tuple[str, ...] = ("success",)
     failed_states: tuple[str, ...] = ("failed",)
 
     def templated(self) -> tuple[Any, ...]:
-        return (self.trigger_dag_id, self.trigger_run_id, self.logical_date, self.conf)
+        return (self.trigger_dag_id, self.trigger_run_id, self.logical_date, self.conf, self.run_after)

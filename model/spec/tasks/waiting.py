@@ -44,6 +44,8 @@ class BashSensorTask(PokedTask):
     command: Annotated[str, Field(min_length=1)]
     env: dict[str, str] = {}
     cwd: str | None = None
+    retry_exit_code: int | None = None
+    """The exit code that means "not yet"; another one than it and 0 fails the task. None: all mean that."""
 
     def templated(self) -> tuple[Any, ...]:
         return (self.command, self.env, self.cwd)
@@ -55,6 +57,8 @@ class FileSensorTask(PokedTask):
     activity: ClassVar[str | None] = "tidemill.file_sensor"
     kind: Literal["file_sensor"] = "file_sensor"
     filepath: Annotated[str, Field(min_length=1)]
+    fs_conn_id: str | None = None
+    """A connection whose extra field `path` is the folder that a relative path begins at."""
 
     def templated(self) -> tuple[Any, ...]:
         return (self.filepath,)
@@ -72,6 +76,10 @@ class ExternalTaskTask(PokedTask):
     external_dag_id: Annotated[str, Field(min_length=1)]
     external_task_ids: tuple[str, ...] = ()
     """Which of its tasks; none: the run as a whole."""
+    external_task_group_id: str | None = None
+    """A group whose tasks are waited for."""
+    check_existence: bool = False
+    """Whether the task fails if the other DAG has no task or group of that id, instead of waiting."""
     execution_delta: timedelta = timedelta()
     allowed_states: tuple[str, ...] = ("success",)
     skipped_states: tuple[str, ...] = ()

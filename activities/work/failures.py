@@ -1,0 +1,75 @@
+"""What users are told of an exception in their code: cause, message and the lines of their own files."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+from ...model.exceptions import AirflowFailException
+from ...model.run.task_instances import Failure
+from ..secrets import masked
+from .dag_import import shown_path
+
+OURS = (str(Path(__file__).parents[2]), "<frozen importlib", "<frozen runpy")
+"""Where the frames of a traceback begin that tell its author nothing."""
+MESSAGE = 4000
+FRAMES = 20
+
+
+def describe_failure(error: BaseException) -> Failure:
+    """The innermost cause in the user's terms: type, message, and the frames of the user's own code."""
+    cause = innermost(error)
+    message = str(cause)
+    if isinstance(cause, SystemExit):
+        message = f"it called sys.exit({cause.code!r})"
+    return Failure(
+        error_type=type(cause).__name__,
+        message=masked(message)[:MESSAGE],
+        traceback=tuple(masked(line) for line in lines_of(cause)[-FRAMES:]),
+        kinds=tuple(kind.__name__ for kind in type(cause).__mro__[1:] if kind is not object),
+        retryable=not isinstance(error, AirflowFailException),
+    )
+
+
+def innermost(error: BaseException) -> BaseException:
+    """What has brought about *error*, and itself was brought about by nothing."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def lines_of(error: BaseException) -> list[str]:
+    """Where *error* came from in the user's code, outermost first: `file:line in function: code`."""
+    frames = _theirs(traceback.extract_tb(error.__traceback__))
+    return [f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in frames]
+
+
+def place_of(error: BaseException) -> str | None:
+    """`file:line` of the user's code that *error* came from; None where it came from none."""
+    frames = _theirs(traceback.extract_tb(error.__traceback__))
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
+
+
+def print_failure(error: BaseException) -> None:
+    """Prints *error* with its causes as Python does, without frames that are not the user's."""
+    told = traceback.TracebackException.from_exception(error)
+    _keep_theirs(told)
+    print("".join(told.format()), end="", file=sys.stderr)
+
+
+def _keep_theirs(told: traceback.TracebackException) -> None:
+    told.stack = traceback.StackSummary.from_list(_theirs(told.stack))
+    for before in (told.__cause__, told.__context__):
+        if before is not None:
+            _keep_theirs(before)
+
+
+def _theirs(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
+    return [
+        traceback.FrameSummary(
+            shown_path(frame.filename), frame.lineno, frame.name, lookup_line=False, line=frame.line or ""
+        )
+        for frame in frames
+        if not frame.filename.startswith(OURS)
+    ]

@@ -1,0 +1,72 @@
+"""What a task may ask about its DAG and about runs, beyond what it was sent: answered when it is asked."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+from ..base import Instant, Model
+from ..states import RunState
+
+
+class Question(Model):
+    """What a task asks its worker."""
+
+    about: Literal["dag", "runs", "states", "results"]
+    dag_id: str
+    run_id: str | None = None
+    task_ids: tuple[str, ...] = ()
+    key: str = ""
+    map_indexes: tuple[int, ...] | None = None
+
+
+class KnownRun(Model):
+    """A run as its DAG knows it."""
+
+    run_id: str
+    run_type: str
+    state: RunState
+    logical_date: Instant | None = None
+    run_after: Instant
+    queued_at: Instant | None = None
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+    data_interval_start: Instant | None = None
+    data_interval_end: Instant | None = None
+
+
+class Facts(Protocol):
+    """Where a task asks."""
+
+    @property
+    def log_url(self) -> str:
+        """Where the log of the attempt is."""
+
+    def facts(self, question: Question) -> Any:
+        """The answer as JSON. Raises InvalidInputError where nobody can be asked."""
+
+
+class NoFacts:
+    """For a task that has nobody to ask: one that runs without a worker, such as in a driver on a cluster."""
+
+    log_url = ""
+
+    def facts(self, question: Question) -> Any:
+        """Nothing is known."""
+        return [] if question.about == "runs" else {}
+
+
+def runs_of(facts: Facts, dag_id: str, run_id: str | None = None) -> list[KnownRun]:
+    """The runs of a DAG, newest first; or one of them, with its interval."""
+    return [KnownRun.model_validate(run) for run in facts.facts(Question(about="runs", dag_id=dag_id, run_id=run_id))]
+
+
+def successful_before(runs: Sequence[KnownRun], date: Instant | None) -> KnownRun | None:
+    """The run of the latest logical date before *date* that has succeeded (as in Airflow)."""
+    found = [
+        run
+        for run in runs
+        if date is not None
+        and run.state is RunState.SUCCESS
+        and run.logical_date is not None
+        and run.logical_date < date
+    ]
+    return max(found, key=lambda run: run.logical_date or run.run_after, default=None)
