@@ -158,6 +158,17 @@ def look_up(kind: str, name: str) -> str | None:
     return None
 
 
+def names_of(kind: str) -> dict[str, str]:
+    """By name, where each `variable` or `connection` is found; those of a backend are known to it alone."""
+    found: dict[str, str] = {}
+    for backend in backends():
+        if isinstance(backend, File):
+            found |= dict.fromkeys(backend.content.get(f"{kind}s", {}), "TIDEMILL_SECRETS_FILE")
+    short = {"variable": "VAR", "connection": "CONN"}[kind]
+    found |= {name.split("_", 2)[2].lower(): name for name in _all_of_environment(short)}
+    return found
+
+
 _NO_FILE: dict[str, Any] = {}
 _known: tuple[tuple[dict[str, str], dict[str, str]], dict[str, Any], set[str]] | None = None
 
@@ -321,6 +332,10 @@ class Connection:
             pair = b64encode(f"{self.login}:{self.password or ''}".encode()).decode()
             return {"Authorization": f"Basic {pair}", **headers}
         return {"Authorization": f"Bearer {self.password}", **headers} if self.password else headers
+
+    def get_uri(self) -> str:
+        """The connection as a URI, as Airflow writes it."""
+        return self.uri.removesuffix("/") if not self.schema else self.uri
 
     @property
     def uri(self) -> str:

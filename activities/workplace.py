@@ -55,6 +55,8 @@ class Workplace:
     """The most bytes that the log of one attempt may have."""
     environment: tuple[str, ...] = ()
     """Patterns of environment variables that tasks get beside the usual ones."""
+    dags_are_paused_at_creation: bool = False
+    """Whether new DAGs are paused that do not say."""
     preload: tuple[str, ...] = ()
     """Modules that are imported once, for all tasks."""
     fork_memory: int = MEMORY_MEGABYTES

@@ -5,13 +5,16 @@ Nothing is waited for that only takes time: retry delays and timers count as ove
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from ..activities.attempts.run_facts import of_dag
 from ..activities.bash import BashActivities
 from ..activities.dag_files import own_workplace
 from ..activities.names import TASK_FAILED
@@ -24,13 +27,14 @@ from ..model.authoring.dags import DAG
 from ..model.errors import InvalidInputError
 from ..model.run.attempts import SubmittedAttempt, TaskAttempt
 from ..model.run.branching import skipped_tasks
+from ..model.run.facts import KnownRun, Question
 from ..model.run.identity import TriggerRequest, manual_run
 from ..model.run.mapping import NotMappableError
 from ..model.run.planner import Decision, RunEnd, RunPlan
 from ..model.run.state import DagRunState, progress
 from ..model.run.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry
 from ..model.run.views import RunDetails, run_details, why
-from ..model.spec.dag import DagSource
+from ..model.spec.dag import DagSource, DagSpec
 from ..model.spec.tasks import (
     BashFunctionTask,
     BashSensorTask,
@@ -42,7 +46,7 @@ from ..model.spec.tasks import (
     SparkWork,
     TimeTask,
 )
-from ..model.states import TaskState
+from ..model.states import RunState, TaskState
 
 Told = Callable[[TaskInstance], None]
 
@@ -54,13 +58,57 @@ def run_locally(
 
     Raises InvalidInputError for a DAG that cannot be registered, or a kind of task that needs a server.
     """
+    with _begun(dag, logical_date, conf, told) as local:
+        return local.run()
+
+
+def try_locally(
+    dag: DAG, task_id: str, *, logical_date: datetime | None = None, conf: dict[str, Any] | None = None
+) -> Outcome | Failure:
+    """Runs one task of *dag* once, as if all upstream had succeeded without a result.
+
+    Raises InvalidInputError for a task that the DAG has not, that is mapped, or that needs a server.
+    """
+    with _begun(dag, logical_date, conf, lambda _: None) as local:
+        spec = local.state.spec
+        if task_id not in spec.by_id:
+            raise InvalidInputError(f"DAG {dag.dag_id!r} has no task {task_id!r}. It has {', '.join(spec.by_id)}")
+        if task_id in spec.mapped:
+            raise InvalidInputError(f"task {task_id!r} is mapped: its arguments are results. Run the whole DAG")
+        instance = TaskInstance(task_id=task_id, try_number=1, started_at=datetime.now(UTC))
+        return local.work(instance)
+
+
+@contextmanager
+def _begun(dag: DAG, logical_date: datetime | None, conf: dict[str, Any] | None, told: Told) -> Iterator["_LocalRun"]:
     path = dag.defined_in
     spec = dag.spec(source=DagSource(path=path, sha256="0" * 64) if path is not None else None)
     now = datetime.now(UTC)
     request = TriggerRequest(logical_date=logical_date, conf=conf or {})
     with own_workplace() as workplace:
         state = DagRunState(run=manual_run(spec.dag_id, spec.schedule, request, now), spec=spec, started_at=now)
-        return _LocalRun(state, [dag], workplace, told).run()
+        yield _LocalRun(state, [dag], workplace, told)
+
+
+@dataclass(frozen=True)
+class LocalFacts:
+    """What tasks of a run without a server may ask: of their own DAG and run."""
+
+    spec: DagSpec
+    run: KnownRun
+    log_url: str = ""
+
+    def facts(self, question: Question) -> Any:
+        """The answer; nothing is known of others."""
+        mine = question.dag_id == self.spec.dag_id
+        if question.about == "runs":
+            asked = mine and question.run_id in (None, self.run.run_id)
+            return [self.run.model_dump(mode="json")] if asked else []
+        return of_dag(self.spec) if mine and question.about == "dag" else {}
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The same for a child process."""
+        return {"answer": self.facts(Question.model_validate(question))}
 
 
 class _LocalRun:
@@ -70,6 +118,10 @@ class _LocalRun:
         state.fill()
         self.state = state
         self.plan = RunPlan(state.spec, state.states)
+        known = {"run_type": str(state.run.run_type), "state": RunState.RUNNING, "queued_at": state.started_at}
+        fields = {name: getattr(state.run, name) for name in ("run_id", "logical_date", "run_after")}
+        self._facts = LocalFacts(state.spec, KnownRun(**fields, **known, started_at=state.started_at))
+        workplace.facts.run_facts = self._facts
         self._dags = dags
         self._workplace = workplace
         self._told = told
@@ -123,7 +175,7 @@ class _LocalRun:
         while True:
             instance.try_number += 1
             instance.started_at = datetime.now(UTC)
-            outcome = self._work(instance)
+            outcome = self.work(instance)
             instance.ended_at = datetime.now(UTC)
             failure = outcome if isinstance(outcome, Failure) else None
             again = failure is not None and may_retry(task, instance.try_number, failure)
@@ -150,7 +202,8 @@ class _LocalRun:
         self.plan.record(instance.key, state)
         self._told(instance)
 
-    def _work(self, instance: TaskInstance) -> Outcome | Failure:
+    def work(self, instance: TaskInstance) -> Outcome | Failure:
+        """What the present try of *instance* comes to."""
         try:
             values = self._values.get(instance.task_id)
             mine = values[instance.map_index] if values is not None else None
@@ -191,7 +244,7 @@ class _LocalRun:
             case BashFunctionTask():
                 return here.run(BashActivities(self._workplace).run_function, attempt)
             case CallTask():
-                return _outcome(perform(self._dags, attempt))
+                return _outcome(perform(self._dags, attempt, facts=self._facts))
             case _:
                 raise InvalidInputError(
                     f"task {attempt.task.task_id!r} of kind {attempt.task.kind!r} needs a server. "

@@ -22,6 +22,22 @@ RENAMED = {
 """Airflow's names that are called otherwise here."""
 
 
+INSTEAD = {
+    "SubDagOperator": "Write a TaskGroup",
+    "ExternalTaskMarker": "Leave it out: clear the other DAG's run by itself",
+    "EmailOperator": "Write a @task that sends the mail, or a WebhookNotifier as a callback",
+    "BranchDayOfWeekOperator": "Write a @task.branch that looks at logical_date",
+    "BranchDateTimeOperator": "Write a @task.branch that looks at logical_date",
+    "DayOfWeekSensor": "Write a @task.sensor that looks at the day",
+    "SqlSensor": "Write a @task.sensor that asks the database",
+    "HttpSensor": "Write a @task.sensor that asks by httpx",
+    "KubernetesPodOperator": "Write a @task, or a BaseOperator of your own, that uses the Kubernetes client",
+    "DockerOperator": "Write a @task, or a BaseOperator of your own, that uses the Docker client",
+}
+"""What to write in the place of names that have no counterpart."""
+OTHERWISE = "Write what it does as a @task, or derive an operator of your own from BaseOperator"
+
+
 class Port(Model):
     """A name that a file imports from `airflow`."""
 
@@ -34,7 +50,8 @@ class Port(Model):
     @property
     def advice(self) -> str:
         if self.counterpart is None:
-            return f"line {self.line}: {self.name} of {self.module} has no counterpart"
+            instead = INSTEAD.get(self.name, OTHERWISE)
+            return f"line {self.line}: {self.name} of {self.module} has no counterpart. {instead}"
         other = "" if self.counterpart == self.name else f", as {self.counterpart}"
         return f"line {self.line}: {self.name} of {self.module} is in tidemill{other}"
 

@@ -45,6 +45,7 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         log_format=settings.log_format,
         log_limit=settings.log_limit_mb * 2**20,
         environment=settings.task_environment,
+        dags_are_paused_at_creation=settings.dags_are_paused_at_creation,
         preload=settings.preload,
         fork_memory=settings.fork_memory_mb,
         run_as=user_of(settings.run_as),

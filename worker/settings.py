@@ -35,6 +35,8 @@ class Settings(BaseSettings):
     """Logs, attempts and the embedded server's database."""
     task_queue: str = "tidemill"
     dags_folder: Path | None = None
+    dags_are_paused_at_creation: bool = False
+    """Whether new DAGs are paused that do not say by is_paused_upon_creation."""
     spark_master: str | None = None
     """Where Spark tasks run that name no master themselves."""
     spark_conf: dict[str, str] = {}

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
@@ -33,11 +33,18 @@ OF_A_DAG = (
 )
 
 
+class Answers(Protocol):
+    """Who knows of runs."""
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The answer, or why there is none."""
+
+
 @dataclass
 class FactsAccess:
     """Where a worker's attempts can ask of runs; None: in a process without a client."""
 
-    run_facts: RunFacts | None = None
+    run_facts: Answers | None = None
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """The answer, or why there is none."""
@@ -74,14 +81,7 @@ class RunFacts:
         return await answers[question.about](question)
 
     async def _dag(self, question: Question) -> dict[str, Any]:
-        spec = await self._ask(dag_workflow_id(question.dag_id), "spec", DagSpec)
-        known = spec.model_dump(mode="json")
-        owners = dict.fromkeys(task.owner for task in spec.tasks if task.owner)
-        return {
-            **{name: known.get(name, DagSpec.model_fields[name].default) for name in OF_A_DAG},
-            "owner": ", ".join(owners) or "airflow",
-            "task_ids": [task.task_id for task in spec.tasks],
-        }
+        return of_dag(await self._ask(dag_workflow_id(question.dag_id), "spec", DagSpec))
 
     async def _runs(self, question: Question) -> list[dict[str, Any]]:
         """All runs that the DAG knows; of one that is asked for alone also its interval."""
@@ -132,6 +132,17 @@ class RunFacts:
         handle = self.client.get_workflow_handle(workflow_id)
         answer: T = await handle.query(query, result_type=kind, rpc_timeout=ASKED_WITHIN)
         return answer
+
+
+def of_dag(spec: DagSpec) -> dict[str, Any]:
+    """What a task may ask of a DAG."""
+    known = spec.model_dump(mode="json")
+    owners = dict.fromkeys(task.owner for task in spec.tasks if task.owner)
+    return {
+        **{name: known.get(name, DagSpec.model_fields[name].default) for name in OF_A_DAG},
+        "owner": ", ".join(owners) or "airflow",
+        "task_ids": [task.task_id for task in spec.tasks],
+    }
 
 
 def _result(state: DagRunState, task_id: str, key: str) -> Any:

@@ -85,6 +85,7 @@ class FileActivities:
             lasting=source.lasting(question.path),
             timeout=settings.dag_file_processor_timeout,
             memory_mb=settings.dag_file_memory_mb,
+            paused_at_creation=self._workplace.dags_are_paused_at_creation,
         )
         answer = parsed(self._workplace.forks, file, Watch(file.timeout, too_long=TimeoutError))
         seconds, modules = time.monotonic() - start, Tree(root).closure(question.path)

@@ -27,6 +27,8 @@ class FileToParse:
     lasting: str
     timeout: timedelta = PARSE_TIMEOUT
     memory_mb: int = MEMORY_MB
+    paused_at_creation: bool = False
+    """What holds for DAGs that say nothing of it."""
 
 
 class _Printed:
@@ -74,6 +76,7 @@ def _ask(forks: Forks, file: FileToParse, watch: Watch, separate: str) -> dict[s
         "name": file.name,
         "lasting": file.lasting,
         "memory_mb": file.memory_mb,
+        "paused_at_creation": file.paused_at_creation,
     }
     printed = _Printed(Conversation(None, fresh_masker()))
     watch.restart()

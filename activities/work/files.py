@@ -10,8 +10,8 @@ from ...model.errors import InvalidInputError
 from ...model.run.attempts import TaskAttempt
 from ...model.run.context import context
 from ...model.spec.tasks import FileSensorTask
-from ..secrets import Connection
-from .templates import NOT_IN_HISTORY, filled, settings_for
+from ..secrets import Connection, masked
+from .templates import filled, settings_for
 
 if TYPE_CHECKING:
     from .child import Job
@@ -22,13 +22,12 @@ def run(job: Job) -> dict[str, Any]:
     attempt = TaskAttempt.model_validate(job.request["attempt"])
     assert isinstance(attempt.task, FileSensorTask)  # noqa: S101
     try:
-        known = {**context(attempt, job), **NOT_IN_HISTORY}
-        path = filled(attempt, attempt.task.filepath, known, settings_for(job, attempt))
+        path = filled(attempt, attempt.task.filepath, context(attempt, job), settings_for(job, attempt))
         path = str(Path(base_folder(attempt.task.fs_conn_id), path))
     except InvalidInputError as error:
         return {"invalid": str(error)}
     found = glob(path, recursive=True)  # noqa: PTH207 - the pattern may be absolute
-    return {"path": path, "found": any(_has_files(Path(one)) for one in found)}
+    return {"path": masked(path), "found": any(_has_files(Path(one)) for one in found)}
 
 
 def base_folder(conn_id: str | None) -> str:

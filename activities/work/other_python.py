@@ -25,8 +25,8 @@ from ..processes.supervisor import die_with_parent
 
 CALLER = Path(__file__).with_name("other_python_main.py")
 GIVEN = (
-    "conf", "ds", "ds_nodash", "expanded_ti_count", "map_index_template", "params", "run_id", "task_instance_key_str",
-    "templates_dict", "test_mode", "ts", "ts_nodash", "ts_nodash_with_tz",
+    "conf", "ds", "ds_nodash", "map_index_template", "params", "run_id", "task_instance_key_str", "templates_dict",
+    "ts", "ts_nodash", "ts_nodash_with_tz",
 )  # fmt: skip
 """What of the context may go to another interpreter: plain data (Airflow: BASE_SERIALIZABLE_CONTEXT_KEYS)."""
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...model.authoring.dags import DAG
+from ...model.authoring.dags import DAG, paused_at_creation
 from ...model.errors import InvalidInputError
 from ...model.spec.dag import DagSource, DagSpec
 from .dag_import import digest_of, import_dags, shown_path
@@ -87,6 +87,7 @@ def run(job: Job) -> dict[str, Any]:
 
     sys.addaudithook(hear)
     path = root / request["name"]
+    paused_at_creation.set(request.get("paused_at_creation", False))
     result = parse(path, request["lasting"], (root,))
     modules = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
     files = opened | {file for file in modules if isinstance(file, str) and file.startswith(prefix)}

@@ -43,7 +43,7 @@ class _Refused:
 
     def __getattr__(self, name: str) -> Any:
         raise InvalidInputError(
-            f"{name!r} is a variable or connection, and this would come into history. Read it where the work is done"
+            f"{name!r} of a variable or connection would come into Temporal's history. Read it where the work is done"
         )
 
 

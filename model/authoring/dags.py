@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +30,8 @@ from .params import plain_params
 Schedule = str | timedelta | relativedelta | Sequence[str] | Model | None
 
 _made: list[DAG] = []
+paused_at_creation: ContextVar[bool] = ContextVar("tidemill_paused_at_creation", default=False)
+"""What holds for DAGs that say nothing of is_paused_upon_creation (Airflow: dags_are_paused_at_creation)."""
 
 
 class LocalRunner(Protocol):
@@ -71,7 +74,7 @@ class DAG:
         tags: Iterable[str] = (),
         timezone: str | None = None,
         schedule_kind: ScheduleKind = "data_interval",
-        is_paused_upon_creation: bool = False,
+        is_paused_upon_creation: bool | None = None,
         disable_bundle_versioning: bool = False,
         allowed_run_types: Iterable[str] | str | None = None,
         allow_trigger_in_future: bool = False,
@@ -117,7 +120,9 @@ class DAG:
             "description": description,
             "doc_md": doc_md,
             "tags": tuple(tags),
-            "is_paused_upon_creation": is_paused_upon_creation,
+            "is_paused_upon_creation": paused_at_creation.get()
+            if is_paused_upon_creation is None
+            else is_paused_upon_creation,
             "disable_bundle_versioning": disable_bundle_versioning,
             "allowed_run_types": _texts(allowed_run_types),
             "allow_trigger_in_future": allow_trigger_in_future,

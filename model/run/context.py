@@ -26,8 +26,8 @@ CONTEXT_NAMES = frozenset(
     {
         "conf", "dag_run", "data_interval_end", "data_interval_start", "ds", "ds_nodash", "logical_date", "macros",
         "params", "run_id", "task", "task_instance", "ti", "ts", "ts_nodash", "ts_nodash_with_tz", "dag",
-        "task_instance_key_str", "test_mode", "inlets", "outlets", "expanded_ti_count", "map_index_template",
-        "task_reschedule_count", "templates_dict", "try_number", *OF_THE_PAST,
+        "task_instance_key_str", "inlets", "outlets", "map_index_template",
+        "task_reschedule_count", "templates_dict", *OF_THE_PAST,
     }
 )  # fmt: skip
 """The names that a task function may take as arguments without being given them."""
@@ -48,21 +48,18 @@ def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
         "conf": run.conf,
         "dag": DagInContext(run.dag_id, facts),
         "dag_run": dag_run,
-        "expanded_ti_count": None,
         "inlets": [],
         "macros": MACROS,
         "map_index_template": None,
         "outlets": [],
         "params": attempt.params,
         "run_id": run.run_id,
-        "task": attempt.task,
+        "task": ti.task,
         "task_instance": ti,
         "task_instance_key_str": _key_str(attempt),
         "task_reschedule_count": attempt.poke - 1,
         "templates_dict": None,
-        "test_mode": False,
         "ti": ti,
-        "try_number": attempt.try_number,
         **_of_the_past(attempt, facts),
     }
     if (date := date_of(run.logical_date)) is not None:

@@ -34,7 +34,7 @@ class TaskInstanceView:
         self.try_number = attempt.try_number
         self.max_tries = attempt.task.retries
         self.map_index = attempt.map_index
-        self.task = attempt.task
+        self.task = TaskInContext(attempt)
         self.state = "running"
         self.dag_run = dag_run
         self.logical_date = dag_run.logical_date
@@ -124,6 +124,22 @@ class TaskInstanceView:
         dated = [run for run in runs if run.logical_date is not None and date is not None and run.logical_date < date]
         found = max(dated, key=lambda run: run.logical_date or run.run_after, default=None)
         return None if found is None else DagRunView.of(self.dag_id, found, self._facts)
+
+
+class TaskInContext:
+    """`task`: the task as its DAG has it, with what Airflow puts where nothing is said."""
+
+    def __init__(self, attempt: TaskAttempt) -> None:
+        self._task = attempt.task
+        self.dag_id = attempt.run.dag_id
+        self.owner = attempt.task.owner or "airflow"
+        self.pool = attempt.task.pool or "default_pool"
+        self.queue = attempt.task.queue or "default"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._task, name)
 
 
 class DagRunView:

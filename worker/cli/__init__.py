@@ -14,6 +14,8 @@ class Commands(LazyGroup):
         "runs": ("runs:app", "List runs, look into one, run one again."),
         "tasks": ("tasks:app", "Clear and mark tasks of a run, explain them, read their logs."),
         "pools": ("pools:app", "Make pools, and see who holds their slots."),
+        "variables": ("secrets:variables", "Look up variables as a task on this host would."),
+        "connections": ("secrets:connections", "Look up connections as a task on this host would, and test them."),
         "backfill": ("backfills:app", "Run a DAG over a range of the past."),
         "bundles": ("bundles:app", "Keep the DAGs of folders and repositories registered."),
         "worker": (

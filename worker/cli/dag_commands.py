@@ -12,6 +12,7 @@ from rich.markup import escape
 from ...activities.dag_files import own_workplace
 from ...activities.timetables import TimetableActivities
 from ...activities.work.dag_import import import_dags
+from ...model.authoring.dags import DAG
 from ...model.dag.explaining import Explanation
 from ...model.dag.row import timetable_summary
 from ...model.dag.ticks import TicksQuestion
@@ -139,6 +140,16 @@ def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
     return list(answer.infos)
 
 
+def dag_in(path: Path, dag_id: str) -> DAG:
+    """The DAG of that id in the file at *path*, imported here; one clear line where it is not."""
+    if not path.is_file():
+        fail(f"{path} is not on this host. Say with --file where the DAG file is")
+    dags = {made.dag_id: made for made in import_dags(path.resolve())}
+    if dag_id not in dags:
+        fail(f"{path} defines no DAG {dag_id!r}. It defines: {', '.join(dags) or 'none'}")
+    return dags[dag_id]
+
+
 def try_dag(
     path: Annotated[Path, typer.Argument(help="A DAG file.", exists=True, dir_okay=False)],
     dag_id: DagId,
@@ -148,12 +159,10 @@ def try_dag(
     conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
 ) -> None:
     """Run a DAG here and now, without a server: Python functions in this process, as for a debugger."""
-    dags = {made.dag_id: made for made in import_dags(path.resolve())}
-    if dag_id not in dags:
-        fail(f"{path} defines no DAG {dag_id!r}. It defines: {', '.join(dags) or 'none'}")
+    dag = dag_in(path, dag_id)
     date = read_instant(logical_date, "logical_date") if logical_date is not None else None
     try:
-        details = run_locally(dags[dag_id], logical_date=date, conf=read_conf(conf), told=_tell)
+        details = run_locally(dag, logical_date=date, conf=read_conf(conf), told=_tell)
     except InvalidInputError as error:
         fail(str(error))
     console.print(f"{details.run.run_id}: {state_text(details.state)}")

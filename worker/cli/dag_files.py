@@ -9,10 +9,11 @@ from rich.markup import escape
 from ...activities.dag_files import read_dag_files
 from ...model.bundle.data import FileView
 from ...model.dag.previews import Preview
-from ...model.dag.views import Registration
+from ...model.dag.views import Change, Registration
 from ...model.spec.dag import DagSpec
 from ...model.spec.timetables import DagRunInfo
 from ..client import Tidemill
+from ..settings import read_settings
 from ..validation import check_path
 from .output import Json, Markup, console, errors, fail, instant_text, make_table, print_json, run, show
 
@@ -33,14 +34,23 @@ def register(
         return [await tidemill.register(spec) for spec in specs]
 
     done = run(work()) if specs else []
-    show(done, as_json, make_table(["DAG", "VERSION", ""], [(r.dag_id, r.version, r.change) for r in done]))
+    paused = {spec.dag_id for spec in specs if spec.is_paused_upon_creation}
+    rows = [(r.dag_id, r.version, how_registered(r, paused=r.dag_id in paused)) for r in done]
+    show(done, as_json, make_table(["DAG", "VERSION", ""], rows))
     if problems:
         raise typer.Exit(1)
 
 
+def how_registered(done: Registration, *, paused: bool) -> str:
+    """What registering it came to; of a new DAG, whether it goes by itself."""
+    if done.change is not Change.CREATED:
+        return str(done.change)
+    return f"created, paused: tidemill dags unpause {done.dag_id}" if paused else "created, runs by its schedule"
+
+
 def read_path(path: Path) -> tuple[list[DagSpec], list[str]]:
     """The DAGs at *path*, and what is wrong with files that could not be read."""
-    parsed = read_dag_files(path)
+    parsed = read_dag_files(path, paused_at_creation=read_settings().dags_are_paused_at_creation)
     specs = [spec for file in parsed for spec in file.dags]
     return specs, [f"{file.path}: {file.error}" for file in parsed if file.error is not None]
 

@@ -19,26 +19,29 @@ from ..client import Tidemill
 from ..connection import connect
 from ..gantt import draw_gantt
 from ..listing import run_rows
+from .completion import dag_ids, run_ids
 from .output import Json, console, duration_text, fail, instant_text, make_table, print_json, run, show, state_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-DagId = Annotated[str, typer.Argument(help="The DAG's id.")]
-RunId = Annotated[str, typer.Argument(help="The run's id, or `latest`.")]
+DagId = Annotated[str, typer.Argument(help="The DAG's id.", autocompletion=dag_ids)]
+RunId = Annotated[str, typer.Argument(help="The run's id, or `latest`.", autocompletion=run_ids)]
 REFRESH_SECONDS = 0.5
 
 
 @app.command("list")
 def list_runs(
-    dag_id: Annotated[str | None, typer.Argument(help="The DAG's id.")] = None,
+    dag_id: Annotated[
+        str | None, typer.Argument(help="The DAG's id; none: of every DAG.", autocompletion=dag_ids)
+    ] = None,
     state: Annotated[RunState | None, typer.Option(help="Only runs in this state.")] = None,
-    all_dags: Annotated[bool, typer.Option("--all-dags", help="Those of every DAG, without the queued.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="With --all-dags, how many at most.")] = 100,
+    all_dags: Annotated[bool, typer.Option("--all-dags", help="The same as to name no DAG.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Of every DAG, how many at most.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """List a DAG's queued, running and recent runs, newest first, or those of every DAG."""
-    if (dag_id is None) is not all_dags:
-        fail("name a DAG, or give --all-dags")
+    """List a DAG's queued, running and recent runs, newest first, or those of every DAG without the queued."""
+    if dag_id is not None and all_dags:
+        fail("--all-dags does not go with a DAG. Leave one of them out")
     if dag_id is None:
         rows = run(of_all_dags(state, limit))
         show(rows, as_json, all_runs_table(rows))
@@ -77,7 +80,7 @@ def runs_table(views: list[RunView]) -> Table:
             view.run_type,
             instant_text(view.logical_date),
             duration_text(view.started_at, view.ended_at) if view.started_at else "",
-            (view.reason or "").split("\n")[0][:80] if view.state == "failed" else "",
+            (view.reason or "").split("\n")[0] if view.state == "failed" else "",
         )
         for view in views
     ]
@@ -148,7 +151,7 @@ def task_line(task: TaskView) -> str:
         progress_text(task),
     ]
     if task.error is not None and task.state != "success":
-        parts.append(f"[red]{escape(task.error.split(chr(10))[0][:160])}[/]")
+        parts.append(f"[red]{escape(task.error)}[/]")
     elif task.state not in ("success", "running"):
         parts.append(f"[dim]{escape(task.why)}[/]")
     return "  ".join(part for part in parts if part)

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,26 +12,33 @@ from rich.markup import escape
 from temporalio.exceptions import ApplicationError
 
 from ...activities.dag_files import rendered_here
+from ...model.errors import InvalidInputError
 from ...model.run.attempts import attempt_path
 from ...model.run.identity import TriggerRequest, manual_run
 from ...model.run.instance_keys import split_key
 from ...model.run.messages import Answer
 from ...model.run.revisions import ClearRequest, MarkRequest
 from ...model.run.state import DagRunState
-from ...model.run.task_instances import TaskInstance
+from ...model.run.task_instances import Failure, TaskInstance
 from ...model.run.views import RunView, TaskView
 from ...model.spec.dag import DagSpec
 from ...model.states import TaskState
 from ..client import Tidemill
+from ..local_run import try_locally
 from ..settings import read_settings
 from ..task_logs import TaskLog
-from .output import Json, console, fail, make_table, print_json, read_instant, run, show, typed_date
+from .completion import task_ids
+from .dag_commands import dag_in, read_conf
+from .output import Json, console, fail, make_table, print_json, read_instant, run, show, state_text, typed_date
 from .runs import DagId, RunId, resolve
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-Tasks = Annotated[list[str] | None, typer.Argument(help="task_ids, or instances such as load[3]; none: all.")]
-Task = Annotated[str, typer.Argument(help="The task's id, or an instance such as load[3].")]
+Tasks = Annotated[
+    list[str] | None,
+    typer.Argument(help="task_ids, or instances such as load[3]; none: all.", autocompletion=task_ids),
+]
+Task = Annotated[str, typer.Argument(help="The task's id, or an instance such as load[3].", autocompletion=task_ids)]
 Upstream = Annotated[bool, typer.Option("--upstream", help="Also everything upstream of them.")]
 Downstream = Annotated[bool, typer.Option("--downstream", help="Also everything downstream of them.")]
 Past = Annotated[bool, typer.Option("--past", help="Also in all earlier runs.")]
@@ -73,6 +81,8 @@ def clear(
         return {view.run_id: await tidemill.clear(dag_id, view.run_id, request) for view in runs}
 
     told(run(work()), as_json, "cleared")
+    if not (latest or as_json):
+        console.print("They run the code that their run was made with: --latest takes what is in place now.")
 
 
 @app.command()
@@ -171,6 +181,40 @@ def list_tasks(dag_id: DagId, as_json: Json = False) -> None:
     tasks = run(work()).tasks
     rows = [(task.task_id, task.kind, ", ".join(task.upstream), task.trigger_rule, task.pool) for task in tasks]
     show(tasks, as_json, make_table(["TASK", "KIND", "AFTER", "TRIGGER RULE", "POOL"], rows))
+
+
+@app.command("test")
+def try_task(
+    dag_id: DagId,
+    task: Annotated[str, typer.Argument(help="The task's id.", autocompletion=task_ids)],
+    logical_date: Annotated[
+        str | None, typer.Argument(help="The logical date; ISO 8601, in UTC unless it has an offset.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="The DAG file; by default the one that the DAG was registered from.")
+    ] = None,
+    conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
+) -> None:
+    """Run one task here and now, once, whatever it depends on; nothing of it is recorded."""
+
+    async def source() -> Path:
+        spec = await (await Tidemill.connect()).spec(dag_id)
+        if spec.source is None:
+            fail(f"DAG {dag_id!r} was not registered from a file. Say with --file where it is")
+        return Path(spec.source.path)
+
+    path = file or run(source())
+    dag = dag_in(path, dag_id)
+    date = read_instant(logical_date, "logical_date") if logical_date is not None else None
+    try:
+        outcome = try_locally(dag, task, logical_date=date, conf=read_conf(conf))
+    except InvalidInputError as error:
+        fail(str(error))
+    if isinstance(outcome, Failure):
+        fail(f"{task}: {outcome.error_type}: {outcome.message}")
+    console.print(f"{task}: {state_text(outcome.state)}")
+    if outcome.xcom:
+        print_json(outcome.xcom)
 
 
 @app.command("render")

@@ -1,0 +1,3 @@
+"""Some words."""
+
+WORDS = ["the", "sea", "and", "the", "mill", "and", "the", "tide"]

@@ -1,0 +1,55 @@
+"""What a shell completes: dag_ids, run_ids and task_ids of the server that commands would ask."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import typer
+
+from ..client import Tidemill
+
+WITHIN = 2.0
+"""Seconds; somebody waits with a finger on the key."""
+
+
+def dag_ids(incomplete: str) -> list[str]:
+    """The dag_ids that begin so."""
+
+    async def names(tidemill: Tidemill) -> Iterable[str]:
+        rows, broken = await tidemill.dags()
+        return [*(row.dag_id for row in rows), *broken]
+
+    return asked(names, incomplete)
+
+
+def run_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The run_ids of the DAG that was named, and `latest`."""
+    dag_id = ctx.params.get("dag_id")
+
+    async def names(tidemill: Tidemill) -> Iterable[str]:
+        return ["latest", *(run.run_id for run in await tidemill.runs(str(dag_id)))]
+
+    return asked(names, incomplete) if dag_id else []
+
+
+def task_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The task_ids of the DAG that was named."""
+    dag_id = ctx.params.get("dag_id")
+
+    async def names(tidemill: Tidemill) -> Iterable[str]:
+        return [task.task_id for task in (await tidemill.spec(str(dag_id))).tasks]
+
+    return asked(names, incomplete) if dag_id else []
+
+
+def asked(names: Callable[[Tidemill], Awaitable[Iterable[str]]], incomplete: str) -> list[str]:
+    """The names that begin with *incomplete*; none where nobody answers in time."""
+
+    async def ask() -> Iterable[str]:
+        async with asyncio.timeout(WITHIN):
+            return await names(await Tidemill.connect())
+
+    try:
+        found = asyncio.run(ask())
+    except Exception:  # a shell that completes has no place for an error
+        return []
+    return sorted(dict.fromkeys(name for name in found if name.startswith(incomplete)))
