@@ -164,7 +164,8 @@ async def _existing(task: ExternalTaskTask, dag_id: str, task_ids: Sequence[str]
     inside = [t.task_id for t in spec.tasks if group is not None and group in enclosing(t.group)]
     missing = [name for name in task_ids if name not in spec.by_id] if task.check_existence else []
     if missing or (group is not None and not inside):
-        told = f"DAG {dag_id!r} has no {'task ' + missing[0] if missing else 'group ' + str(group)!r}. Correct the id"
+        kind, name = ("task", missing[0]) if missing else ("group", group)
+        told = f"DAG {dag_id!r} has no {kind} {name!r}. Correct the id"
         raise task_failed(Failure(error_type="ExternalTaskNotFound", message=told, retryable=False))
     return [*task_ids, *inside]
 

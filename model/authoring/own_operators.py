@@ -205,7 +205,7 @@ class OperatorPartial(Generic[T]):
         self._made_by = operator
         self._task_id = task_id
         own = _own_arguments(operator)
-        self._given = {name: value for name, value in options.items() if name in own}
+        self._given = {**_defaults(options.get("dag"), own), **{n: v for n, v in options.items() if n in own}}
         self._options = {name: value for name, value in options.items() if name not in own}
 
     def expand(self, **values: Any) -> Node:
