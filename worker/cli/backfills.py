@@ -11,12 +11,12 @@ from ...model.dag.backfill_request import BackfillRequest, ReprocessBehavior
 from ...model.dag.backfills import BackfillPlan, BackfillProgress, runs_text
 from ...model.errors import explain
 from ..client import Tidemill
+from .completion import DagId
 from .dag_commands import read_conf
 from .output import Json, console, fail, in_utc, instant_text, make_table, print_json, run, show
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-DagId = Annotated[str, typer.Argument(help="The DAG's id.")]
 BackfillId = Annotated[str, typer.Argument(help="The backfill's id, as `create` printed it.")]
 REFRESH_SECONDS = 0.5
 

@@ -1,7 +1,8 @@
-"""What a shell completes: dag_ids, run_ids and task_ids of the server that commands would ask."""
+"""The arguments that name a DAG, a run or a task; a shell completes them from the server that commands would ask."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Annotated
 
 import typer
 
@@ -53,3 +54,14 @@ def asked(names: Callable[[Tidemill], Awaitable[Iterable[str]]], incomplete: str
     except Exception:  # a shell that completes has no place for an error
         return []
     return sorted(dict.fromkeys(name for name in found if name.startswith(incomplete)))
+
+
+DagId = Annotated[str, typer.Argument(help="The DAG's id.", autocompletion=dag_ids)]
+AnyDagId = Annotated[str | None, typer.Argument(help="The DAG's id; none: of every DAG.", autocompletion=dag_ids)]
+RunId = Annotated[str, typer.Argument(help="The run's id, or `latest`.", autocompletion=run_ids)]
+TaskId = Annotated[str, typer.Argument(help="The task's id.", autocompletion=task_ids)]
+Task = Annotated[str, typer.Argument(help="The task's id, or an instance such as load[3].", autocompletion=task_ids)]
+Tasks = Annotated[
+    list[str] | None,
+    typer.Argument(help="task_ids, or instances such as load[3]; none: all.", autocompletion=task_ids),
+]

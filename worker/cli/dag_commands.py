@@ -25,6 +25,7 @@ from ...model.spec.dag import DagSpec
 from ...model.spec.timetables import DagRunInfo
 from ..client import Tidemill
 from ..local_run import run_locally
+from .completion import DagId
 from .dag_files import read_path
 from .output import (
     Json,
@@ -39,8 +40,6 @@ from .output import (
     show,
     state_text,
 )
-
-DagId = Annotated[str, typer.Argument(help="The DAG's id.")]
 
 
 def show_dag(dag_id: DagId, as_json: Json = False) -> None:

@@ -19,21 +19,17 @@ from ..client import Tidemill
 from ..connection import connect
 from ..gantt import draw_gantt
 from ..listing import run_rows
-from .completion import dag_ids, run_ids
+from .completion import AnyDagId, DagId, RunId
 from .output import Json, console, duration_text, fail, instant_text, make_table, print_json, run, show, state_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-DagId = Annotated[str, typer.Argument(help="The DAG's id.", autocompletion=dag_ids)]
-RunId = Annotated[str, typer.Argument(help="The run's id, or `latest`.", autocompletion=run_ids)]
 REFRESH_SECONDS = 0.5
 
 
 @app.command("list")
 def list_runs(
-    dag_id: Annotated[
-        str | None, typer.Argument(help="The DAG's id; none: of every DAG.", autocompletion=dag_ids)
-    ] = None,
+    dag_id: AnyDagId = None,
     state: Annotated[RunState | None, typer.Option(help="Only runs in this state.")] = None,
     all_dags: Annotated[bool, typer.Option("--all-dags", help="The same as to name no DAG.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Of every DAG, how many at most.")] = 100,

@@ -27,18 +27,13 @@ from ..client import Tidemill
 from ..local_run import try_locally
 from ..settings import read_settings
 from ..task_logs import TaskLog
-from .completion import task_ids
+from .completion import DagId, RunId, Task, TaskId, Tasks, task_ids
 from .dag_commands import dag_in, read_conf
 from .output import Json, console, fail, make_table, print_json, read_instant, run, show, state_text, typed_date
-from .runs import DagId, RunId, resolve
+from .runs import resolve
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-Tasks = Annotated[
-    list[str] | None,
-    typer.Argument(help="task_ids, or instances such as load[3]; none: all.", autocompletion=task_ids),
-]
-Task = Annotated[str, typer.Argument(help="The task's id, or an instance such as load[3].", autocompletion=task_ids)]
 Upstream = Annotated[bool, typer.Option("--upstream", help="Also everything upstream of them.")]
 Downstream = Annotated[bool, typer.Option("--downstream", help="Also everything downstream of them.")]
 Past = Annotated[bool, typer.Option("--past", help="Also in all earlier runs.")]
@@ -90,7 +85,9 @@ def mark(
     dag_id: DagId,
     run_id: RunId,
     state: Annotated[Markable, typer.Argument(help="What they become.")],
-    tasks: Annotated[list[str], typer.Argument(help="task_ids, or instances such as load[3].")],
+    tasks: Annotated[
+        list[str], typer.Argument(help="task_ids, or instances such as load[3].", autocompletion=task_ids)
+    ],
     upstream: Upstream = False,
     downstream: Downstream = False,
     past: Past = False,
@@ -186,7 +183,7 @@ def list_tasks(dag_id: DagId, as_json: Json = False) -> None:
 @app.command("test")
 def try_task(
     dag_id: DagId,
-    task: Annotated[str, typer.Argument(help="The task's id.", autocompletion=task_ids)],
+    task: TaskId,
     logical_date: Annotated[
         str | None, typer.Argument(help="The logical date; ISO 8601, in UTC unless it has an offset.")
     ] = None,
@@ -220,7 +217,7 @@ def try_task(
 @app.command("render")
 def render_task(
     dag_id: DagId,
-    task: Annotated[str, typer.Argument(help="The task's id.")],
+    task: TaskId,
     logical_date: Annotated[
         str,
         typer.Argument(help="A logical date, ISO 8601, in UTC without an offset; or a run's id, or `latest`."),
