@@ -1,8 +1,8 @@
 # What `from tidemill import ...` gives: read by type checkers, and at run time to import a name when it is used.
 from ._local import DAG, dag
+from .activities.dates import days_ago
 from .activities.hooks import BaseHook
 from .activities.secrets import Connection, Variable
-from .model.authoring.dates import days_ago
 from .model.authoring.decorators import setup, task, teardown
 from .model.authoring.foreign import TemporalActivityOperator, TemporalWorkflowOperator, TriggerDagRunOperator
 from .model.authoring.groups import Label, TaskGroup, task_group
