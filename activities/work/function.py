@@ -34,6 +34,7 @@ from ...model.states import TaskState
 from . import other_python
 from .dag_import import dag_of, file_of
 from .failures import describe_failure, print_failure
+from .macros import MACROS
 from .templates import TemplateSettings, filled, settings_of
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def perform(
     *given* are arguments that come before the task's own, such as a SparkSession; *facts* is whom it may ask.
     """
     started = datetime.now(UTC)
-    values = context(attempt, facts)
+    values = {**context(attempt, facts), "macros": MACROS}
     try:
         values["dag"] = dag_of(dags, attempt)
         with running(values):

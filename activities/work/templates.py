@@ -19,6 +19,7 @@ from ...model.spec.references import texts
 from ..secrets import TEMPLATE_NAMES
 from .dag_import import dag_of
 from .limits import limited
+from .macros import MACROS
 from .template_errors import advice
 from .template_filters import FILTERS
 
@@ -129,7 +130,7 @@ def render(
     An unknown variable is an error, as in Airflow. Raises InvalidInputError naming the template.
     """
     settings = settings or TemplateSettings()
-    known = {**TEMPLATE_NAMES, **settings.macros, **context}
+    known = {**TEMPLATE_NAMES, "macros": MACROS, **settings.macros, **context}
     return _render(value, known, settings, settings.environment(native=native))
 
 

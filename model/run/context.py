@@ -13,7 +13,6 @@ from ..states import RunState
 from .attempts import TaskAttempt
 from .context_views import DagInContext, DagRunView, PreviousSuccess, TaskInstanceView, date_of
 from .facts import Facts, KnownRun, NoFacts
-from .macros import MACROS
 
 OF_THE_PAST = {
     "prev_data_interval_start_success": "data_interval_start",
@@ -49,7 +48,6 @@ def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
         "dag": DagInContext(run.dag_id, facts),
         "dag_run": dag_run,
         "inlets": [],
-        "macros": MACROS,
         "map_index_template": None,
         "outlets": [],
         "params": attempt.params,
