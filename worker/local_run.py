@@ -97,6 +97,7 @@ class LocalFacts:
     spec: DagSpec
     run: KnownRun
     log_url: str = ""
+    started_at: datetime | None = None
 
     def facts(self, question: Question) -> Any:
         """The answer; nothing is known of others."""
@@ -120,7 +121,9 @@ class _LocalRun:
         self.plan = RunPlan(state.spec, state.states)
         known = {"run_type": str(state.run.run_type), "state": RunState.RUNNING, "queued_at": state.started_at}
         fields = {name: getattr(state.run, name) for name in ("run_id", "logical_date", "run_after")}
-        self._facts = LocalFacts(state.spec, KnownRun(**fields, **known, started_at=state.started_at))
+        self._facts = LocalFacts(
+            state.spec, KnownRun(**fields, **known, started_at=state.started_at), started_at=state.started_at
+        )
         workplace.facts.run_facts = self._facts
         self._dags = dags
         self._workplace = workplace

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,8 @@ class Job:
         if received is None:
             raise ConnectionError("the worker is gone")
         return received[0]
+
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def log_url(self) -> str:

@@ -1,7 +1,7 @@
 """What templates and functions see of their task, run and DAG: the attributes have the names that Airflow's have."""
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from platform import node
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ class TaskInstanceView:
         self.dag_run = dag_run
         self.logical_date = dag_run.logical_date
         self.hostname = node()
-        self.start_date = pendulum.instance(datetime.now(UTC))
+        self.start_date = date_of(facts.started_at)
         self.end_date = None
         self.log_url = facts.log_url
         self.mark_success_url = facts.log_url

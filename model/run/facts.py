@@ -1,6 +1,7 @@
 """What a task may ask about its DAG and about runs, beyond what it was sent: answered when it is asked."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from ..base import Instant, Model
@@ -40,6 +41,10 @@ class Facts(Protocol):
     def log_url(self) -> str:
         """Where the log of the attempt is."""
 
+    @property
+    def started_at(self) -> datetime | None:
+        """When its process began to work on the attempt."""
+
     def facts(self, question: Question) -> Any:
         """The answer as JSON. Raises InvalidInputError where nobody can be asked."""
 
@@ -48,6 +53,7 @@ class NoFacts:
     """For a task that has nobody to ask: one that runs without a worker, such as in a driver on a cluster."""
 
     log_url = ""
+    started_at = None
 
     def facts(self, question: Question) -> Any:
         """Nothing is known."""
