@@ -68,6 +68,8 @@ async def _triggered(attempt: TaskAttempt, task: TriggerDagTask, values: Sequenc
         elif held is not None and wanted is not None:
             told = f"DAG {dag_id!r} has a run {run_id!r} already. Clear that run, or use another trigger_run_id"
             raise task_failed(Failure(error_type="DagRunAlreadyExists", message=told, retryable=False))
+    elif run is None and task.reset_dag_run and (run := await _of_date(dag_id, logical_date)) is not None:
+        run_id = run.run_id  # the one that was cleared
     if run is None:
         asked = {"run_id": run_id, "logical_date": logical_date, "conf": conf}
         await _trigger(dag_id, asked if run_after is None else {**asked, "run_after": run_after})
