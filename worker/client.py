@@ -424,5 +424,8 @@ def _with_pending(
         elif task.key in unclaimed and (queue := queue_of(task, unclaimed[task.key])) in deserted:
             why = f"no worker polls task queue {queue!r}. Start one for it, or correct the task's queue"
             task = task.model_copy(update={"why": why})
+        waits_for = [key for key in running if f"{key} is queued" in task.why]
+        for key in waits_for:  # whom it waits for is further than the workflow knows
+            task = task.model_copy(update={"why": task.why.replace(f"{key} is queued", f"{key} is running")})
         tasks.append(task)
     return details.model_copy(update={"tasks": tuple(tasks)})

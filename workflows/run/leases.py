@@ -6,7 +6,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
 
-from ...model.base import Model
+from ...model.base import Model, iso
 from ...model.pool.state import (
     SPARK_POOL_SETTINGS,
     LeaseRequest,
@@ -158,7 +158,10 @@ class Leases:
                 return
             name = pool.removeprefix("pool:")
             for held in waiting:
-                held.error = f"pool {name!r} does not exist. Make it with `tidemill pools set {name} SLOTS`"
+                held.error = (
+                    f"pool {name!r} does not exist. Make it with `tidemill pools set {name} SLOTS`; it was asked for at "
+                    f"{iso(workflow.now().replace(microsecond=0))}, and is again every {ASK_AGAIN.total_seconds():g} s"
+                )
             await workflow.sleep(ASK_AGAIN)
 
     async def _make_limit(self, pool: str, key: str) -> None:
