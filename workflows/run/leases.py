@@ -159,7 +159,7 @@ class Leases:
             name = pool.removeprefix("pool:")
             for held in waiting:
                 held.error = (
-                    f"pool {name!r} does not exist. Make it with `tidemill pools set {name} SLOTS`; it was asked for at "
+                    f"pool {name!r} does not exist. Make it with `tidemill pools set {name} SLOTS`; it was asked at "
                     f"{iso(workflow.now().replace(microsecond=0))}, and is again every {ASK_AGAIN.total_seconds():g} s"
                 )
             await workflow.sleep(ASK_AGAIN)
