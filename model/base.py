@@ -81,11 +81,11 @@ class Brief(BaseModel):
 
 @cache
 def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    """Default by field; `kind` is always written, since it tells models apart."""
+    """Default by field; `kind` and `mapper` are always written, since they tell models apart."""
     return {
         name: field.get_default(call_default_factory=True)
         for name, field in model.model_fields.items()
-        if not field.is_required() and name != "kind"
+        if not field.is_required() and name not in ("kind", "mapper")
     }
 
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from assets import ANSWERS as OF_ASSETS
 from pydantic import TypeAdapter
 from queueing import Queueing
 from tidemill.model.dag.backfill_request import BackfillRequest
@@ -31,6 +32,7 @@ Row = list[datetime]
 
 
 def answer(case: Case) -> Any:
+    """What tidemill says."""
     return ANSWERS[case["op"]](case)
 
 
@@ -237,4 +239,5 @@ ANSWERS: dict[str, Callable[[Case], Any]] = {
     "dag_outcome": dag_outcome,
     "priority_weight": weights,
     "queue_select": queue_select,
+    **OF_ASSETS,
 }

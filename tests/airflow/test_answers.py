@@ -15,7 +15,7 @@ import pytest
 from answer import ANSWERS, answer
 
 DATA = Path(__file__).parents[1] / "data" / "airflow"
-FILES = ["timetables.jsonl", "rules.jsonl", "queue.jsonl"]
+FILES = ["timetables.jsonl", "rules.jsonl", "queue.jsonl", "assets.jsonl"]
 HIDDEN = ("expect", "clean_expect", "advisory", "tags")
 INSTANT = re.compile(r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$")
 

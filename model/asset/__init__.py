@@ -1,0 +1,1 @@
+"""What happens to assets: their events, and what DAGs make of those."""

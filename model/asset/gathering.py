@@ -1,0 +1,136 @@
+"""What a DAG has gathered of the assets that it waits for, and what its next run takes (Airflow: the asset queue).
+
+Airflow's rules, which its users know: an asset is there from its first event on; when the condition holds, one run
+takes all that is there, and gathering begins anew. Its `run_after` is when the last of them came; it lists every
+event since the run before it up to that moment. What comes later belongs to the next run, and wakes it only with
+another event.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from ..base import Instant, Model, Record
+from ..spec.assets.condition import Condition, Leaf, assets_in, holds
+from ..spec.assets.identity import Asset, AssetAlias, AssetKey
+from .events import AssetEvent, is_listed, wakes
+
+
+class Gathered(Model):
+    """An asset that is there, since its first event."""
+
+    name: str
+    uri: str
+    since: Instant
+
+    @property
+    def key(self) -> AssetKey:
+        return self.name, self.uri
+
+
+class Reference(Model):
+    """Since when the DAG has waited for an asset: without catchup, what was before does not count."""
+
+    name: str
+    uri: str
+    since: Instant
+
+
+class Taken(Model):
+    """What a run takes."""
+
+    run_after: Instant
+    events: tuple[AssetEvent, ...] = ()
+
+
+class Gathering(Record):
+    """The assets that a DAG waits for, and their events that no run has taken yet."""
+
+    rows: list[Gathered] = []
+    events: list[AssetEvent] = []
+    references: list[Reference] = []
+    floor: Instant | None = None
+    """`run_after` of the last run that assets have triggered: what is no later is done with."""
+    links: dict[str, list[AssetKey]] = {}
+    """By alias, the assets whose events have ever come in by it."""
+
+    def expect(self, condition: Condition | None, now: datetime) -> None:
+        """Takes *condition* on, in the place of another: what it does not name any more is forgotten."""
+        wanted = [] if condition is None else assets_in(condition)
+        keys = {asset.key for asset in wanted}
+        known = {(ref.name, ref.uri): ref for ref in self.references}
+        gone = {key for key in known if key not in keys}
+        self.rows = [row for row in self.rows if row.key not in gone]
+        self.references = [
+            known.get(asset.key) or Reference(name=asset.name, uri=asset.uri, since=now) for asset in wanted
+        ]
+
+    def forget_references(self) -> None:
+        """The DAG is in no file: what has been gathered stays, and what it waits for is new when it comes back."""
+        self.references = []
+
+    def hear(self, event: AssetEvent, condition: Condition | None, *, paused: bool) -> None:
+        """Takes note of *event*. While the DAG is paused it does not count, and is listed by the next run.
+
+        One of a partition counts for DAGs with partitions alone.
+        """
+        for alias in event.aliases:
+            known = self.links.setdefault(alias, [])
+            if event.key not in known:
+                known.append(event.key)
+        if condition is None or any(known.cause == event.cause for known in self.events):
+            return
+        if is_listed(condition, event):
+            self.events.append(event)
+        counts = event.partition_key is None and not paused and wakes(condition, event)
+        if counts and event.key not in {row.key for row in self.rows}:
+            self.rows.append(Gathered(name=event.name, uri=event.uri, since=event.timestamp))
+
+    def learn(self, events: Sequence[AssetEvent]) -> None:
+        """Takes note of events from before the DAG waited for their asset: they may be listed, and do not count."""
+        known = {event.cause for event in self.events}
+        self.events += [event for event in events if event.cause not in known]
+
+    def is_due(self, condition: Condition | None, inactive: Collection[AssetKey] = ()) -> bool:
+        """Whether a run is to be made."""
+        return (
+            condition is not None and bool(self.rows) and holds(condition, lambda leaf: self.is_there(leaf, inactive))
+        )
+
+    def is_there(self, leaf: Leaf, inactive: Collection[AssetKey] = ()) -> bool:
+        """Whether an asset, alias or reference is there; a reference means an active asset."""
+        keys = [row.key for row in self.rows]
+        match leaf:
+            case Asset():
+                return leaf.key in keys
+            case AssetAlias():
+                return any(tuple(key) in keys for key in self.links.get(leaf.name, ()))
+            case _:
+                return any(leaf.means(key) and key not in inactive for key in keys)
+
+    def take(self, condition: Condition, *, catchup: bool) -> Taken:
+        """What the next run takes; from then on, everything is gathered anew."""
+        run_after = max(row.since for row in self.rows)
+        taken = Taken(run_after=run_after, events=tuple(self.listed(condition, run_after, catchup=catchup)))
+        self.rows, self.floor = [], run_after
+        self.events = [event for event in self.events if event.timestamp > run_after]
+        return taken
+
+    def listed(self, condition: Condition, until: datetime, *, catchup: bool) -> list[AssetEvent]:
+        """The events that a run with that run_after lists, oldest first."""
+        floor = self.since(catchup=catchup)
+        found = [
+            event
+            for event in self.events
+            if is_listed(condition, event) and event.timestamp <= until and (floor is None or event.timestamp > floor)
+        ]
+        return sorted(found, key=lambda event: event.timestamp)
+
+    def since(self, *, catchup: bool) -> datetime | None:
+        """What is no later does not count: the run before, or without catchup when the DAG began to wait."""
+        if self.floor is not None or catchup or not self.references:
+            return self.floor
+        return min(reference.since for reference in self.references)
+
+    def unqueue(self, key: AssetKey, before: datetime | None = None) -> None:
+        """Has an asset count as not there; its events are listed nevertheless."""
+        self.rows = [row for row in self.rows if row.key != key or (before is not None and row.since >= before)]

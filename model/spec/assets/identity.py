@@ -1,0 +1,128 @@
+"""What an asset is called: its name and its uri, checked and written as Airflow does."""
+
+import warnings
+from typing import Any, Literal, Self
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from pydantic import Field, model_validator
+
+from ...base import Brief, Model, PositiveDuration
+
+LONGEST = 1500
+RESERVED_SCHEME = "airflow"
+RESERVED_NAMES = ("self", "context")
+PRIVATE_SCHEME = "x-"
+"""A scheme that begins so is somebody's own, and its uris are left as they are."""
+
+AssetKey = tuple[str, str]
+"""(name, uri): what makes an asset the same as another."""
+
+
+class Asset(Brief, Model):
+    """A piece of data, by name and uri; one of them is enough (Airflow: Asset).
+
+    Two assets are one if name and uri are the same, whatever group and extra say.
+    """
+
+    kind: Literal["asset"] = "asset"
+    name: str
+    uri: str
+    group: str = "asset"
+    extra: dict[str, Any] = Field(default={})
+    freshness: PositiveDuration | None = None
+    """How old the newest event may be before the asset is late; None: it is never."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, fields: Any) -> Any:
+        """Fills in the name by the uri as it is written, and the uri by the name."""
+        if not isinstance(fields, dict):
+            return fields
+        name, uri = fields.get("name"), fields.get("uri")
+        if name is None and uri is None:
+            raise ValueError("an asset needs a name or a uri. Give one")
+        extra = {} if fields.get("extra") is None else fields["extra"]
+        fields = {name: value for name, value in fields.items() if name != "group" or value is not None}
+        written = str(uri if uri is not None else name)
+        return {**fields, "name": str(uri) if name is None else name, "uri": normal_uri(written), "extra": extra}
+
+    @model_validator(mode="after")
+    def _named_well(self) -> Self:
+        check_text("asset name", self.name)
+        check_text("asset uri", self.uri)
+        check_group(self.group)
+        if self.name in RESERVED_NAMES:
+            raise ValueError(f"asset name {self.name!r} is a word of Airflow's own. Choose another")
+        return self
+
+    @property
+    def key(self) -> AssetKey:
+        return self.name, self.uri
+
+
+class AssetAlias(Brief, Model):
+    """A name that a task's events come in by, whatever assets they turn out to be of (Airflow: AssetAlias)."""
+
+    kind: Literal["alias"] = "alias"
+    name: str
+    group: str = "asset"
+
+    @model_validator(mode="after")
+    def _named_well(self) -> Self:
+        check_text("alias name", self.name)
+        check_group(self.group)
+        return self
+
+
+class AssetRef(Brief, Model):
+    """An asset that is declared elsewhere, by its name or by its uri (Airflow: Asset.ref)."""
+
+    kind: Literal["ref"] = "ref"
+    name: str | None = None
+    uri: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.name is None) == (self.uri is None):
+            raise ValueError("a reference to an asset has a name or a uri: exactly one of them. Give one")
+        return self
+
+    def means(self, key: AssetKey) -> bool:
+        """Whether the asset of that name and uri is meant."""
+        return self.name == key[0] if self.name is not None else self.uri == key[1]
+
+
+def check_text(what: str, text: str) -> None:
+    """Raises ValueError for a name or uri that Airflow takes none of."""
+    if not text:
+        raise ValueError(f"{what} is empty. Give one")
+    if text.isspace():
+        raise ValueError(f"{what} is nothing but blanks. Give one")
+    if len(text) > LONGEST:
+        raise ValueError(f"{what} has {len(text)} characters, and may have {LONGEST}. Shorten it")
+
+
+def check_group(group: str) -> None:
+    """Raises ValueError for a group that Airflow does not take; an empty one it takes."""
+    if group:
+        check_text("asset group", group)
+
+
+def normal_uri(uri: str) -> str:
+    """*uri* as it is compared: scheme in small letters, no slash at its end, a query in order, no fragment.
+
+    What has no scheme, or one of somebody's own (x-...), is left as it is. A password is left out, with a warning.
+    Raises ValueError for the scheme that is Airflow's own.
+    """
+    parts = urlsplit(uri)
+    if not parts.scheme or parts.scheme.startswith(PRIVATE_SCHEME):
+        return uri
+    if parts.scheme == RESERVED_SCHEME:
+        raise ValueError(f"asset uri {uri!r}: the scheme {RESERVED_SCHEME!r} is reserved. Choose another")
+    place = parts.netloc
+    if parts.password:
+        warnings.warn(f"an asset's uri is no place for a password: it is left out of {parts.hostname}'s", stacklevel=2)
+        place = place.rpartition("@")[2]
+    query = urlencode(sorted(parse_qsl(parts.query)))
+    path = parts.path.rstrip("/") or "/"
+    return urlunsplit((parts.scheme, place, path, query, ""))

@@ -1,0 +1,30 @@
+"""A schedule by partitions of assets (Airflow: PartitionedAssetTimetable)."""
+
+from ...base import Brief, Model
+from .condition import Condition
+from .identity import Asset
+from .mappers import IdentityMapper, Mapper
+
+
+class MappedAsset(Model):
+    """The mapper of an asset: known by its name, or by its uri where no name is given."""
+
+    name: str | None = None
+    uri: str | None = None
+    mapper: Mapper
+
+    def is_of(self, asset: Asset) -> bool:
+        """Whether *asset* is meant."""
+        return asset.name == self.name if self.name is not None else asset.uri == self.uri
+
+
+class Partitioned(Brief, Model):
+    """Which assets make up a partition, and how their keys become those of runs."""
+
+    assets: Condition
+    mappers: tuple[MappedAsset, ...] = ()
+    default_mapper: Mapper = IdentityMapper()
+
+    def mapper_of(self, asset: Asset) -> Mapper:
+        """What makes keys of runs from those of *asset*."""
+        return next((mapped.mapper for mapped in self.mappers if mapped.is_of(asset)), self.default_mapper)
