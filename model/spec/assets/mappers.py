@@ -274,9 +274,7 @@ class FanOutMapper(_Mapper):
         if not isinstance(whole, str):
             raise TypeError("the upstream_mapper of a FanOutMapper makes several keys of one. Use one that makes one")
         part, members = self.part, self.window.members(self.upstream_mapper.decode(whole))
-        if part.decoded is not self.window.decoded:
-            raise ValueError(f"{self.window.window} makes no keys for {part.decoded.__name__}. Give another mapper")
-        return [part.written(one) if isinstance(part, _Temporal) else str(one) for one in members]  # type: ignore[arg-type]
+        return [_key_of(member, part) for member in members]
 
     def partition_date(self, key: str) -> datetime | None:
         return self.part.partition_date(key)
@@ -338,6 +336,13 @@ Mapper = Annotated[
     Field(discriminator="mapper"),
 ]
 """Any of them, by its name."""
+
+
+def _key_of(member: datetime | str, mapper: _Mapper) -> str:
+    """The key of a part of a window; a date that no mapper of time writes is written as ISO 8601 has it."""
+    if isinstance(member, str):
+        return member
+    return mapper.written(member) if isinstance(mapper, _Temporal) else member.isoformat()
 
 
 def listed(keys: str | Sequence[str]) -> list[str]:
