@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, timedelta
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -22,6 +23,8 @@ from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..activities.bundles.register_dag import register_dag
+from ..model.asset.events import AssetEvent
+from ..model.asset.state import AssetView, ToldEvent, asset_workflow_id
 from ..model.base import Record
 from ..model.bundle.data import BundleSettings, BundleView, FileView, bundle_workflow_id
 from ..model.bundle.state import BundleState
@@ -58,7 +61,7 @@ from .older_runs import older_run
 from .settings import Settings, read_settings
 
 T = TypeVar("T")
-ENDLESS = ("dag:", "pool:", "bundle:")
+ENDLESS = ("dag:", "pool:", "bundle:", "asset:", "asset-alias:")
 """Workflows that go on for as long as what they are of exists."""
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 2.0
@@ -118,6 +121,43 @@ class Tidemill:
     async def preview(self, spec: DagSpec) -> Preview:
         """What registering *spec* would do to the schedule of the DAG of its name."""
         return await self._ask_dag(spec.dag_id, "preview", Preview, spec)
+
+    # Assets
+
+    async def assets(self) -> list[str]:
+        """The names of all assets that somebody has named. Visibility may lag behind by a moment."""
+        query = 'WorkflowType = "Asset" AND ExecutionStatus = "Running"'
+        found = [execution.id async for execution in self.client.list_workflows(query)]
+        return sorted(name.removeprefix("asset:") for name in found if name.startswith("asset:"))
+
+    async def asset(self, name: str) -> AssetView:
+        """The asset, who writes it, who waits for it."""
+        async with clear_errors(f"asset {name!r}", self.task_queue):
+            return await self._query(asset_workflow_id(name), "describe", AssetView)
+
+    async def asset_events(self, name: str) -> list[AssetEvent]:
+        """Its last events, oldest first."""
+        async with clear_errors(f"asset {name!r}", self.task_queue):
+            return await self._query(asset_workflow_id(name), "events", list[AssetEvent])
+
+    async def emit(
+        self,
+        name: str,
+        *,
+        extra: dict[str, Any] | None = None,
+        partition_key: str | None = None,
+        cause: str | None = None,
+    ) -> AssetEvent | None:
+        """Tells an asset of an event from outside. None if one of that *cause* is known already.
+
+        Raises NotFoundError for an asset that nobody has named.
+        """
+        fields = {"extra": extra or {}, "partition_key": partition_key}
+        told = ToldEvent.model_validate({"cause": cause or f"client/{uuid4()}", **fields})
+        async with clear_errors(f"asset {name!r}", self.task_queue):
+            answer: Any = AssetEvent | None
+            event: AssetEvent | None = await self._update(asset_workflow_id(name), "emit", answer, told)
+            return event
 
     # Backfills
 

@@ -37,6 +37,7 @@ from ..activities.timetables import TimetableActivities
 from ..activities.waiting import WaitingActivities
 from ..activities.workplace import Workplace
 from ..model.base import build_models
+from ..workflows.asset import AssetWorkflow
 from ..workflows.bundle import DagBundleWorkflow
 from ..workflows.dag.workflow import DagWorkflow
 from ..workflows.pool import PoolWorkflow
@@ -95,6 +96,7 @@ class TidemillPlugin(SimplePlugin):
                 DagWorkflow,
                 PinnedDagRunWorkflow if pins_runs else DagRunWorkflow,
                 PoolWorkflow,
+                AssetWorkflow,
                 DagBundleWorkflow,
             ],
             activities=[

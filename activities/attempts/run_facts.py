@@ -9,8 +9,9 @@ from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
 from temporalio.client import Client, WorkflowQueryFailedError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
+from ...model.asset.events import AssetEvent
 from ...model.run.facts import KnownRun, Question
 from ...model.run.identity import RunIdentity, dag_workflow_id
 from ...model.run.state import DagRunState
@@ -77,6 +78,7 @@ class RunFacts:
             "runs": self._runs,
             "states": self._states,
             "results": self._results,
+            "events": self._events,
         }
         return await answers[question.about](question)
 
@@ -123,6 +125,16 @@ class RunFacts:
         left = {task_id: value for task_id, value in found.items() if value is not None}
         filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, left)
         return filled
+
+    async def _events(self, question: Question) -> list[dict[str, Any]]:
+        """The last events of an asset; none where there is no such asset."""
+        try:
+            found = await self._ask(question.key, "events", list[AssetEvent])
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return []
+        return [event.model_dump(mode="json") for event in found]
 
     async def _views(self, question: Question) -> Sequence[RunView]:
         views = await self._ask(dag_workflow_id(question.dag_id), "runs", list[RunView])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from ...model.authoring.assets import Metadata
 from ...model.authoring.dags import DAG
 from ...model.authoring.nodes import Node
 from ...model.authoring.other_python import OtherPython
@@ -99,7 +100,9 @@ def perform(
                 return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
             result = work(find_node(dags, attempt), attempt, values, given, dag_of(dags, attempt))
         outcome = _ended(attempt, result, started)
-        outcome = outcome.model_copy(update={"xcom": checked({**values["ti"].pushed, **outcome.xcom})})
+        said = tuple(values["outlet_events"].said())
+        xcom = checked({**values["ti"].pushed, **outcome.xcom})
+        outcome = outcome.model_copy(update={"xcom": xcom, "asset_events": said})
     except AirflowSkipException as skip:
         outcome = Outcome(state=TaskState.SKIPPED, started_at=started, note=str(skip) or "the task skipped itself")
     except BaseException as error:
@@ -137,9 +140,26 @@ def work(node: Node, attempt: TaskAttempt, values: dict[str, Any], given: tuple[
         result = _execute(function, attempt, values, settings)
     else:
         result = _call(function, attempt, values, given, settings)
+    if inspect.isgenerator(result):
+        result = _all_of(result, values)
     for hook in node.after:
         hook(values, result)
     return result
+
+
+def _all_of(results: Iterator[Any], values: dict[str, Any]) -> list[Any]:
+    """What a generator yields, without what it says of assets (Airflow: Metadata)."""
+    kept = []
+    for one in results:
+        if isinstance(one, Metadata):
+            events = values["outlet_events"]
+            if one.alias is not None:
+                events[one.alias].add(one.asset, one.extra)
+            else:
+                events[one.asset].extra.update(one.extra)
+        else:
+            kept.append(one)
+    return kept
 
 
 def _call(

@@ -14,6 +14,9 @@ from ..spec.assets.condition import Condition, Leaf, assets_in, holds
 from ..spec.assets.identity import Asset, AssetAlias, AssetKey
 from .events import AssetEvent, is_listed, wakes
 
+MOST_EVENTS = 1000
+"""So many events are kept for the next run, the newest."""
+
 
 class Gathered(Model):
     """An asset that is there, since its first event."""
@@ -42,16 +45,25 @@ class Taken(Model):
     events: tuple[AssetEvent, ...] = ()
 
 
+class Heard(Model):
+    """An event, and when the DAG heard of it: assets are told of in no common order, and none may come too late."""
+
+    event: AssetEvent
+    at: Instant
+
+
 class Gathering(Record):
     """The assets that a DAG waits for, and their events that no run has taken yet."""
 
     rows: list[Gathered] = []
-    events: list[AssetEvent] = []
+    heard: list[Heard] = []
     references: list[Reference] = []
     floor: Instant | None = None
     """`run_after` of the last run that assets have triggered: what is no later is done with."""
     links: dict[str, list[AssetKey]] = {}
     """By alias, the assets whose events have ever come in by it."""
+    taken: list[str] = []
+    """The causes of the last events that were taken: told again, they are known."""
 
     def expect(self, condition: Condition | None, now: datetime) -> None:
         """Takes *condition* on, in the place of another: what it does not name any more is forgotten."""
@@ -68,27 +80,31 @@ class Gathering(Record):
         """The DAG is in no file: what has been gathered stays, and what it waits for is new when it comes back."""
         self.references = []
 
-    def hear(self, event: AssetEvent, condition: Condition | None, *, paused: bool) -> None:
-        """Takes note of *event*. While the DAG is paused it does not count, and is listed by the next run.
+    def hear(
+        self, event: AssetEvent, condition: Condition | None, *, paused: bool, now: datetime | None = None
+    ) -> None:
+        """Takes note of *event*, heard of *now*. While the DAG is paused it does not count: the next run lists it.
 
         One of a partition counts for DAGs with partitions alone.
         """
+        at = now or event.timestamp
         for alias in event.aliases:
             known = self.links.setdefault(alias, [])
             if event.key not in known:
                 known.append(event.key)
-        if condition is None or any(known.cause == event.cause for known in self.events):
+        if condition is None or event.cause in self.taken or event.cause in {one.event.cause for one in self.heard}:
             return
         if is_listed(condition, event):
-            self.events.append(event)
+            self.heard.append(Heard(event=event, at=at))
+            del self.heard[:-MOST_EVENTS]
         counts = event.partition_key is None and not paused and wakes(condition, event)
         if counts and event.key not in {row.key for row in self.rows}:
-            self.rows.append(Gathered(name=event.name, uri=event.uri, since=event.timestamp))
+            self.rows.append(Gathered(name=event.name, uri=event.uri, since=at))
 
     def learn(self, events: Sequence[AssetEvent]) -> None:
         """Takes note of events from before the DAG waited for their asset: they may be listed, and do not count."""
-        known = {event.cause for event in self.events}
-        self.events += [event for event in events if event.cause not in known]
+        known = {one.event.cause for one in self.heard} | {*self.taken}
+        self.heard += [Heard(event=event, at=event.timestamp) for event in events if event.cause not in known]
 
     def is_due(self, condition: Condition | None, inactive: Collection[AssetKey] = ()) -> bool:
         """Whether a run is to be made."""
@@ -107,23 +123,29 @@ class Gathering(Record):
             case _:
                 return any(leaf.means(key) and key not in inactive for key in keys)
 
-    def take(self, condition: Condition, *, catchup: bool) -> Taken:
-        """What the next run takes; from then on, everything is gathered anew."""
-        run_after = max(row.since for row in self.rows)
-        taken = Taken(run_after=run_after, events=tuple(self.listed(condition, run_after, catchup=catchup)))
-        self.rows, self.floor = [], run_after
-        self.events = [event for event in self.events if event.timestamp > run_after]
+    def take(self, condition: Condition, *, catchup: bool, all_of_it: bool = False) -> Taken:
+        """What the next run takes; from then on, everything is gathered anew.
+
+        As in Airflow, what came after the first event of each asset is left; or with *all_of_it* it is taken, too.
+        """
+        until = max(row.since for row in self.rows)
+        if all_of_it:
+            until = max([until, *(one.at for one in self.heard)])
+        taken = Taken(run_after=until, events=tuple(self.listed(condition, until, catchup=catchup)))
+        self.rows, self.floor = [], until
+        self.heard = [one for one in self.heard if one.at > until]
+        self.taken = [*self.taken, *(event.cause for event in taken.events)][-MOST_EVENTS:]
         return taken
 
     def listed(self, condition: Condition, until: datetime, *, catchup: bool) -> list[AssetEvent]:
         """The events that a run with that run_after lists, oldest first."""
         floor = self.since(catchup=catchup)
         found = [
-            event
-            for event in self.events
-            if is_listed(condition, event) and event.timestamp <= until and (floor is None or event.timestamp > floor)
+            one
+            for one in self.heard
+            if is_listed(condition, one.event) and one.at <= until and (floor is None or one.at > floor)
         ]
-        return sorted(found, key=lambda event: event.timestamp)
+        return [one.event for one in sorted(found, key=lambda one: one.at)]
 
     def since(self, *, catchup: bool) -> datetime | None:
         """What is no later does not count: the run before, or without catchup when the DAG began to wait."""

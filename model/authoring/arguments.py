@@ -77,8 +77,6 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "trigger_kwargs": "waiting never holds a worker",
         "note": "runs have no notes yet",
         "openlineage_inject_parent_info": "OpenLineage is not told; a trace is (docs/operating.md)",
-        "inlets": "data that a task reads or writes is not followed yet",
-        "outlets": "data that a task reads or writes is not followed yet",
     },
 }
 """By whose it is: arguments that are accepted with a notice and change nothing, with what holds instead."""

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from dateutil.relativedelta import relativedelta
 
@@ -22,12 +22,13 @@ from ..errors import InvalidInputError
 from ..spec.dag import DagSpec, read_dag
 from ..spec.schedules import ScheduleKind
 from .arguments import refuse_unknown, sorted_out
+from .assets import schedule_of
 from .callbacks import Callback, functions_of, notifiers_of
 from .dates import aware, zone_name
 from .nodes import Group, Node, reading
 from .params import plain_params
 
-Schedule = str | timedelta | relativedelta | Sequence[str] | Model | None
+Schedule = str | timedelta | relativedelta | Sequence[Any] | Model | Any | None
 
 _made: list[DAG] = []
 paused_at_creation: ContextVar[bool] = ContextVar("tidemill_paused_at_creation", default=False)
@@ -83,6 +84,7 @@ class DAG:
         user_defined_macros: dict[str, Any] | None = None,
         user_defined_filters: dict[str, Callable[..., Any]] | None = None,
         jinja_environment_kwargs: dict[str, Any] | None = None,
+        asset_backlog: Literal["consume", "airflow"] = "consume",
         heartbeat_timeout: timedelta = timedelta(minutes=5),
         **others: Any,
     ) -> None:
@@ -104,7 +106,7 @@ class DAG:
             raise InvalidInputError(f"DAG {dag_id!r}: tags = {tags!r} is a text. Write a list, such as [{tags!r}]")
         self._fields: dict[str, Any] = {
             "dag_id": dag_id,
-            "schedule": schedule,
+            "schedule": schedule_of(schedule),
             "schedule_kind": schedule_kind,
             "timezone": self.timezone,
             "start_date": aware(start_date, self.timezone),
@@ -129,6 +131,7 @@ class DAG:
             "render_template_as_native_obj": render_template_as_native_obj,
             "template_searchpath": self.template_searchpath,
             "templates_need_code": bool(user_defined_macros or user_defined_filters or jinja_environment_kwargs),
+            "asset_backlog": asset_backlog,
             "heartbeat_timeout": heartbeat_timeout,
         }
         self._callbacks = {

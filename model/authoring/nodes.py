@@ -12,6 +12,7 @@ from ..errors import InvalidInputError
 from ..spec.notifiers import Event
 from ..spec.tasks import Task
 from .arguments import CALLS, sorted_out
+from .assets import leaves_of
 from .callbacks import functions_of, notifiers_of
 from .dates import aware
 from .links import Linked, Ordered, Output, firsts, plain
@@ -192,6 +193,11 @@ class Node(Linked):
             del merged["pool"]
         if "params" in merged:
             merged["params"] = plain_params(merged["params"])
+        for name in ("outlets", "inlets"):
+            if merged.get(name) is not None:
+                merged[name] = leaves_of(merged[name])
+            else:
+                merged.pop(name, None)
         for name in ("start_date", "end_date"):
             if name in merged:
                 merged[name] = aware(merged[name], self.dag.timezone)

@@ -3,6 +3,11 @@
 from datetime import datetime
 from typing import Any
 
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
+from ..asset.gathering import Gathering
+from ..asset.partitioning import Partitioning
+from ..asset.state import Tie
 from ..base import Instant, Record
 from ..bundle.data import DagFileState
 from ..run.identity import RunIdentity
@@ -13,6 +18,10 @@ from .records import DecisionKind, MadeDecision, RunRecord, TrackedRun
 
 DECISIONS_KEPT = 10
 DATES_KEPT = 5000
+
+
+OF_ASSETS = ("gathering", "partitioning", "ties")
+"""Fields that only a DAG has that has to do with assets: others are written without."""
 
 
 class DagData(Record):
@@ -43,7 +52,18 @@ class DagData(Record):
     decisions: list[MadeDecision] = []
     news: int = 0
     """The number of the last message to a run."""
+    gathering: Gathering | None = None
+    """What the DAG has gathered of the assets that it waits for."""
+    partitioning: Partitioning | None = None
+    """Its partitions that are not complete."""
+    ties: dict[str, Tie] = {}
+    """By asset, what its workflow has been told that this DAG has to do with it."""
     executions: int = 1
+
+    @model_serializer(mode="wrap")
+    def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        return {name: value for name, value in written.items() if name not in OF_ASSETS or value}
 
     @property
     def held_up(self) -> str | None:

@@ -43,8 +43,8 @@ def next_run(state: DagState, now: datetime) -> str:
         return f"{state.held_up}. No run is created until its file is in order"
     if spec.schedule.kind == "null":
         return "no schedule: runs are made by triggers only"
-    if spec.schedule.kind == "asset":
-        return "asset-triggered: time alone makes no run"
+    if spec.schedule.kind in ("asset", "partitioned_asset"):
+        return f"asset-triggered, time alone makes no run: {state.waits_for_assets()}"
     if not state.room(now):
         return f"limit reached: max_active_runs = {spec.max_active_runs}, held by {_holders(state)}"
     if info is None:

@@ -20,6 +20,7 @@ from ..sizes import json_size
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, TimeRestriction
 from ..states import RunState, TaskState
+from .assets import DagAssets
 from .backfilling import DagBackfills
 from .past import DagPast
 from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun, short_past
@@ -35,7 +36,7 @@ TICKS_PLANNED = 20
 TICKS_AHEAD_CATCHING_UP = 100
 
 
-class DagState(DagBackfills, DagPast):
+class DagState(DagAssets, DagBackfills, DagPast):
     """A DAG's state. Only its workflow changes it, through the methods here and in the parts it is made of."""
 
     _future_takes_room: bool = PrivateAttr(default=False)
@@ -144,6 +145,11 @@ class DagState(DagBackfills, DagPast):
                 continue
             created.append(self.create(run, now, f"due since {iso(info.run_after)}"))
         return created
+
+    def create_by_assets(self, now: datetime) -> list[TrackedRun]:
+        """Creates the runs that assets have made due."""
+        made = self.due_by_assets(self.room(now), now)
+        return [self.create(run, now, _by_assets(run)) for run in made]
 
     # Runs
 
@@ -307,6 +313,7 @@ class DagState(DagBackfills, DagPast):
         if spec.schedule != self.spec.schedule and self.last_automated_interval is not None:
             self.resume_at = self.last_automated_interval.end
         self.spec = spec
+        self.expect_assets(now)
         self.replan()
         self.note(now, DecisionKind.REGISTERED, spec.version, "a new version was registered")
         return True
@@ -382,3 +389,10 @@ def _without_starts(spec: DagSpec) -> DagSpec:
 
 def _later(new: datetime | None, old: datetime | None) -> bool:
     return new is not None and old is not None and new > old
+
+
+def _by_assets(run: RunIdentity) -> str:
+    events = run.asset_events
+    names = ", ".join(dict.fromkeys(event.name for event in events))
+    about = f"partition {run.partition_key}, " if run.partition_key is not None else ""
+    return f"{about}{len(events)} events of {names}" if events else f"{about}the assets that it waits for are there"

@@ -7,12 +7,16 @@ from typing import Any
 
 import lazy_object_proxy
 
+from ..asset.events import AssetEvent
+from ..asset.state import alias_workflow_id, asset_workflow_id
 from ..errors import InvalidInputError
+from ..spec.assets.identity import AssetAlias
 from ..spec.references import RETURN_VALUE, XCOM_REFERENCE, is_xcom_reference
 from ..states import RunState
+from .asset_context import InletEventsAccessors, OutletEventAccessors, TriggeringAssetEvents
 from .attempts import TaskAttempt
 from .context_views import DagInContext, DagRunView, PreviousSuccess, TaskInstanceView, date_of
-from .facts import Facts, KnownRun, NoFacts
+from .facts import Facts, KnownRun, NoFacts, Question
 
 OF_THE_PAST = {
     "prev_data_interval_start_success": "data_interval_start",
@@ -26,7 +30,8 @@ CONTEXT_NAMES = frozenset(
         "conf", "dag_run", "data_interval_end", "data_interval_start", "ds", "ds_nodash", "logical_date", "macros",
         "params", "run_id", "task", "task_instance", "ti", "ts", "ts_nodash", "ts_nodash_with_tz", "dag",
         "task_instance_key_str", "inlets", "outlets", "map_index_template",
-        "task_reschedule_count", "templates_dict", *OF_THE_PAST,
+        "task_reschedule_count", "templates_dict", "inlet_events", "outlet_events", "triggering_asset_events",
+        "partition_date", "partition_key", *OF_THE_PAST,
     }
 )  # fmt: skip
 """The names that a task function may take as arguments without being given them."""
@@ -47,9 +52,13 @@ def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
         "conf": run.conf,
         "dag": DagInContext(run.dag_id, facts),
         "dag_run": dag_run,
-        "inlets": [],
+        "inlet_events": InletEventsAccessors(lambda leaf: _events_of(leaf, facts)),
+        "inlets": [*attempt.task.inlets],
         "map_index_template": None,
-        "outlets": [],
+        "outlet_events": OutletEventAccessors(attempt.task.outlets),
+        "outlets": [*attempt.task.outlets],
+        "partition_date": date_of(run.partition_date),
+        "partition_key": run.partition_key,
         "params": attempt.params,
         "run_id": run.run_id,
         "task": ti.task,
@@ -58,6 +67,7 @@ def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
         "task_reschedule_count": attempt.poke - 1,
         "templates_dict": None,
         "ti": ti,
+        "triggering_asset_events": TriggeringAssetEvents(run.asset_events),
         **_of_the_past(attempt, facts),
     }
     if (date := date_of(run.logical_date)) is not None:
@@ -73,6 +83,14 @@ def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
         values["data_interval_start"] = date_of(run.data_interval.start)
         values["data_interval_end"] = date_of(run.data_interval.end)
     return values
+
+
+def _events_of(leaf: Any, facts: Facts) -> list[AssetEvent]:
+    """The last events of an asset or alias, as its workflow knows them."""
+    is_alias = isinstance(leaf, AssetAlias)
+    workflow_id = alias_workflow_id(leaf.name) if is_alias else asset_workflow_id(leaf.name or leaf.uri)
+    found = facts.facts(Question(about="events", dag_id="", key=workflow_id))
+    return [AssetEvent.model_validate(event) for event in found or ()]
 
 
 def _known(attempt: TaskAttempt) -> KnownRun:

@@ -11,7 +11,7 @@ from ..states import RunState
 class Question(Model):
     """What a task asks its worker."""
 
-    about: Literal["dag", "runs", "states", "results"]
+    about: Literal["dag", "runs", "states", "results", "events"]
     dag_id: str
     run_id: str | None = None
     task_ids: tuple[str, ...] = ()

@@ -1,14 +1,19 @@
 """What identifies a run: its type, its run_id, and the one workflow id that can hold it."""
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from ..asset.events import AssetEvent
+from ..asset.gathering import Taken
+from ..asset.partitioning import TakenPartition
 from ..base import Instant, Model, Request, iso, to_utc
-from ..spec.timetables import DagRunInfo, DataInterval
+from ..spec.timetables import CronPartition, DagRunInfo, DataInterval
 from ..spec.timetables.base import BaseTimetable
 
 
@@ -35,6 +40,10 @@ class TriggeredBy(StrEnum):
     OPERATOR = "operator"
 
 
+OF_ASSETS = ("asset_events", "partition_key", "partition_date")
+"""Fields that only a run has that assets have made, or a partition: others are written without."""
+
+
 class RunIdentity(Model):
     """A run as everyone else knows it, fixed when it is created.
 
@@ -49,6 +58,15 @@ class RunIdentity(Model):
     logical_date: Instant | None = None
     data_interval: DataInterval | None = None
     conf: dict[str, Any] = {}
+    asset_events: tuple[AssetEvent, ...] = ()
+    """The events that the run was made for (Airflow: consumed_asset_events)."""
+    partition_key: str | None = None
+    partition_date: Instant | None = None
+
+    @model_serializer(mode="wrap")
+    def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        return {name: value for name, value in written.items() if name not in OF_ASSETS or value}
 
     @property
     def key(self) -> str:
@@ -104,8 +122,43 @@ def timetable_run_id(
     return run_id(run_type, run_after)
 
 
+def asset_run(dag_id: str, taken: Taken) -> RunIdentity:
+    """The run that assets have triggered."""
+    name = [dag_id, iso(taken.run_after), *(event.cause for event in taken.events)]
+    return RunIdentity(
+        dag_id=dag_id,
+        run_id=run_id(RunType.ASSET_TRIGGERED, taken.run_after, tail=short_hash(name)),
+        run_type=RunType.ASSET_TRIGGERED,
+        triggered_by=TriggeredBy.ASSET,
+        run_after=taken.run_after,
+        asset_events=taken.events,
+    )
+
+
+def partition_run(dag_id: str, taken: TakenPartition, now: datetime) -> RunIdentity:
+    """The run for a partition that is complete."""
+    name = [dag_id, taken.partition_key, *(event.cause for event in taken.events)]
+    return RunIdentity(
+        dag_id=dag_id,
+        run_id=run_id(RunType.ASSET_TRIGGERED, now, tail=short_hash(name)),
+        run_type=RunType.ASSET_TRIGGERED,
+        triggered_by=TriggeredBy.ASSET,
+        run_after=now,
+        asset_events=taken.events,
+        partition_key=taken.partition_key,
+        partition_date=taken.partition_date,
+    )
+
+
+def short_hash(parts: Sequence[str]) -> str:
+    """Eight characters that tell apart what would be called alike; the same on every replay."""
+    return sha256("\n".join(parts).encode()).hexdigest()[:8]
+
+
 def scheduled_run(dag_id: str, timetable: BaseTimetable, info: DagRunInfo) -> RunIdentity:
     """The run that *timetable* asked for with *info*."""
+    if isinstance(timetable, CronPartition):
+        return _run_of_partition(dag_id, timetable, info)
     return RunIdentity(
         dag_id=dag_id,
         run_id=timetable_run_id(timetable, RunType.SCHEDULED, info.run_after, info.data_interval),
@@ -114,6 +167,19 @@ def scheduled_run(dag_id: str, timetable: BaseTimetable, info: DagRunInfo) -> Ru
         run_after=info.run_after,
         logical_date=info.logical_date,
         data_interval=info.data_interval,
+    )
+
+
+def _run_of_partition(dag_id: str, timetable: CronPartition, info: DagRunInfo) -> RunIdentity:
+    date, key = timetable.partition_of(info.run_after)
+    return RunIdentity(
+        dag_id=dag_id,
+        run_id=f"{run_id(RunType.SCHEDULED, info.run_after)}__{key}__{short_hash([dag_id, iso(info.run_after), key])}",
+        run_type=RunType.SCHEDULED,
+        triggered_by=TriggeredBy.TIMETABLE,
+        run_after=info.run_after,
+        partition_key=key,
+        partition_date=date,
     )
 
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
+from ..asset.outlets import OutletEvent
 from ..base import Brief, Instant, Model, Record
 from ..spec.tasks import BaseTask, PokedTask
 from ..states import TaskState, check_transition
@@ -53,6 +54,8 @@ class Outcome(Brief, Model):
     submission: Submission | None = None
     """The work has only begun: it goes on where this says."""
     staged: StagedOutput | None = None
+    asset_events: tuple[OutletEvent, ...] = ()
+    """What the task has said of the assets that it writes."""
 
 
 class Attempt(Brief, Model):

@@ -12,6 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_
 
 from ..base import Brief, Instant, Model, PositiveDuration
 from ..errors import InvalidInputError, explain
+from .assets.condition import leaves
 from .expansion import Expansion, sources
 from .graph import ancestors, cycle, downstreams
 from .notifiers import Callbacks
@@ -19,13 +20,15 @@ from .references import referenced_tasks
 from .schedules import ScheduleKind, read_schedule
 from .task_groups import TaskGroup
 from .tasks import Task, require_order
-from .timetables import Continuous, Null, TimeRestriction, Timetable
+from .timetables import Continuous, Null, TimeRestriction, Timetable, waited_for
 from .timetables.cron import zone
 from .trigger_rule import TriggerRule
 
 PARAM_KEYS = {"value", "schema", "description"}
 
 
+MOST_TERMS = 1000
+"""So many assets a schedule may name."""
 TypeOfRun = Literal["scheduled", "manual", "backfill", "asset_triggered", "asset_materialization", "operator_triggered"]
 
 
@@ -89,6 +92,9 @@ class DagSpec(Brief, Model):
     """Folders that template files are looked for in, beside that of the DAG file, which relative ones begin at."""
     templates_need_code: bool = False
     """Whether the DAG file has macros, filters or settings of its own for templates, and is imported to fill them."""
+    asset_backlog: Literal["consume", "airflow"] = "consume"
+    """What becomes of events that came after the first of their asset, or while no run was let in: the next run takes
+    them, or they wait for another event, as in Airflow."""
     heartbeat_timeout: Annotated[timedelta, Field(ge=timedelta(seconds=1))] = timedelta(minutes=5)
     """How long a task's worker may be silent before the attempt is handed to another."""
     tasks: tuple[Task, ...] = ()
@@ -116,9 +122,18 @@ class DagSpec(Brief, Model):
         self._check_graph()
         self._check_params()
         self._check_fail_fast()
-        if not isinstance(self.schedule, Null):
+        if waited_for(self.schedule) is not None:
+            self._check_condition()
+        elif not isinstance(self.schedule, Null):
             self.check_run_type("scheduled")
         return self
+
+    def _check_condition(self) -> None:
+        self.check_run_type("asset_triggered")
+        condition = waited_for(self.schedule)
+        terms = 0 if condition is None else sum(1 for _ in leaves(condition))
+        if terms > MOST_TERMS:
+            raise ValueError(f"schedule has {terms:,} assets, and may have {MOST_TERMS:,}. Wait for fewer")
 
     def check_run_type(self, run_type: str) -> None:
         """Raises InvalidInputError for a type of run that the DAG does not allow."""

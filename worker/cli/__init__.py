@@ -14,6 +14,7 @@ class Commands(LazyGroup):
         "runs": ("runs:app", "List runs, look into one, run one again."),
         "tasks": ("tasks:app", "Clear and mark tasks of a run, explain them, read their logs."),
         "pools": ("pools:app", "Make pools, and see who holds their slots."),
+        "assets": ("assets:app", "See which data DAGs write and wait for, and tell of data from outside."),
         "variables": ("secrets:variables", "Look up variables as a task on this host would."),
         "connections": ("secrets:connections", "Look up connections as a task on this host would, and test them."),
         "backfill": ("backfills:app", "Run a DAG over a range of the past."),

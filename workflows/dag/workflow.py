@@ -16,6 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from ...activities.names import INVALID_INPUT, calls_queue
 from ...activities.runs import Revised, revise_run
 from ...activities.timetables import TimetableActivities
+from ...model.asset.state import Delivery
 from ...model.dag.backfill_request import BackfillRequest
 from ...model.dag.backfills import Backfill, BackfillPlan, BackfillProgress, check_backfill, check_batch
 from ...model.dag.explaining import Explanation, explain_dag
@@ -35,6 +36,7 @@ from ...model.sizes import CONFS_LIMIT, check_conf_size
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ..alarm import Alarm
+from ..asset_messages import tell_asset
 from ..calls import INFRASTRUCTURE, ask, cause_of, refusing
 from ..memo_view import MemoView, memo_with_view
 from .backfill_counting import BackfillCounting
@@ -58,8 +60,10 @@ class DagWorkflow:
         with refusing():
             self.state: DagState = read_start(start, workflow.now())
             check_workflow_id(workflow.info().workflow_id, self.state.spec.dag_id)
+        self.state.expect_assets(workflow.now())
         self._alarm = Alarm()
         self._runs = ChildRuns(self.state, self._alarm, self._look_up_if_held)
+        self._tying: set[asyncio.Task[None]] = set()
         self._counting = BackfillCounting(self.state, self._alarm, lambda: self._hold_until is None)
         self._hold_until: datetime | None = None
         self._memo = MemoView()
@@ -80,7 +84,12 @@ class DagWorkflow:
             self._memo.show(dag_row(self.state))
             await self._alarm.until(self._next_wake())
         await workflow.wait_condition(
-            lambda: workflow.all_handlers_finished() and self._runs.all_told and not self._counting.under_way
+            lambda: (
+                workflow.all_handlers_finished()
+                and self._runs.all_told
+                and not self._counting.under_way
+                and not self._tying
+            )
         )
         self.state.executions += 1
         workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}], memo=memo_with_view())
@@ -90,6 +99,7 @@ class DagWorkflow:
         self._ask_broken_again()
         if self.state.waits_for_a_date(workflow.now()):
             self.state.count_future_runs(not workflow.patched("future-runs-take-no-slot"))
+        self._tell_assets()
         while self.state.triggers:
             await self._create_triggered(self.state.triggers.pop(0))
         await self._runs.reconcile()
@@ -98,6 +108,7 @@ class DagWorkflow:
             if question is not None:
                 await self._ask(question)
             ahead = self.state.ticks
+            self.state.create_by_assets(workflow.now())
             self.state.create_due(workflow.now())
             dealt_with = await self._create_for_backfills()
             await self._start_queued()
@@ -105,6 +116,13 @@ class DagWorkflow:
             # A catch-up has no end of its own that a history could wait for.
             if done or self._ripe():
                 return
+
+    def _tell_assets(self) -> None:
+        """Tells assets what this version of the DAG has to do with them."""
+        for workflow_id, tie in self.state.ties_to_tell().items():
+            task = asyncio.create_task(tell_asset(workflow_id, "tie", tie, tie.asset))
+            self._tying.add(task)
+            task.add_done_callback(self._tying.discard)
 
     def _ask_broken_again(self) -> None:
         """Asks a timetable again that has raised, less and less often: its code, or what it reads, may be mended."""
@@ -261,6 +279,17 @@ class DagWorkflow:
     def trigger(self, *request: Any) -> None:
         """Asks for a manual run; nobody waits for the answer. Takes a `TriggerRequest`, or nothing."""
         self.state.triggers.append(request[0] if request else None)
+        self._alarm.ring()
+
+    @workflow.signal
+    def asset_events(self, delivery: Delivery) -> None:
+        """An asset that the DAG waits for has been updated."""
+        if delivery.history:
+            if self.state.gathering is not None:
+                self.state.gathering.learn(delivery.events)
+            return
+        for event in delivery.events:
+            self.state.hear_of_asset(event, workflow.now())
         self._alarm.ring()
 
     @workflow.signal

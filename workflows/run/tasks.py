@@ -32,6 +32,7 @@ from ...model.spec.tasks import ApprovalTask, EmptyTask, PokedTask, WaitingTask
 from ...model.states import RunState, TaskState
 from .. import metrics
 from ..command_budget import CommandBudget
+from .asset_events import AssetEvents
 from .clocks import Clocks
 from .deadlines import Deadlines
 from .leases import Leases
@@ -63,6 +64,7 @@ class RunTasks:
         self._attempts: dict[str, asyncio.Task[None]] = {}
         self._stopping: dict[str, TaskState] = {}
         self.notices = Notices(state)
+        self.assets = AssetEvents(state)
         self._clocks = Clocks(self._fail_run)
         self._deadlines = Deadlines(state, self._clocks, self.notices)
         self._values: dict[str, list[dict[str, Any]]] = {}
@@ -242,6 +244,8 @@ class RunTasks:
             instance.xcom = self._kept(instance, outcome)
             if instance.skips:
                 self.plan.skip(instance.key, instance.skips)
+            if outcome.state is TaskState.SUCCESS:
+                self.assets.tell(instance, outcome.asset_events)
             self._move(instance, outcome.state, outcome.note)
         else:
             self._fail(instance, outcome)
@@ -483,6 +487,7 @@ class RunTasks:
         """Waits for messages on their way: a workflow that closes takes them with it."""
         await self.leases.all_told()
         await self.notices.all_told()
+        await workflow.wait_condition(lambda: self.assets.all_told)
 
     async def all_stopped(self) -> None:
         """Waits until no attempt is under way."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from ...base import Brief, Model
-from ..timetables.cron import zone
+from ..zones import zone
 from .windows import WaitForAll, WaitPolicy, Window
 
 FORMAT = "%Y-%m-%dT%H:%M:%S"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ...base import Brief, Instant, Model, PositiveDuration
+from ..assets.condition import Leaf
 from ..expansion import Expansion, sources
 from ..notifiers import Callbacks
 from ..references import referenced_tasks, texts
@@ -82,6 +83,10 @@ class BaseTask(Brief, Model):
     """Whether what the task returns is kept as its result."""
     render_template_as_native_obj: bool | None = None
     """Whether templates give Python values instead of text; None: as the DAG says."""
+    outlets: tuple[Annotated[Leaf, Field(discriminator="kind")], ...] = ()
+    """The assets that the task writes: each has an event when the task has succeeded."""
+    inlets: tuple[Annotated[Leaf, Field(discriminator="kind")], ...] = ()
+    """The assets that it reads."""
     params: dict[str, Any] = {}
     owner: str | None = None
     doc_md: str | None = None

@@ -8,11 +8,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from .assets import AssetOrTime, AssetTriggered, PartitionedAsset, waited_for
 from .base import DagRunInfo, DataInterval, TimeRestriction, TimetableError
 from .cron import CronError
 from .deltas import CalendarDelta
 from .interval import CronInterval, DeltaInterval
-from .special import AssetTriggered, Continuous, Custom, Events, Null, Once
+from .partition import CronPartition
+from .special import Continuous, Custom, Events, Null, Once
 from .trigger import CronTrigger, DeltaTrigger, MultiCronTrigger
 
 Timetable = Annotated[
@@ -25,6 +27,9 @@ Timetable = Annotated[
     | Continuous
     | Events
     | AssetTriggered
+    | AssetOrTime
+    | PartitionedAsset
+    | CronPartition
     | Custom
     | Null,
     Field(discriminator="kind"),
@@ -32,11 +37,13 @@ Timetable = Annotated[
 """Any schedule, told apart by `kind`."""
 
 __all__ = [
+    "AssetOrTime",
     "AssetTriggered",
     "CalendarDelta",
     "Continuous",
     "CronError",
     "CronInterval",
+    "CronPartition",
     "CronTrigger",
     "Custom",
     "DagRunInfo",
@@ -47,7 +54,9 @@ __all__ = [
     "MultiCronTrigger",
     "Null",
     "Once",
+    "PartitionedAsset",
     "TimeRestriction",
     "Timetable",
     "TimetableError",
+    "waited_for",
 ]

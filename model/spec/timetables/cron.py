@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from zoneinfo import ZoneInfo
 
 from croniter import CroniterError, croniter
+
+from ..zones import zone as zone
 
 PRESETS = {
     "@hourly": "0 * * * *",
@@ -33,15 +34,6 @@ _LONGEST_SHIFT = timedelta(hours=25)
 
 class CronError(ValueError):
     """The expression or the time zone cannot be read."""
-
-
-@lru_cache(maxsize=512)
-def zone(name: str) -> ZoneInfo:
-    """The time zone called *name*. Raises CronError if there is none."""
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
-        raise CronError(f"unknown time zone {name!r}. Use an IANA name, such as Europe/Berlin or UTC") from error
 
 
 RANDOM = re.compile(r"(?:^|[\s,])r(?:\(|/|,|\s|$)", re.IGNORECASE)

@@ -9,7 +9,7 @@ from ...base import Instant
 from .base import BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, within
 
 
-class _Unscheduled(BaseTimetable):
+class Unscheduled(BaseTimetable):
     """No run of its own accord."""
 
     @property
@@ -25,20 +25,13 @@ class _Unscheduled(BaseTimetable):
         return DataInterval.exact(run_after)
 
 
-class Null(_Unscheduled):
+class Null(Unscheduled):
     """`schedule=None`: manual runs only (Airflow: NullTimetable)."""
 
     kind: Literal["null"] = "null"
 
 
-class AssetTriggered(_Unscheduled):
-    """Runs when assets are updated; time alone never makes one (Airflow: AssetTriggeredTimetable)."""
-
-    kind: Literal["asset"] = "asset"
-    assets: tuple[str, ...] = ()
-
-
-class Custom(_Unscheduled):
+class Custom(Unscheduled):
     """A user's own timetable class, found by name and asked in an activity, never in a workflow.
 
     `name` is "package.module:Class"; `arguments` are its keyword arguments. The class answers
@@ -55,7 +48,7 @@ class Custom(_Unscheduled):
         return self.periodic_runs
 
 
-class Once(_Unscheduled):
+class Once(Unscheduled):
     """`@once`: a single run at start_date, or as soon as the DAG is first seen (Airflow: OnceTimetable)."""
 
     kind: Literal["once"] = "once"
@@ -69,7 +62,7 @@ class Once(_Unscheduled):
         return DagRunInfo.exact(at) if within(at, restriction) else None
 
 
-class Continuous(_Unscheduled):
+class Continuous(Unscheduled):
     """`@continuous`: the next run starts as soon as the last has ended (Airflow: ContinuousTimetable).
 
     Takes part only in DAGs with max_active_runs=1; each interval reaches up to the moment of asking.
@@ -94,7 +87,7 @@ class Continuous(_Unscheduled):
         return DagRunInfo.interval(start, end) if within(end, restriction) else None
 
 
-class Events(_Unscheduled):
+class Events(Unscheduled):
     """Runs at listed moments, each once (Airflow: EventsTimetable)."""
 
     kind: Literal["events"] = "events"

@@ -1,0 +1,219 @@
+"""Assets as DAG files write them: Airflow's names, and `&` and `|`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from ..errors import InvalidInputError
+from ..spec.assets import identity, mappers
+from ..spec.assets.condition import AssetAll as All
+from ..spec.assets.condition import AssetAny as Any_
+from ..spec.assets.partitioned import Partitioned
+from ..spec.timetables import AssetOrTime, AssetTriggered, CronPartition, PartitionedAsset
+
+
+class _Expression:
+    """What `&` and `|` put together."""
+
+    leaf: Any
+    """The same as data."""
+
+    def __and__(self, other: _Expression) -> AssetAll:
+        return AssetAll(*_parts(self, AssetAll), other)
+
+    def __or__(self, other: _Expression) -> AssetAny:
+        return AssetAny(*_parts(self, AssetAny), other)
+
+
+class Asset(_Expression):
+    """A piece of data, by name, uri or both (Airflow: Asset).
+
+    *freshness*: how old its newest event may be before it is late.
+    """
+
+    group_default = "asset"
+
+    def __init__(
+        self,
+        name: str | None = None,
+        uri: str | None = None,
+        *,
+        group: str | None = None,
+        extra: dict[str, Any] | None = None,
+        watchers: Sequence[Any] = (),
+        freshness: timedelta | None = None,
+    ) -> None:
+        if watchers:
+            raise InvalidInputError(
+                f"asset {name or uri!r}: watchers are not there yet. Emit events from outside by `tidemill assets emit`"
+            )
+        fields = {"name": name, "uri": uri, "group": group or self.group_default, "extra": extra}
+        try:
+            self.leaf = identity.Asset.model_validate({**fields, "freshness": freshness})
+        except ValueError as error:
+            raise InvalidInputError(f"asset {name or uri!r}: {_reason(error)}") from None
+
+    @staticmethod
+    def ref(*, name: str | None = None, uri: str | None = None) -> AssetRef:
+        """An asset that is declared elsewhere."""
+        return AssetRef(name=name, uri=uri)
+
+    @property
+    def name(self) -> str:
+        return str(self.leaf.name)
+
+    @property
+    def uri(self) -> str:
+        return str(self.leaf.uri)
+
+    @property
+    def group(self) -> str:
+        return str(self.leaf.group)
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        return dict(self.leaf.extra)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Asset) and self.leaf == other.leaf
+
+    def __hash__(self) -> int:
+        return hash(self.leaf.key)
+
+    def __repr__(self) -> str:
+        return f"Asset(name={self.name!r}, uri={self.uri!r})"
+
+
+class Dataset(Asset):
+    """Airflow 2's name for an asset."""
+
+    group_default = "dataset"
+
+
+class Model(Asset):
+    """An asset that is a model."""
+
+    group_default = "model"
+
+
+class AssetAlias(_Expression):
+    """A name that events of assets come in by, which a task finds out when it runs (Airflow: AssetAlias)."""
+
+    def __init__(self, name: str, *, group: str = "asset") -> None:
+        self.leaf = identity.AssetAlias(name=name, group=group)
+        self.name = name
+
+
+class AssetRef(_Expression):
+    """An asset that is declared elsewhere (Airflow: Asset.ref)."""
+
+    def __init__(self, *, name: str | None = None, uri: str | None = None) -> None:
+        if (name is None) == (uri is None):
+            raise InvalidInputError("Asset.ref: give name= or uri=, exactly one of them")
+        self.leaf = identity.AssetRef(name=name, uri=uri)
+        self.name, self.uri = name, uri
+
+
+class AssetAll(_Expression):
+    """All of them (Airflow: AssetAll)."""
+
+    def __init__(self, *parts: _Expression) -> None:
+        self.parts = parts
+        self.leaf = All(of=tuple(_leaf(part) for part in parts))
+
+
+class AssetAny(_Expression):
+    """Any of them (Airflow: AssetAny)."""
+
+    def __init__(self, *parts: _Expression) -> None:
+        self.parts = parts
+        self.leaf = Any_(of=tuple(_leaf(part) for part in parts))
+
+
+class Metadata:
+    """What a task yields of an asset that it has written (Airflow: Metadata)."""
+
+    def __init__(self, asset: Any, extra: dict[str, Any] | None = None, alias: Any = None) -> None:
+        self.asset, self.extra, self.alias = asset, extra or {}, alias
+
+
+def AssetOrTimeSchedule(*, timetable: Any, assets: Any) -> AssetOrTime:  # noqa: N802 - Airflow's name
+    """Runs by *timetable*, and whenever *assets* say so."""
+    return AssetOrTime.model_validate({"timetable": timetable.model_dump(), "condition": condition_of(assets)})
+
+
+def PartitionedAssetTimetable(  # noqa: N802 - Airflow's name
+    *,
+    assets: Any,
+    partition_mapper_config: Mapping[Any, Any] | None = None,
+    default_partition_mapper: Any = None,
+) -> PartitionedAsset:
+    """A run for each partition of *assets*; each asset's keys become the run's by its mapper."""
+    config = []
+    for asset, mapper in (partition_mapper_config or {}).items():
+        if isinstance(asset, AssetAlias):
+            raise InvalidInputError(f"partition_mapper_config: {asset.name!r} is an alias. Name assets")
+        by = {"name": asset.name} if asset.name is not None else {"uri": asset.uri}
+        config.append({**by, "mapper": mapper})
+    fields = {"assets": condition_of(assets), "mappers": config}
+    return PartitionedAsset(
+        partitioned=Partitioned.model_validate(
+            fields if default_partition_mapper is None else {**fields, "default_mapper": default_partition_mapper}
+        )
+    )
+
+
+def CronPartitionTimetable(cron: str, *, timezone: Any, **options: Any) -> CronPartition:  # noqa: N802
+    """A run for the partition of each tick of *cron*."""
+    zone = timezone if isinstance(timezone, str) else str(getattr(timezone, "key", None) or timezone)
+    return CronPartition.model_validate({"expression": cron, "timezone": zone, **options})
+
+
+def ProductMapper(*parts: Any, delimiter: str = "|", **options: Any) -> mappers.ProductMapper:  # noqa: N802
+    """Keys of several segments, each with a mapper of its own."""
+    return mappers.ProductMapper.model_validate({"mappers": parts, "delimiter": delimiter, **options})
+
+
+def ChainMapper(*parts: Any, **options: Any) -> mappers.ChainMapper:  # noqa: N802
+    """One mapper after the other."""
+    return mappers.ChainMapper.model_validate({"mappers": parts, **options})
+
+
+def condition_of(given: Any) -> dict[str, Any]:
+    """What a DAG waits for, as data; a collection is all of it."""
+    parts = [given] if isinstance(given, _Expression) else [*given]
+    whole = parts[0] if len(parts) == 1 and isinstance(given, _Expression) else AssetAll(*parts)
+    data: dict[str, Any] = whole.leaf.model_dump()
+    return data
+
+
+def schedule_of(schedule: Any) -> Any:
+    """*schedule*, as a timetable where it is assets."""
+    is_assets = isinstance(schedule, _Expression)
+    if isinstance(schedule, list | tuple | set | frozenset) and schedule:
+        is_assets = all(isinstance(part, _Expression) for part in schedule)
+    return AssetTriggered.model_validate({"condition": condition_of(schedule)}) if is_assets else schedule
+
+
+def leaves_of(given: Any) -> tuple[Any, ...]:
+    """Outlets or inlets as data."""
+    parts = [given] if isinstance(given, _Expression) else [*given]
+    return tuple(_leaf(part) for part in parts)
+
+
+def _leaf(part: Any) -> Any:
+    if isinstance(part, _Expression):
+        return part.leaf
+    raise InvalidInputError(f"{part!r} is no asset. Write Asset({part!r})")
+
+
+def _parts(expression: _Expression, kind: type[Any]) -> tuple[_Expression, ...]:
+    """What stands there already takes the next one in."""
+    return tuple(expression.parts) if isinstance(expression, kind) else (expression,)
+
+
+def _reason(error: ValueError) -> str:
+    details = getattr(error, "errors", None)
+    return str(details()[0]["msg"]).removeprefix("Value error, ") if details is not None else str(error)

@@ -1,0 +1,49 @@
+"""Tells assets that tasks of a run have written them."""
+
+import asyncio
+
+from temporalio import workflow
+
+from ...model.asset.outlets import Emission, OutletEvent, cause_of, emissions
+from ...model.run.state import DagRunState
+from ...model.run.task_instances import TaskInstance
+from ..asset_messages import tell_asset
+
+
+class AssetEvents:
+    """What is on its way to assets."""
+
+    def __init__(self, state: DagRunState) -> None:
+        self._state = state
+        self._telling: set[asyncio.Task[None]] = set()
+
+    @property
+    def all_told(self) -> bool:
+        return not self._telling
+
+    def tell(self, instance: TaskInstance, said: tuple[OutletEvent, ...]) -> None:
+        """Tells of what a task has written that has succeeded."""
+        task, run = self._state.spec.by_id[instance.task_id], self._state.run
+        if not task.outlets:
+            return
+        source = {
+            "source_dag_id": run.dag_id,
+            "source_run_id": run.run_id,
+            "source_task_id": instance.task_id,
+            "source_map_index": instance.map_index,
+        }
+        own = {"partition_key": run.partition_key, "partition_date": run.partition_date}
+        execution = f"{workflow.info().first_execution_run_id}"
+        cause = cause_of(
+            f"{run.dag_id}/{run.run_id}", instance.task_id, instance.map_index, instance.try_number, execution
+        )
+        for emission in emissions(task, said, source, cause, own if run.partition_key is not None else {}):
+            telling = asyncio.create_task(_tell(emission))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+
+
+async def _tell(emission: Emission) -> None:
+    for workflow_id in emission.workflow_ids:
+        asset = emission.asset if workflow_id.startswith("asset:") else None
+        await tell_asset(workflow_id, "tell", emission.told, asset)
