@@ -24,8 +24,9 @@ async def _begin(workflow_id: str, asset: Asset | None) -> None:
     name = workflow_id.partition(":")[2]
     state = AssetState(asset=asset or Asset.model_validate({"name": name}), is_alias=workflow_id.startswith("asset-"))
     try:
-        await workflow.start_child_workflow(
+        begun = await workflow.start_child_workflow(
             "Asset", state, id=workflow_id, parent_close_policy=workflow.ParentClosePolicy.ABANDON
         )
     except WorkflowAlreadyStartedError:
         return
+    begun.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # its end is its own matter

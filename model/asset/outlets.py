@@ -55,8 +55,9 @@ def emissions(
             together.setdefault(repr((one.asset.key, one.extra)), []).append(one)
     for number, same in enumerate(together.values()):
         names = tuple(dict.fromkeys(str(one.alias) for one in same))
-        told = ToldEvent(cause=f"{cause}/a{number}", extra=same[0].extra, aliases=names, **source, **own)
-        found.append(Emission(asset=same[0].asset, told=told))
+        asset = same[0].asset
+        told = ToldEvent(cause=f"{cause}/a{number}", asset=asset, extra=same[0].extra, aliases=names, **source, **own)
+        found.append(Emission(asset=asset, told=told))
     return found
 
 

@@ -41,6 +41,8 @@ class ToldEvent(Brief, Request):
     """An event as whoever caused it tells of it."""
 
     cause: str
+    asset: Asset | None = None
+    """Which asset it is of, where an alias is told."""
     extra: dict[str, Any] = {}
     partition_key: str | None = None
     partition_date: Instant | None = None
@@ -101,7 +103,9 @@ class AssetState(Record):
         if told.cause in self.causes:
             return None
         self.numbered += 1
-        event = AssetEvent(name=self.asset.name, uri=self.asset.uri, timestamp=now, **told.model_dump())
+        asset = told.asset or self.asset
+        fields = told.model_dump(exclude={"asset"})
+        event = AssetEvent(name=asset.name, uri=asset.uri, timestamp=now, **fields)
         self.causes = [*self.causes[-CAUSES_KEPT + 1 :], told.cause]
         self.events = [*self.events[-EVENTS_KEPT + 1 :], event]
         return event

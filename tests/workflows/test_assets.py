@@ -61,8 +61,8 @@ with DAG("w_reader", schedule=[orders]):
     def read(triggering_asset_events=None, inlet_events=None, run_id=None):
         [event] = triggering_asset_events[orders]
         return [event.extra, event.source_dag_id, inlet_events[orders][-1].extra, len(triggering_asset_events)]
-    read() >> BashOperator(task_id="says", bash_command=
-        "echo {% for asset, events in triggering_asset_events.items() %}{{ asset.name }} {{ events | length }}{% endfor %}")
+    said = "{% for asset, found in triggering_asset_events.items() %}{{ asset.name }} {{ found | length }}{% endfor %}"
+    read() >> BashOperator(task_id="says", bash_command="echo " + said)
 with DAG("w_both", schedule=orders & Asset("w_plain")):
     EmptyOperator(task_id="x")
 with DAG("w_never", schedule=Asset("w_failed") | Asset("w_nobody")):
@@ -137,18 +137,18 @@ with DAG("p_by_alias", schedule=AssetAlias("p_found")):
     EmptyOperator(task_id="x")
 with DAG("p_by_ref", schedule=Asset.ref(name="p_new")):
     EmptyOperator(task_id="x")
-with DAG("p_daily", schedule=PartitionedAssetTimetable(assets=[Asset("p_hourly")], default_partition_mapper=RollupMapper(
-        upstream_mapper=StartOfDayMapper(input_format="%Y-%m-%dT%H"), window=DayWindow()))):
+days = RollupMapper(upstream_mapper=StartOfDayMapper(input_format="%Y-%m-%dT%H"), window=DayWindow())
+with DAG("p_daily", schedule=PartitionedAssetTimetable(assets=[Asset("p_hourly")], default_partition_mapper=days)):
     BashOperator(task_id="x", bash_command="echo {{ partition_key }} {{ partition_date | ds }}")
 @asset(schedule=None)
 def p_made(outlet_events, self):
     outlet_events[self].add_partitions(["a", "b"])
-with DAG("p_time", schedule=AssetOrTimeSchedule(timetable=CronTrigger(expression="0 0 1 1 *"), assets=[Asset("p_hourly")]),
+yearly = CronTrigger(expression="0 0 1 1 *")
+with DAG("p_time", schedule=AssetOrTimeSchedule(timetable=yearly, assets=[Asset("p_hourly")]),
          start_date=datetime(2026, 1, 1)):
     EmptyOperator(task_id="x")
 """)  # fmt: skip
     await here.tidemill.trigger("p_alias", TriggerRequest(run_id="one"))
-    runs = await runs_of(here, "p_by_alias", 1)
     await told_of(here, "p_new", 1)
     await told_of(here, "p_other", 1)
     seen = await eventually(
@@ -156,10 +156,8 @@ with DAG("p_time", schedule=AssetOrTimeSchedule(timetable=CronTrigger(expression
         lambda found: sum(len(run.run.asset_events) for run in found) == 2,
     )
     events = [event for run in seen for event in run.run.asset_events]
-    assert sorted((event.name, event.extra["n"], event.aliases) for event in events) == [
-        ("p_found", 1, ("p_found",)), ("p_found", 2, ("p_found",)),
-    ] or sorted((event.name, event.extra["n"]) for event in events) == [("p_new", 1), ("p_other", 2)]  # fmt: skip
-    assert len(runs) >= 1
+    assert sorted((event.name, event.extra["n"]) for event in events) == [("p_new", 1), ("p_other", 2)]
+    assert {event.aliases for event in events} == {("p_found",)}
     [ref] = await runs_of(here, "p_by_ref", 1)
     assert ref.run.asset_events == ()
     await eventually(lambda: known_to(here, "p_hourly"), lambda found: found == ("p_daily", "p_time"))
@@ -204,7 +202,7 @@ with DAG("e_writer"):
     details = await here.finished("e_writer", "one")
     errors = {task.task_id: str(task.error) for task in details.tasks}
     assert "'e_b' is no outlet of this task, which has e_a" in errors["unknown"]
-    assert "extra has 40,008 bytes, and may have 32,768" in errors["large"]
+    assert "extra has 40,009 bytes, and may have 32,768" in errors["large"]
     with pytest.raises(NotFoundError):
         await here.tidemill.emit("e_nobody")
     with pytest.raises(InvalidInputError, match="extra has"):

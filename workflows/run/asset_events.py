@@ -37,13 +37,15 @@ class AssetEvents:
         cause = cause_of(
             f"{run.dag_id}/{run.run_id}", instance.task_id, instance.map_index, instance.try_number, execution
         )
-        for emission in emissions(task, said, source, cause, own if run.partition_key is not None else {}):
-            telling = asyncio.create_task(_tell(emission))
-            self._telling.add(telling)
-            telling.add_done_callback(self._telling.discard)
+        found = emissions(task, said, source, cause, own if run.partition_key is not None else {})
+        telling = asyncio.create_task(_tell(found))
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
 
 
-async def _tell(emission: Emission) -> None:
-    for workflow_id in emission.workflow_ids:
-        asset = emission.asset if workflow_id.startswith("asset:") else None
-        await tell_asset(workflow_id, "tell", emission.told, asset)
+async def _tell(found: list[Emission]) -> None:
+    """Tells of the events of one task, in order."""
+    for emission in found:
+        for workflow_id in emission.workflow_ids:
+            asset = emission.asset if workflow_id.startswith("asset:") else None
+            await tell_asset(workflow_id, "tell", emission.told, asset)
