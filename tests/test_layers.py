@@ -10,10 +10,11 @@ ROOT = Path(__file__).parents[1]
 LAYERS = ["model", "activities", "workflows", "worker"]
 ROOMS = {
     "spec": set(),
-    "run": {"spec"},
+    "asset": {"spec"},
+    "run": {"spec", "asset"},
     "pool": {"run"},
     "bundle": set(),
-    "dag": {"spec", "run", "bundle"},
+    "dag": {"spec", "run", "bundle", "asset"},
     "authoring": {"spec", "run"},
 }
 """The rooms of the model, and which others each of them knows."""

@@ -3,7 +3,6 @@
 from typing import Any
 
 from ..base import Brief, Model
-from ..run.instance_keys import instance_key
 from ..spec.assets.identity import Asset, AssetAlias
 from ..spec.tasks import BaseTask
 from .state import ToldEvent, alias_workflow_id, asset_workflow_id
@@ -64,8 +63,3 @@ def emissions(
 def _of_key(key: str, own: dict[str, Any]) -> dict[str, Any]:
     """A key that is not the run's own carries no date."""
     return own if key == own.get("partition_key") else {"partition_key": key}
-
-
-def cause_of(run_id: str, task_id: str, map_index: int, try_number: int, execution: str) -> str:
-    """Which try of which task an event is of: the same however often it is told."""
-    return f"{run_id}/{instance_key(task_id, map_index)}/{try_number}/{execution}"

@@ -294,7 +294,7 @@ def explained_state(change: str) -> DagState:
         ("paused", "paused: no run is created until it is unpaused"),
         ("broken", "broken: timetable: ValueError: no tide. Register the DAG again once it is mended"),
         ("null", "no schedule: runs are made by triggers only"),
-        ("asset", "asset-triggered: time alone makes no run"),
+        ("asset", "asset-triggered, time alone makes no run: waits for (a); there: none; not there: a"),
         ("ended", "no more runs: the schedule has ended, at end_date 2024-01-03T00:00:00+00:00"),
         ("once", "no more runs: @once has run, for 2024-01-01T00:00:00+00:00"),
         (

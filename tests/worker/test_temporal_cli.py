@@ -56,6 +56,7 @@ async def test_registering_signalling_and_asking(here: Stack) -> None:
 
 async def test_registering_a_new_version(here: Stack) -> None:
     await temporal(here, *start(here, "hello", "--input-file", str(EXAMPLE)))
+    await here.tidemill.describe("hello")  # begun: what comes with the start is part of the start
     register = ["workflow", "update", "execute", "--workflow-id", "dag:hello", "--name", "register"]
     changed = json.dumps({**json.loads(EXAMPLE.read_text()), "schedule": "@hourly"})
     assert "change:changed" in await temporal(here, *register, "--input", changed)

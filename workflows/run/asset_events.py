@@ -4,7 +4,7 @@ import asyncio
 
 from temporalio import workflow
 
-from ...model.asset.outlets import Emission, OutletEvent, cause_of, emissions
+from ...model.asset.outlets import Emission, OutletEvent, emissions
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
 from ..asset_messages import tell_asset
@@ -33,9 +33,9 @@ class AssetEvents:
             "source_map_index": instance.map_index,
         }
         own = {"partition_key": run.partition_key, "partition_date": run.partition_date}
-        execution = f"{workflow.info().first_execution_run_id}"
-        cause = cause_of(
-            f"{run.dag_id}/{run.run_id}", instance.task_id, instance.map_index, instance.try_number, execution
+        # The same however often it is told, and another for each try, also of a run that was run again.
+        cause = (
+            f"{run.dag_id}/{run.run_id}/{instance.key}/{instance.try_number}/{workflow.info().first_execution_run_id}"
         )
         found = emissions(task, said, source, cause, own if run.partition_key is not None else {})
         telling = asyncio.create_task(_tell(found))
