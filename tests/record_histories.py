@@ -107,6 +107,31 @@ async def files_and_spark(here: Stack, folder: Path) -> None:
     await here.finished("spark", run.run_id)
 
 
+async def assets(here: Stack) -> None:
+    """A chain of two DAGs, one that is paused meanwhile, an alias, a partition, and a condition that changes."""
+    a, b = ({"kind": "asset", "name": name, "uri": name} for name in ("recorded_a", "recorded_b"))
+    alias = {"kind": "alias", "name": "recorded_alias"}
+    await here.tidemill.register(dag("assets_first", [empty("x", outlets=[a]), bash("y", "true", outlets=[a, alias])]))
+    either = {"kind": "asset", "condition": {"kind": "any", "of": [a, alias]}}
+    await here.tidemill.register(dag("assets_second", [empty("x", outlets=[b])], schedule=either))
+    both = {"kind": "asset", "condition": {"kind": "all", "of": [a, b]}}
+    await here.tidemill.register(dag("assets_third", [empty("x")], schedule=both, max_active_runs=1))
+    parts = {"kind": "partitioned_asset", "partitioned": {"assets": b}}
+    await here.tidemill.register(dag("assets_parts", [empty("x")], schedule=parts))
+    for n in range(3):
+        await here.tidemill.trigger("assets_first")
+        await here.tidemill.pause("assets_third", n == 1)
+    await here.tidemill.pause("assets_third", False)
+    await here.all_finished("assets_second", 1)
+    await here.all_finished("assets_third", 1)
+    await here.tidemill.emit("recorded_b", extra={"n": 1}, partition_key="k")
+    await here.all_finished("assets_parts", 1)
+    await here.tidemill.register(dag("assets_third", [empty("x")], schedule={"kind": "asset", "condition": b}))
+    await here.tidemill.emit("recorded_b")
+    await eventually(lambda: here.tidemill.asset("recorded_a"), lambda view: "assets_third" not in view.consumers)
+    await here.all_finished("assets_third", 2)
+
+
 DAG_FILE = """
 from tidemill import DAG, BashOperator
 with DAG("recorded_file"):
@@ -122,6 +147,7 @@ async def main(label: str) -> None:
                 async with stack(address, Path(folder, name, "home")) as here:
                     await catching_up(here)
                     await all_kinds(here)
+                    await assets(here)
                     await files_and_spark(here, Path(folder, name, "dags"))
                     await save(here.tidemill.client, f"{label}-{name}")
 
@@ -129,7 +155,7 @@ async def main(label: str) -> None:
 async def save(client: Client, label: str) -> None:
     """Every DAG's executions, and a few of the runs'."""
     FOLDER.mkdir(exist_ok=True)
-    for kind, most in (("Dag", 14), ("DagRun", 16), ("Pool", 3), ("DagBundle", 3)):
+    for kind, most in (("Dag", 14), ("DagRun", 16), ("Pool", 3), ("DagBundle", 3), ("Asset", 4)):
         found = [e async for e in client.list_workflows(f'WorkflowType = "{kind}"')]
         for n, execution in enumerate(sorted(found, key=lambda e: (e.start_time, e.run_id))[:most]):
             history = await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()

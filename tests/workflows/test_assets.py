@@ -1,13 +1,17 @@
 """Assets on a real server: DAGs that run when their data is there."""
 
+import uuid
 from pathlib import Path
 
 import pytest
-from support import Stack, eventually, told
+from support import Stack, end_workflows, eventually, told, worker_environment, worker_process
+from temporalio.client import Client
 from tidemill.activities.dag_files import read_dag_files
 from tidemill.model.run.identity import RunIdentity, TriggerRequest
 from tidemill.model.run.views import RunDetails
+from tidemill.worker.client import Tidemill
 from tidemill.worker.connection import NotFoundError
+from tidemill.worker.plugin import TidemillPlugin
 
 from tidemill import InvalidInputError
 
@@ -208,3 +212,48 @@ with DAG("e_writer"):
     with pytest.raises(InvalidInputError, match="extra has"):
         await here.tidemill.emit("e_a", extra={"x": "y" * 40_000})
     assert "is no JSON object" in await told(here, "assets", "emit", "e_a", "--extra", "[1]", code=1)
+
+
+async def test_a_chain_and_a_diamond_survive_kills(server: str, tmp_path: Path) -> None:
+    """Workers are killed again and again; every event of the first asset is taken once by each that waits for it."""
+    n = 12
+    queue = f"test-{uuid.uuid4().hex[:8]}"
+    client = await Client.connect(server, plugins=[TidemillPlugin(tmp_path / "own")])
+    here = Stack(Tidemill(client, queue), server, tmp_path / "home", queue)
+    env = worker_environment(server, tmp_path / "home", queue)
+    try:
+        with worker_process(env) as worker:
+            await registered(here, tmp_path, """
+top = Asset("k_top")
+for side in ("k_left", "k_right"):
+    with DAG(side, schedule=[top], max_active_runs=2, heartbeat_timeout=timedelta(seconds=4)):
+        BashOperator(task_id="x", bash_command="true", outlets=[Asset(side + "_done")])
+with DAG("k_bottom", schedule=Asset("k_left_done") | Asset("k_right_done")):
+    EmptyOperator(task_id="x", outlets=[Asset("k_end")])
+""")  # fmt: skip
+            await eventually(lambda: known_to(here, "k_top"), lambda found: found == ("k_left", "k_right"))
+            for number in range(n // 2):
+                await here.tidemill.emit("k_top", cause=str(number))
+            worker.kill()
+        for part in range(3):
+            with worker_process(env) as worker:
+                for number in range(n // 2 + 2 * part, n // 2 + 2 * part + 2):
+                    await here.tidemill.emit("k_top", cause=str(number))
+                    assert await here.tidemill.emit("k_top", cause=str(number)) is None
+                worker.kill()
+        with worker_process(env):
+            for side in ("k_left", "k_right"):
+                taken = await eventually(lambda: all_taken(here, side), lambda found: len(found) >= n)  # noqa: B023
+                assert taken == [str(number) for number in range(n)]
+            runs = sum([len(await here.tidemill.runs(side)) for side in ("k_left", "k_right")])
+            ends = await eventually(lambda: all_taken(here, "k_bottom"), lambda found: len(found) >= runs)
+            assert len(ends) == len(set(ends)) == runs
+    finally:
+        await end_workflows(client, queue)
+
+
+async def all_taken(here: Stack, dag_id: str) -> list[str]:
+    """The events that the ended runs of a DAG have taken, in the order of the runs."""
+    views = sorted(await here.tidemill.runs(dag_id), key=lambda view: (view.run_after, view.queued_at))
+    runs = [await here.tidemill.run(dag_id, view.run_id) for view in views if view.state.finished]
+    return [event.cause for run in runs for event in run.run.asset_events]

@@ -1,0 +1,171 @@
+"""What a DAG makes of events of assets, whatever comes between them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tidemill.model.asset.events import AssetEvent
+from tidemill.model.asset.gathering import Gathering
+from tidemill.model.asset.outlets import OutletEvent, emissions
+from tidemill.model.asset.partitioning import Partitioning
+from tidemill.model.asset.registry import Registry
+from tidemill.model.asset.state import AssetState, Tie, ToldEvent
+from tidemill.model.spec.assets.condition import AssetAll, AssetAny, Condition, holds
+from tidemill.model.spec.assets.identity import Asset, AssetAlias
+from tidemill.model.spec.assets.mappers import RollupMapper, StartOfDayMapper
+from tidemill.model.spec.assets.partitioned import Partitioned
+from tidemill.model.spec.assets.windows import DayWindow
+from tidemill.model.spec.tasks import EmptyTask
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = "abc"
+LEAVES: st.SearchStrategy[Any] = st.sampled_from(NAMES).map(lambda name: Asset.model_validate({"name": name}))
+CONDITIONS: st.SearchStrategy[Any] = st.recursive(
+    LEAVES,
+    lambda inner: st.builds(
+        lambda kind, parts: kind(of=tuple(parts)),
+        st.sampled_from([AssetAll, AssetAny]),
+        st.lists(inner, min_size=1, max_size=3),
+    ),
+    max_leaves=5,
+)
+STEPS = st.lists(st.one_of(st.sampled_from(NAMES), st.sampled_from(["pause", "unpause", "look", "carry"])), max_size=40)
+
+
+def event(number: int, name: str) -> AssetEvent:
+    return AssetEvent(cause=str(number), name=name, uri=name, timestamp=START + timedelta(minutes=number))
+
+
+class World:
+    """One DAG, as its workflow has it."""
+
+    def __init__(self, condition: Condition, backlog: str) -> None:
+        self.condition, self.consume = condition, backlog == "consume"
+        self.gathering = Gathering()
+        self.gathering.expect(condition, START)
+        self.paused = False
+        self.now = START
+        self.heard: list[AssetEvent] = []
+        self.runs: list[list[str]] = []
+
+    def step(self, number: int, what: str) -> None:
+        self.now = START + timedelta(minutes=number)
+        if what in NAMES:
+            self.heard.append(event(number, what))
+            for _ in range(2):  # told twice
+                paused = self.paused and not self.consume
+                self.gathering.hear(self.heard[-1], self.condition, paused=paused, now=self.now)
+        elif what == "look":
+            self.look()
+        elif what == "carry":  # through continue-as-new
+            self.gathering = Gathering.model_validate_json(self.gathering.model_dump_json())
+        else:
+            self.paused = what == "pause"
+
+    def look(self) -> None:
+        while not self.paused and self.gathering.is_due(self.condition):
+            taken = self.gathering.take(self.condition, catchup=False, all_of_it=self.consume)
+            names = {one.name for one in taken.events}
+            assert holds(self.condition, lambda leaf, names=names: leaf.name in names), "a run was made too early"
+            self.runs.append([one.cause for one in taken.events])
+
+
+@given(condition=CONDITIONS, steps=STEPS, backlog=st.sampled_from(["consume", "airflow"]))
+def test_no_event_is_taken_twice_and_none_too_early(condition: Any, steps: list[str], backlog: str) -> None:
+    world = World(condition, backlog)
+    for number, what in enumerate(steps, 1):
+        world.step(number, what)
+    taken = [cause for run in world.runs for cause in run]
+    assert len(taken) == len(set(taken))
+    assert taken == sorted(taken, key=int), "the oldest first"
+
+
+@given(condition=CONDITIONS, steps=STEPS)
+def test_with_the_default_backlog_every_event_is_taken_once_by_whoever_waited(condition: Any, steps: list[str]) -> None:
+    world = World(condition, "consume")
+    for number, what in enumerate(steps, 1):
+        world.step(number, what)
+    world.paused = False
+    for number, name in enumerate(NAMES, 100):  # in the end, all of it is there
+        world.step(number, name)
+    world.look()
+    named = {leaf.name for leaf in _leaves(condition)}
+    wanted = [one.cause for one in world.heard if one.name in named]
+    assert [cause for run in world.runs for cause in run] == wanted
+
+
+def _leaves(condition: Any) -> list[Any]:
+    return [leaf for part in getattr(condition, "of", ()) for leaf in _leaves(part)] or (
+        [] if hasattr(condition, "of") else [condition]
+    )
+
+
+def test_an_event_that_comes_late_is_not_lost() -> None:
+    """Assets are told of in no common order: what happened before a run was made may be heard of after it."""
+    condition = AssetAny(of=(Asset.model_validate({"name": "a"}), Asset.model_validate({"name": "b"})))
+    world = World(condition, "airflow")
+    world.step(5, "a")
+    world.look()
+    late = event(1, "b")
+    world.gathering.hear(late, condition, paused=False, now=START + timedelta(minutes=6))
+    world.look()
+    assert world.runs == [["5"], ["1"]]
+
+
+def test_an_asset_numbers_its_events_by_their_cause_and_tells_newcomers_of_those_before() -> None:
+    state = AssetState(asset=Asset.model_validate({"name": "a"}))
+    told = ToldEvent(cause="x", extra={"n": 1})
+    assert state.add(told, START) is not None
+    assert state.add(told, START) is None
+    assert state.numbered == 1
+    assert state.tie(Tie(dag_id="d", consumes=True)) == []
+    assert len(state.tie(Tie(dag_id="e", consumes=True, since=START - timedelta(days=1)))) == 1
+    assert state.consumers == ["d", "e"]
+    state.tie(Tie(dag_id="d"))
+    assert state.consumers == ["e"]
+
+
+def test_the_events_of_a_task() -> None:
+    a, alias = Asset.model_validate({"name": "a"}), AssetAlias(name="x")
+    task = EmptyTask(task_id="t", outlets=(a, alias))
+    found = Asset.model_validate({"name": "found"})
+    said = (
+        OutletEvent(asset=a, extra={"n": 1}, partition_keys=("k", "own")),
+        OutletEvent(asset=found, alias="x"),
+        OutletEvent(asset=found, alias="x"),
+        OutletEvent(asset=found, alias="not an outlet"),
+    )
+    own = {"partition_key": "own", "partition_date": START}
+    made = emissions(task, said, {"source_dag_id": "d"}, "try", own)
+    assert [(one.asset.name, one.told.partition_key, one.told.partition_date, one.told.aliases) for one in made] == [
+        ("a", "k", None, ()), ("a", "own", START, ()), ("found", "own", START, ("x",)),
+    ]  # fmt: skip
+    assert len({one.told.cause for one in made}) == 3
+    assert made[2].workflow_ids == ["asset:found", "asset-alias:x"]
+
+
+def test_a_partition_is_complete_when_all_of_it_is_there() -> None:
+    hours = RollupMapper(upstream_mapper=StartOfDayMapper(input_format="%Y-%m-%dT%H"), window=DayWindow())
+    schedule = Partitioned(assets=Asset.model_validate({"name": "a"}), default_mapper=hours)
+    partitions = Partitioning()
+    for hour in range(24):
+        assert [*partitions.take(schedule)] == []
+        told = event(hour, "a").model_copy(update={"partition_key": f"2026-01-05T{hour:02}"})
+        assert partitions.hear(told, schedule, paused=False) is None
+        partitions = Partitioning.model_validate_json(partitions.model_dump_json())
+    [taken] = partitions.take(schedule)
+    assert (taken.partition_key, len(taken.events)) == ("2026-01-05", 24)
+    assert "has no partition_key" in str(partitions.hear(event(1, "a"), schedule, paused=False))
+
+
+def test_of_two_assets_of_one_name_the_first_is_active() -> None:
+    registry = Registry()
+    first, second = (Asset.model_validate({"name": "a", "uri": uri}) for uri in ("s3://b/1", "s3://b/2"))
+    registry.declare("d", [first], [])
+    registry.declare("e", [second], [])
+    assert registry.is_active(first.key)
+    assert not registry.is_active(second.key)
+    registry.withdraw("d")
+    registry.sweep()
+    assert registry.is_active(second.key)
