@@ -25,7 +25,7 @@ async def test_a_recorded_history_replays(path: Path, tmp_path: Path) -> None:
 
 def test_there_are_histories_of_both_kinds_with_and_without_continue_as_new() -> None:
     names = {path.stem.rpartition("-")[0].split("-", 1)[1] for path in RECORDED}
-    assert {"whole-Dag", "whole-DagRun", "continued-Dag", "continued-DagRun", "whole-Pool"} <= names
+    assert {"whole-Dag", "whole-DagRun", "continued-Dag", "continued-DagRun", "whole-Pool", "continued-Asset"} <= names
 
 
 async def test_another_release_of_cron_or_of_the_time_zones_cannot_change_what_was_decided(

@@ -37,7 +37,7 @@ from ..model.dag.ticks import Ticks
 from ..model.dag.views import DagView, Registration
 from ..model.errors import InvalidInputError
 from ..model.pool.state import PoolSettings, PoolState, PoolView, check_pool_name, pool_workflow_id
-from ..model.run.identity import RunIdentity, TriggerRequest, dag_workflow_id
+from ..model.run.identity import RunIdentity, TriggeredBy, TriggerRequest, dag_workflow_id
 from ..model.run.messages import Answer
 from ..model.run.revisions import ClearRequest, MarkRequest, ReviseQuestion, RunMark
 from ..model.run.state import DagRunState
@@ -158,6 +158,18 @@ class Tidemill:
             answer: Any = AssetEvent | None
             event: AssetEvent | None = await self._update(asset_workflow_id(name), "emit", answer, told)
             return event
+
+    async def materialize(self, name: str) -> RunIdentity:
+        """Has the DAG run that writes the asset (Airflow: materialize an asset).
+
+        Raises InvalidInputError if no DAG writes it, or several do.
+        """
+        producers = [*(await self.asset(name)).producers]
+        if len(producers) != 1:
+            told = f"is written by {', '.join(producers)}: trigger one of them" if producers else "is written by no DAG"
+            raise InvalidInputError(f"asset {name!r} {told}")
+        request = TriggerRequest(run_type="asset_materialization", triggered_by=TriggeredBy.CLIENT)
+        return await self.trigger(producers[0], request)
 
     # Backfills
 

@@ -32,7 +32,8 @@ def read_and_check(question: TriggerQuestion) -> TriggerRequest:
     request = read_request(question.request, question.spec.dag_id)
     check_conf_size(request.conf)
     check_conf(question.spec, request)
-    question.spec.check_run_type("operator_triggered" if request.triggered_by is TriggeredBy.OPERATOR else "manual")
+    by_operator = request.triggered_by is TriggeredBy.OPERATOR
+    question.spec.check_run_type("operator_triggered" if by_operator else request.run_type)
     return request
 
 

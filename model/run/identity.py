@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -211,6 +211,12 @@ class TriggerRequest(Request):
     data_interval_end: Instant | None = None
     conf: dict[str, Any] = {}
     triggered_by: TriggeredBy | None = None
+    run_type: Literal["manual", "asset_materialization"] = "manual"
+
+    @model_serializer(mode="wrap")
+    def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        return {name: value for name, value in written.items() if (name, value) != ("run_type", "manual")}
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -241,8 +247,8 @@ def manual_run(
             data_interval = interval or timetable.manual_interval(request.logical_date)
     return RunIdentity(
         dag_id=dag_id,
-        run_id=request.run_id or run_id(RunType.MANUAL, run_after),
-        run_type=RunType.MANUAL,
+        run_id=request.run_id or run_id(RunType(request.run_type), run_after),
+        run_type=RunType(request.run_type),
         triggered_by=request.triggered_by or TriggeredBy.SIGNAL,
         run_after=run_after,
         logical_date=request.logical_date,

@@ -89,6 +89,12 @@ with DAG("w_never", schedule=Asset("w_failed") | Asset("w_nobody")):
     assert "w_writer: write" in shown
     assert [event["extra"] for event in await told(here, "assets", "events", "w_orders", "--json")] == [{"rows": 5}]
     await eventually(here.tidemill.assets, lambda names: "w_orders" in names)
+    graph = await told(here, "assets", "graph")
+    assert ["w_writer", "->", "w_orders", "->", "w_both,", "w_reader"] in [line.split() for line in graph.splitlines()]
+    made = await told(here, "assets", "materialize", "w_orders", "--json")
+    assert (made["dag_id"], made["run_type"]) == ("w_writer", "asset_materialization")
+    assert made["run_id"].startswith("asset_materialization__")
+    assert "is written by no DAG" in await told(here, "assets", "materialize", "w_nobody", code=1)
     explained = await told(here, "dags", "explain", "w_never")
     assert "waits for (w_failed | w_nobody); there: none; not there: w_failed, w_nobody" in explained
 

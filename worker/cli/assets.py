@@ -7,6 +7,7 @@ import typer
 
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
+from ...model.run.identity import RunIdentity
 from ..client import Tidemill
 from .output import Json, console, fail, instant_text, make_table, print_json, run, show
 
@@ -97,6 +98,59 @@ def emit_event(
         return print_json(event)
     told = "is known already" if event is None else f"at {instant_text(event.timestamp)}"
     return console.print(f"{name}: the event {told}")
+
+
+@app.command("materialize")
+def materialize(name: Name, as_json: Json = False) -> None:
+    """Run the DAG that writes an asset. Refused where none does, or several do."""
+
+    async def work() -> RunIdentity:
+        return await (await Tidemill.connect()).materialize(name)
+
+    made = run(work())
+    if as_json:
+        return print_json(made)
+    return console.print(f"{made.dag_id}: run {made.run_id} is created")
+
+
+@app.command("graph")
+def draw_graph(as_json: Json = False) -> None:
+    """Show which DAG writes what, and which runs then: a line for each asset, those that close a circle marked."""
+
+    async def work() -> list[AssetView]:
+        tidemill = await Tidemill.connect()
+        return [await tidemill.asset(name) for name in await tidemill.assets()]
+
+    views = run(work())
+    after = {
+        dag_id: {c for v in views if dag_id in v.producers for c in v.consumers}
+        for v in views
+        for dag_id in v.producers
+    }
+    rows = [
+        (
+            ", ".join(view.producers) or "outside",
+            "->",
+            view.name,
+            "->",
+            ", ".join(view.consumers) or "nobody",
+            "a circle" if any(is_after(after, c, p) for p in view.producers for c in view.consumers) else "",
+        )
+        for view in views
+    ]
+    show(views, as_json, make_table(["WRITTEN BY", "", "ASSET", "", "RUNS", ""], rows))
+
+
+def is_after(after: dict[str, set[str]], dag_id: str, other: str) -> bool:
+    """Whether a run of *dag_id* leads to one of *other*."""
+    seen: set[str] = set()
+    found = {dag_id}
+    while found:
+        if other in found:
+            return True
+        seen |= found
+        found = {later for one in found for later in after.get(one, ())} - seen
+    return False
 
 
 def read_extra(text: str | None) -> dict[str, Any]:
