@@ -4,6 +4,7 @@
 `make bench ARGS="spark tpch"` what tidemill adds to Spark, and TPC-H at the scale of its published answers;
 `make bench ARGS=installation` a hundred DAG files with a worker in a process of its own;
 `make bench ARGS=cli` what commands cost, and lists of 10,000 DAGs;
+`make bench ARGS=assets` from data to the run that waits for it;
 `make bench ARGS=files` folders of a thousand DAG files;
 `make bench ARGS=shape` runs of 100, 1,000 and 5,000 tasks side by side, and many runs of large DAGs.
 
@@ -23,6 +24,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 sys.path.insert(0, str(Path(__file__).parent))
+from assets import assets
 from cli import cli
 from figures import Figure, show, write
 from files import dag_files
@@ -107,6 +109,7 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "crons": lambda: crons(client, tidemill, queue, CRONS),
         "cli": lambda: cli(client, server.address, LISTED),
         "installation": lambda: installation(client, server, server.log.parents[1]),
+        "assets": lambda: assets(client, server, server.log.parents[1]),
         "shape": lambda: sizes(client, server, server.log.parents[1]),
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),
