@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -87,7 +88,7 @@ async def _from_many(here: Installation) -> Figure:
 async def _chain(here: Installation) -> Figure:
     tag = uuid.uuid4().hex[:6]
     links = [f"link_{tag}_{number}" for number in range(CHAIN + 1)]
-    dags = [waiting(f"dag_{name}", name, outlets=(after,)) for name, after in zip(links, links[1:], strict=False)]
+    dags = [waiting(f"dag_{name}", name, outlets=(after,)) for name, after in pairwise(links)]
     await _register(here, dags)
     await _known(here, {name: f"dag_{name}" for name in links[:-1]})
     start = time.perf_counter()
@@ -125,5 +126,5 @@ async def _runs(here: Installation, dag_id: str, n: int) -> None:
 
 
 async def _until(count: Callable[[], Awaitable[int]], n: int) -> None:
-    while await count() < n:
+    while await count() < n:  # noqa: ASYNC110 - it is asked over the network
         await asyncio.sleep(LOOK)
