@@ -55,10 +55,12 @@ def parse_dag_file(path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile
 
 
 @contextmanager
-def own_workplace(*, paused_at_creation: bool = False) -> Iterator[Workplace]:
+def own_workplace(*, paused_at_creation: bool = False, results_url: str | None = None) -> Iterator[Workplace]:
     """A workplace without a worker, as long as the block. Its children find the caller's environment."""
     with tempfile.TemporaryDirectory() as home:
-        workplace = Workplace(home=Path(home), environment=("*",), dags_are_paused_at_creation=paused_at_creation)
+        workplace = Workplace(
+            home=Path(home), environment=("*",), dags_are_paused_at_creation=paused_at_creation, xcom_url=results_url
+        )
         try:
             yield workplace
         finally:
@@ -82,9 +84,12 @@ def _read_json(path: Path) -> ParsedFile:
         return ParsedFile(path, error=str(error))
 
 
-def rendered_here(attempt: TaskAttempt) -> list[Any]:
-    """The templated values of the attempt's task, filled in. Raises ApplicationError where that cannot be done."""
-    with own_workplace() as workplace:
+def rendered_here(attempt: TaskAttempt, results_url: str | None = None) -> list[Any]:
+    """The templated values of the attempt's task, filled in. Raises ApplicationError where that cannot be done.
+
+    *results_url* is where the worker keeps results, and the code of DAGs.
+    """
+    with own_workplace(results_url=results_url) as workplace:
         values = list(attempt.task.templated())
         watch = Unattended(None)
         return list(rendered(workplace, attempt, values, for_history=False, watch=watch))

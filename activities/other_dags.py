@@ -141,6 +141,8 @@ async def _poked(attempt: TaskAttempt, task: ExternalTaskTask, dag_id: str, task
     if date is None:
         told = "a run without a logical date has no counterpart in another DAG. Trigger it with a logical_date"
         raise task_failed(Failure(error_type="InvalidInput", message=told, retryable=False))
+    if not task.check_existence and not await _is_registered(dag_id):
+        return poked(attempt, False, now, f"DAG {dag_id!r} is not registered yet")
     if task.external_task_group_id is not None or (task.check_existence and attempt.poke == 1):
         task_ids = await _existing(task, dag_id, task_ids)
     wanted = date - task.execution_delta
@@ -156,6 +158,16 @@ async def _poked(attempt: TaskAttempt, task: ExternalTaskTask, dag_id: str, task
         raise task_failed(Failure(error_type="ExternalTaskFailed", message=", ".join(bad)))
     waiting = [f"{name} is {state}" for name, state in states.items() if state not in task.allowed_states]
     return poked(attempt, not waiting, now, ", ".join(waiting))
+
+
+async def _is_registered(dag_id: str) -> bool:
+    try:
+        await _dag(dag_id)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 async def _existing(task: ExternalTaskTask, dag_id: str, task_ids: Sequence[str]) -> Sequence[str]:

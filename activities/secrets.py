@@ -246,6 +246,13 @@ class Variable:
             f"variable {key!r} is not set. Set TIDEMILL_VAR_{key.upper()}, or add it to your backend"
         )
 
+    @staticmethod
+    def set(key: str, *_: Any, **__: Any) -> None:
+        """Variables are set where they are kept, and not by tasks."""
+        raise InvalidInputError(
+            f"variable {key!r} cannot be set by a task. Set it where it is kept, or return the value as a result"
+        )
+
 
 class Connection:
     """Airflow's Connection: how something is reached."""

@@ -11,3 +11,15 @@ class AirflowSkipException(AirflowException):
 
 class AirflowFailException(AirflowException):
     """Fails the task for good: no retry, whatever is left of `retries`."""
+
+
+class AirflowNotFoundException(AirflowException):
+    """Something that was asked for is not there."""
+
+
+class AirflowSensorTimeout(AirflowException):
+    """A wait took too long."""
+
+
+class AirflowTaskTimeout(AirflowException):
+    """A task took too long."""

@@ -61,8 +61,15 @@ from .model.authoring.waiting import (
     TimeSensor,
 )
 from .model.errors import InvalidInputError
-from .model.exceptions import AirflowException, AirflowFailException, AirflowSkipException
-from .model.run.context import get_current_context
+from .model.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+)
+from .model.run.context import Context, get_current_context
 from .model.run.poking import PokeReturnValue
 from .model.spec.assets.mappers import (
     AllowedKeyMapper,
@@ -106,12 +113,16 @@ from .model.spec.timetables import (
     TimeRestriction,
 )
 from .model.spec.trigger_rule import TriggerRule
+from .model.states import RunState, TaskState
 
 __all__ = [
     "DAG",
     "AirflowException",
     "AirflowFailException",
+    "AirflowNotFoundException",
+    "AirflowSensorTimeout",
     "AirflowSkipException",
+    "AirflowTaskTimeout",
     "AllowedKeyMapper",
     "ApprovalOperator",
     "Asset",
@@ -130,6 +141,7 @@ __all__ = [
     "ChainMapper",
     "CommandNotifier",
     "Connection",
+    "Context",
     "Continuous",
     "CronDataIntervalTimetable",
     "CronInterval",
@@ -176,6 +188,7 @@ __all__ = [
     "PythonVirtualenvOperator",
     "QuarterWindow",
     "RollupMapper",
+    "RunState",
     "SegmentWindow",
     "ShortCircuitOperator",
     "SparkSqlOperator",
@@ -187,6 +200,7 @@ __all__ = [
     "StartOfWeekMapper",
     "StartOfYearMapper",
     "TaskGroup",
+    "TaskState",
     "TemporalActivityOperator",
     "TemporalWorkflowOperator",
     "TimeDeltaSensor",

@@ -86,6 +86,15 @@ def asked_to_ask_again(error: WorkflowUpdateFailedError) -> bool:
     return isinstance(error.cause, ApplicationError) and error.cause.type == ASK_AGAIN
 
 
+def _where(what: str) -> str:
+    """Where to look for what there is of the kind of *what*."""
+    if what.startswith("DAG "):
+        return "`tidemill dags list` shows what is registered, `tidemill dags errors` which files cannot be read"
+    if what.startswith("asset "):
+        return "`tidemill assets list` shows the names of those that DAGs name"
+    return "`tidemill dags list` shows what is registered"
+
+
 @asynccontextmanager
 async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
     """Turns what the service answers into errors that say what to do."""
@@ -112,7 +121,7 @@ async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
         ) from None
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            raise NotFoundError(f"{what} is not there. `tidemill dags list` shows what is registered") from None
+            raise NotFoundError(f"{what} is not there. {_where(what)}") from None
         if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
             raise NoWorkerError(
                 f"{what} does not answer: no worker polls task queue {task_queue!r}. Start one with `tidemill worker`"

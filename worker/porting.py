@@ -18,11 +18,23 @@ RENAMED = {
     "Timetable": "Custom",
     "ApprovalOperator": "ApprovalOperator",
     "HITLOperator": "ApprovalOperator",
+    "XComArg": "Output",
+    "DagRunState": "RunState",
+    "TaskInstanceState": "TaskState",
 }
 """Airflow's names that are called otherwise here."""
 
 
 INSTEAD = {
+    "BaseBranchOperator": "Write a @task.branch, or a BranchPythonOperator",
+    "BaseNotifier": "Write a function, a WebhookNotifier or a CommandNotifier as the callback",
+    "LoggingMixin": "Leave it out: BaseOperator and BaseHook have self.log",
+    "SkipMixin": "Raise AirflowSkipException, or write a @task.branch",
+    "TaskInstance": "Leave the annotation out, or write Any",
+    "DagRun": "Leave the annotation out, or write Any",
+    "timezone": "Write datetime.UTC, or pendulum",
+    "macros": "Take macros from the context",
+    "AssetWatcher": "Have what is outside call `tidemill assets emit`",
     "SubDagOperator": "Write a TaskGroup",
     "ExternalTaskMarker": "Leave it out: clear the other DAG's run by itself",
     "EmailOperator": "Write a @task that sends the mail, or a WebhookNotifier as a callback",

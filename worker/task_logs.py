@@ -20,6 +20,11 @@ class TaskLog:
         local = self.settings.home / "logs" / self.name
         return str(local) if self.settings.log_url is None else f"{local} and at {self.settings.log_url}"
 
+    @property
+    def is_there(self) -> bool:
+        """Whether this host has it, be it empty."""
+        return (self.settings.home / "logs" / self.name).is_file()
+
     def read(self, offset: int = 0) -> bytes:
         """What there is from byte *offset* on; nothing where there is no log yet."""
         path = self.settings.home / "logs" / self.name

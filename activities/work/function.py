@@ -29,9 +29,11 @@ from ...model.run.context import context, resolve, running
 from ...model.run.facts import Facts
 from ...model.run.poking import poked
 from ...model.run.task_instances import Outcome
+from ...model.spec.notifiers import Event
 from ...model.spec.references import RETURN_VALUE
 from ...model.spec.tasks import SensorTask
 from ...model.states import TaskState
+from ..secrets import TEMPLATE_NAMES
 from . import other_python
 from .dag_import import dag_of, file_of
 from .failures import describe_failure, print_failure
@@ -43,6 +45,15 @@ if TYPE_CHECKING:
 
 XCOM_LIMIT = 64 * 1024 * 1024
 """The most bytes that a task's results may have, also where they are not kept in history."""
+
+
+STATES = {
+    Event.ON_SUCCESS: "success",
+    Event.ON_FAILURE: "failed",
+    Event.ON_RETRY: "up_for_retry",
+    Event.ON_SKIPPED: "skipped",
+}
+"""By callback: the state of what it is called for."""
 
 
 class TaskStopped(BaseException):
@@ -91,7 +102,7 @@ def perform(
     *given* are arguments that come before the task's own, such as a SparkSession; *facts* is whom it may ask.
     """
     started = datetime.now(UTC)
-    values = {**context(attempt, facts), "macros": MACROS}
+    values = {**context(attempt, facts), "macros": MACROS, **TEMPLATE_NAMES}
     try:
         values["dag"] = dag_of(dags, attempt)
         with running(values):
@@ -193,6 +204,9 @@ def call_back(dags: list[DAG], attempt: TaskAttempt, called: CallbackCall, value
     dag = dag_of(dags, attempt)
     owner = dag if called.of_run else dag.tasks[attempt.task.task_id]
     functions = owner.callback_functions(called.event)
+    state = STATES.get(called.event)
+    if state is not None:
+        (values["dag_run"] if called.of_run else values["ti"]).state = state
     functions[called.number]({**values, "exception": called.reason, "reason": called.reason})
 
 

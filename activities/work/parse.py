@@ -55,6 +55,7 @@ def _spec(dag: DAG, source: DagSource) -> dict[str, Any]:
 
 def check_templates(spec: DagSpec, dag: DAG) -> None:
     """Raises InvalidInputError for a template that could never be filled in, or a template file that is nowhere."""
+    problems = []
     usual = settings_of(spec.tasks[0].template_ext, dag) if spec.tasks else None
     for task in spec.tasks:
         assert usual is not None  # noqa: S101
@@ -63,7 +64,9 @@ def check_templates(spec: DagSpec, dag: DAG) -> None:
         try:
             check(task.templated(), replace(usual, extensions=extensions or getattr(task, "templates_exts", ())))
         except InvalidInputError as error:
-            raise InvalidInputError(f"DAG {spec.dag_id!r}: task {task.task_id!r}: {error}") from None
+            problems.append(f"DAG {spec.dag_id!r}: task {task.task_id!r}: {error}")
+    if problems:
+        raise InvalidInputError("\n".join(problems))
 
 
 def run(job: Job) -> dict[str, Any]:

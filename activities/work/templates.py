@@ -175,7 +175,9 @@ def check(value: Any, settings: TemplateSettings) -> None:
             raise InvalidInputError(missing_file(str(error.name or text), settings)) from None
         except TemplateSyntaxError as error:
             where = f"{text}, line {error.lineno}" if is_file else repr(text)
-            raise InvalidInputError(f"template {where}: {error.message}. Correct the template") from None
+            raise InvalidInputError(
+                f"template {where}: {str(error.message).rstrip('.')}. Correct the template"
+            ) from None
 
 
 def run(job: Job) -> dict[str, Any]:

@@ -108,6 +108,10 @@ class GroupFunction:
         """Makes the group; what the function returns, or the group itself."""
         return self._made(args, kwargs, None)
 
+    def override(self, **options: Any) -> GroupFunction:
+        """The same with other options, such as `group_id`."""
+        return GroupFunction(self._function, {**self._options, **options}, self._given)
+
     def partial(self, **kwargs: Any) -> GroupFunction:
         """The arguments that all instances have in common."""
         return GroupFunction(self._function, self._options, {**self._given, **kwargs})

@@ -101,6 +101,12 @@ class Output(Linked):
         """The values of all, one list after the other, to map over."""
         return Combined({CONCAT: [self, *others]})
 
+    def map(self, _function: Any) -> Combined:
+        """Airflow's XComArg.map: here a task of its own does that."""
+        raise InvalidInputError(
+            f"the result of task {self.node.task_id!r}: map() is not there. Write a @task that does it, and expand it"
+        )
+
     def __str__(self) -> str:
         """In a text, such as a command, a result is a template that asks for it (as in Airflow)."""
         return f"{{{{ ti.xcom_pull(task_ids='{self.node.task_id}', key='{self.key}') }}}}"

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, get_args
 
 from ..errors import InvalidInputError
 from ..spec.notifiers import Event
-from ..spec.tasks import Task
+from ..spec.tasks import BaseTask, Task
 from .arguments import CALLS, sorted_out
 from .assets import leaves_of
 from .callbacks import functions_of, notifiers_of
@@ -47,6 +47,8 @@ def line_of_caller() -> str:
 
 class Owner(Protocol):
     """What a task being written knows of the DAG that it belongs to: `dags.DAG`."""
+
+    dag_id: str
 
     group: Group | None
     groups: dict[str, Group]
@@ -174,6 +176,11 @@ class Node(Linked):
         in_group = self.group.default_args if self.group is not None else {}
         common = {**self.dag.default_args, **in_group}
         return {**{name: value for name, value in common.items() if self._takes(name)}, **self.options}
+
+    def option(self, name: str) -> Any:
+        """What holds for the task of an argument that every task has, its default where nothing is said."""
+        usual = BaseTask.model_fields[name].get_default(call_default_factory=True)
+        return self._merged().get(name, "airflow" if name == "owner" else usual)
 
     def _takes(self, name: str) -> bool:
         """Whether a default argument is for this kind of task. One that is for none is passed on, to be refused."""

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ..errors import InvalidInputError
+from ..spec.tasks import BaseTask
 from .links import Linked, Output
 from .mapped import Each, expansion_by, expansion_each
 from .nodes import Node, current_dag, line_of_caller
@@ -59,6 +60,8 @@ class BaseOperator(Linked):
         self._node = node
         self.task_id = node.task_id
         self.dag = node.dag
+        self.dag_id = node.dag.dag_id
+        self.task_type = type(self).__name__
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -118,6 +121,8 @@ class BaseOperator(Linked):
         """What every task has, such as upstream_list."""
         if name.startswith("_") or "_node" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name in OF_TASKS:
+            return self._node.option(name)
         return getattr(self._node, name)
 
     def as_setup(self) -> Self:
@@ -162,6 +167,8 @@ class BaseSensorOperator(BaseOperator):
         return self.poke(context)
 
 
+OF_TASKS = BaseTask.model_fields.keys() - {"task_id", "upstream"}
+"""Arguments of every task, which its operator has as attributes, too."""
 T = TypeVar("T", bound=BaseOperator)
 
 

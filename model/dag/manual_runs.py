@@ -1,13 +1,12 @@
 """Turning a trigger into a run: checked against the DAG's params, its interval worked out."""
 
-from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from ..base import Instant, Model
 from ..errors import InvalidInputError, explain
 from ..run.identity import RunIdentity, TriggeredBy, TriggerRequest, manual_run
 from ..sizes import check_conf_size
-from ..spec.dag import DagSpec, has_schema
+from ..spec.dag import DagSpec, has_schema, param_problem
 from ..spec.timetables import DataInterval
 from .ticks import IntervalQuestion
 
@@ -66,10 +65,10 @@ def check_conf(spec: DagSpec, request: TriggerRequest) -> None:
     A param is a plain default, or {"value": ..., "schema": {...}} with a JSON schema for what conf gives.
     """
     for name, param in spec.params.items():
-        if has_schema(param) and name in request.conf:
-            problem = next(Draft202012Validator(param["schema"]).iter_errors(request.conf[name]), None)
+        if has_schema(param):
+            value = request.conf.get(name, param.get("value"))
+            problem = param_problem(param, value)
             if problem is not None:
                 raise InvalidInputError(
-                    f"DAG {spec.dag_id!r}: conf.{name} = {request.conf[name]!r} does not fit its param: "
-                    f"{problem.message}. Correct the value"
+                    f"DAG {spec.dag_id!r}: conf.{name} = {value!r} does not fit its param: {problem}. Correct the value"
                 )

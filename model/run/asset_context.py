@@ -1,6 +1,7 @@
 """Assets as tasks see them: what they say of what they write, and which events there were (Airflow's accessors)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pendulum
@@ -96,6 +97,17 @@ class EventView:
         self.source_task_id = event.source_task_id
         self.source_run_id = event.source_run_id
         self.source_map_index = event.source_map_index
+        self.source_dag_run = SimpleNamespace(dag_id=event.source_dag_id, run_id=event.source_run_id)
+        self.source_task_instance = SimpleNamespace(
+            dag_id=event.source_dag_id,
+            run_id=event.source_run_id,
+            task_id=event.source_task_id,
+            map_index=event.source_map_index,
+        )
+        self.source_aliases = [*event.aliases]
+
+    def __repr__(self) -> str:
+        return f"AssetEvent(asset={self.name!r}, timestamp={self.timestamp}, extra={self.extra})"
 
 
 class InletEvents(Sequence[EventView]):

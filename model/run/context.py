@@ -13,7 +13,7 @@ from ..errors import InvalidInputError
 from ..spec.assets.identity import AssetAlias
 from ..spec.references import RETURN_VALUE, XCOM_REFERENCE, is_xcom_reference
 from ..states import RunState
-from .asset_context import InletEventsAccessors, OutletEventAccessors, TriggeringAssetEvents
+from .asset_context import EventView, InletEventsAccessors, OutletEventAccessors, TriggeringAssetEvents
 from .attempts import TaskAttempt
 from .context_views import DagInContext, DagRunView, PreviousSuccess, TaskInstanceView, date_of
 from .facts import Facts, KnownRun, NoFacts, Question
@@ -31,10 +31,13 @@ CONTEXT_NAMES = frozenset(
         "params", "run_id", "task", "task_instance", "ti", "ts", "ts_nodash", "ts_nodash_with_tz", "dag",
         "task_instance_key_str", "inlets", "outlets", "map_index_template",
         "task_reschedule_count", "templates_dict", "inlet_events", "outlet_events", "triggering_asset_events",
-        "partition_date", "partition_key", *OF_THE_PAST,
+        "partition_date", "partition_key", "var", "conn", *OF_THE_PAST,
     }
 )  # fmt: skip
 """The names that a task function may take as arguments without being given them."""
+
+Context = dict[str, Any]
+"""What `execute(self, context: Context)` is given: by Airflow's names."""
 
 _context: ContextVar[dict[str, Any] | None] = ContextVar("tidemill_context", default=None)
 
@@ -47,6 +50,8 @@ def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
     """
     run, facts = attempt.run, facts or NoFacts()
     dag_run = DagRunView(run.dag_id, _known(attempt), run.conf, facts)
+    dag_run.partition_key, dag_run.partition_date = run.partition_key, date_of(run.partition_date)
+    dag_run.consumed_asset_events = [EventView(event) for event in run.asset_events]
     ti = TaskInstanceView(attempt, facts, dag_run)
     values: dict[str, Any] = {
         "conf": run.conf,

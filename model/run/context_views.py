@@ -66,20 +66,26 @@ class TaskInstanceView:
     ) -> Any:
         """The value that a task upstream returned or pushed; for a list of tasks, a list of values.
 
-        Of other runs, given by *dag_id*, *run_id* or *include_prior_dates*, those of any task.
+        Without *task_ids*, what the task itself has pushed (as in Airflow 3). Of other runs, given by *dag_id*,
+        *run_id* or *include_prior_dates*, those of any task.
         """
-        one = isinstance(task_ids, str)
+        one = not isinstance(task_ids, list | tuple | set | frozenset)
+        if task_ids is None and dag_id in (None, self.dag_id) and run_id in (None, self.run_id):
+            return self.pushed.get(key, default)
         wanted = None if task_ids is None else [task_ids] if isinstance(task_ids, str) else [*task_ids]
         if dag_id not in (None, self.dag_id) or run_id not in (None, self.run_id) or include_prior_dates:
             found = self._of_other_runs(wanted, dag_id, run_id, key, include_prior_dates, default)
         else:
-            names = self._xcom if wanted is None else wanted
-            found = [self._xcom.get(task_id, {}).get(key, default) for task_id in names]
+            found = [self._own(task_id, key, default) for task_id in wanted or ()]
         if map_indexes is not None:
             found = [_at(value, map_indexes) for value in found]
-        if wanted is None:
-            return next((value for value in found if value is not None), default)
         return found[0] if one else found
+
+    def _own(self, task_id: str, key: str, default: Any) -> Any:
+        """The result of a task of the same run: sent along where it is upstream, else asked for."""
+        if task_id in self._xcom:
+            return self._xcom[task_id].get(key, default)
+        return self._found(self.dag_id, [self.run_id], task_id, key, default)
 
     def _of_other_runs(
         self, wanted: list[str] | None, dag_id: str | None, run_id: str | None, key: str, prior: bool, default: Any
@@ -135,6 +141,8 @@ class TaskInContext:
         self.owner = attempt.task.owner or "airflow"
         self.pool = attempt.task.pool or "default_pool"
         self.queue = attempt.task.queue or "default"
+        self.task_type = attempt.task.kind
+        self.upstream_task_ids = {*attempt.task.upstream}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -155,6 +163,9 @@ class DagRunView:
         self.data_interval_start = date_of(known.data_interval_start)
         self.data_interval_end = date_of(known.data_interval_end)
         self.conf = conf
+        self.partition_key: str | None = None
+        self.partition_date: pendulum.DateTime | None = None
+        self.consumed_asset_events: list[Any] = []
         self.external_trigger = known.run_type == "manual"
         self.triggering_user_name = None
         self.note = None

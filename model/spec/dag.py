@@ -179,6 +179,11 @@ class DagSpec(Brief, Model):
                     raise ValueError(
                         f"params.{name}.schema is no JSON schema: {error.message}. Correct the schema"
                     ) from None
+                if not isinstance(self.schedule, Null) and (problem := param_problem(param, param.get("value"))):
+                    raise ValueError(
+                        f"params.{name}: its default does not fit its schema: {problem}. A DAG with a schedule needs "
+                        "defaults that fit"
+                    )
 
     def _check_graph(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)
@@ -277,6 +282,12 @@ def enclosing(group: str | None) -> Iterator[str]:
 def param_value(param: Any) -> Any:
     """A param's default: a plain one, or the `value` of one that has a `schema`."""
     return param.get("value") if has_schema(param) else param
+
+
+def param_problem(param: dict[str, Any], value: Any) -> str | None:
+    """Why *value* does not fit the param's schema; None if it does."""
+    found = next(Draft202012Validator(param["schema"]).iter_errors(value), None)
+    return found.message if found is not None else None
 
 
 def has_schema(param: Any) -> bool:

@@ -142,7 +142,10 @@ async def test_backfills(here: Stack) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["dags", "show", "nobody"], "DAG 'nobody' is not there. `tidemill dags list` shows what is registered"),
+        (
+            ["dags", "show", "nobody"],
+            "DAG 'nobody' is not there. `tidemill dags list` shows what is registered, `tidemill dags errors`",
+        ),
         (["dags", "trigger", "nobody"], "DAG 'nobody' is not there"),
         (["runs", "list", "nobody"], "DAG 'nobody' is not there"),
         (["dags", "trigger", "x", "--conf", "{"], "--conf = '{' is not JSON"),

@@ -13,7 +13,7 @@ from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.views import RunDetails
 from tidemill.worker.validation import check_path
 
-from tidemill import DAG, BaseOperator, BaseSensorOperator, EmptyOperator, task
+from tidemill import DAG, BaseOperator, BaseSensorOperator, EmptyOperator, Param, task
 
 HEAD = "from datetime import datetime, timedelta\nfrom tidemill import *\n"
 OPERATORS = """
@@ -334,3 +334,63 @@ def dag_with_one_task() -> Any:
     with DAG("completed") as made:
         EmptyOperator("first_task")
     return made.spec()
+
+
+async def test_what_a_task_finds_where_airflow_has_it(
+    here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMILL_VAR_PLAIN", "a value")
+    details = await ran(here, tmp_path, f"""
+def seen(context):
+    with open("{tmp_path}/seen", "a") as file:
+        print(context["ti"].state, context["dag_run"].state, file=file)
+
+class Looks(BaseOperator):
+    def execute(self, context: Context):
+        return [self.retries, self.dag_id, self.owner, self.pool_slots, self.task_type]
+
+@task_group
+def group(n):
+    EmptyOperator(task_id="in")
+
+with DAG("finds", on_failure_callback=seen, user_defined_macros={{"m": 1}}):
+    @task
+    def early(): return 7
+    @task
+    def beside(ti=None, var=None, **context):
+        import time
+        while (found := ti.xcom_pull(task_ids="early")) is None:
+            time.sleep(0.1)
+        ti.xcom_push("own", 1)
+        return [found, ti.xcom_pull(key="own"), context["conn"] is not None, var.value.plain]
+    early()
+    beside()
+    Looks(task_id="looks", retries=2)
+    group.override(group_id="other")(1)
+    BashOperator(task_id="fails", bash_command="echo {{{{ m }}}}; exit 1", on_failure_callback=seen)
+    BashOperator(task_id="silent", bash_command="true")
+    ExternalTaskSensor(task_id="waits", external_dag_id="not_registered_yet", timeout=0.5, poke_interval=0.1)
+""", run_id="one")  # fmt: skip
+    found = {task.key: task for task in details.tasks}
+    assert await here.result_of(details, "beside") == [7, 1, True, "a value"]
+    assert await here.result_of(details, "looks") == [2, "finds", "airflow", 1, "Looks"]
+    assert "other.in" in found
+    assert "is not registered yet" in str(found["waits"].error)
+    lines = await eventually(lambda: read(tmp_path / "seen"), lambda lines: len(lines) >= 2)
+    assert sorted(lines) == ["failed running", "running failed"]
+    assert await told(here, "tasks", "logs", "finds", "one", "silent") == ""
+    assert json.loads(await told(here, "tasks", "render", "finds", "fails", "one"))[0] == "echo 1; exit 1"
+
+
+async def read(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_defaults_of_params_fit_where_a_schedule_takes_them() -> None:
+    with DAG("d", schedule="@daily", params={"n": Param("x", type="integer")}) as made:
+        EmptyOperator("a")
+    with pytest.raises(InvalidInputError, match=r"params\.n: its default does not fit its schema"):
+        made.spec()
+    with DAG("e", params={"n": Param(type="integer")}) as made:
+        EmptyOperator("a")
+    made.spec()

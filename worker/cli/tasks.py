@@ -233,7 +233,8 @@ def render_task(
         state = await state_to_render(tidemill, spec, logical_date)
         attempt = state.attempt(TaskInstance(task_id=task, try_number=1), "render")
         try:
-            return rendered_here(attempt)
+            settings = read_settings()
+            return rendered_here(attempt, settings.xcom_url or (settings.home.resolve() / "xcom").as_uri())
         except ApplicationError as error:
             fail(error.message)
 
@@ -274,7 +275,7 @@ def logs(
     task_id, map_index = split_key(task)
     log = TaskLog(read_settings(), attempt_path(dag_id, found, task_id, number, map_index) + ".log")
     read = print_from(log, 0)
-    if not read and not (follow and not ended):
+    if not (read or log.is_there) and not (follow and not ended):
         fail(
             f"there is no log in {log.places}. The try ran on another host: set TIDEMILL_LOG_URL to a store that "
             "workers and this command reach, or TIDEMILL_HOME to the folder of that host"
