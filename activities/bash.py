@@ -2,6 +2,7 @@
 
 from temporalio import activity
 
+from ..model.asset.outlets import OutletEvent
 from ..model.run.attempts import TaskAttempt
 from ..model.run.poking import poked
 from ..model.run.task_instances import Failure, Outcome
@@ -19,6 +20,7 @@ def _outcome(attempt: TaskAttempt, ended: Ended) -> Outcome:
     if "outcome" in ended.result:
         return outcome_of(ended.result)
     end = ended.result["ended"]
+    said = tuple(OutletEvent.model_validate(event) for event in ended.result.get("asset_events", ()))
     started_at = instant(end["started"])
     if isinstance(attempt.task, BashSensorTask) and end["code"] in (0, attempt.task.retry_exit_code or end["code"]):
         return poked(attempt, end["code"] == 0, started_at, f"the command {describe_exit(end['code'])}")
@@ -27,7 +29,11 @@ def _outcome(attempt: TaskAttempt, ended: Ended) -> Outcome:
     if end["code"] != 0:
         message = end.get("error") or f"the command {describe_exit(end['code'])}"
         raise task_failed(Failure(error_type="BashFailed", message=message, traceback=ended.tail[-15:]))
-    return Outcome(xcom={} if ended.last_line is None else {RETURN_VALUE: ended.last_line}, started_at=started_at)
+    return Outcome(
+        asset_events=said,
+        xcom={} if ended.last_line is None else {RETURN_VALUE: ended.last_line},
+        started_at=started_at,
+    )
 
 
 COMMAND = Kind(work="bash", calls_code=False, outcome=_outcome)

@@ -55,13 +55,13 @@ async def _triggered(attempt: TaskAttempt, task: TriggerDagTask, values: Sequenc
     run_id = wanted or operator_run_id(attempt.run, attempt.key, attempt.try_number)
     run = await _find(dag_id, run_id)
     first = attempt.poke == 1 and activity.info().attempt == 1
-    if first:
+    if first or (attempt.poke == 1 and task.reset_dag_run):
         held = run if wanted is not None else run or await _of_date(dag_id, logical_date)
         if task.fail_when_dag_is_paused and (await _dag(dag_id)).is_paused:
             told = f"DAG {dag_id!r} is paused, and fail_when_dag_is_paused is set. Unpause it"
             raise task_failed(Failure(error_type="DagIsPaused", message=told, retryable=False))
         if held is not None and task.reset_dag_run:
-            await _clear(dag_id, held)
+            await _clear(dag_id, held, f"reset/{attempt.uuid}")
             run_id, run = held.run_id, await _find(dag_id, held.run_id)
         elif held is not None and task.skip_when_already_exists:
             return Outcome(state=TaskState.SKIPPED, started_at=now, note=f"DAG {dag_id!r} has run {held.run_id!r}")
@@ -94,11 +94,11 @@ async def _trigger(dag_id: str, asked: dict[str, Any]) -> None:
         raise task_failed(Failure(error_type="TriggerRefused", message=told)) from None
 
 
-async def _clear(dag_id: str, run: RunView) -> None:
-    """Has all tasks of *run* run again; a call that is made twice clears it once more, which changes nothing."""
+async def _clear(dag_id: str, run: RunView, once: str) -> None:
+    """Has all tasks of *run* run again; called twice with the same *once*, it does so once."""
     question = ReviseQuestion(workflow_id=run.workflow_id, clear=ClearRequest())
     try:
-        await _client().get_workflow_handle(dag_workflow_id(dag_id)).execute_update("revise_run", question)
+        await _client().get_workflow_handle(dag_workflow_id(dag_id)).execute_update("revise_run", question, id=once)
     except WorkflowUpdateFailedError as error:
         told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
         raise task_failed(Failure(error_type="TriggerRefused", message=told)) from None

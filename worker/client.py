@@ -24,10 +24,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ..activities.bundles.register_dag import register_dag
 from ..model.asset.events import AssetEvent
-from ..model.asset.state import AssetView, ToldEvent, asset_workflow_id
+from ..model.asset.state import AssetView, Tie, ToldEvent, asset_workflow_id
 from ..model.base import Record
 from ..model.bundle.data import BundleSettings, BundleView, FileView, bundle_workflow_id
 from ..model.bundle.state import BundleState
+from ..model.dag.assets import wanted_ties
 from ..model.dag.backfill_request import BackfillRequest
 from ..model.dag.backfills import BackfillPlan, BackfillProgress
 from ..model.dag.explaining import Explanation
@@ -310,8 +311,12 @@ class Tidemill:
         if running:
             await self.pause(dag_id, was_paused)
             raise InvalidInputError(f"DAG {dag_id!r} has runs under way: {', '.join(running[:5])}. Cancel them first")
+        spec = await self.spec(dag_id)
         async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             await self._dag(dag_id).terminate("deleted")
+        for workflow_id in wanted_ties(spec):
+            with suppress(RPCError):  # an asset that nobody has heard of
+                await self.client.get_workflow_handle(workflow_id).signal("tie", Tie(dag_id=dag_id))
 
     async def delete_run(self, dag_id: str, run_id: str) -> None:
         """Forgets a run that is queued or has ended, with its history: its date can be run again."""

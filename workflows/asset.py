@@ -4,21 +4,24 @@ Its state and its decisions are `model.asset.state`; this is told, and tells.
 """
 
 import asyncio
-from collections.abc import Sequence
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
 from ..model.asset.events import AssetEvent
-from ..model.asset.state import AssetState, AssetView, Delivery, Tie, ToldEvent, check_event
+from ..model.asset.state import AssetState, AssetView, Tie, ToldEvent, check_event
+from ..model.errors import InvalidInputError
 from ..model.run.identity import dag_workflow_id
 from .alarm import Alarm
 from .calls import refusing
 
-TOGETHER = 50
-"""So many DAGs are told at a time: the server takes a second for each that waits for its turn."""
-PER_MESSAGE = 20
-"""How many events one message may have: each may have 32 KB to say."""
+TOGETHER = 40
+"""So many DAGs are told at a time: with what each message may have, one step stays below what Temporal takes."""
+AGAIN_FIRST, AGAIN_LAST = timedelta(seconds=1), timedelta(minutes=1)
+"""After how long a DAG is told again that could not be."""
+GONE = "not found"
+"""In what Temporal says of a signal to a workflow that there is not."""
 
 
 @workflow.defn(name="Asset", sandboxed=False)
@@ -29,66 +32,65 @@ class AssetWorkflow:
     def __init__(self, state: AssetState) -> None:
         self.state = state
         self._alarm = Alarm()
-        self._outbox: dict[str, list[tuple[AssetEvent, bool]]] = {}
         self._sending: set[str] = set()
+        self._holding = False
 
     @workflow.run
     async def run(self, _: AssetState) -> None:
         """Tells whoever waits for it, for ever."""
         while True:
+            self._holding = workflow.info().is_continue_as_new_suggested()
+            if self._holding and not self._sending and workflow.all_handlers_finished():
+                workflow.continue_as_new(self.state)  # what waits goes along
             self._send()
-            if workflow.info().is_continue_as_new_suggested():
-                await self._go_on_as_new()
             await self._alarm.until(None)
-
-    async def _go_on_as_new(self) -> None:
-        while self._outbox or self._sending or not workflow.all_handlers_finished():
-            self._send()
-            await workflow.wait_condition(lambda: not self._sending or bool(self._outbox.keys() - self._sending))
-            await workflow.wait_condition(workflow.all_handlers_finished)
-        workflow.continue_as_new(self.state)
 
     def _send(self) -> None:
         """Tells those who have something waiting and are not being told."""
-        for dag_id in [*self._outbox]:
-            if dag_id not in self._sending and len(self._sending) < TOGETHER:
+        for dag_id in [*self.state.outbox]:
+            if dag_id not in self._sending and len(self._sending) < TOGETHER and not self._holding:
                 self._sending.add(dag_id)
                 asyncio.create_task(self._tell(dag_id))  # noqa: RUF006 - `_sending` holds it
 
     async def _tell(self, dag_id: str) -> None:
-        handle = workflow.get_external_workflow_handle(dag_workflow_id(dag_id))
+        """Tells one DAG all that waits for it, a message at a time; what it has not got stays."""
+        pause = AGAIN_FIRST
         try:
-            while self._outbox.get(dag_id):
-                waiting = self._outbox[dag_id]
-                history = waiting[0][1]
-                part = [event for event, before in waiting[:PER_MESSAGE] if before is history]
-                del waiting[: len(part)]
-                await handle.signal("asset_events", Delivery(events=tuple(part), history=history))
-        except FailureError:  # there is no such DAG any more
-            self.state.ties.pop(dag_id, None)
+            while (delivery := self.state.next_delivery(dag_id)) is not None and not self._holding:
+                tie = self.state.ties.get(dag_id)
+                try:
+                    await workflow.get_external_workflow_handle(dag_workflow_id(dag_id)).signal(
+                        "asset_events", delivery
+                    )
+                except FailureError as error:
+                    if GONE in str(error).lower() and self.state.ties.get(dag_id) is tie:
+                        self.state.forget(dag_id)
+                        return
+                    workflow.logger.warning("DAG %s could not be told of %s: %s", dag_id, self.state.asset.name, error)
+                    await workflow.sleep(pause)
+                    pause = min(2 * pause, AGAIN_LAST)
+                else:
+                    self.state.delivered(dag_id, len(delivery.events))
         finally:
-            self._outbox.pop(dag_id, None)
             self._sending.discard(dag_id)
             self._alarm.ring()
-
-    def _queue(self, dag_ids: Sequence[str], events: Sequence[AssetEvent], *, history: bool) -> None:
-        for dag_id in dag_ids:
-            self._outbox.setdefault(dag_id, []).extend((event, history) for event in events)
-        self._alarm.ring()
 
     @workflow.signal
     def tie(self, tie: Tie) -> None:
         """A DAG says what it has to do with the asset."""
-        before = self.state.tie(tie)
-        if before:
-            self._queue([tie.dag_id], before, history=True)
+        self.state.tie(tie)
+        self._alarm.ring()
 
     @workflow.signal
     def tell(self, told: ToldEvent) -> None:
         """A task, or somebody outside, has updated the asset."""
-        event = self.state.add(told, workflow.now())
-        if event is not None:
-            self._queue(self.state.consumers, [event], history=False)
+        try:
+            check_event(told.extra, told.partition_key)
+        except InvalidInputError as error:  # a signal has nobody to answer
+            workflow.logger.warning("an event of asset %s is passed over: %s", self.state.asset.name, error)
+            return
+        self.state.add(told, workflow.now())
+        self._alarm.ring()
 
     @workflow.update
     def emit(self, told: ToldEvent) -> AssetEvent | None:
@@ -96,8 +98,7 @@ class AssetWorkflow:
         with refusing():
             check_event(told.extra, told.partition_key)
         event = self.state.add(told, workflow.now())
-        if event is not None:
-            self._queue(self.state.consumers, [event], history=False)
+        self._alarm.ring()
         return event
 
     @workflow.query

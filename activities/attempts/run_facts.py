@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
-from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from ...model.asset.events import AssetEvent
@@ -20,8 +20,8 @@ from ...model.spec.dag import DagSpec
 from .xcom_store import XComStore
 
 T = TypeVar("T")
-ANSWER_WITHIN = 30.0
-ASKED_WITHIN = timedelta(seconds=10)
+ANSWER_WITHIN, ASKED_WITHIN = 8.0, timedelta(seconds=5)
+"""Heartbeats of the task that asks wait as long."""
 OF_A_DAG = (
     "description",
     "tags",
@@ -67,7 +67,7 @@ class RunFacts:
         asked = asyncio.run_coroutine_threadsafe(self._answer(Question.model_validate(question)), self.loop)
         try:
             return {"answer": asked.result(ANSWER_WITHIN)}
-        except (RPCError, WorkflowQueryFailedError, TimeoutError) as error:
+        except Exception as error:
             return {"error": f"{question['about']} of {question['dag_id']!r} cannot be asked for: {error}"}
         finally:
             asked.cancel()
@@ -79,6 +79,7 @@ class RunFacts:
             "states": self._states,
             "results": self._results,
             "events": self._events,
+            "consumed": self._consumed,
         }
         return await answers[question.about](question)
 
@@ -125,6 +126,11 @@ class RunFacts:
         left = {task_id: value for task_id, value in found.items() if value is not None}
         filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, left)
         return filled
+
+    async def _consumed(self, question: Question) -> list[dict[str, Any]]:
+        """The events that a run was made for."""
+        identity = await self._ask(question.key, "identity", RunIdentity)
+        return [event.model_dump(mode="json") for event in identity.asset_events]
 
     async def _events(self, question: Question) -> list[dict[str, Any]]:
         """The last events of an asset; none where there is no such asset."""

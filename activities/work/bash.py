@@ -56,7 +56,7 @@ def run_function(job: Job) -> dict[str, Any]:
         command = filled(attempt, command, context(attempt, job), settings_for(job, attempt))
     except Exception as error:  # also what its DAG file raises, where that is needed
         return {"failure": describe_failure(error).model_dump(mode="json")}
-    return _bash(job, command, {}, None)
+    return {**_bash(job, command, {}, None), "asset_events": asked["outcome"].get("asset_events", ())}
 
 
 def run_command(job: Job) -> dict[str, Any]:

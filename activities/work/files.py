@@ -6,7 +6,6 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...model.errors import InvalidInputError
 from ...model.run.attempts import TaskAttempt
 from ...model.run.context import context
 from ...model.spec.tasks import FileSensorTask
@@ -24,8 +23,8 @@ def run(job: Job) -> dict[str, Any]:
     try:
         path = filled(attempt, attempt.task.filepath, context(attempt, job), settings_for(job, attempt))
         path = str(Path(base_folder(attempt.task.fs_conn_id), path))
-    except InvalidInputError as error:
-        return {"invalid": str(error)}
+    except Exception as error:  # also what its DAG file raises, where that is needed
+        return {"invalid": masked(str(error))}
     found = glob(path, recursive=True)  # noqa: PTH207 - the pattern may be absolute
     return {"path": masked(path), "found": any(_has_files(Path(one)) for one in found)}
 

@@ -16,7 +16,7 @@ from ...model.errors import InvalidInputError
 from ...model.run.attempts import TaskAttempt
 from ...model.run.context import context, resolve
 from ...model.spec.references import texts
-from ..secrets import TEMPLATE_NAMES
+from ..secrets import TEMPLATE_NAMES, refuse_lookups
 from .dag_import import dag_of
 from .limits import limited
 from .macros import MACROS
@@ -183,9 +183,11 @@ def check(value: Any, settings: TemplateSettings) -> None:
 def run(job: Job) -> dict[str, Any]:
     """Fills in the values of the request; `for_history` says that they will be kept where everybody can read them."""
     attempt = TaskAttempt.model_validate(job.request["attempt"])
+    if job.request["for_history"]:
+        refuse_lookups()
     known = {**context(attempt, job), **(NOT_IN_HISTORY if job.request["for_history"] else {})}
     native = job.request["for_history"] and attempt.render_template_as_native_obj
     try:
         return {"values": filled(attempt, job.request["values"], known, settings_for(job, attempt), native=native)}
-    except InvalidInputError as error:
+    except Exception as error:  # also what its DAG file raises, where that is needed
         return {"invalid": str(error)}

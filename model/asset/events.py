@@ -1,8 +1,10 @@
 """Events of assets: that data has been written, by whom, and what there is to say of it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..base import Brief, Instant, Model
+from ..sizes import json_size
 from ..spec.assets.condition import Condition, aliases_in, assets_in, refs_in
 from ..spec.assets.identity import AssetKey
 
@@ -43,3 +45,15 @@ def is_listed(condition: Condition, event: AssetEvent) -> bool:
     """Whether a run of *condition* lists *event*: not those of references alone, as in Airflow."""
     by_asset = any(asset.key == event.key for asset in assets_in(condition))
     return by_asset or not {*event.aliases}.isdisjoint(aliases_in(condition))
+
+
+def within(events: Sequence[AssetEvent], most: int, most_bytes: int) -> list[AssetEvent]:
+    """The newest of *events*, oldest first: so many, and so many bytes, and one at least."""
+    kept: list[AssetEvent] = []
+    size = 0
+    for event in reversed(events[-most:]):
+        size += json_size(event.model_dump(mode="json"))
+        if kept and size > most_bytes:
+            break
+        kept.append(event)
+    return kept[::-1]

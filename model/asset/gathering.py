@@ -12,10 +12,10 @@ from datetime import datetime
 from ..base import Instant, Model, Record
 from ..spec.assets.condition import Condition, Leaf, assets_in, holds
 from ..spec.assets.identity import Asset, AssetAlias, AssetKey
-from .events import AssetEvent, is_listed, wakes
+from .events import AssetEvent, is_listed, wakes, within
 
-MOST_EVENTS = 1000
-"""So many events are kept for the next run, the newest."""
+MOST_EVENTS, MOST_BYTES = 1000, 256 * 1024
+"""So many events are kept for the next run, the newest, and so many bytes of them."""
 
 
 class Gathered(Model):
@@ -62,6 +62,8 @@ class Gathering(Record):
     """`run_after` of the last run that assets have triggered: what is no later is done with."""
     links: dict[str, list[AssetKey]] = {}
     """By alias, the assets whose events have ever come in by it."""
+    dropped: int = 0
+    """How many events were too many to be kept."""
     taken: list[str] = []
     """The causes of the last events that were taken: told again, they are known."""
 
@@ -95,8 +97,7 @@ class Gathering(Record):
         if condition is None or event.cause in self.taken or event.cause in {one.event.cause for one in self.heard}:
             return
         if is_listed(condition, event):
-            self.heard.append(Heard(event=event, at=at))
-            del self.heard[:-MOST_EVENTS]
+            self._keep([*self.heard, Heard(event=event, at=at)])
         counts = event.partition_key is None and not paused and wakes(condition, event)
         if counts and event.key not in {row.key for row in self.rows}:
             self.rows.append(Gathered(name=event.name, uri=event.uri, since=at))
@@ -104,7 +105,14 @@ class Gathering(Record):
     def learn(self, events: Sequence[AssetEvent]) -> None:
         """Takes note of events from before the DAG waited for their asset: they may be listed, and do not count."""
         known = {one.event.cause for one in self.heard} | {*self.taken}
-        self.heard += [Heard(event=event, at=event.timestamp) for event in events if event.cause not in known]
+        new = [Heard(event=event, at=event.timestamp) for event in events if event.cause not in known]
+        self._keep([*new, *self.heard])
+
+    def _keep(self, heard: list[Heard]) -> None:
+        """Keeps the newest of *heard*, as many as a DAG's state may have; how many that leaves out is told."""
+        kept = within([one.event for one in heard], MOST_EVENTS, MOST_BYTES)
+        self.dropped += len(heard) - len(kept)
+        self.heard = heard[len(heard) - len(kept) :]
 
     def is_due(self, condition: Condition | None, inactive: Collection[AssetKey] = ()) -> bool:
         """Whether a run is to be made."""

@@ -11,8 +11,8 @@ from ..spec.assets.mappers import Mapper, RollupMapper, listed
 from ..spec.assets.partitioned import Partitioned
 from .events import AssetEvent
 
-LOOKED_AT = 500
-"""So many partitions are looked at in one go, the oldest first."""
+MOST_PENDING = 2000
+"""So many partitions may wait for their parts."""
 MOST_KEYS = 1000
 """So many partitions one event may be for, where its mapper says nothing of it."""
 
@@ -53,10 +53,12 @@ class Partitioning(Record):
         mapper = schedule.mapper_of(asset)
         try:
             keys = listed(mapper.to_downstream(event.partition_key))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, ArithmeticError) as error:
             return f"partition {event.partition_key!r} of {event.name}: {error}"
         if len(keys) > (mapper.max_downstream_keys or MOST_KEYS):
             return f"partition {event.partition_key!r} of {event.name} is for {len(keys)} partitions, which is too many"
+        if len(self.pending) + len(keys) > MOST_PENDING:
+            return f"{len(self.pending):,} partitions wait for their parts already, and {MOST_PENDING:,} may"
         for key in dict.fromkeys(keys):
             self._open(key, schedule).events.append(event)
         return None
@@ -73,8 +75,13 @@ class Partitioning(Record):
         """The runs that are due; what they are for waits no more."""
         made_under = fingerprint(schedule)
         self.pending = [one for one in self.pending if one.made_under == made_under]
-        for one in self.pending[:LOOKED_AT]:
-            if is_complete(one, schedule, inactive):
+        for one in [*self.pending]:
+            try:
+                complete = is_complete(one, schedule, inactive)
+            except (ValueError, TypeError, ArithmeticError):  # a key that its mapper cannot read again
+                self.pending.remove(one)
+                continue
+            if complete:
                 self.pending.remove(one)
                 yield TakenPartition(
                     partition_key=one.key, partition_date=date_of(one, schedule), events=tuple(one.events)

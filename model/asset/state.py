@@ -1,27 +1,40 @@
 """One asset for as long as somebody names it: who writes it, who waits for it, and its last events."""
 
-from collections.abc import Sequence
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from ..base import Brief, Instant, Model, Record, Request
 from ..errors import InvalidInputError
 from ..sizes import json_size
 from ..spec.assets.identity import Asset
-from .events import AssetEvent
+from .events import AssetEvent, within
 
 EVENTS_KEPT = 100
-CAUSES_KEPT = 5000
+BYTES_KEPT = 256 * 1024
+CAUSES_KEPT = 2000
+BYTES_PER_MESSAGE = 64 * 1024
+LONGEST_ID = 200
 EXTRA_LIMIT = 32 * 1024
 KEY_LIMIT = 250
 
 
 def asset_workflow_id(name: str) -> str:
-    return f"asset:{name}"
+    return f"asset:{_short(name)}"
 
 
 def alias_workflow_id(name: str) -> str:
-    return f"asset-alias:{name}"
+    return f"asset-alias:{_short(name)}"
+
+
+def _short(name: str) -> str:
+    """*name*, or where it is longer than ids may be, its beginning and a digest."""
+    return name if len(name) <= LONGEST_ID else f"{name[:100]}-{sha256(name.encode()).hexdigest()[:16]}"
+
+
+def named_asset(name: str) -> Asset:
+    """The asset, or alias, that somebody has only named: the name was looked at where it was written."""
+    return Asset.model_construct(name=name, uri=name)
 
 
 class Tie(Brief, Model):
@@ -35,6 +48,8 @@ class Tie(Brief, Model):
     """What the DAG's file says of it."""
     since: Instant | None = None
     """From when on the DAG wants to know of events that were before; None: of none."""
+    waits_since: Instant | None = None
+    """Since when it has waited for the asset: what came later counts, as if it had been told at once."""
 
 
 class ToldEvent(Brief, Request):
@@ -73,8 +88,15 @@ class AssetView(Model):
     late_since: Instant | None = None
 
 
+class Outgoing(Model):
+    """An event that a DAG has to be told of; one from before it waited for the asset does not count."""
+
+    cause: str
+    history: bool = False
+
+
 class AssetState(Record):
-    """What an asset's workflow knows; travels through continue-as-new."""
+    """What an asset's workflow knows; travels through continue-as-new, and so has bounds."""
 
     asset: Asset
     is_alias: bool = False
@@ -82,33 +104,78 @@ class AssetState(Record):
     numbered: int = 0
     events: list[AssetEvent] = []
     causes: list[str] = []
-    """Of the last events: told twice, an event is one."""
+    """Of the last events, in short: told twice, an event is one."""
+    outbox: dict[str, list[Outgoing]] = {}
+    """By DAG, what it has not been told yet."""
+    unsent: dict[str, AssetEvent] = {}
+    """By cause, the events in the outbox."""
 
-    def tie(self, tie: Tie) -> Sequence[AssetEvent]:
-        """Takes note of what a DAG has to do with the asset. The events of before that it wants to know of."""
+    def tie(self, tie: Tie) -> None:
+        """Takes note of what a DAG has to do with the asset, and tells it of events that it has missed."""
         before = self.ties.get(tie.dag_id)
         if tie.asset is not None:
             self.asset = tie.asset
-        if tie.consumes or tie.produced_by:
-            self.ties[tie.dag_id] = tie
-        else:
-            self.ties.pop(tie.dag_id, None)
-        is_new = tie.consumes and not (before is not None and before.consumes)
-        if not is_new or tie.since is None:
-            return []
-        return [event for event in self.events if event.timestamp > tie.since]
+        if not (tie.consumes or tie.produced_by):
+            self.forget(tie.dag_id)
+            return
+        self.ties[tie.dag_id] = tie
+        if tie.consumes and not (before is not None and before.consumes) and tie.since is not None:
+            for event in self.events:
+                if event.timestamp > tie.since:
+                    waited = tie.waits_since is not None and event.timestamp > tie.waits_since
+                    self._queue(tie.dag_id, event, history=not waited)
+
+    def forget(self, dag_id: str) -> None:
+        """The DAG has nothing to do with the asset any more, or is gone."""
+        self.ties.pop(dag_id, None)
+        self.outbox.pop(dag_id, None)
+        self._drop_sent()
 
     def add(self, told: ToldEvent, now: datetime) -> AssetEvent | None:
-        """The event, numbered; None if it has been told before."""
-        if told.cause in self.causes:
+        """The event, for all who wait for it; None if it has been told before."""
+        short = sha256(told.cause.encode()).hexdigest()[:16]
+        if short in self.causes:
             return None
         self.numbered += 1
         asset = told.asset or self.asset
         fields = told.model_dump(exclude={"asset"})
         event = AssetEvent(name=asset.name, uri=asset.uri, timestamp=now, **fields)
-        self.causes = [*self.causes[-CAUSES_KEPT + 1 :], told.cause]
-        self.events = [*self.events[-EVENTS_KEPT + 1 :], event]
+        self.causes = [*self.causes[-CAUSES_KEPT + 1 :], short]
+        self.events = within([*self.events, event], EVENTS_KEPT, BYTES_KEPT)
+        for dag_id in self.consumers:
+            self._queue(dag_id, event, history=False)
         return event
+
+    def _queue(self, dag_id: str, event: AssetEvent, *, history: bool) -> None:
+        self.outbox.setdefault(dag_id, []).append(Outgoing(cause=event.cause, history=history))
+        self.unsent[event.cause] = event
+
+    def next_delivery(self, dag_id: str) -> Delivery | None:
+        """What a DAG is to be told next, no more than a message may have; None if nothing."""
+        waiting = self.outbox.get(dag_id, [])
+        if not waiting:
+            return None
+        part: list[AssetEvent] = []
+        size = 0
+        for one in waiting:
+            event = self.unsent[one.cause]
+            size += json_size(event.model_dump(mode="json"))
+            if one.history is not waiting[0].history or (part and size > BYTES_PER_MESSAGE):
+                break
+            part.append(event)
+        return Delivery(events=tuple(part), history=waiting[0].history)
+
+    def delivered(self, dag_id: str, n: int) -> None:
+        """The DAG has been told of the first *n* events."""
+        del self.outbox.get(dag_id, [])[:n]
+        if not self.outbox.get(dag_id):
+            self.outbox.pop(dag_id, None)
+        self._drop_sent()
+
+    def _drop_sent(self) -> None:
+        wanted = {one.cause for waiting in self.outbox.values() for one in waiting}
+        if len(wanted) < len(self.unsent):
+            self.unsent = {cause: event for cause, event in self.unsent.items() if cause in wanted}
 
     @property
     def consumers(self) -> list[str]:

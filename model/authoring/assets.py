@@ -183,7 +183,7 @@ def ChainMapper(*parts: Any, **options: Any) -> mappers.ChainMapper:  # noqa: N8
 
 def condition_of(given: Any) -> dict[str, Any]:
     """What a DAG waits for, as data; a collection is all of it."""
-    parts = [given] if isinstance(given, _Expression) else [*given]
+    parts = _in_order(given)
     whole = parts[0] if len(parts) == 1 and isinstance(given, _Expression) else AssetAll(*parts)
     data: dict[str, Any] = whole.leaf.model_dump()
     return data
@@ -199,8 +199,14 @@ def schedule_of(schedule: Any) -> Any:
 
 def leaves_of(given: Any) -> tuple[Any, ...]:
     """Outlets or inlets as data."""
-    parts = [given] if isinstance(given, _Expression) else [*given]
-    return tuple(_leaf(part) for part in parts)
+    return tuple(_leaf(part) for part in _in_order(given))
+
+
+def _in_order(given: Any) -> list[Any]:
+    """*given* as a list; a set has no order of its own, and a version of a DAG has to be the same in each process."""
+    if isinstance(given, _Expression):
+        return [given]
+    return sorted(given, key=lambda part: repr(_leaf(part))) if isinstance(given, set | frozenset) else [*given]
 
 
 def _leaf(part: Any) -> Any:

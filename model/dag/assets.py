@@ -1,7 +1,7 @@
 """What assets have to do with a DAG: what it has gathered of them, which runs they make, whom it has to tell."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from ..asset.events import AssetEvent
 from ..asset.gathering import Gathering
@@ -14,6 +14,9 @@ from ..spec.assets.identity import Asset
 from ..spec.dag import DagSpec
 from ..spec.timetables import PartitionedAsset, waited_for
 from .data import DagData
+from .records import DecisionKind
+
+EVER = datetime.fromtimestamp(0, UTC)
 
 
 class DagAssets(DagData):
@@ -31,15 +34,17 @@ class DagAssets(DagData):
 
     def hear_of_asset(self, event: AssetEvent, now: datetime) -> None:
         """Takes note of an event."""
+        paused = self.is_paused and self.spec.asset_backlog == "airflow"
         if isinstance(self.spec.schedule, PartitionedAsset):
             self.partitioning = self.partitioning or Partitioning()
-            self.partitioning.hear(event, self.spec.schedule.partitioned, paused=self.is_paused)
+            refused = self.partitioning.hear(event, self.spec.schedule.partitioned, paused=paused)
+            if refused is not None:
+                self.note(now, DecisionKind.REFUSED, event.name, refused)
         elif self.gathering is not None:
-            paused = self.is_paused and self.spec.asset_backlog == "airflow"
             self.gathering.hear(event, waited_for(self.spec.schedule), paused=paused, now=now)
 
     def due_by_assets(self, room: int, now: datetime) -> list[RunIdentity]:
-        """The runs that assets have made due, as far as there is *room* for them; each is given once."""
+        """The runs that assets have made due; each is given once. Without *room* only those of partitions (Airflow)."""
         if self.held_up is not None:
             return []
         if isinstance(self.spec.schedule, PartitionedAsset) and self.partitioning is not None:
@@ -58,10 +63,15 @@ class DagAssets(DagData):
         wanted = wanted_ties(self.spec)
         for workflow_id in self.ties.keys() - wanted.keys():
             wanted[workflow_id] = Tie(dag_id=self.spec.dag_id)
-        since = self.gathering.since(catchup=self.spec.catchup) if self.gathering is not None else None
+        gathering = self.gathering or Gathering()
+        since = gathering.since(catchup=self.spec.catchup) or (EVER if self.spec.catchup else None)
+        waits = {asset_workflow_id(ref.name): ref.since for ref in gathering.references}
         news = {key: tie for key, tie in sorted(wanted.items()) if self.ties.get(key) != tie}
         self.ties = {key: tie for key, tie in wanted.items() if tie.consumes or tie.produced_by}
-        return {key: tie.model_copy(update={"since": since}) if tie.consumes else tie for key, tie in news.items()}
+        return {
+            key: tie.model_copy(update={"since": since, "waits_since": waits.get(key)}) if tie.consumes else tie
+            for key, tie in news.items()
+        }
 
     def waits_for_assets(self) -> str:
         """What is there and what is waited for, in words."""
@@ -76,6 +86,8 @@ class DagAssets(DagData):
         there = [f"{row.name} since {iso(row.since)}" for row in gathering.rows]
         missed = [_name(leaf) for leaf in leaves(condition) if not gathering.is_there(leaf)]
         text = f"waits for {in_words(condition)}; there: {', '.join(there) or 'none'}"
+        if gathering.dropped:
+            text += f"; {gathering.dropped:,} events were too many to be kept"
         return f"{text}; not there: {', '.join(dict.fromkeys(missed)) or 'none'}"
 
 

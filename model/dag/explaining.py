@@ -47,6 +47,8 @@ def next_run(state: DagState, now: datetime) -> str:
         return f"asset-triggered, time alone makes no run: {state.waits_for_assets()}"
     if not state.room(now):
         return f"limit reached: max_active_runs = {spec.max_active_runs}, held by {_holders(state)}"
+    if spec.schedule.kind == "asset_or_time" and info is not None:
+        return f"by time at {iso(info.run_after)}; by assets: {state.waits_for_assets()}"
     if info is None:
         return _no_next(state)
     if info.run_after <= now:

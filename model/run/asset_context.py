@@ -1,16 +1,19 @@
 """Assets as tasks see them: what they say of what they write, and which events there were (Airflow's accessors)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
 import pendulum
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ..asset.events import AssetEvent
 from ..asset.outlets import OutletEvent
 from ..asset.state import check_event
 from ..errors import InvalidInputError
-from ..spec.assets.identity import Asset, AssetAlias, AssetKey
+from ..sizes import json_size
+from ..spec.assets.identity import Asset, AssetAlias
 
 
 def plain_leaf(given: Any) -> Any:
@@ -18,6 +21,20 @@ def plain_leaf(given: Any) -> Any:
     if isinstance(given, str):
         return Asset.model_validate({"name": given})
     return getattr(given, "leaf", given)
+
+
+SAID_LIMIT, MOST_SAID = 128 * 1024, 1000
+
+
+def as_json(extra: Any) -> dict[str, Any]:
+    """*extra* as JSON has it. Raises InvalidInputError for what it cannot hold."""
+    try:
+        plain = to_jsonable_python(extra)
+    except PydanticSerializationError as error:
+        raise InvalidInputError(f"outlet_events: extra is not JSON: {error}. Give plain data") from None
+    if not isinstance(plain, dict):
+        raise InvalidInputError(f"outlet_events: extra is {type(extra).__name__}, and no dict. Give a dict")
+    return plain
 
 
 class OutletEventAccessor:
@@ -33,7 +50,7 @@ class OutletEventAccessor:
         """Has an event of *asset* come in by this alias; on an asset it does nothing, as in Airflow."""
         if isinstance(self._leaf, AssetAlias):
             leaf = plain_leaf(asset)
-            self._added.append(OutletEvent(asset=leaf, alias=self._leaf.name, extra=extra or {}))
+            self._added.append(OutletEvent(asset=leaf, alias=self._leaf.name, extra=as_json(extra or {})))
 
     def add_partitions(self, keys: str | Sequence[str]) -> None:
         """Has an event for each of *keys*, instead of one for the run's own partition."""
@@ -51,27 +68,32 @@ class OutletEventAccessor:
             check_event(event.extra, None)
         if isinstance(self._leaf, AssetAlias):
             return self._added
-        check_event(self.extra, None)
-        if not self.extra and not self._keys:
+        extra = as_json(self.extra)
+        check_event(extra, None)
+        if not extra and not self._keys:
             return []
-        return [OutletEvent(asset=self._leaf, extra=self.extra, partition_keys=tuple(dict.fromkeys(self._keys)))]
+        return [OutletEvent(asset=self._leaf, extra=extra, partition_keys=tuple(dict.fromkeys(self._keys)))]
 
 
 class OutletEventAccessors(Mapping[Any, OutletEventAccessor]):
     """`outlet_events`: by asset or alias, what the task says of it."""
 
     def __init__(self, outlets: Sequence[Any]) -> None:
-        self._of = {leaf.name: OutletEventAccessor(leaf) for leaf in outlets}
+        self._outlets = outlets
+        self._of = {(leaf.kind, leaf.name, getattr(leaf, "uri", None)): OutletEventAccessor(leaf) for leaf in outlets}
 
     def __getitem__(self, outlet: Any) -> OutletEventAccessor:
         leaf = plain_leaf(outlet)
-        name = leaf.name or leaf.uri
-        if name not in self._of:
-            has = ", ".join(self._of) or "none"
+        found = self._of.get((leaf.kind, leaf.name, getattr(leaf, "uri", None)))
+        if found is None and (isinstance(outlet, str) or leaf.kind == "ref"):
+            found = next((a for (_, name, uri), a in self._of.items() if leaf.name == name or leaf.uri == uri), None)
+        if found is None:
+            has = ", ".join(str(one.name or one.uri) for one in self._outlets) or "none"
             raise InvalidInputError(
-                f"outlet_events: {name!r} is no outlet of this task, which has {has}. Add it to outlets"
+                f"outlet_events: {leaf.name or leaf.uri!r} is no outlet of this task, which has {has}. "
+                "Add it to outlets"
             )
-        return self._of[name]
+        return found
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._of)
@@ -80,8 +102,16 @@ class OutletEventAccessors(Mapping[Any, OutletEventAccessor]):
         return len(self._of)
 
     def said(self) -> list[OutletEvent]:
-        """All that was said."""
-        return [event for accessor in self._of.values() for event in accessor.said()]
+        """All that was said. Raises InvalidInputError if that is too much."""
+        found = [event for accessor in self._of.values() for event in accessor.said()]
+        keys = sum(max(1, len(event.partition_keys)) for event in found)
+        size = json_size([event.model_dump(mode="json") for event in found])
+        if size > SAID_LIMIT or keys > MOST_SAID:
+            raise InvalidInputError(
+                f"outlet_events: {keys:,} events with {size:,} bytes; a task may have {MOST_SAID:,} events, and "
+                f"{SAID_LIMIT:,} bytes. Write less to `extra`"
+            )
+        return found
 
 
 class EventView:
@@ -167,16 +197,28 @@ class InletEventsAccessors:
 class TriggeringAssetEvents(Mapping[Any, list[EventView]]):
     """`triggering_asset_events`: by asset, and by alias, the events that the run was made for."""
 
-    def __init__(self, events: Sequence[AssetEvent]) -> None:
-        self._of: dict[Any, list[EventView]] = {}
-        for event in events:
+    def __init__(self, events: Callable[[], Sequence[AssetEvent]]) -> None:
+        self._events = events
+
+    @cached_property
+    def _of(self) -> dict[Any, list[EventView]]:
+        found: dict[Any, list[EventView]] = {}
+        for event in self._events():
             view = EventView(event)
             for key in (event.key, *event.aliases):
-                self._of.setdefault(key, []).append(view)
+                found.setdefault(key, []).append(view)
+        return found
 
     def __getitem__(self, which: Any) -> list[EventView]:
         leaf = plain_leaf(which)
-        return self._of[leaf.name if isinstance(leaf, AssetAlias) else _key(leaf)]
+        if isinstance(leaf, AssetAlias):
+            return self._of[leaf.name]
+        if isinstance(leaf, Asset) and not isinstance(which, str):
+            return self._of[leaf.key]
+        found = self.for_asset(name=leaf.name, uri=leaf.uri)
+        if not found:
+            raise KeyError(leaf.name or leaf.uri)
+        return found
 
     def for_asset(self, *, name: str | None = None, uri: str | None = None) -> list[EventView]:
         """Those of the asset of that name, or uri."""
@@ -188,14 +230,11 @@ class TriggeringAssetEvents(Mapping[Any, list[EventView]]):
         return self._of.get(name, [])
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(Asset.model_validate({"name": k[0], "uri": k[1]}) if isinstance(k, tuple) else k for k in self._of)
+        for key in self._of:
+            yield Asset.model_construct(name=key[0], uri=key[1]) if isinstance(key, tuple) else AssetAlias(name=key)
 
     def __len__(self) -> int:
         return len(self._of)
-
-
-def _key(leaf: Any) -> AssetKey:
-    return leaf.key if isinstance(leaf, Asset) else (leaf.name or leaf.uri, leaf.uri or leaf.name)
 
 
 def _instant(time: Any) -> Any:

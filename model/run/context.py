@@ -1,6 +1,6 @@
 """What a task sees of its run: Airflow's template variables, and `ti` for results of other tasks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -13,10 +13,11 @@ from ..errors import InvalidInputError
 from ..spec.assets.identity import AssetAlias
 from ..spec.references import RETURN_VALUE, XCOM_REFERENCE, is_xcom_reference
 from ..states import RunState
-from .asset_context import EventView, InletEventsAccessors, OutletEventAccessors, TriggeringAssetEvents
+from .asset_context import InletEventsAccessors, OutletEventAccessors, TriggeringAssetEvents
 from .attempts import TaskAttempt
 from .context_views import DagInContext, DagRunView, PreviousSuccess, TaskInstanceView, date_of
 from .facts import Facts, KnownRun, NoFacts, Question
+from .identity import RunType
 
 OF_THE_PAST = {
     "prev_data_interval_start_success": "data_interval_start",
@@ -51,7 +52,6 @@ def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
     run, facts = attempt.run, facts or NoFacts()
     dag_run = DagRunView(run.dag_id, _known(attempt), run.conf, facts)
     dag_run.partition_key, dag_run.partition_date = run.partition_key, date_of(run.partition_date)
-    dag_run.consumed_asset_events = [EventView(event) for event in run.asset_events]
     ti = TaskInstanceView(attempt, facts, dag_run)
     values: dict[str, Any] = {
         "conf": run.conf,
@@ -72,7 +72,7 @@ def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
         "task_reschedule_count": attempt.poke - 1,
         "templates_dict": None,
         "ti": ti,
-        "triggering_asset_events": TriggeringAssetEvents(run.asset_events),
+        "triggering_asset_events": TriggeringAssetEvents(lambda: _consumed(attempt, facts)),
         **_of_the_past(attempt, facts),
     }
     if (date := date_of(run.logical_date)) is not None:
@@ -88,6 +88,15 @@ def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
         values["data_interval_start"] = date_of(run.data_interval.start)
         values["data_interval_end"] = date_of(run.data_interval.end)
     return values
+
+
+def _consumed(attempt: TaskAttempt, facts: Facts) -> Sequence[AssetEvent]:
+    """The events that the run was made for: sent along where they are few, else asked for."""
+    run = attempt.run
+    if run.asset_events or run.run_type is not RunType.ASSET_TRIGGERED:
+        return run.asset_events
+    found = facts.facts(Question(about="consumed", dag_id=run.dag_id, run_id=run.run_id, key=run.workflow_id))
+    return [AssetEvent.model_validate(event) for event in found or ()]
 
 
 def _events_of(leaf: Any, facts: Facts) -> list[AssetEvent]:

@@ -12,6 +12,7 @@ from ..errors import InvalidInputError
 from ..spec.references import RETURN_VALUE
 from .attempts import TaskAttempt
 from .facts import Facts, KnownRun, Question, runs_of, successful_before
+from .identity import run_key, run_workflow_id
 
 
 class TaskInstanceKey(NamedTuple):
@@ -165,7 +166,6 @@ class DagRunView:
         self.conf = conf
         self.partition_key: str | None = None
         self.partition_date: pendulum.DateTime | None = None
-        self.consumed_asset_events: list[Any] = []
         self.external_trigger = known.run_type == "manual"
         self.triggering_user_name = None
         self.note = None
@@ -175,6 +175,13 @@ class DagRunView:
     def of(cls, dag_id: str, known: KnownRun, facts: Facts) -> "DagRunView":
         """Of another run than the task's own."""
         return cls(dag_id, known, {}, facts)
+
+    @property
+    def consumed_asset_events(self) -> list[dict[str, Any]]:
+        """The events that the run was made for, as data."""
+        key = run_workflow_id(self.dag_id, run_key(self.logical_date, self.run_id))
+        found = self._facts.facts(Question(about="consumed", dag_id=self.dag_id, run_id=self.run_id, key=key))
+        return [*found]
 
     @cached_property
     def _now(self) -> KnownRun | None:

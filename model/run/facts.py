@@ -11,12 +11,11 @@ from ..states import RunState
 class Question(Model):
     """What a task asks its worker."""
 
-    about: Literal["dag", "runs", "states", "results", "events"]
+    about: Literal["dag", "runs", "states", "results", "events", "consumed"]
     dag_id: str
     run_id: str | None = None
     task_ids: tuple[str, ...] = ()
     key: str = ""
-    map_indexes: tuple[int, ...] | None = None
 
 
 class KnownRun(Model):

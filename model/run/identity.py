@@ -13,6 +13,7 @@ from ..asset.events import AssetEvent
 from ..asset.gathering import Taken
 from ..asset.partitioning import TakenPartition
 from ..base import Instant, Model, Request, iso, to_utc
+from ..sizes import json_size
 from ..spec.timetables import CronPartition, DagRunInfo, DataInterval
 from ..spec.timetables.base import BaseTimetable
 
@@ -44,6 +45,9 @@ OF_ASSETS = ("asset_events", "partition_key", "partition_date")
 """Fields that only a run has that assets have made, or a partition: others are written without."""
 
 
+EVENTS_CARRIED, BYTES_CARRIED = 20, 16 * 1024
+
+
 class RunIdentity(Model):
     """A run as everyone else knows it, fixed when it is created.
 
@@ -67,6 +71,13 @@ class RunIdentity(Model):
     def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = write(self)
         return {name: value for name, value in written.items() if name not in OF_ASSETS or value}
+
+    @property
+    def in_short(self) -> "RunIdentity":
+        """The run as each of its attempts carries it: who wants to know of many events asks for them."""
+        if len(self.asset_events) <= EVENTS_CARRIED and json_size(self.model_dump(mode="json")) <= BYTES_CARRIED:
+            return self
+        return self.model_copy(update={"asset_events": ()})
 
     @property
     def key(self) -> str:
@@ -172,9 +183,10 @@ def scheduled_run(dag_id: str, timetable: BaseTimetable, info: DagRunInfo) -> Ru
 
 def _run_of_partition(dag_id: str, timetable: CronPartition, info: DagRunInfo) -> RunIdentity:
     date, key = timetable.partition_of(info.run_after)
+    told = re.sub(r"[^A-Za-z0-9_.~:+-]", "_", key)
     return RunIdentity(
         dag_id=dag_id,
-        run_id=f"{run_id(RunType.SCHEDULED, info.run_after)}__{key}__{short_hash([dag_id, iso(info.run_after), key])}",
+        run_id=f"{run_id(RunType.SCHEDULED, info.run_after)}__{told}__{short_hash([dag_id, iso(info.run_after), key])}",
         run_type=RunType.SCHEDULED,
         triggered_by=TriggeredBy.TIMETABLE,
         run_after=info.run_after,

@@ -155,7 +155,7 @@ class DagRunState(Record):
             task = one_of(task, values)
         defaults = {name: param_value(value) for name, value in {**self.spec.params, **task.params}.items()}
         return TaskAttempt(
-            run=self.run,
+            run=self.run.in_short,
             task=task,
             try_number=instance.try_number,
             map_index=instance.map_index,

@@ -13,6 +13,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_
 from ..base import Brief, Instant, Model, PositiveDuration
 from ..errors import InvalidInputError, explain
 from .assets.condition import leaves
+from .assets.identity import Asset, has_password
 from .expansion import Expansion, sources
 from .graph import ancestors, cycle, downstreams
 from .notifiers import Callbacks
@@ -122,11 +123,21 @@ class DagSpec(Brief, Model):
         self._check_graph()
         self._check_params()
         self._check_fail_fast()
+        self._check_assets()
         if waited_for(self.schedule) is not None:
             self._check_condition()
         elif not isinstance(self.schedule, Null):
             self.check_run_type("scheduled")
         return self
+
+    def _check_assets(self) -> None:
+        condition = waited_for(self.schedule)
+        named = [leaf for task in self.tasks for leaf in (*task.outlets, *task.inlets)]
+        for leaf in [*named, *(leaves(condition) if condition is not None else ())]:
+            if isinstance(leaf, Asset) and has_password(leaf.name):
+                raise ValueError(
+                    f"an asset's name has a password in it: that of {leaf.uri}. Give the asset a name= beside its uri"
+                )
 
     def _check_condition(self) -> None:
         self.check_run_type("asset_triggered")

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import TypeAdapter
+from registry import Registry
 from tidemill.model.asset.events import AssetEvent
 from tidemill.model.asset.gathering import Gathering
 from tidemill.model.asset.partitioning import Partitioning
-from tidemill.model.asset.registry import Registry
 from tidemill.model.spec.assets.condition import Condition, aliases_in, assets_in, expression, holds, refs_in
 from tidemill.model.spec.assets.identity import Asset, AssetAlias, AssetRef
 from tidemill.model.spec.assets.mappers import Mapper

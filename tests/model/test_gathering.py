@@ -9,7 +9,6 @@ from tidemill.model.asset.events import AssetEvent
 from tidemill.model.asset.gathering import Gathering
 from tidemill.model.asset.outlets import OutletEvent, emissions
 from tidemill.model.asset.partitioning import Partitioning
-from tidemill.model.asset.registry import Registry
 from tidemill.model.asset.state import AssetState, Tie, ToldEvent
 from tidemill.model.spec.assets.condition import AssetAll, AssetAny, Condition, holds
 from tidemill.model.spec.assets.identity import Asset, AssetAlias
@@ -119,11 +118,39 @@ def test_an_asset_numbers_its_events_by_their_cause_and_tells_newcomers_of_those
     assert state.add(told, START) is not None
     assert state.add(told, START) is None
     assert state.numbered == 1
-    assert state.tie(Tie(dag_id="d", consumes=True)) == []
-    assert len(state.tie(Tie(dag_id="e", consumes=True, since=START - timedelta(days=1)))) == 1
-    assert state.consumers == ["d", "e"]
-    state.tie(Tie(dag_id="d"))
-    assert state.consumers == ["e"]
+    before, after = START - timedelta(days=1), START + timedelta(days=1)
+    state.tie(Tie(dag_id="d", consumes=True))
+    state.tie(Tie(dag_id="e", consumes=True, since=before, waits_since=after))
+    state.tie(Tie(dag_id="f", consumes=True, since=before, waits_since=before))
+    assert state.next_delivery("d") is None
+    told_e, told_f = state.next_delivery("e"), state.next_delivery("f")
+    assert told_e is not None and told_e.history  # noqa: PT018
+    assert told_f is not None and not told_f.history  # noqa: PT018 - it has waited for the asset since before
+    state.tie(Tie(dag_id="e"))
+    state.delivered("f", 1)
+    assert (state.consumers, state.outbox, state.unsent) == (["d", "f"], {}, {})
+
+
+def test_what_waits_to_be_told_has_bounds_and_keeps_its_order() -> None:
+    state = AssetState(asset=Asset.model_validate({"name": "a"}))
+    state.tie(Tie(dag_id="d", consumes=True))
+    for number in range(30):
+        state.add(ToldEvent(cause=str(number), extra={"x": "y" * 20_000}), START + timedelta(minutes=number))
+    state = AssetState.model_validate_json(state.model_dump_json())
+    told: list[str] = []
+    while (delivery := state.next_delivery("d")) is not None:
+        assert len(delivery.events) <= 4
+        told += [event.cause for event in delivery.events]
+        state.delivered("d", len(delivery.events))
+    assert told == [str(number) for number in range(30)]
+    assert len(state.events) < 30
+
+
+def test_a_key_that_no_mapper_can_read_is_passed_over_with_a_reason() -> None:
+    days = StartOfDayMapper(timezone="Europe/Berlin")
+    schedule = Partitioned(assets=Asset.model_validate({"name": "a"}), default_mapper=days)
+    told = event(1, "a").model_copy(update={"partition_key": "0001-01-01T00:00:00"})
+    assert "0001-01-01" in str(Partitioning().hear(told, schedule, paused=False))
 
 
 def test_the_events_of_a_task() -> None:
@@ -157,15 +184,3 @@ def test_a_partition_is_complete_when_all_of_it_is_there() -> None:
     [taken] = partitions.take(schedule)
     assert (taken.partition_key, len(taken.events)) == ("2026-01-05", 24)
     assert "has no partition_key" in str(partitions.hear(event(1, "a"), schedule, paused=False))
-
-
-def test_of_two_assets_of_one_name_the_first_is_active() -> None:
-    registry = Registry()
-    first, second = (Asset.model_validate({"name": "a", "uri": uri}) for uri in ("s3://b/1", "s3://b/2"))
-    registry.declare("d", [first], [])
-    registry.declare("e", [second], [])
-    assert registry.is_active(first.key)
-    assert not registry.is_active(second.key)
-    registry.withdraw("d")
-    registry.sweep()
-    assert registry.is_active(second.key)

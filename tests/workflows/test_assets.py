@@ -190,6 +190,7 @@ async def test_what_is_wrong_with_assets_is_said(here: Stack, tmp_path: Path) ->
     for text, said in (
         ("with DAG('d', schedule=Asset(' ')): EmptyOperator('a')", "nothing but blanks"),
         ("with DAG('d', schedule=[Asset('airflow://x')]): EmptyOperator('a')", "is reserved"),
+        ("with DAG('d', schedule=Asset('pg://u:pw@h/db')): EmptyOperator('a')", "has a password in it"),
         ("with DAG('d'): EmptyOperator('a', outlets=['x'])", "'x' is no asset. Write Asset('x')"),
         ("with DAG('d', schedule=AssetAny(*[Asset(str(n)) for n in range(1001)])): EmptyOperator('a')", "1,001 assets"),
     ):
@@ -218,6 +219,25 @@ with DAG("e_writer"):
     with pytest.raises(InvalidInputError, match="extra has"):
         await here.tidemill.emit("e_a", extra={"x": "y" * 40_000})
     assert "is no JSON object" in await told(here, "assets", "emit", "e_a", "--extra", "[1]", code=1)
+
+
+async def test_dags_that_come_and_go(here: Stack, tmp_path: Path) -> None:
+    """An asset forgets who is gone; who is made anew is told again, also by an asset that was ended meanwhile."""
+    text = "with DAG('g_%s', schedule=Asset('g_a')):\n    EmptyOperator(task_id='x', outlets=[Asset('g_b')])\n"
+    for name in ("ended", "deleted", "stays"):
+        await registered(here, tmp_path, text % name)
+    await eventually(lambda: known_to(here, "g_a"), lambda found: len(found) == 3)
+    await here.tidemill.client.get_workflow_handle("dag:g_ended").terminate()
+    await here.tidemill.delete_dag("g_deleted")
+    await here.tidemill.emit("g_a", cause="1")
+    await runs_of(here, "g_stays", 1)
+    await eventually(lambda: known_to(here, "g_a"), lambda found: found == ("g_stays",))
+    assert [*(await here.tidemill.asset("g_b")).producers] != ["g_deleted"]
+    await here.tidemill.client.get_workflow_handle("asset:g_a").terminate()
+    await registered(here, tmp_path, text.replace("'x'", "'y'") % "stays")
+    await eventually(lambda: known_to(here, "g_a"), lambda found: found == ("g_stays",))
+    await here.tidemill.emit("g_a", cause="2")
+    assert [causes(run.run) for run in await runs_of(here, "g_stays", 2)] == [["1"], ["2"]]
 
 
 async def test_a_chain_and_a_diamond_survive_kills(server: str, tmp_path: Path) -> None:

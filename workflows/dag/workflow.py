@@ -34,6 +34,7 @@ from ...model.run.revisions import ReviseQuestion, Revision
 from ...model.run.views import RunView
 from ...model.sizes import CONFS_LIMIT, check_conf_size
 from ...model.spec.dag import DagSpec
+from ...model.spec.timetables import AssetTriggered
 from ...model.states import RunState
 from ..alarm import Alarm
 from ..asset_messages import tell_asset
@@ -61,6 +62,7 @@ class DagWorkflow:
             self.state: DagState = read_start(start, workflow.now())
             check_workflow_id(workflow.info().workflow_id, self.state.spec.dag_id)
         self.state.expect_assets(workflow.now())
+        self.state.ties.clear()  # told again: an asset that was ended meanwhile knows nobody
         self._alarm = Alarm()
         self._runs = ChildRuns(self.state, self._alarm, self._look_up_if_held)
         self._tying: set[asyncio.Task[None]] = set()
@@ -119,6 +121,10 @@ class DagWorkflow:
 
     def _tell_assets(self) -> None:
         """Tells assets what this version of the DAG has to do with them."""
+        schedule = self.state.spec.schedule
+        of_before = isinstance(schedule, AssetTriggered) and schedule.condition is None
+        if of_before and not workflow.patched("asset-ties"):  # releases before took such a schedule, and told nobody
+            return
         for workflow_id, tie in self.state.ties_to_tell().items():
             task = asyncio.create_task(tell_asset(workflow_id, "tie", tie, tie.asset))
             self._tying.add(task)

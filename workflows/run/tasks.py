@@ -396,6 +396,8 @@ class RunTasks:
             return
         self._count_try(instance, outcome, outcome.state)
         instance.xcom = outcome.xcom
+        if outcome.state is TaskState.SUCCESS:
+            self.assets.tell(instance, outcome.asset_events)
         self._move(instance, outcome.state, outcome.note)
 
     # Changes by people

@@ -108,6 +108,14 @@ def check_group(group: str) -> None:
         check_text("asset group", group)
 
 
+def has_password(text: str) -> bool:
+    """Whether *text* is a uri that has a password in it."""
+    try:
+        return bool(urlsplit(text).password)
+    except ValueError:
+        return False
+
+
 def normal_uri(uri: str) -> str:
     """*uri* as it is compared: scheme in small letters, no slash at its end, a query in order, no fragment.
 

@@ -6,8 +6,8 @@ first is in no file any more (Airflow: asset activity).
 
 from collections.abc import Iterable
 
-from ..base import Record
-from ..spec.assets.identity import Asset, AssetKey
+from tidemill.model.base import Record
+from tidemill.model.spec.assets.identity import Asset, AssetKey
 
 
 class Declared(Record):
