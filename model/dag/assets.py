@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from pydantic import PrivateAttr
+
 from ..asset.events import AssetEvent
 from ..asset.gathering import Gathering
 from ..asset.partitioning import Partitioning, missing
@@ -21,6 +23,9 @@ EVER = datetime.fromtimestamp(0, UTC)
 
 class DagAssets(DagData):
     """The part of a DAG's decisions that is about assets."""
+
+    _ties_are_told: bool = PrivateAttr(default=False)
+    """Whether assets have been told in this execution, and since the last registration."""
 
     def expect_assets(self, now: datetime) -> None:
         """Takes on what the present version of the DAG waits for."""
@@ -66,7 +71,9 @@ class DagAssets(DagData):
         gathering = self.gathering or Gathering()
         since = gathering.since(catchup=self.spec.catchup) or (EVER if self.spec.catchup else None)
         waits = {asset_workflow_id(ref.name): ref.since for ref in gathering.references}
-        news = {key: tie for key, tie in sorted(wanted.items()) if self.ties.get(key) != tie}
+        told = self.ties if self._ties_are_told else {}
+        news = {key: tie for key, tie in sorted(wanted.items()) if told.get(key) != tie}
+        self._ties_are_told = True
         self.ties = {key: tie for key, tie in wanted.items() if tie.consumes or tie.produced_by}
         return {
             key: tie.model_copy(update={"since": since, "waits_since": waits.get(key)}) if tie.consumes else tie

@@ -305,7 +305,7 @@ class DagState(DagAssets, DagBackfills, DagPast):
         of the new schedule that begins at or after the end of the last one.
         """
         self._check_owner(spec)
-        self.ties.clear()  # told again: an asset that was ended meanwhile knows nobody
+        self._ties_are_told = False  # told again: an asset that was ended meanwhile knows nobody
         self.take_file(DagFileState(), now)  # it has just been read; what is wrong with it is told anew
         if self.broken is None and (spec.version == self.spec.version or same_but_for_its_start(spec, self.spec)):
             return False

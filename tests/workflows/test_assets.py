@@ -238,6 +238,9 @@ async def test_dags_that_come_and_go(here: Stack, tmp_path: Path) -> None:
     await eventually(lambda: known_to(here, "g_a"), lambda found: found == ("g_stays",))
     await here.tidemill.emit("g_a", cause="2")
     assert [causes(run.run) for run in await runs_of(here, "g_stays", 2)] == [["1"], ["2"]]
+    await registered(here, tmp_path, "with DAG('g_stays', schedule=Asset('g_c')): EmptyOperator(task_id='x')\n")
+    await eventually(lambda: known_to(here, "g_c"), lambda found: found == ("g_stays",))
+    await eventually(lambda: known_to(here, "g_a"), lambda found: found == ())
 
 
 async def test_a_chain_and_a_diamond_survive_kills(server: str, tmp_path: Path) -> None:

@@ -62,7 +62,6 @@ class DagWorkflow:
             self.state: DagState = read_start(start, workflow.now())
             check_workflow_id(workflow.info().workflow_id, self.state.spec.dag_id)
         self.state.expect_assets(workflow.now())
-        self.state.ties.clear()  # told again: an asset that was ended meanwhile knows nobody
         self._alarm = Alarm()
         self._runs = ChildRuns(self.state, self._alarm, self._look_up_if_held)
         self._tying: set[asyncio.Task[None]] = set()
