@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -41,7 +41,7 @@ def _line(details: Any, model: type[BaseModel] | None, task_ids: Sequence[str]) 
 def _problem(details: Any, model: type[BaseModel] | None) -> str:
     match details["type"]:
         case "extra_forbidden":
-            return "no such field. " + _suggest(str(details["loc"][-1]), model.model_fields if model else ())
+            return "no such field. " + _suggest(str(details["loc"][-1]), _fields_at(details["loc"], model))
         case "missing":
             return "is missing. Give it a value"
         case "union_tag_invalid":
@@ -50,6 +50,16 @@ def _problem(details: Any, model: type[BaseModel] | None) -> str:
             return 'no \'kind\' is given. Add one, such as "kind": "bash"'
         case _:
             return f"{details['msg'][0].lower()}{details['msg'][1:]}. Correct the value"
+
+
+def _fields_at(loc: Sequence[str | int], model: type[BaseModel] | None) -> Iterable[str]:
+    """The fields that there are where an unknown one was found: of the DAG, or of a kind of task."""
+    if model is None:
+        return ()
+    if len(loc) < 4 or loc[0] != "tasks":
+        return model.model_fields
+    kinds = get_args(get_args(get_args(model.model_fields["tasks"].annotation)[0])[0])
+    return next((kind.model_fields for kind in kinds if kind.model_fields["kind"].default == loc[2]), ())
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:

@@ -306,6 +306,9 @@ class DagState(DagAssets, DagBackfills, DagPast):
         """
         self._check_owner(spec)
         self._ties_are_told = False  # told again: an asset that was ended meanwhile knows nobody
+        if self.file.is_stale and self.gathering is not None:
+            self.gathering.forget_references()  # what it waits for is new, as in Airflow
+            self.expect_assets(now)
         self.take_file(DagFileState(), now)  # it has just been read; what is wrong with it is told anew
         if self.broken is None and (spec.version == self.spec.version or same_but_for_its_start(spec, self.spec)):
             return False

@@ -3,7 +3,7 @@
 import itertools
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -11,7 +11,7 @@ from registry import Registry
 from tidemill.model.asset.events import AssetEvent
 from tidemill.model.asset.gathering import Gathering
 from tidemill.model.asset.partitioning import Partitioning
-from tidemill.model.spec.assets.condition import Condition, aliases_in, assets_in, expression, holds, refs_in
+from tidemill.model.spec.assets.condition import AssetAll, AssetAny, Condition, aliases_in, assets_in, holds
 from tidemill.model.spec.assets.identity import Asset, AssetAlias, AssetRef
 from tidemill.model.spec.assets.mappers import Mapper
 from tidemill.model.spec.assets.partitioned import Partitioned
@@ -55,6 +55,19 @@ def joined(kind: str, parts: list[Any]) -> Any:
         before = whole.of if whole.kind == kind else (whole,)
         whole = conditions.validate_python({"kind": kind, "of": [*before, part]})
     return whole
+
+
+def expression(condition: Condition) -> dict[str, Any]:
+    """*condition* as Airflow writes it down: {"all": [...]}, {"any": [...]}, {"asset": {...}}, ..."""
+    match condition:
+        case AssetAll() | AssetAny():
+            return {condition.kind: [expression(part) for part in condition.of]}
+        case Asset():
+            return {"asset": {"uri": condition.uri, "name": condition.name, "group": condition.group}}
+        case AssetAlias():
+            return {"alias": {"name": condition.name, "group": condition.group}}
+        case AssetRef():
+            return {"asset_ref": {"name": condition.name} if condition.name is not None else {"uri": condition.uri}}
 
 
 # asset_identity, asset_condition, asset_partition
@@ -551,4 +564,3 @@ ANSWERS: dict[str, Callable[[Case], Any]] = {
     "asset_partition": partition,
     "asset_runs": runs,
 }
-_ = (timedelta, refs_in)

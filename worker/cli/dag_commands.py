@@ -155,7 +155,7 @@ def try_dag(
     logical_date: Annotated[
         str | None, typer.Argument(help="The logical date; ISO 8601, in UTC unless it has an offset.")
     ] = None,
-    conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
+    conf: Annotated[str | None, typer.Option("--conf", "-c", help="The run's conf, as a JSON object.")] = None,
 ) -> None:
     """Run a DAG here and now, without a server: Python functions in this process, as for a debugger."""
     dag = dag_in(path, dag_id)
@@ -176,7 +176,7 @@ def _tell(instance: TaskInstance) -> None:
 
 def trigger(
     dag_id: DagId,
-    conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
+    conf: Annotated[str | None, typer.Option("--conf", "-c", help="The run's conf, as a JSON object.")] = None,
     run_id: Annotated[str | None, typer.Option(help="The run's id; by default manual__<now>.")] = None,
     logical_date: Annotated[
         str | None, typer.Option(help="ISO 8601, in UTC unless it has an offset. By default now.")

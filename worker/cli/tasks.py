@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from ...activities.dag_files import rendered_here
 from ...model.errors import InvalidInputError
-from ...model.run.attempts import attempt_path
+from ...model.run.attempts import WHOLE_RUN, attempt_path
 from ...model.run.identity import TriggerRequest, manual_run
 from ...model.run.instance_keys import split_key
 from ...model.run.messages import Answer
@@ -190,7 +190,7 @@ def try_task(
     file: Annotated[
         Path | None, typer.Option(help="The DAG file; by default the one that the DAG was registered from.")
     ] = None,
-    conf: Annotated[str | None, typer.Option(help="The run's conf, as a JSON object.")] = None,
+    conf: Annotated[str | None, typer.Option("--conf", "-c", help="The run's conf, as a JSON object.")] = None,
 ) -> None:
     """Run one task here and now, once, whatever it depends on; nothing of it is recorded."""
 
@@ -260,11 +260,16 @@ def logs(
     try_number: Annotated[int | None, typer.Option("--try", min=1, help="Which try; by default the last.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what is added until the task ends.")] = False,
 ) -> None:
-    """Print a task's log, from this host's TIDEMILL_HOME or from TIDEMILL_LOG_URL."""
+    """Print a task's log, from this host's TIDEMILL_HOME or from TIDEMILL_LOG_URL.
+
+    In the place of a task, __run__ is what the DAG's own callbacks have printed.
+    """
 
     async def look() -> tuple[str, int, bool]:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
+        if task == WHOLE_RUN:
+            return view.run_id, try_number or 1, view.state.finished
         details = await tidemill.run_by_workflow(view.workflow_id)
         found = {each.key: each for each in details.tasks}
         if task not in found:

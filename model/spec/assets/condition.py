@@ -1,12 +1,12 @@
 """Which assets a DAG waits for: all of, any of, in any depth (Airflow: AssetAll, AssetAny)."""
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ...base import Model
-from .identity import Asset, AssetAlias, AssetKey, AssetRef
+from .identity import Asset, AssetAlias, AssetRef
 
 
 class AssetAll(Model):
@@ -64,19 +64,6 @@ def refs_in(condition: Condition) -> list[AssetRef]:
     return [leaf for leaf in leaves(condition) if isinstance(leaf, AssetRef)]
 
 
-def expression(condition: Condition) -> dict[str, Any]:
-    """*condition* as Airflow writes it down: {"all": [...]}, {"any": [...]}, {"asset": {...}}, ..."""
-    match condition:
-        case AssetAll() | AssetAny():
-            return {condition.kind: [expression(part) for part in condition.of]}
-        case Asset():
-            return {"asset": {"uri": condition.uri, "name": condition.name, "group": condition.group}}
-        case AssetAlias():
-            return {"alias": {"name": condition.name, "group": condition.group}}
-        case AssetRef():
-            return {"asset_ref": {"name": condition.name} if condition.name is not None else {"uri": condition.uri}}
-
-
 def in_words(condition: Condition) -> str:
     """*condition* for people: `a & (b | c)`."""
     match condition:
@@ -87,7 +74,3 @@ def in_words(condition: Condition) -> str:
             return condition.name or condition.uri or ""
         case _:
             return condition.name
-
-
-def names_of(keys: list[AssetKey]) -> str:
-    return ", ".join(name for name, _ in keys)
