@@ -75,7 +75,8 @@ class RunIdentity(Model):
     @property
     def in_short(self) -> "RunIdentity":
         """The run as each of its attempts carries it: who wants to know of many events asks for them."""
-        if len(self.asset_events) <= EVENTS_CARRIED and json_size(self.model_dump(mode="json")) <= BYTES_CARRIED:
+        few = len(self.asset_events) <= EVENTS_CARRIED
+        if not self.asset_events or (few and json_size(self.model_dump(mode="json")) <= BYTES_CARRIED):
             return self
         return self.model_copy(update={"asset_events": ()})
 
