@@ -23,6 +23,8 @@ class Registry(Record):
     known: list[AssetKey] = []
     active: list[AssetKey] = []
     dags: dict[str, Declared] = {}
+    warned: list[str] = []
+    """The DAGs that the last sweep found to name an asset that is in conflict."""
     links: dict[str, list[AssetKey]] = {}
     """By alias, the assets whose events came in by it."""
 
@@ -57,6 +59,7 @@ class Registry(Record):
         for key in self.known:
             if key in named:
                 self._activate(key)
+        self.warned = sorted(d for d, dag in self.dags.items() if any(key not in self.active for key in dag.assets))
 
     def _named(self) -> set[AssetKey]:
         declared = {key for dag in self.dags.values() for key in dag.assets}
@@ -87,8 +90,8 @@ class Registry(Record):
         named = [key for key in [*self.active, *self.known] if key[0] == asset.name]
         return named[0] if named else asset.key
 
-    def shown_active(self) -> list[str]:
-        return sorted(name for name, _ in self.active)
+    def shown_active(self) -> list[list[str]]:
+        return sorted([name, uri] for name, uri in self.active)
 
     def shown_warnings(self) -> list[str]:
-        return sorted(d for d, dag in self.dags.items() if any(key not in self.active for key in dag.assets))
+        return self.warned
