@@ -39,9 +39,10 @@ class AssetWorkflow:
     async def run(self, _: AssetState) -> None:
         """Tells whoever waits for it, for ever."""
         while True:
-            self._holding = workflow.info().is_continue_as_new_suggested()
+            # What waits goes along, unless that is more than one payload may have: then it is told first.
+            self._holding = workflow.info().is_continue_as_new_suggested() and self.state.fits_a_payload
             if self._holding and not self._sending and workflow.all_handlers_finished():
-                workflow.continue_as_new(self.state)  # what waits goes along
+                workflow.continue_as_new(self.state)
             self._send()
             await self._alarm.until(None)
 

@@ -1,6 +1,7 @@
 """An Airflow DAG of the classic kind; of the file that it was, only the lines that import have changed.
 
-Operators, default_args, callbacks, macros, a sensor, an operator of its own and a branch.
+Operators, default_args, callbacks, macros, a sensor, an operator of its own and a branch. It needs the variable
+`landing_folder` and the connection `warehouse`, whose extra names a `folder`.
 """
 
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from tidemill import (
     PythonOperator,
 )
 
-LANDING = "{{ var.value.get('landing_folder', '/tmp/tidemill_ported') }}"
+LANDING = "{{ var.value.landing_folder }}"
 
 
 def tell_of_failure(context):

@@ -4,8 +4,11 @@
 """
 
 from datetime import datetime
+from tempfile import gettempdir
 
 from tidemill import DAG, SparkSqlOperator, SparkSubmitOperator, task
+
+FOLDER = f"{gettempdir()}/ported_spark"
 
 with DAG(
     dag_id="ported_spark",
@@ -27,7 +30,7 @@ with DAG(
         driver_memory="1g",
         verbose=False,
         status_poll_interval=1,
-        params={"folder": "/tmp/tidemill_ported_spark"},
+        params={"folder": FOLDER},
     )
     counted = SparkSqlOperator(
         task_id="counted",
@@ -35,7 +38,7 @@ with DAG(
         sql="sql/words.sql",
         master="local[2]",
         verbose=False,
-        params={"folder": "/tmp/tidemill_ported_spark"},
+        params={"folder": FOLDER},
     )
 
     @task.pyspark(conn_id="spark_default")

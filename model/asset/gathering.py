@@ -7,13 +7,14 @@ another event.
 """
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ..base import Instant, Model, Record
 from ..spec.assets.condition import Condition, Leaf, assets_in, holds
 from ..spec.assets.identity import Asset, AssetAlias, AssetKey
 from .events import AssetEvent, is_listed, wakes, within
 
+MOMENT = timedelta(microseconds=1)
 MOST_EVENTS, MOST_BYTES = 1000, 256 * 1024
 """So many events are kept for the next run, the newest, and so many bytes of them."""
 
@@ -89,7 +90,7 @@ class Gathering(Record):
 
         One of a partition counts for DAGs with partitions alone.
         """
-        at = now or event.timestamp
+        at = event.timestamp if now is None else self._after_all_before(now)
         for alias in event.aliases:
             known = self.links.setdefault(alias, [])
             if event.key not in known:
@@ -101,6 +102,11 @@ class Gathering(Record):
         counts = event.partition_key is None and not paused and wakes(condition, event)
         if counts and event.key not in {row.key for row in self.rows}:
             self.rows.append(Gathered(name=event.name, uri=event.uri, since=at))
+
+    def _after_all_before(self, now: datetime) -> datetime:
+        """*now*, or a moment after what is done with: a clock that stands still, or is set back, loses no event."""
+        done = [self.floor, *(reference.since for reference in self.references)]
+        return max([now, *(moment + MOMENT for moment in done if moment is not None)])
 
     def learn(self, events: Sequence[AssetEvent]) -> None:
         """Takes note of events from before the DAG waited for their asset: they may be listed, and do not count."""

@@ -13,6 +13,8 @@ from .events import AssetEvent, within
 EVENTS_KEPT = 100
 BYTES_KEPT = 256 * 1024
 CAUSES_KEPT = 2000
+CARRIED_BYTES = 1024 * 1024
+"""Half of what Temporal takes as one payload."""
 BYTES_PER_MESSAGE = 64 * 1024
 LONGEST_ID = 200
 EXTRA_LIMIT = 32 * 1024
@@ -171,6 +173,11 @@ class AssetState(Record):
         if not self.outbox.get(dag_id):
             self.outbox.pop(dag_id, None)
         self._drop_sent()
+
+    @property
+    def fits_a_payload(self) -> bool:
+        """Whether all of it may go through continue-as-new."""
+        return json_size(self.model_dump(mode="json")) <= CARRIED_BYTES
 
     def _drop_sent(self) -> None:
         wanted = {one.cause for waiting in self.outbox.values() for one in waiting}

@@ -57,12 +57,7 @@ class PythonOperator(Mappable):
         dag: DAG | None = None,
         **options: Any,
     ) -> None:
-        fields = {
-            **options,
-            "args": tuple(op_args),
-            "kwargs": op_kwargs or {},
-            "takes_context": takes_context(python_callable),
-        }
+        fields = {**options, **call_of(python_callable, op_args, op_kwargs)}
         super().__init__(self.kind, task_id, fields, dag=dag, function=python_callable)
 
 
@@ -139,6 +134,11 @@ def spark_submit(task_id: str, application: str, **options: Any) -> SparkSubmitO
 def as_text(value: Any) -> Any:
     """*value*; the result of a task as the template that asks for it."""
     return str(value) if isinstance(value, Output) else value
+
+
+def call_of(function: Callable[..., Any], op_args: Sequence[Any], op_kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """The fields of a task that calls *function*."""
+    return {"args": tuple(op_args), "kwargs": op_kwargs or {}, "takes_context": takes_context(function)}
 
 
 def takes_context(function: Callable[..., Any]) -> bool:

@@ -9,7 +9,7 @@ from ..base import Model
 from ..errors import InvalidInputError
 from .dags import DAG
 from .mapped import Mappable
-from .operators import takes_context
+from .operators import call_of
 
 
 class OtherPython(Model):
@@ -72,12 +72,7 @@ class _OtherPythonOperator(Mappable):
         **options: Any,
     ) -> None:
         work, rest = other_python(python_callable, options)
-        fields = {
-            **rest,
-            "args": tuple(op_args),
-            "kwargs": op_kwargs or {},
-            "takes_context": takes_context(python_callable),
-        }
+        fields = {**rest, **call_of(python_callable, op_args, op_kwargs)}
         super().__init__(self.kind, task_id, fields, dag=dag, function=work)
 
 

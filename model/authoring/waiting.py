@@ -9,7 +9,7 @@ from typing import Any
 from .dags import DAG
 from .mapped import Mappable
 from .nodes import current_dag
-from .operators import takes_context
+from .operators import call_of
 
 
 class PythonSensor(Mappable):
@@ -25,12 +25,7 @@ class PythonSensor(Mappable):
         dag: DAG | None = None,
         **options: Any,
     ) -> None:
-        fields = {
-            **options,
-            "args": tuple(op_args),
-            "kwargs": op_kwargs or {},
-            "takes_context": takes_context(python_callable),
-        }
+        fields = {**options, **call_of(python_callable, op_args, op_kwargs)}
         super().__init__("sensor", task_id, fields, dag=dag, function=python_callable)
 
 

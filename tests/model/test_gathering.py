@@ -112,6 +112,18 @@ def test_an_event_that_comes_late_is_not_lost() -> None:
     assert world.runs == [["5"], ["1"]]
 
 
+def test_a_clock_that_is_set_back_loses_no_event() -> None:
+    condition = Asset.model_validate({"name": "a"})
+    world = World(condition, "consume")
+    world.step(5, "a")
+    world.look()
+    for number, now in ((6, 5), (7, 3)):  # the moment of the run, and one before it
+        told = event(number, "a")
+        world.gathering.hear(told, condition, paused=False, now=START + timedelta(minutes=now))
+        world.look()
+    assert world.runs == [["5"], ["6"], ["7"]]
+
+
 def test_an_asset_numbers_its_events_by_their_cause_and_tells_newcomers_of_those_before() -> None:
     state = AssetState(asset=Asset.model_validate({"name": "a"}))
     told = ToldEvent(cause="x", extra={"n": 1})
