@@ -28,6 +28,7 @@ CALLS_SUFFIX = "-calls"
 SPARK_SUFFIX = "-spark"
 FOLLOWING_SUFFIX = "-following"
 FILES_SUFFIX = "-files"
+WATCHING_SUFFIX = "-watching"
 
 
 def calls_queue(task_queue: str) -> str:

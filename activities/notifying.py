@@ -39,7 +39,13 @@ class NotifyActivities:
                     post(notifier, notice)
 
     def _call(self, notice: Notice, notifier: FunctionNotifier) -> None:
-        called = CallbackCall(event=notice.event, number=notifier.number, of_run=notice.of_run, reason=notice.reason)
+        called = CallbackCall(
+            event=notice.event,
+            number=notifier.number,
+            of_run=notice.of_run,
+            reason=notice.reason,
+            asset=notice.asset,
+        )
         execution = f"{notice.attempt.execution}-notice-{notice.number}"
         attempt = notice.attempt.model_copy(update={"callback": called, "execution": execution})
         folder = AttemptFolder.of(self._workplace.home, attempt)

@@ -4,6 +4,7 @@ from .activities.dates import days_ago
 from .activities.hooks import BaseHook
 from .activities.secrets import Connection, Variable
 from .model.authoring.asset_dags import asset
+from .model.authoring.asset_watchers import AssetWatcher, BaseEventTrigger, TriggerEvent
 from .model.authoring.assets import (
     Asset,
     AssetAlias,
@@ -84,6 +85,7 @@ from .model.spec.assets.mappers import (
     StartOfWeekMapper,
     StartOfYearMapper,
 )
+from .model.spec.assets.watchers import AssetTrigger, FilesTrigger
 from .model.spec.assets.windows import (
     DayWindow,
     HourWindow,
@@ -130,6 +132,9 @@ __all__ = [
     "AssetAll",
     "AssetAny",
     "AssetOrTimeSchedule",
+    "AssetTrigger",
+    "AssetWatcher",
+    "BaseEventTrigger",
     "BaseHook",
     "BaseOperator",
     "BaseSensorOperator",
@@ -166,6 +171,7 @@ __all__ = [
     "ExternalTaskSensor",
     "FanOutMapper",
     "FileSensor",
+    "FilesTrigger",
     "FixedKeyMapper",
     "HourWindow",
     "IdentityMapper",
@@ -207,6 +213,7 @@ __all__ = [
     "TimeRestriction",
     "TimeSensor",
     "TriggerDagRunOperator",
+    "TriggerEvent",
     "TriggerRule",
     "Variable",
     "WaitForAll",

@@ -25,6 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..activities.bundles.register_dag import register_dag
 from ..model.asset.events import AssetEvent
 from ..model.asset.state import AssetView, Tie, ToldEvent, asset_workflow_id
+from ..model.asset.watching import WatcherView, watcher_workflow_id
 from ..model.base import Record
 from ..model.bundle.data import BundleSettings, BundleView, FileView, bundle_workflow_id
 from ..model.bundle.state import BundleState
@@ -62,7 +63,7 @@ from .older_runs import older_run
 from .settings import Settings, read_settings
 
 T = TypeVar("T")
-ENDLESS = ("dag:", "pool:", "bundle:", "asset:", "asset-alias:")
+ENDLESS = ("dag:", "pool:", "bundle:", "asset:", "asset-alias:", "watcher:")
 """Workflows that go on for as long as what they are of exists."""
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 2.0
@@ -140,6 +141,20 @@ class Tidemill:
         """Its last events, oldest first."""
         async with clear_errors(f"asset {name!r}", self.task_queue):
             return await self._query(asset_workflow_id(name), "events", list[AssetEvent])
+
+    async def watchers(self, name: str) -> list[WatcherView]:
+        """What looks for events of an asset outside of tidemill."""
+        views = []
+        for watcher in (await self.asset(name)).watchers:
+            async with clear_errors(f"watcher {watcher!r} of asset {name!r}", self.task_queue):
+                views.append(await self._query(watcher_workflow_id(name, watcher), "describe", WatcherView))
+        return views
+
+    async def pause_asset(self, name: str, paused: bool = True) -> None:
+        """Holds the asset's events back from DAGs, or has them told; its watchers rest meanwhile."""
+        async with clear_errors(f"asset {name!r}", self.task_queue):
+            handle = self.client.get_workflow_handle(asset_workflow_id(name))
+            await handle.signal("pause" if paused else "unpause")
 
     async def emit(
         self,

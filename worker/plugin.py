@@ -25,7 +25,14 @@ from ..activities.attempts.run_facts import RunFacts
 from ..activities.bash import BashActivities
 from ..activities.bundles.files import FileActivities
 from ..activities.bundles.registering import RegisterActivities, tell_dags
-from ..activities.names import CALLS_SUFFIX, FILES_SUFFIX, FOLLOWING_SUFFIX, SPARK_SUFFIX, control_queue
+from ..activities.names import (
+    CALLS_SUFFIX,
+    FILES_SUFFIX,
+    FOLLOWING_SUFFIX,
+    SPARK_SUFFIX,
+    WATCHING_SUFFIX,
+    control_queue,
+)
 from ..activities.notifying import NotifyActivities
 from ..activities.other_dags import OtherDagsActivities
 from ..activities.python import PythonActivities
@@ -35,6 +42,8 @@ from ..activities.spark.output import publish
 from ..activities.spark.temporal_access import TemporalAccess
 from ..activities.timetables import TimetableActivities
 from ..activities.waiting import WaitingActivities
+from ..activities.watching.activity import WatchActivities
+from ..activities.watching.other_namespaces import OtherNamespaces
 from ..activities.workplace import Workplace
 from ..model.base import build_models
 from ..workflows.asset import AssetWorkflow
@@ -43,6 +52,7 @@ from ..workflows.dag.workflow import DagWorkflow
 from ..workflows.pool import PoolWorkflow
 from ..workflows.run.pinned import PinnedDagRunWorkflow
 from ..workflows.run.workflow import DagRunWorkflow
+from ..workflows.watcher import WatcherWorkflow
 from .converter import with_models
 
 PASSED_THROUGH = (
@@ -69,6 +79,7 @@ CONTROL_THREADS = 4
 FILE_THREADS = 8
 MOST_FOLLOWED = 200
 MOST_CALLS = 200
+MOST_WATCHED = 200
 STOPS_WITHIN = timedelta(seconds=60)
 
 
@@ -84,6 +95,7 @@ class TidemillPlugin(SimplePlugin):
         place = workplace or Workplace(home=Path(home).resolve())
 
         self._spark_activities = SparkActivities(place)
+        self._watch_activities = WatchActivities(place)
         self.place = place
         self._making_beside = False
         self._beside: WeakSet[Worker] = WeakSet()
@@ -97,6 +109,7 @@ class TidemillPlugin(SimplePlugin):
                 PinnedDagRunWorkflow if pins_runs else DagRunWorkflow,
                 PoolWorkflow,
                 AssetWorkflow,
+                WatcherWorkflow,
                 DagBundleWorkflow,
             ],
             activities=[
@@ -113,14 +126,15 @@ class TidemillPlugin(SimplePlugin):
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002
         """Runs small workers beside *worker*, each for work that must not wait behind other work.
 
-        One answers the questions of workflows, one runs Spark tasks, one follows what clusters run, and one looks at
-        DAG files; a worker without activities has only the first.
+        One answers the questions of workflows, one runs Spark tasks, one follows what clusters run, one looks at DAG
+        files, and one for events of assets; a worker without activities has only the first.
         """
         if worker in self._beside:
             await next(worker)
             return
         loop = asyncio.get_running_loop()
         self._spark_activities.temporal = TemporalAccess(worker.client, loop)
+        self._watch_activities.other_namespaces = OtherNamespaces(worker.client, loop)
         self.place.facts.run_facts = RunFacts(worker.client, loop, self.place.results)
         beside = self._workers_beside(worker)
         _stop_together(worker, beside)
@@ -140,7 +154,7 @@ class TidemillPlugin(SimplePlugin):
         try:
             made = [self._control_worker(worker), self._calls_worker(worker)]
             if not worker.config().get("no_remote_activities"):
-                made.append(self._files_worker(worker))
+                made += [self._files_worker(worker), self._watching_worker(worker)]
                 if self.place.most_spark_tasks:
                     made += [self._spark_worker(worker), self._following_worker(worker)]
         finally:
@@ -189,6 +203,9 @@ class TidemillPlugin(SimplePlugin):
             tell_dags,
         ]
         return self._worker_beside(worker, FILES_SUFFIX, activities, FILE_THREADS)
+
+    def _watching_worker(self, worker: Worker) -> Worker:
+        return self._worker_beside(worker, WATCHING_SUFFIX, [self._watch_activities.watch], MOST_WATCHED)
 
     def _spark_worker(self, worker: Worker) -> Worker:
         return self._worker_beside(worker, SPARK_SUFFIX, [self._spark_activities.run], self.place.most_spark_tasks)

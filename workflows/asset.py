@@ -4,22 +4,29 @@ Its state and its decisions are `model.asset.state`; this is told, and tells.
 """
 
 import asyncio
+from collections.abc import Coroutine
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import FailureError
+from temporalio.exceptions import ActivityError, FailureError
 
+from ..activities.notifying import NotifyActivities
 from ..model.asset.events import AssetEvent
-from ..model.asset.state import AssetState, AssetView, Tie, ToldEvent, check_event
+from ..model.asset.state import AssetState, AssetView, Lateness, Tie, ToldEvent, WantedWatcher, check_event
+from ..model.asset.watching import WatcherState, Watching, watcher_workflow_id
 from ..model.errors import InvalidInputError
 from ..model.run.identity import dag_workflow_id
+from ..model.run.notices import late_notice
 from .alarm import Alarm
-from .calls import refusing
+from .asset_messages import tell
+from .calls import INFRASTRUCTURE, refusing
 
 TOGETHER = 40
 """So many DAGs are told at a time: with what each message may have, one step stays below what Temporal takes."""
 AGAIN_FIRST, AGAIN_LAST = timedelta(seconds=1), timedelta(minutes=1)
 """After how long a DAG is told again that could not be."""
+NOTIFIED_WITHIN = timedelta(minutes=2)
 GONE = "not found"
 """In what Temporal says of a signal to a workflow that there is not."""
 
@@ -33,6 +40,8 @@ class AssetWorkflow:
         self.state = state
         self._alarm = Alarm()
         self._sending: set[str] = set()
+        self._beside: set[asyncio.Task[None]] = set()
+        """Watchers and notifiers that are being told."""
         self._holding = False
 
     @workflow.run
@@ -41,13 +50,52 @@ class AssetWorkflow:
         while True:
             # What waits goes along, unless that is more than one payload may have: then it is told first.
             self._holding = workflow.info().is_continue_as_new_suggested() and self.state.fits_a_payload
-            if self._holding and not self._sending and workflow.all_handlers_finished():
+            if self._holding and not self._sending and not self._beside and workflow.all_handlers_finished():
                 workflow.continue_as_new(self.state)
-            self._send()
-            await self._alarm.until(None)
+            if not self._holding:
+                self._tell_others()
+            await self._alarm.until(None if self._holding else self.state.next_lateness())
+
+    def _tell_others(self) -> None:
+        """Tells DAGs of events, watchers what to look for, and people that it is late."""
+        self._send()
+        for name, wanted in self.state.watchers_to_tell().items():
+            self._begin(self._tell_watcher(name, wanted))
+        for lateness in self.state.take_lateness(workflow.now()):
+            self._begin(self._tell_late(lateness))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._beside.discard(task)
+        self._alarm.ring()
+
+    async def _tell_watcher(self, name: str, wanted: WantedWatcher | None) -> None:
+        fields = {} if wanted is None else wanted.model_dump()
+        watching = Watching.model_validate({"asset": self.state.asset.name, "name": name, **fields})
+        workflow_id = watcher_workflow_id(self.state.asset.name, name)
+        await tell(workflow_id, "watch", watching, "Watcher", WatcherState(watching=watching))
+
+    async def _tell_late(self, lateness: Lateness) -> None:
+        notice = late_notice(self.state.asset.name, lateness, workflow.info().run_id)
+        try:
+            await workflow.execute_activity_method(
+                NotifyActivities.notify,
+                notice,
+                start_to_close_timeout=NOTIFIED_WITHIN,
+                retry_policy=INFRASTRUCTURE,
+                summary=lateness.reason,
+            )
+        except ActivityError as error:
+            workflow.logger.warning("%s could not be told: %s", notice.key, error.cause)
 
     def _send(self) -> None:
         """Tells those who have something waiting and are not being told."""
+        if self.state.is_paused:
+            return
         for dag_id in [*self.state.outbox]:
             if dag_id not in self._sending and len(self._sending) < TOGETHER and not self._holding:
                 self._sending.add(dag_id)
@@ -57,7 +105,7 @@ class AssetWorkflow:
         """Tells one DAG all that waits for it, a message at a time; what it has not got stays."""
         pause = AGAIN_FIRST
         try:
-            while (delivery := self.state.next_delivery(dag_id)) is not None and not self._holding:
+            while (delivery := self.state.next_delivery(dag_id)) is not None and not self._held:
                 tie = self.state.ties.get(dag_id)
                 try:
                     await workflow.get_external_workflow_handle(dag_workflow_id(dag_id)).signal(
@@ -76,10 +124,26 @@ class AssetWorkflow:
             self._sending.discard(dag_id)
             self._alarm.ring()
 
+    @property
+    def _held(self) -> bool:
+        return self._holding or self.state.is_paused
+
     @workflow.signal
     def tie(self, tie: Tie) -> None:
         """A DAG says what it has to do with the asset."""
-        self.state.tie(tie)
+        self.state.tie(tie, workflow.now())
+        self._alarm.ring()
+
+    @workflow.signal
+    def pause(self) -> None:
+        """Events are taken, and DAGs hear of them when it is unpaused; its watchers rest."""
+        self.state.is_paused = True
+        self._alarm.ring()
+
+    @workflow.signal
+    def unpause(self) -> None:
+        """DAGs hear of what has come meanwhile."""
+        self.state.is_paused = False
         self._alarm.ring()
 
     @workflow.signal

@@ -23,7 +23,7 @@ from ..processes import channel
 from ..processes.channel import ANSWER
 from ..processes.supervisor import PR_SET_PDEATHSIG, prctl
 from ..secrets import ask_worker
-from . import bash, files, function, logs, parse, templates, timetable
+from . import bash, files, function, logs, parse, templates, timetable, watch
 from .dag_import import Code, import_code
 from .failures import describe_failure, print_failure
 
@@ -127,6 +127,7 @@ WORKS: dict[str, Callable[[Job], Answer]] = {
     "render": templates.run,
     "serve": serve,
     "timetable": timetable.run,
+    "watch": watch.run,
 }
 """By the name that a request gives: what the child does."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from ...model.authoring.assets import Metadata
+from ...model.authoring.assets import Metadata, declared
 from ...model.authoring.dags import DAG
 from ...model.authoring.nodes import Node
 from ...model.authoring.other_python import OtherPython
@@ -201,13 +201,18 @@ def _execute(work: OperatorWork, attempt: TaskAttempt, values: dict[str, Any], s
 
 def call_back(dags: list[DAG], attempt: TaskAttempt, called: CallbackCall, values: dict[str, Any]) -> None:
     """Calls one of the DAG file's callbacks, with the context as Airflow gives it."""
-    dag = dag_of(dags, attempt)
-    owner = dag if called.of_run else dag.tasks[attempt.task.task_id]
-    functions = owner.callback_functions(called.event)
+    functions = _callbacks_of(dags, attempt, called)
     state = STATES.get(called.event)
     if state is not None:
         (values["dag_run"] if called.of_run else values["ti"]).state = state
     functions[called.number]({**values, "exception": called.reason, "reason": called.reason})
+
+
+def _callbacks_of(dags: list[DAG], attempt: TaskAttempt, called: CallbackCall) -> list[Callable[..., Any]]:
+    if called.asset is not None:
+        return declared(called.asset).callback_functions()
+    dag = dag_of(dags, attempt)
+    return (dag if called.of_run else dag.tasks[attempt.task.task_id]).callback_functions(called.event)
 
 
 def from_context(

@@ -4,10 +4,13 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from ..base import Brief, Instant, Model, Record, Request
+from ..base import Brief, Instant, Model, Record, Request, iso
 from ..errors import InvalidInputError
 from ..sizes import json_size
 from ..spec.assets.identity import Asset
+from ..spec.assets.watchers import Watcher
+from ..spec.dag import DagSource
+from ..spec.notifiers import Notifier
 from .events import AssetEvent, within
 
 EVENTS_KEPT = 100
@@ -17,19 +20,21 @@ CARRIED_BYTES = 1024 * 1024
 """Half of what Temporal takes as one payload."""
 BYTES_PER_MESSAGE = 64 * 1024
 LONGEST_ID = 200
+HELD = 1000
+"""The most events that are held for a DAG while the asset is paused; a DAG keeps no more of them either."""
 EXTRA_LIMIT = 32 * 1024
 KEY_LIMIT = 250
 
 
 def asset_workflow_id(name: str) -> str:
-    return f"asset:{_short(name)}"
+    return f"asset:{short_name(name)}"
 
 
 def alias_workflow_id(name: str) -> str:
-    return f"asset-alias:{_short(name)}"
+    return f"asset-alias:{short_name(name)}"
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
     """*name*, or where it is longer than ids may be, its beginning and a digest."""
     return name if len(name) <= LONGEST_ID else f"{name[:100]}-{sha256(name.encode()).hexdigest()[:16]}"
 
@@ -52,6 +57,8 @@ class Tie(Brief, Model):
     """From when on the DAG wants to know of events that were before; None: of none."""
     waits_since: Instant | None = None
     """Since when it has waited for the asset: what came later counts, as if it had been told at once."""
+    source: DagSource | None = None
+    """The DAG's file, where functions or classes of it belong to the asset."""
 
 
 class ToldEvent(Brief, Request):
@@ -88,6 +95,8 @@ class AssetView(Model):
     events: int
     last_event: AssetEvent | None
     late_since: Instant | None = None
+    is_paused: bool = False
+    watchers: tuple[str, ...] = ()
 
 
 class Outgoing(Model):
@@ -97,7 +106,25 @@ class Outgoing(Model):
     history: bool = False
 
 
-class AssetState(Record):
+class WantedWatcher(Brief, Model):
+    """A watcher that a DAG which waits for the asset has declared."""
+
+    watcher: Watcher
+    dag_id: str
+    source: DagSource | None = None
+
+
+class Lateness(Model):
+    """That an asset has become late, for one who is to be told."""
+
+    notifier: Notifier
+    dag_id: str
+    source: DagSource | None
+    since: Instant
+    reason: str
+
+
+class AssetState(Brief, Record):
     """What an asset's workflow knows; travels through continue-as-new, and so has bounds."""
 
     asset: Asset
@@ -111,9 +138,19 @@ class AssetState(Record):
     """By DAG, what it has not been told yet."""
     unsent: dict[str, AssetEvent] = {}
     """By cause, the events in the outbox."""
+    is_paused: bool = False
+    dropped: int = 0
+    """How many events were too many to be held for DAGs while it was paused."""
+    watching: dict[str, WantedWatcher] = {}
+    """By name, the watchers as they were told last."""
+    named_since: Instant | None = None
+    """Since when DAGs name it."""
+    told_late: bool = False
+    """Whether those who are to be told know that it is late."""
 
-    def tie(self, tie: Tie) -> None:
+    def tie(self, tie: Tie, now: datetime) -> None:
         """Takes note of what a DAG has to do with the asset, and tells it of events that it has missed."""
+        self.named_since = self.named_since or now
         before = self.ties.get(tie.dag_id)
         if tie.asset is not None:
             self.asset = tie.asset
@@ -146,11 +183,17 @@ class AssetState(Record):
         self.events = within([*self.events, event], EVENTS_KEPT, BYTES_KEPT)
         for dag_id in self.consumers:
             self._queue(dag_id, event, history=False)
+        self.told_late = False
         return event
 
     def _queue(self, dag_id: str, event: AssetEvent, *, history: bool) -> None:
-        self.outbox.setdefault(dag_id, []).append(Outgoing(cause=event.cause, history=history))
+        waiting = self.outbox.setdefault(dag_id, [])
+        waiting.append(Outgoing(cause=event.cause, history=history))
         self.unsent[event.cause] = event
+        if self.is_paused and len(waiting) > HELD:
+            del waiting[0]
+            self.dropped += 1
+            self._drop_sent()
 
     def next_delivery(self, dag_id: str) -> Delivery | None:
         """What a DAG is to be told next, no more than a message may have; None if nothing."""
@@ -189,12 +232,55 @@ class AssetState(Record):
         """The DAGs that wait for it."""
         return sorted(tie.dag_id for tie in self.ties.values() if tie.consumes)
 
+    def watchers_to_tell(self) -> dict[str, WantedWatcher | None]:
+        """By name, the watchers that are to look for something else than before, None for nothing; they count as told.
+
+        A watcher looks while a DAG waits for the asset. Where several DAGs declare one of the same name, the first
+        of them says what it is.
+        """
+        wanted: dict[str, WantedWatcher] = {}
+        for dag_id in [] if self.is_paused else self.consumers:
+            tie = self.ties[dag_id]
+            for watcher in tie.asset.watchers if tie.asset is not None else ():
+                source = tie.source if watcher.trigger.kind == "own" else None
+                wanted.setdefault(watcher.name, WantedWatcher(watcher=watcher, dag_id=dag_id, source=source))
+        news: dict[str, WantedWatcher | None] = {
+            name: found for name, found in wanted.items() if self.watching.get(name) != found
+        }
+        news.update(dict.fromkeys(self.watching.keys() - wanted.keys()))
+        self.watching = wanted
+        return dict(sorted(news.items()))
+
+    @property
+    def fresh_until(self) -> datetime | None:
+        """When it becomes late unless there is an event; None: never."""
+        last = self.events[-1].timestamp if self.events else self.named_since
+        return last + self.asset.freshness if last is not None and self.asset.freshness is not None else None
+
+    def next_lateness(self) -> datetime | None:
+        """When somebody has to be told that it is late."""
+        wanted = self.asset.on_late and not self.told_late and bool(self.ties)
+        return self.fresh_until if wanted else None
+
+    def take_lateness(self, now: datetime) -> list[Lateness]:
+        """Whom to tell that it is late; told once, until there is another event."""
+        due = self.next_lateness()
+        if due is None or now < due:
+            return []
+        self.told_late = True
+        dag_id = next((tie.dag_id for tie in self.ties.values() if tie.asset == self.asset), min(self.ties))
+        newest = f"its newest event is of {iso(self.events[-1].timestamp)}" if self.events else "it has had no event"
+        reason = f"asset {self.asset.name!r} is late: {newest}, and freshness = {self.asset.freshness}"
+        source = self.ties[dag_id].source
+        return [
+            Lateness(notifier=notifier, dag_id=dag_id, source=source, since=due, reason=reason)
+            for notifier in self.asset.on_late
+        ]
+
     def view(self, now: datetime) -> AssetView:
         """The asset as it is *now*."""
         last = self.events[-1] if self.events else None
-        fresh_until = None
-        if last is not None and self.asset.freshness is not None:
-            fresh_until = last.timestamp + self.asset.freshness
+        fresh_until = self.fresh_until
         return AssetView(
             name=self.asset.name,
             uri=self.asset.uri,
@@ -204,6 +290,8 @@ class AssetState(Record):
             events=self.numbered,
             last_event=last,
             late_since=fresh_until if fresh_until is not None and fresh_until < now else None,
+            is_paused=self.is_paused,
+            watchers=tuple(self.watching),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +12,8 @@ from ..spec.assets.condition import AssetAll as All
 from ..spec.assets.condition import AssetAny as Any_
 from ..spec.assets.partitioned import Partitioned
 from ..spec.timetables import AssetOrTime, AssetTriggered, CronPartition, PartitionedAsset
+from .asset_watchers import AssetWatcher, BaseEventTrigger
+from .callbacks import Callback, functions_of, notifiers_of
 
 
 class _Expression:
@@ -30,7 +32,8 @@ class _Expression:
 class Asset(_Expression):
     """A piece of data, by name, uri or both (Airflow: Asset).
 
-    *freshness*: how old its newest event may be before it is late.
+    *freshness*: how old its newest event may be before it is late; *on_late_callback* is told of it then.
+    *watchers* look for its events outside of tidemill, as long as a DAG waits for it.
     """
 
     group_default = "asset"
@@ -42,18 +45,46 @@ class Asset(_Expression):
         *,
         group: str | None = None,
         extra: dict[str, Any] | None = None,
-        watchers: Sequence[Any] = (),
+        watchers: Sequence[AssetWatcher] = (),
         freshness: timedelta | None = None,
+        on_late_callback: Callback = None,
     ) -> None:
-        if watchers:
-            raise InvalidInputError(
-                f"asset {name or uri!r}: watchers are not there yet. Emit events from outside by `tidemill assets emit`"
-            )
-        fields = {"name": name, "uri": uri, "group": group or self.group_default, "extra": extra}
+        self.watchers = [*watchers]
+        for watcher in self.watchers:
+            if not isinstance(watcher, AssetWatcher):
+                raise InvalidInputError(
+                    f"asset {name or uri!r}: watchers has {watcher!r}. Write AssetWatcher(name=..., trigger=...)"
+                )
+        self._on_late = on_late_callback
+        fields = {
+            "name": name,
+            "uri": uri,
+            "group": group or self.group_default,
+            "extra": extra,
+            "freshness": freshness,
+            "on_late": notifiers_of({"on_late": on_late_callback}).get("on_late", ()),
+            "watchers": [watcher.leaf for watcher in self.watchers],
+        }
         try:
-            self.leaf = identity.Asset.model_validate({**fields, "freshness": freshness})
+            self.leaf = identity.Asset.model_validate(fields)
         except ValueError as error:
             raise InvalidInputError(f"asset {name or uri!r}: {_reason(error)}") from None
+        if self.leaf.calls_code:
+            _declared[self.name] = self
+
+    def callback_functions(self) -> list[Callable[..., Any]]:
+        """The functions that are called when it is late."""
+        return functions_of(self._on_late)
+
+    def trigger_of(self, watcher: str) -> BaseEventTrigger:
+        """What the file says of how to look for its events. Raises InvalidInputError if it says nothing of that."""
+        found = next((one.trigger for one in self.watchers if one.name == watcher), None)
+        if not isinstance(found, BaseEventTrigger):
+            raise InvalidInputError(
+                f"asset {self.name!r} has no watcher {watcher!r} any more that is a class of its file. "
+                "Put it back, or register the DAG again"
+            )
+        return found
 
     @staticmethod
     def ref(*, name: str | None = None, uri: str | None = None) -> AssetRef:
@@ -84,6 +115,17 @@ class Asset(_Expression):
 
     def __repr__(self) -> str:
         return f"Asset(name={self.name!r}, uri={self.uri!r})"
+
+
+_declared: dict[str, Asset] = {}
+"""By name, the assets of this process whose functions or classes somebody may want to call."""
+
+
+def declared(name: str) -> Asset:
+    """The asset as the file that was imported declares it. Raises InvalidInputError if it declares none."""
+    if name not in _declared:
+        raise InvalidInputError(f"asset {name!r} is no longer in its file. Put it back, or register the DAG again")
+    return _declared[name]
 
 
 class Dataset(Asset):

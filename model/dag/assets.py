@@ -13,7 +13,7 @@ from ..base import iso
 from ..run.identity import RunIdentity, asset_run, partition_run
 from ..spec.assets.condition import aliases_in, assets_in, in_words, leaves, refs_in
 from ..spec.assets.identity import Asset
-from ..spec.dag import DagSpec
+from ..spec.dag import DagSource, DagSpec
 from ..spec.timetables import PartitionedAsset, waited_for
 from .data import DagData
 from .records import DecisionKind
@@ -109,7 +109,7 @@ def wanted_ties(spec: DagSpec) -> dict[str, Tie]:
     condition = waited_for(spec.schedule)
     if condition is not None:
         for asset in assets_in(condition):
-            add(asset_workflow_id(asset.name), consumes=True, asset=asset)
+            add(asset_workflow_id(asset.name), consumes=True, asset=asset, source=source_for(asset, spec))
         for ref in refs_in(condition):
             add(asset_workflow_id(ref.name or ref.uri or ""), consumes=True)
         for alias in aliases_in(condition):
@@ -119,8 +119,14 @@ def wanted_ties(spec: DagSpec) -> dict[str, Tie]:
             if isinstance(outlet, Asset):
                 workflow_id = asset_workflow_id(outlet.name)
                 before = found.get(workflow_id, Tie(dag_id=spec.dag_id)).produced_by
-                add(workflow_id, asset=outlet, produced_by=(*before, task.task_id))
+                source = source_for(outlet, spec)
+                add(workflow_id, asset=outlet, produced_by=(*before, task.task_id), source=source)
     return found
+
+
+def source_for(asset: Asset, spec: DagSpec) -> DagSource | None:
+    """The DAG's file, for an asset that functions or classes of it belong to."""
+    return spec.source if asset.calls_code else None
 
 
 def _name(leaf: object) -> str:

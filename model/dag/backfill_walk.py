@@ -119,8 +119,8 @@ def _runs(next_run: NextRun, question: BackfillQuestion) -> Iterator[DagRunInfo]
 
     As in Airflow the DAG's start_date and catchup do not matter here.
     """
-    asked = question.request
-    for info in infos_between(next_run, asked.from_date, asked.to_date, question.now, question.after):
+    earliest, latest = question.timetable.backfill_bounds(question.request.from_date, question.request.to_date)
+    for info in infos_between(next_run, earliest, latest, question.now, question.after):
         if info.logical_date >= question.now:
             return
         if info.data_interval.end < question.now:

@@ -10,7 +10,7 @@ from .backfill_request import BackfillRequest
 from .backfill_walk import SMALL, BackfillBatch, BackfillQuestion
 from .backfills import Backfill, runs_text
 from .data import DagData
-from .records import DecisionKind, TrackedRun
+from .records import DecisionKind, RunRecord, TrackedRun
 
 BACKFILLS_KEPT = 20
 
@@ -78,29 +78,46 @@ class DagBackfills(DagData):
         return dealt_with
 
     def _create_for(self, backfill: Backfill, info: DagRunInfo, now: datetime) -> None:
-        run = backfill_run(self.spec.dag_id, info, backfill.request.conf)
-        done = next((record for record in self.ledger if record.logical_date == run.logical_date), None)
-        if run.key in self.runs or (done is None and run.key in self.dates):
-            holder = self.holder(run)
+        run = backfill_run(self.spec.dag_id, backfill.timetable, info, backfill.request.conf, backfill.backfill_id)
+        done = self._ended_before(run)
+        holder = self._in_flight(run, done)
+        if holder is not None:
             self.skip_in_backfill(backfill, f"{holder} is in flight or holds the date", run, now)
         elif done is not None and not backfill.request.reprocess_behavior.again(done.state):
             self.skip_in_backfill(backfill, f"{done.run_id} exists already and ended in {done.state}", run, now)
         else:
-            kept = run if done is None else run.model_copy(update={"run_id": done.run_id})
+            again = done is not None and run.partition_key is None
+            kept = run.model_copy(update={"run_id": done.run_id}) if done is not None and again else run
             self.runs[run.key] = TrackedRun(
                 run=kept,
                 queued_at=now,
                 backfill_id=backfill.backfill_id,
-                again=done is not None,
+                again=again,
                 ignores_past=backfill.created == 0,
             )
             backfill.created += 1
             self._mark_ahead(kept)
             self.note(now, DecisionKind.CREATED, kept.run_id, f"{backfill.backfill_id} has room for it")
 
+    def _ended_before(self, run: RunIdentity) -> RunRecord | None:
+        """The last run of the same date or partition, if it has ended."""
+        if run.partition_key is None:
+            return next((record for record in self.ledger if record.logical_date == run.logical_date), None)
+        same = [record for record in self.ledger if record.partition_date == run.partition_date]
+        return max(same, key=lambda record: record.queued_at, default=None)
+
+    def _in_flight(self, run: RunIdentity, done: RunRecord | None) -> str | None:
+        """Who holds the date or the partition of *run*; None if nobody does."""
+        if run.partition_key is not None:
+            others = [t.run.run_id for t in self.runs.values() if t.run.partition_date == run.partition_date]
+            return others[0] if others else None
+        taken = run.key in self.runs or (done is None and run.key in self.dates)
+        return self.holder(run) if taken else None
+
     def skip_in_backfill(self, backfill: Backfill, reason: str, run: RunIdentity, now: datetime) -> None:
         backfill.skipped += 1
-        self.note(now, DecisionKind.SKIPPED, f"{backfill.backfill_id} {iso(run.logical_date or now)}", reason)
+        about = run.partition_key or iso(run.logical_date or now)
+        self.note(now, DecisionKind.SKIPPED, f"{backfill.backfill_id} {about}", reason)
 
     def give_up_in_backfill(self, backfill: Backfill, tracked: TrackedRun, reason: str, now: datetime) -> None:
         """Takes back a run that was created for a backfill and turned out to have run already."""

@@ -52,6 +52,8 @@ class RunRecord(Brief, Model):
     """How those of its tasks ended that the next run looks back at."""
     past_others: TaskState | None = None
     """How all those ended that `past` does not name: of thousands, most have ended alike."""
+    partition_key: str | None = None
+    partition_date: Instant | None = None
 
     def all_past(self, tasks: Iterable[str]) -> dict[str, TaskState]:
         """The same written out, for *tasks*."""

@@ -264,6 +264,8 @@ class DagState(DagAssets, DagBackfills, DagPast):
                 started_at=tracked.started_at,
                 ended_at=report.ended_at,
                 reason=report.reason,
+                partition_key=tracked.run.partition_key,
+                partition_date=tracked.run.partition_date,
                 **short_past({**self.unknown_past(), **tracked.past, **report.past}),
             )
         )

@@ -118,13 +118,14 @@ def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
             run_after=t.run.run_after,
             queued_at=t.queued_at,
             started_at=t.started_at,
+            partition_key=t.run.partition_key,
             workflow_id=t.run.workflow_id,
         )
         for t in state.runs.values()
     ]
     known += [
         RunView(
-            **record.model_dump(exclude={"past", "past_others"}),
+            **record.model_dump(exclude={"past", "past_others", "partition_date"}),
             workflow_id=workflow_id(record.logical_date, record.run_id),
         )
         for record in state.ledger

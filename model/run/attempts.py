@@ -31,7 +31,7 @@ WHOLE_RUN = "__run__"
 """In the place of a task_id: what is called for a run as a whole."""
 
 
-class CallbackCall(Model):
+class CallbackCall(Brief, Model):
     """Which of the DAG file's callbacks is called, in the place of the task's function."""
 
     event: Event
@@ -39,6 +39,8 @@ class CallbackCall(Model):
     of_run: bool = False
     """Whether it is one of the DAG's callbacks, and not of the task's."""
     reason: str | None = None
+    asset: str | None = None
+    """The asset whose callback it is."""
 
 
 class TaskAttempt(Brief, Model):

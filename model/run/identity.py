@@ -45,6 +45,8 @@ OF_ASSETS = ("asset_events", "partition_key", "partition_date")
 """Fields that only a run has that assets have made, or a partition: others are written without."""
 
 
+ODD = r"[^A-Za-z0-9_.~:+-]"
+"""What is in no run id."""
 EVENTS_CARRIED, BYTES_CARRIED = 20, 16 * 1024
 
 
@@ -122,7 +124,7 @@ def run_id(run_type: RunType, at: datetime, *, tail: str = "") -> str:
 
 def operator_run_id(run: RunIdentity, key: str, try_number: int) -> str:
     """The id of a run that a task starts: the same for the same try of the same task, so that it is started once."""
-    return re.sub(r"[^A-Za-z0-9_.~:+-]", "_", f"operator_triggered__{run.dag_id}.{key}_{run.run_id}_{try_number}")[:200]
+    return re.sub(ODD, "_", f"operator_triggered__{run.dag_id}.{key}_{run.run_id}_{try_number}")[:200]
 
 
 def timetable_run_id(
@@ -184,10 +186,9 @@ def scheduled_run(dag_id: str, timetable: BaseTimetable, info: DagRunInfo) -> Ru
 
 def _run_of_partition(dag_id: str, timetable: CronPartition, info: DagRunInfo) -> RunIdentity:
     date, key = timetable.partition_of(info.run_after)
-    told = re.sub(r"[^A-Za-z0-9_.~:+-]", "_", key)
     return RunIdentity(
         dag_id=dag_id,
-        run_id=f"{run_id(RunType.SCHEDULED, info.run_after)}__{told}__{short_hash([dag_id, iso(info.run_after), key])}",
+        run_id=_partition_run_id(RunType.SCHEDULED, info.run_after, key, [dag_id, iso(info.run_after), key]),
         run_type=RunType.SCHEDULED,
         triggered_by=TriggeredBy.TIMETABLE,
         run_after=info.run_after,
@@ -196,8 +197,27 @@ def _run_of_partition(dag_id: str, timetable: CronPartition, info: DagRunInfo) -
     )
 
 
-def backfill_run(dag_id: str, info: DagRunInfo, conf: dict[str, Any] | None = None) -> RunIdentity:
-    """A run of a backfill over *info*'s interval."""
+def _partition_run_id(run_type: RunType, run_after: datetime, key: str, name: Sequence[str]) -> str:
+    return f"{run_id(run_type, run_after)}__{re.sub(ODD, '_', key)}__{short_hash(name)}"
+
+
+def backfill_run(
+    dag_id: str, timetable: BaseTimetable, info: DagRunInfo, conf: dict[str, Any], backfill_id: str
+) -> RunIdentity:
+    """A run of a backfill over *info*'s interval, or of the partition of its moment."""
+    if isinstance(timetable, CronPartition):
+        key = timetable.written(info.run_after)
+        return RunIdentity(
+            dag_id=dag_id,
+            # A partition that is run again has another run beside the first (as in Airflow).
+            run_id=_partition_run_id(RunType.BACKFILL, info.run_after, key, [dag_id, backfill_id, key]),
+            run_type=RunType.BACKFILL,
+            triggered_by=TriggeredBy.BACKFILL,
+            run_after=info.run_after,
+            partition_key=key,
+            partition_date=info.run_after,
+            conf=conf,
+        )
     return RunIdentity(
         dag_id=dag_id,
         run_id=run_id(RunType.BACKFILL, info.run_after),
@@ -206,7 +226,18 @@ def backfill_run(dag_id: str, info: DagRunInfo, conf: dict[str, Any] | None = No
         run_after=info.run_after,
         logical_date=info.logical_date,
         data_interval=info.data_interval,
-        conf=conf or {},
+        conf=conf,
+    )
+
+
+def asset_pseudo_run(asset: str, dag_id: str, at: datetime) -> RunIdentity:
+    """In the place of a run: what is called for an asset, and not for a run of the DAG in whose file it is."""
+    return RunIdentity(
+        dag_id=dag_id,
+        run_id=f"asset__{re.sub(ODD, '_', asset)[:150]}",
+        run_type=RunType.MANUAL,
+        triggered_by=TriggeredBy.ASSET,
+        run_after=at,
     )
 
 

@@ -2,13 +2,15 @@
 
 from typing import Any
 
-from ..base import Model
+from ..asset.state import Lateness
+from ..base import Brief, Model
 from ..spec.notifiers import Event, Notifier
+from ..spec.tasks import EmptyTask
 from .attempts import WHOLE_RUN, TaskAttempt
-from .identity import RunIdentity
+from .identity import RunIdentity, asset_pseudo_run
 
 
-class Notice(Model):
+class Notice(Brief, Model):
     """Something that happened, for one notifier."""
 
     notifier: Notifier
@@ -22,6 +24,8 @@ class Notice(Model):
     """Whether the notifier is one of the DAG's, and not of the task's."""
     number: int
     """Which notice of its run this is."""
+    asset: str | None = None
+    """The asset that it happened to, in the place of a run."""
 
     @property
     def key(self) -> str:
@@ -30,6 +34,8 @@ class Notice(Model):
 
     def facts(self) -> dict[str, Any]:
         """What happened, in plain words."""
+        if self.asset is not None:
+            return {"event": str(self.event), "asset": self.asset, "state": self.state, "reason": self.reason}
         task = self.attempt if self.attempt.task.task_id != WHOLE_RUN else None
         return {
             "event": str(self.event),
@@ -42,3 +48,21 @@ class Notice(Model):
             "state": self.state,
             "reason": self.reason,
         }
+
+
+def late_notice(asset: str, lateness: Lateness, execution: str) -> Notice:
+    """That an asset is late, for one notifier."""
+    run = asset_pseudo_run(asset, lateness.dag_id, lateness.since)
+    attempt = TaskAttempt(
+        run=run, task=EmptyTask(task_id=WHOLE_RUN), try_number=1, execution=execution, source=lateness.source
+    )
+    return Notice(
+        notifier=lateness.notifier,
+        event=Event.ASSET_LATE,
+        run=run,
+        state="late",
+        reason=lateness.reason,
+        attempt=attempt,
+        number=int(lateness.since.timestamp()),
+        asset=asset,
+    )

@@ -26,6 +26,7 @@ class RunView(Model):
     started_at: Instant | None = None
     ended_at: Instant | None = None
     reason: str | None = None
+    partition_key: str | None = None
     workflow_id: str
 
 

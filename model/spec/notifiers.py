@@ -18,6 +18,8 @@ class Event(StrEnum):
     ON_SKIPPED = "on_skipped_callback"
     SLA_MISS = "sla_miss_callback"
     DEADLINE_MISS = "deadline_miss_callback"
+    ASSET_LATE = "on_late_callback"
+    """Of an asset, never of a task or a run."""
 
 
 class FunctionNotifier(Brief, Model):

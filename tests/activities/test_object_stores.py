@@ -1,22 +1,18 @@
 """Results, logs and kept code in an object store: a server that speaks S3, and the client that users have."""
 
 import asyncio
-import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
+from object_store import s3
 from support import TIDEMILL, end_workflows, eventually, without_times, worker_environment, worker_process
 from temporalio.client import Client
-from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.worker.client import Tidemill
-from tidemill.worker.dev import free_port
 from tidemill.worker.plugin import TidemillPlugin
 
 FILE = """
@@ -35,36 +31,6 @@ with DAG({dag_id!r}, heartbeat_timeout=10):
 
     take(make())
 """
-
-
-@contextmanager
-def s3(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """A server that speaks S3; its URL of a bucket, and the variables by which clients find it."""
-    port = free_port()
-    with served(folder, [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port):
-        httpx.put(f"http://127.0.0.1:{port}/lake").raise_for_status()
-        keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
-        yield "s3://lake", {**keys, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
-
-
-@contextmanager
-def served(folder: Path, argv: list[str], port: int) -> Iterator[None]:
-    folder.mkdir()
-    process = start_supervised(folder, argv, folder / "server.log")
-    try:
-        asyncio.run(eventually(lambda: answers(port), bool))
-        yield
-    finally:
-        stop(process)
-
-
-async def answers(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ async def read_run(client: Client, workflow_id: str, executions: list[Any]) -> R
     assert begun is not None
     return Run(
         dag_id=identity["dag_id"],
-        key=identity["run_id"] if identity["run_type"] == "manual" else identity["logical_date"],
+        key=identity["logical_date"] if identity["run_type"] in ("scheduled", "backfill") else identity["run_id"],
         run_type=identity["run_type"],
         run_after=datetime.fromisoformat(identity["run_after"]),
         begun=begun,

@@ -27,6 +27,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Replayer
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also when run as a program
+from asset_storm import SOURCES, asset_dags, no_violations
 from checker import Expected, Verdict, judge
 from editor import Editor
 from support import bash, dag, empty, unpacked
@@ -64,6 +65,8 @@ class Plan:
     settle_within: float = 900
     upgrade: bool = False
     """Whether the first half is the last release's."""
+    asset_events: int = 40
+    """Events of each of the two assets that wake twenty DAGs, told while the last quarter is killed."""
     callers: int = 64
     """Tasks of one run that each trigger a run of another DAG and wait for its end."""
 
@@ -249,21 +252,49 @@ async def trigger_once(tidemill: Tidemill, dag_id: str, run_id: str) -> None:
     await again(attempt)
 
 
-async def blow(world: World, tidemill: Tidemill, chance: random.Random) -> None:
+async def blow(world: World, tidemill: Tidemill, chance: random.Random, emitted: dict[str, list[str]]) -> None:
     """Kills one after the other. Half way, those that take the place of the killed are of this release."""
     calling: asyncio.Task[None] | None = None
+    telling: asyncio.Task[None] | None = None
     for n in range(world.plan.kills):
+        if n == world.plan.kills * 3 // 4:
+            world.replace_old()  # the last release knows no assets
+            telling = asyncio.create_task(tell_assets(tidemill, emitted, world.plan.asset_events))
         if n == world.plan.kills // 2:
             world.last_release = None
             calling = asyncio.create_task(trigger_once(tidemill, CALLER, "all_at_once"))
         await asyncio.sleep(world.plan.pause_between_kills * (0.3 + chance.random()))
         await asyncio.to_thread(world.kill_one, chance)
     world.replace_old()
-    if calling is not None:
-        await calling
+    for task in (calling, telling):
+        if task is not None:
+            await task
 
 
-async def settle(tidemill: Tidemill, expected: dict[str, Expected], within: float) -> None:
+async def tell_assets(tidemill: Tidemill, emitted: dict[str, list[str]], n: int) -> None:
+    """Registers the DAGs that wait for assets, and tells the first of those of *n* events."""
+    for spec, _ in asset_dags().values():
+        await again(lambda spec=spec: tidemill.register(spec))
+    for name in SOURCES:
+        await again(lambda name=name: all_wait(tidemill, name))
+    for number in range(n):
+        for name in SOURCES:
+            await tell_asset(tidemill, emitted, name, f"event {number}")
+        await asyncio.sleep(0.2)
+
+
+async def all_wait(tidemill: Tidemill, name: str) -> None:
+    """Raises NotFoundError as long as nobody waits for the asset."""
+    if not (await tidemill.asset(name)).consumers:
+        raise NotFoundError(name)
+
+
+async def tell_asset(tidemill: Tidemill, emitted: dict[str, list[str]], name: str, cause: str) -> None:
+    emitted.setdefault(name, []).append(cause)
+    await again(lambda: tidemill.emit(name, cause=cause))
+
+
+async def settle(tidemill: Tidemill, expected: Iterable[str], within: float) -> None:
     """Waits until nothing is due, queued or running any more."""
     deadline = time.monotonic() + within
     for dag_id in expected:
@@ -302,11 +333,12 @@ async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
         expected = await register_all(tidemill, plan, chance)
         editor = Editor(folder / "dags", random.Random(plan.seed + 2), files=plan.files, ticks=plan.ticks)
         edited = editor.begin()
+        emitted: dict[str, list[str]] = {}
         await again(lambda: tidemill.set_bundle(editor.settings()))
         over = asyncio.Event()
         editing = asyncio.create_task(editor.work(over))
         await asyncio.gather(
-            blow(world, tidemill, chance), trigger_some(tidemill, plan, expected, random.Random(plan.seed + 1))
+            blow(world, tidemill, chance, emitted), trigger_some(tidemill, plan, expected, random.Random(plan.seed + 1))
         )
         over.set()
         await editing
@@ -324,10 +356,20 @@ async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
             }
         await asyncio.sleep(2)  # visibility lags
         verdict = await judge(tidemill.client, expected)
+        verdict.violations += await astray(tidemill, emitted, plan.settle_within)
         verdict.violations += await not_replayed(tidemill.client, folder / "replay")
         return verdict, world.kills
     finally:
         world.end()
+
+
+async def astray(tidemill: Tidemill, emitted: dict[str, list[str]], within: float) -> list[str]:
+    """Events of assets that were not taken, or twice, or early."""
+    await settle(tidemill, asset_dags(), within)
+    await asyncio.sleep(2)
+    # What one side of the diamond has had more than another is taken with the last event.
+    await tell_asset(tidemill, emitted, "top", "the last")
+    return await no_violations(tidemill.client, emitted, within)
 
 
 async def not_replayed(client: Client, home: Path) -> list[str]:

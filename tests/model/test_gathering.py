@@ -131,21 +131,21 @@ def test_an_asset_numbers_its_events_by_their_cause_and_tells_newcomers_of_those
     assert state.add(told, START) is None
     assert state.numbered == 1
     before, after = START - timedelta(days=1), START + timedelta(days=1)
-    state.tie(Tie(dag_id="d", consumes=True))
-    state.tie(Tie(dag_id="e", consumes=True, since=before, waits_since=after))
-    state.tie(Tie(dag_id="f", consumes=True, since=before, waits_since=before))
+    state.tie(Tie(dag_id="d", consumes=True), START)
+    state.tie(Tie(dag_id="e", consumes=True, since=before, waits_since=after), START)
+    state.tie(Tie(dag_id="f", consumes=True, since=before, waits_since=before), START)
     assert state.next_delivery("d") is None
     told_e, told_f = state.next_delivery("e"), state.next_delivery("f")
     assert told_e is not None and told_e.history  # noqa: PT018
     assert told_f is not None and not told_f.history  # noqa: PT018 - it has waited for the asset since before
-    state.tie(Tie(dag_id="e"))
+    state.tie(Tie(dag_id="e"), START)
     state.delivered("f", 1)
     assert (state.consumers, state.outbox, state.unsent) == (["d", "f"], {}, {})
 
 
 def test_what_waits_to_be_told_has_bounds_and_keeps_its_order() -> None:
     state = AssetState(asset=Asset.model_validate({"name": "a"}))
-    state.tie(Tie(dag_id="d", consumes=True))
+    state.tie(Tie(dag_id="d", consumes=True), START)
     for number in range(30):
         state.add(ToldEvent(cause=str(number), extra={"x": "y" * 20_000}), START + timedelta(minutes=number))
     state = AssetState.model_validate_json(state.model_dump_json())

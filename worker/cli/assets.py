@@ -1,13 +1,17 @@
 """`tidemill assets`: which assets there are, their events, and events from outside."""
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
+from ...model.asset.watching import WatcherView
+from ...model.errors import InvalidInputError
 from ...model.run.identity import RunIdentity
+from ..asset_graph import draw_assets, graph_of
 from ..client import Tidemill
 from .output import Json, console, fail, instant_text, make_table, print_json, run, show
 
@@ -43,18 +47,53 @@ def list_assets(as_json: Json = False) -> None:
 def show_asset(name: Name, as_json: Json = False) -> None:
     """Show an asset: its uri, the tasks that write it, the DAGs that wait for it."""
 
-    async def work() -> AssetView:
-        return await (await Tidemill.connect()).asset(name)
+    async def work() -> tuple[AssetView, list[WatcherView]]:
+        tidemill = await Tidemill.connect()
+        return await tidemill.asset(name), await tidemill.watchers(name)
 
-    view = run(work())
+    view, watchers = run(work())
     if as_json:
-        return print_json(view)
+        return print_json({**view.model_dump(mode="json"), "watchers": watchers})
     rows = [("uri", view.uri), ("group", view.group)]
+    if view.is_paused:
+        rows.append(("paused", "DAGs hear of its events when it is unpaused"))
     rows += [("written by", f"{dag_id}: {', '.join(tasks)}") for dag_id, tasks in view.producers.items()]
     rows += [("waited for by", dag_id) for dag_id in view.consumers]
+    rows += [("watched by", watcher_text(watcher)) for watcher in watchers]
     if view.late_since is not None:
         rows.append(("late since", instant_text(view.late_since)))
     return console.print(make_table(["FIELD", "VALUE"], rows))
+
+
+def watcher_text(watcher: WatcherView) -> str:
+    """What a watcher looks for, what it has found, and why it finds nothing more."""
+    trigger = watcher.trigger
+    looks = {"files": f"files below {getattr(trigger, 'url', '')}", "own": "a class of the DAG's file"}
+    place = f"asset {getattr(trigger, 'name', '')} of namespace {getattr(trigger, 'namespace', '')}"
+    what = looks.get(trigger.kind, place) if trigger is not None else "nothing"
+    last = f", the last at {instant_text(watcher.last_found_at)}" if watcher.last_found_at is not None else ""
+    trouble = f"; it cannot look: {watcher.error}" if watcher.error is not None else ""
+    return f"{watcher.name}: {what}; {watcher.found} found{last}{trouble}"
+
+
+@app.command("pause")
+def pause(name: Name) -> None:
+    """Hold an asset's events back from the DAGs that wait for it; its watchers rest."""
+    _set_paused(name, paused=True)
+
+
+@app.command("unpause")
+def unpause(name: Name) -> None:
+    """Tell the DAGs what has come meanwhile, and go on."""
+    _set_paused(name, paused=False)
+
+
+def _set_paused(name: str, *, paused: bool) -> None:
+    async def work() -> None:
+        await (await Tidemill.connect()).pause_asset(name, paused)
+
+    run(work())
+    console.print(f"{name}: {'paused' if paused else 'unpaused'}")
 
 
 @app.command("events")
@@ -114,7 +153,10 @@ def materialize(name: Name, as_json: Json = False) -> None:
 
 
 @app.command("graph")
-def draw_graph(as_json: Json = False) -> None:
+def draw_graph(
+    output: Annotated[Path | None, typer.Option(help="Write a picture: .svg, .png or .pdf.")] = None,
+    as_json: Json = False,
+) -> None:
     """Show which DAG writes what, and which runs then: a line for each asset, those that close a circle marked."""
 
     async def work() -> list[AssetView]:
@@ -122,11 +164,13 @@ def draw_graph(as_json: Json = False) -> None:
         return [await tidemill.asset(name) for name in await tidemill.assets()]
 
     views = run(work())
-    after = {
-        dag_id: {c for v in views if dag_id in v.producers for c in v.consumers}
-        for v in views
-        for dag_id in v.producers
-    }
+    if output is not None:
+        try:
+            draw_assets(views, output)
+        except InvalidInputError as error:
+            fail(str(error))
+        return console.print(f"{output}: {len(views)} assets")
+    closing = {name for edge in graph_of(views).closing for kind, name in edge if kind == "asset"}
     rows = [
         (
             ", ".join(view.producers) or "outside",
@@ -134,23 +178,11 @@ def draw_graph(as_json: Json = False) -> None:
             view.name,
             "->",
             ", ".join(view.consumers) or "nobody",
-            "a circle" if any(is_after(after, c, p) for p in view.producers for c in view.consumers) else "",
+            "a circle" if view.name in closing else "",
         )
         for view in views
     ]
-    show(views, as_json, make_table(["WRITTEN BY", "", "ASSET", "", "RUNS", ""], rows))
-
-
-def is_after(after: dict[str, set[str]], dag_id: str, other: str) -> bool:
-    """Whether a run of *dag_id* leads to one of *other*."""
-    seen: set[str] = set()
-    found = {dag_id}
-    while found:
-        if other in found:
-            return True
-        seen |= found
-        found = {later for one in found for later in after.get(one, ())} - seen
-    return False
+    return show(views, as_json, make_table(["WRITTEN BY", "", "ASSET", "", "RUNS", ""], rows))
 
 
 def read_extra(text: str | None) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from pydantic import Field, model_validator
 
 from ...base import Brief, Model, PositiveDuration
+from ..notifiers import Notifier
+from .watchers import Watcher
 
 LONGEST = 1500
 RESERVED_SCHEME = "airflow"
@@ -31,6 +33,9 @@ class Asset(Brief, Model):
     extra: dict[str, Any] = Field(default={})
     freshness: PositiveDuration | None = None
     """How old the newest event may be before the asset is late; None: it is never."""
+    on_late: tuple[Notifier, ...] = ()
+    """Who is told when it becomes late, once for each time."""
+    watchers: tuple[Watcher, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -53,7 +58,21 @@ class Asset(Brief, Model):
         check_group(self.group)
         if self.name in RESERVED_NAMES:
             raise ValueError(f"asset name {self.name!r} is a word of Airflow's own. Choose another")
+        if self.on_late and self.freshness is None:
+            raise ValueError("on_late_callback needs freshness: when is it late? Give freshness=timedelta(hours=...)")
+        names = [watcher.name for watcher in self.watchers]
+        if len({*names}) < len(names):
+            raise ValueError(
+                f"watchers are called {', '.join(names)}: what they have seen is known by their names. "
+                "Give each its own"
+            )
         return self
+
+    @property
+    def calls_code(self) -> bool:
+        """Whether functions or classes of the DAG file belong to it."""
+        kinds = [*(notifier.kind for notifier in self.on_late), *(watcher.trigger.kind for watcher in self.watchers)]
+        return "function" in kinds or "own" in kinds
 
     @property
     def key(self) -> AssetKey:

@@ -87,6 +87,10 @@ class BaseTimetable(Model):
     def check(self) -> None:
         """Raises TimetableError or CronError for what only shows when the schedule is used."""
 
+    def backfill_bounds(self, earliest: datetime, latest: datetime) -> tuple[datetime, datetime]:
+        """The first and the last moment of a backfill that was asked for from *earliest* to *latest*."""
+        return earliest, latest
+
     @property
     def names_runs_by_interval(self) -> bool:
         """Whether a scheduled run's id carries the start of its interval rather than its run_after."""

@@ -47,13 +47,17 @@ class CronPartition(CronTrigger):
 
     def partitions_between(self, earliest: datetime, latest: datetime) -> Iterator[tuple[datetime, str]]:
         """Date and key of each partition from *earliest* to *latest*, read by the clock of the expression's zone."""
-        tz = zone(self.timezone)
-        first, last = (bound.replace(tzinfo=tz).astimezone(UTC) for bound in (earliest, latest))
+        first, last = self.backfill_bounds(earliest, latest)
         found = cron(self.expression, self.timezone)
         tick = found.at_or_after(first)
         while tick is not None and tick <= last:
             yield tick, self.written(tick)
             tick = found.next(tick)
+
+    def backfill_bounds(self, earliest: datetime, latest: datetime) -> tuple[datetime, datetime]:
+        """Read by the clock of the expression's zone, as keys are (Airflow)."""
+        tz = zone(self.timezone)
+        return earliest.replace(tzinfo=tz).astimezone(UTC), latest.replace(tzinfo=tz).astimezone(UTC)
 
     def manual_interval(self, run_after: datetime) -> DataInterval:
         return DataInterval.exact(run_after)

@@ -1,0 +1,71 @@
+"""Has a trigger of the DAG file look for events of an asset. Runs only in child processes."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from ...model.asset.watching import PAGE, Sighting, WatchAnswer
+from ...model.authoring.asset_watchers import BaseEventTrigger, TriggerEvent
+from ...model.authoring.assets import declared
+from ...model.errors import InvalidInputError
+from .failures import describe_failure, print_failure
+
+if TYPE_CHECKING:
+    from .child import Job
+
+POSITION_LIMIT = 256 * 1024
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Polls until there is something, or the time of the request is over."""
+    request = job.request
+    try:
+        job.imported()
+        trigger = declared(request["asset"]).trigger_of(request["watcher"])
+        return {"answer": _look(trigger, request["position"], request["seconds"]).model_dump(mode="json")}
+    except BaseException as error:
+        print_failure(error)
+        return {"failure": describe_failure(error).model_dump(mode="json")}
+
+
+def _look(trigger: BaseEventTrigger, position: Any, seconds: float) -> WatchAnswer:
+    until = time.monotonic() + seconds
+    while True:
+        found, behind = _polled(trigger, position)
+        if found or behind != position:
+            return WatchAnswer(found=found, position=behind)
+        pause = trigger.poll_interval.total_seconds()
+        if time.monotonic() + pause >= until:
+            time.sleep(max(0.0, until - time.monotonic()))
+            return WatchAnswer()
+        time.sleep(pause)
+
+
+def _polled(trigger: BaseEventTrigger, position: Any) -> tuple[tuple[Sighting, ...], Any]:
+    """What one poll has found, as data. Raises InvalidInputError for an answer that is none."""
+    name = type(trigger).__name__
+    try:
+        events, behind = trigger.poll(position)
+        events = [*events]
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{name}.poll: {type(error).__name__}: {error}. Return (events, position behind them)"
+        ) from error
+    strange = next((event for event in events if not isinstance(event, TriggerEvent)), None)
+    if strange is not None:
+        raise InvalidInputError(f"{name}.poll returned {strange!r} as an event. Return TriggerEvent(payload)")
+    if len(events) > PAGE:
+        raise InvalidInputError(f"{name}.poll returned {len(events)} events. Return at most {PAGE} at a time")
+    try:
+        told = [(event.key, to_jsonable_python(event.payload), event.partition_key) for event in events]
+        behind = to_jsonable_python(behind)
+        size = len(json.dumps(behind))
+    except (PydanticSerializationError, ValueError) as error:
+        raise InvalidInputError(f"{name}.poll returned what is not JSON: {error}. Return plain data") from None
+    if size > POSITION_LIMIT:
+        raise InvalidInputError(f"{name}.poll: the position has {size:,} bytes, and may have {POSITION_LIMIT:,}")
+    return tuple(Sighting(key=key, payload=payload, partition_key=part) for key, payload, part in told), behind

@@ -1,0 +1,138 @@
+"""One watcher of an asset: what it is looking for, what it has seen, and what it has still to tell."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..base import Brief, Instant, Model, Record
+from ..spec.assets.watchers import Trigger, Watcher
+from ..spec.dag import DagSource
+from .state import ToldEvent, short_name
+
+PAGE = 100
+"""The most events that one look may bring."""
+LONGEST_LOOK = timedelta(minutes=10)
+"""After which a look ends that has found nothing, so that no activity is endless."""
+AGAIN_FIRST, AGAIN_LAST = timedelta(seconds=5), timedelta(minutes=5)
+"""After how long it looks again when it could not."""
+
+
+def watcher_workflow_id(asset: str, name: str) -> str:
+    return f"watcher:{short_name(asset)}/{name}"
+
+
+class Watching(Brief, Model):
+    """What a watcher is told to look for; without *watcher* for nothing, since no DAG waits for the asset."""
+
+    asset: str
+    name: str
+    watcher: Watcher | None = None
+    dag_id: str | None = None
+    """The DAG in whose file the asset's own classes are."""
+    source: DagSource | None = None
+
+    @property
+    def trigger(self) -> Trigger | None:
+        return self.watcher.trigger if self.watcher is not None else None
+
+
+class Sighting(Brief, Model):
+    """Something that a watcher has found."""
+
+    key: str | None = None
+    """What tells it from others, where its source has a name for it; else its number does."""
+    payload: Any = None
+    partition_key: str | None = None
+
+
+class WatchQuestion(Brief, Model):
+    """Look from *position* on. None: from the beginning."""
+
+    watching: Watching
+    position: Any = None
+
+
+class WatchAnswer(Brief, Model):
+    """What was found, and the position behind it; nothing, after a long look. Or why nothing can be seen."""
+
+    found: tuple[Sighting, ...] = ()
+    position: Any = None
+    error: str | None = None
+
+
+class WatcherView(Model):
+    """A watcher as it is shown."""
+
+    asset: str
+    name: str
+    trigger: Trigger | None
+    found: int
+    last_found_at: Instant | None
+    error: str | None
+    """Why it cannot look, while it cannot."""
+
+
+class WatcherState(Brief, Record):
+    """What a watcher's workflow knows; travels through continue-as-new."""
+
+    watching: Watching
+    position: Any = None
+    found: int = 0
+    last_found_at: Instant | None = None
+    error: str | None = None
+    failures: int = 0
+    """How often in a row it could not look."""
+    unsent: list[ToldEvent] = []
+    last_trigger: Trigger | None = None
+    """What it looked for before it was told to look for nothing."""
+
+    def expect(self, watching: Watching) -> None:
+        """Takes on what it is told to look for; something else is looked for from its beginning."""
+        before, after = self.watching.trigger or self.last_trigger, watching.trigger
+        if before is not None and after is not None and _thing(before) != _thing(after):
+            self.position = None
+        self.last_trigger = before if after is None else None
+        self.watching = watching
+        self.error, self.failures = None, 0
+
+    def take(self, answer: WatchAnswer, now: datetime) -> timedelta | None:
+        """Takes in what a look has brought. After how long to look again; None: at once."""
+        self.error = answer.error
+        if answer.error is not None:
+            self.failures += 1
+            doubled: int = 2 ** min(self.failures - 1, 10)
+            return min(AGAIN_FIRST * doubled, AGAIN_LAST)
+        self.failures = 0
+        if answer.found:
+            self.position, self.last_found_at = answer.position, now
+            self.unsent += self._told(answer.found)
+        return None
+
+    def _told(self, found: Sequence[Sighting]) -> list[ToldEvent]:
+        told = []
+        for one in found:
+            self.found += 1
+            known_by = one.key if one.key is not None else f"#{self.found}"
+            told.append(
+                ToldEvent(
+                    cause=f"{watcher_workflow_id(self.watching.asset, self.watching.name)} {known_by}",
+                    extra={"from_trigger": True, "payload": one.payload},
+                    partition_key=one.partition_key,
+                )
+            )
+        return told
+
+    def view(self) -> WatcherView:
+        return WatcherView(
+            asset=self.watching.asset,
+            name=self.watching.name,
+            trigger=self.watching.trigger,
+            found=self.found,
+            last_found_at=self.last_found_at,
+            error=self.error,
+        )
+
+
+def _thing(trigger: Trigger) -> dict[str, Any]:
+    """What is looked at, however often."""
+    return trigger.model_dump(exclude={"poll_interval", "settled_for", "pattern"})

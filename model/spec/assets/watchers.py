@@ -1,0 +1,62 @@
+"""What looks for events of an asset outside of tidemill: files that arrive, a queue, an asset of another namespace."""
+
+from datetime import timedelta
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from ...base import Brief, Model, PositiveDuration
+
+EVERY = timedelta(seconds=30)
+LONGEST_NAME = 250
+
+
+class FilesTrigger(Brief, Model):
+    """Each file below a folder or prefix that fsspec knows is an event, once; one that has changed is another."""
+
+    kind: Literal["files"] = "files"
+    url: Annotated[str, Field(min_length=1)]
+    """The folder or prefix: `s3://bucket/landing/`, or a path that all workers have."""
+    pattern: Annotated[str, Field(min_length=1)] = "*"
+    """What the path below it has to look like; `*` stands for folders, too."""
+    poll_interval: PositiveDuration = EVERY
+    settled_for: timedelta = timedelta()
+    """How long a file must not have changed: for those that are written where they are looked for."""
+
+    @model_validator(mode="after")
+    def _is_public(self) -> Self:
+        if urlsplit(self.url).password:
+            raise ValueError("url has a password in it, and is shown. Give it to the workers' environment instead")
+        if self.settled_for < timedelta():
+            raise ValueError(f"settled_for = {self.settled_for} is less than nothing. Give 0 or more")
+        return self
+
+
+class AssetTrigger(Brief, Model):
+    """Each event of an asset of another namespace of the same Temporal server is an event here, once."""
+
+    kind: Literal["asset"] = "asset"
+    name: Annotated[str, Field(min_length=1)]
+    namespace: Annotated[str, Field(min_length=1)]
+    poll_interval: PositiveDuration = EVERY
+
+
+class OwnTrigger(Brief, Model):
+    """A class of the DAG file says what has happened: a queue, a table, a service."""
+
+    kind: Literal["own"] = "own"
+    poll_interval: PositiveDuration = EVERY
+
+
+Trigger = Annotated[FilesTrigger | AssetTrigger | OwnTrigger, Field(discriminator="kind")]
+
+
+class Watcher(Model):
+    """Something that looks for events of an asset, by a name that is its own within the asset (Airflow: AssetWatcher).
+
+    What it has seen is known by that name.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+    trigger: Trigger
