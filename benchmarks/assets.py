@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from assets_by_hand import by_hand
 from figures import Figure
 from installation import Installation
 from temporalio.client import Client
@@ -35,11 +36,12 @@ def waiting(dag_id: str, *names: str, outlets: tuple[str, ...] = ()) -> dict[str
 async def assets(client: Client, server: DevServer, place: Path) -> list[Figure]:
     """All of it, with a worker in a process of its own."""
     here = Installation(client, server, place)
+    floor = await by_hand(client)
     with here.worker():
-        return [*await _latency(here), await _to_many(here), await _from_many(here), await _chain(here)]
+        return [*await _latency(here, floor), await _to_many(here), await _from_many(here), await _chain(here)]
 
 
-async def _latency(here: Installation) -> list[Figure]:
+async def _latency(here: Installation, floor: float) -> list[Figure]:
     """From the end of a producer's task to the start of the consumer's first."""
     tag = uuid.uuid4().hex[:6]
     source, end = f"source_{tag}", f"end_{tag}"
@@ -59,7 +61,7 @@ async def _latency(here: Installation) -> list[Figure]:
         assert ended is not None
         took.append(1000 * (began - ended).total_seconds())
     what = "from a producer's end to the consumer's first task"
-    return [Figure(f"{what}: p50", "ms", median(took)), Figure(f"{what}: p95", "ms", quantiles(took, n=20)[-1])]
+    return [Figure(f"{what}: p50", "ms", median(took), floor), Figure(f"{what}: p95", "ms", quantiles(took, n=20)[-1])]
 
 
 async def _to_many(here: Installation) -> Figure:

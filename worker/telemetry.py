@@ -1,4 +1,5 @@
-"""How a worker is seen: Prometheus where the settings ask for it, OpenTelemetry where the usual OTEL_* variables do."""
+"""How a worker is seen: Prometheus where the settings ask for it, OpenTelemetry and OpenLineage where the usual
+variables, OTEL_* and OPENLINEAGE_*, do."""
 
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Interceptor
 
+from ..activities.lineage import is_configured
 from ..model.errors import InvalidInputError
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -25,7 +27,9 @@ class Telemetry:
 
 @asynccontextmanager
 async def telemetry(metrics_address: str | None) -> AsyncIterator[Telemetry]:
-    """Traces and metrics, exported as long as the block. Raises InvalidInputError if the extra is not installed.
+    """Traces, metrics and lineage, exported as long as the block.
+
+    Raises InvalidInputError if an extra is not installed that they need.
 
     Metrics wait at *metrics_address* for Prometheus where one is set; else OpenTelemetry gets them.
     """
@@ -42,6 +46,15 @@ async def telemetry(metrics_address: str | None) -> AsyncIterator[Telemetry]:
                 ) from None
             interceptors = [otel.tracing(exporting)] if traced else []
             runtime = await otel.metrics(exporting) if measured else None
+        if is_configured():
+            try:
+                from .lineage import lineage
+            except ImportError as error:
+                raise InvalidInputError(
+                    f"OPENLINEAGE_* says where lineage goes, and its client is not installed ({error}). "
+                    "Install it with: pip install 'tidemill[openlineage]'"
+                ) from None
+            exporting.enter_context(lineage())
         if metrics_address is not None:
             runtime = Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=metrics_address)))
         yield Telemetry(interceptors, runtime)

@@ -15,6 +15,7 @@ from ..attempts.way import forked
 from ..names import MOST_STARTS, TASK_FAILED
 from ..workplace import Workplace
 from . import client, cluster, connect
+from .outlets import with_outlet_events
 from .starts import SparkStart, sql_of
 from .temporal_access import TemporalAccess
 
@@ -54,7 +55,7 @@ class SparkActivities:
                     outcome = self._submit(work)
             if outcome.submission is None:
                 self._workplace.leftovers.add(work.folder.path)
-            return self._workplace.results.put(attempt, outcome)
+            return self._workplace.results.put(attempt, with_outlet_events(attempt, outcome))
 
     @activity.defn(name="tidemill.spark_watch", no_thread_cancel_exception=True)
     def watch(self, submitted: SubmittedAttempt) -> Outcome:
@@ -71,7 +72,8 @@ class SparkActivities:
                     cluster.end(work, submitted.submission.application_id, Closing())
                 raise
             self._workplace.leftovers.add(work.folder.path)
-            return self._workplace.results.put(submitted.attempt, outcome)
+            told = with_outlet_events(submitted.attempt, outcome)
+            return self._workplace.results.put(submitted.attempt, told)
 
     def _run_goes_on(self) -> bool:
         """Whether the run is there to end what is left, or to have it followed by somebody else. If not, we have to."""

@@ -11,7 +11,7 @@ from ...model.base import iso
 from ...model.run.task_instances import Failure
 from ...model.spec.tasks import SparkMode, SparkOptions, SparkSubmitTask
 from ...model.spec.tasks.spark import DEFAULT_MASTER, megabytes
-from .. import tracing
+from .. import lineage, tracing
 from ..attempts.watch import task_failed
 from ..processes.environment import for_children
 from .starts import SparkStart
@@ -190,7 +190,7 @@ def contract(work: SparkStart) -> dict[str, str]:
     if work.staged is not None:
         told["output"] = work.staged.staged
     told |= {name.lower(): value for name, value in tracing.environment().items()}
-    return {f"spark.tidemill.{name}": value for name, value in told.items()}
+    return {**{f"spark.tidemill.{name}": value for name, value in told.items()}, **lineage.spark_conf(attempt)}
 
 
 def environment(env: dict[str, str], java: Path | None, patterns: Sequence[str] = ()) -> dict[str, str]:

@@ -79,7 +79,7 @@ class TaskAttempt(Brief, Model):
     @property
     def uuid(self) -> UUID:
         """The attempt's identity where a name has to be short and plain, such as a tag, or the name of a pod."""
-        return uuid5(NAMESPACE_URL, f"tidemill:{self.path}/{self.execution}/{self.poke}")
+        return attempt_uuid(self.run, self.task.task_id, self.try_number, self.map_index, self.execution, self.poke)
 
     @property
     def key(self) -> str:
@@ -96,6 +96,14 @@ class SubmittedAttempt(Model):
 
     attempt: TaskAttempt
     submission: Submission | None = None
+
+
+def attempt_uuid(
+    run: RunIdentity, task_id: str, try_number: int, map_index: int, execution: str, poke: int = 1
+) -> UUID:
+    """The identity of a try of a task."""
+    path = attempt_path(run.dag_id, run.run_id, task_id, try_number, map_index)
+    return uuid5(NAMESPACE_URL, f"tidemill:{path}/{execution}/{poke}")
 
 
 def attempt_path(dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = UNMAPPED) -> str:

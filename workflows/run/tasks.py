@@ -30,7 +30,7 @@ from ...model.spec.notifiers import Event
 from ...model.spec.references import RETURN_VALUE
 from ...model.spec.tasks import ApprovalTask, EmptyTask, PokedTask, WaitingTask
 from ...model.states import RunState, TaskState
-from .. import metrics
+from .. import lineage, metrics
 from ..command_budget import CommandBudget
 from .asset_events import AssetEvents
 from .clocks import Clocks
@@ -189,6 +189,7 @@ class RunTasks:
     def _begin(self, instance: TaskInstance) -> None:
         if not instance.pokes:
             instance.try_number += 1
+            lineage.task_started(self.state, instance)
             self.notices.tell(Event.ON_EXECUTE, instance)
         instance.queued_at, instance.started_at, instance.ended_at = workflow.now(), None, None
         if isinstance(self.state.spec.by_id[instance.task_id], EmptyTask):
@@ -285,6 +286,7 @@ class RunTasks:
     def _count_try(self, instance: TaskInstance, outcome: Outcome | Failure, state: TaskState) -> None:
         """Keeps the try that has ended among those of the instance."""
         now = workflow.now()
+        failure = outcome if isinstance(outcome, Failure) else None
         instance.ended_at = now
         started = outcome.started_at if isinstance(outcome, Outcome) else None
         instance.started_at = instance.waiting_since or started or instance.queued_at
@@ -295,9 +297,11 @@ class RunTasks:
                 state=state,
                 started_at=instance.started_at,
                 ended_at=now,
-                failure=outcome if isinstance(outcome, Failure) else None,
+                failure=failure,
             )
         )
+        said = outcome.asset_events if isinstance(outcome, Outcome) else ()
+        lineage.task_ended(self.state, instance, state, failure, said)
         told = f"{outcome.error_type}: {outcome.message}" if isinstance(outcome, Failure) else outcome.note
         if state in EVENTS:
             self.notices.tell(EVENTS[state], instance, state, told)

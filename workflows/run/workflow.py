@@ -26,7 +26,7 @@ from ...model.run.task_instances import TaskInstance
 from ...model.run.views import RunDetails, run_details, run_row
 from ...model.spec.tasks import ApprovalTask
 from ...model.states import RunState, TaskState
-from .. import metrics
+from .. import lineage, metrics
 from ..calls import look_up, refusing
 from ..memo_view import MemoView, memo_with_view
 from .leases import Granted
@@ -100,6 +100,7 @@ class DagRunWorkflow:
             if self.state.started_at is None:
                 self.state.started_at = workflow.now()
                 metrics.run_started(self.state)
+                lineage.run_started(self.state)
             self.tasks.start()
             end = await self._to_the_end()
         except BaseException as error:
@@ -114,6 +115,7 @@ class DagRunWorkflow:
             raise
         await self._report(end)
         metrics.run_ended(self.state, end.state)
+        lineage.run_ended(self.state, end.state)
         if end.state is RunState.FAILED:
             raise ApplicationError(
                 f"run {self.state.run.run_id} failed: {end.reason}", type="RunFailed", non_retryable=True
