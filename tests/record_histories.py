@@ -12,11 +12,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import fsspec
 from temporalio.client import Client
 
 sys.path.insert(0, str(Path(__file__).parent))
 from support import Stack, bash, dag, empty, eventually, stack, temporal_server
 from tidemill.model.bundle.data import BundleSettings
+from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.messages import Answer
 from tidemill.model.run.revisions import ClearRequest, RunMark
@@ -132,6 +134,39 @@ async def assets(here: Stack) -> None:
     await here.all_finished("assets_third", 2)
 
 
+async def watched(here: Stack) -> None:
+    """Files that arrive, a place that cannot be looked at, an asset that is late, one that is paused; partitions."""
+    files = fsspec.filesystem("memory")
+    files.pipe("/landing/first.csv", b"1")
+    trigger = {"kind": "files", "url": "memory://landing", "poll_interval": 0.5}
+    nowhere = {"kind": "files", "url": "nosuch://place"}
+    asset = {
+        "kind": "asset",
+        "name": "recorded_files",
+        "freshness": 1,
+        "on_late": [{"kind": "command", "command": "true"}],
+        "watchers": [{"name": "landing", "trigger": trigger}, {"name": "nowhere", "trigger": nowhere}],
+    }
+    waiting = dag("watching", [empty("x")], schedule={"kind": "asset", "condition": asset})
+    await here.tidemill.register(waiting)
+    await here.all_finished("watching", 1)
+    files.pipe("/landing/second.csv", b"2")
+    await here.all_finished("watching", 2)
+    await here.tidemill.pause_asset("recorded_files")
+    await here.tidemill.emit("recorded_files")
+    await asyncio.sleep(2)
+    await here.tidemill.pause_asset("recorded_files", False)
+    await here.all_finished("watching", 3)
+    files.pipe("/landing/third.csv", b"3")
+    await here.all_finished("watching", 4)
+    await here.tidemill.register(dag("watching", [empty("x")]))
+    parts = {"kind": "cron_partition", "expression": "@daily", "key_format": "%Y-%m-%d"}
+    await here.tidemill.register(dag("parts", [empty("x")], schedule=parts, start_date="2099-01-01T00:00:00Z"))
+    asked = BackfillRequest(from_date=TODAY - timedelta(days=6), to_date=TODAY - timedelta(days=2), max_active_runs=2)
+    await here.tidemill.create_backfill("parts", asked)
+    await here.all_finished("parts", 5)
+
+
 DAG_FILE = """
 from tidemill import DAG, BashOperator
 with DAG("recorded_file"):
@@ -148,6 +183,7 @@ async def main(label: str) -> None:
                     await catching_up(here)
                     await all_kinds(here)
                     await assets(here)
+                    await watched(here)
                     await files_and_spark(here, Path(folder, name, "dags"))
                     await save(here.tidemill.client, f"{label}-{name}")
 
@@ -155,7 +191,7 @@ async def main(label: str) -> None:
 async def save(client: Client, label: str) -> None:
     """Every DAG's executions, and a few of the runs'."""
     FOLDER.mkdir(exist_ok=True)
-    for kind, most in (("Dag", 14), ("DagRun", 16), ("Pool", 3), ("DagBundle", 3), ("Asset", 4)):
+    for kind, most in (("Dag", 14), ("DagRun", 16), ("Pool", 3), ("DagBundle", 3), ("Asset", 6), ("Watcher", 4)):
         found = [e async for e in client.list_workflows(f'WorkflowType = "{kind}"')]
         for n, execution in enumerate(sorted(found, key=lambda e: (e.start_time, e.run_id))[:most]):
             history = await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()

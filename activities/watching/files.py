@@ -15,7 +15,7 @@ from ...model.spec.assets.watchers import FilesTrigger
 MOST_FILES = 10_000
 """What has been seen travels with each look: so many files, and no more."""
 VERSIONS = ("ETag", "etag", "generation", "md5Hash", "checksum")
-CHANGES = ("LastModified", "last_modified", "mtime", "updated", "modified")
+CHANGES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
 
 def look_at_files(trigger: FilesTrigger, position: Any, now: float) -> WatchAnswer:

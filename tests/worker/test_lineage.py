@@ -126,7 +126,7 @@ async def test_runs_and_tries_are_told_with_their_assets(
     assert [(one["namespace"], one["name"]) for one in loaded["inputs"]] == [("test", "plain")]
     assert [(one["namespace"], one["name"]) for one in loaded["outputs"]] == [("s3://lake", "raw/orders")]
     assert failed["outputs"] == []
-    assert "exited with 3" in failed["run"]["facets"]["errorMessage"]["message"]
+    assert "exit code 3" in failed["run"]["facets"]["errorMessage"]["message"]
     assert len({event["run"]["runId"] for event in got if event["job"]["name"] == "lined.fails"}) == 2
 
 
