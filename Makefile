@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
-SOURCES := $(shell find tidemill model activities workflows worker examples -name '*.py' 2>/dev/null | sort)
+SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
 .PHONY: help env demo test check chaos bench format docs schema lock histories clean
 

@@ -146,8 +146,12 @@ class Tidemill:
         """What looks for events of an asset outside of tidemill."""
         views = []
         for watcher in (await self.asset(name)).watchers:
-            async with clear_errors(f"watcher {watcher!r} of asset {name!r}", self.task_queue):
-                views.append(await self._query(watcher_workflow_id(name, watcher), "describe", WatcherView))
+            try:
+                async with clear_errors(f"watcher {watcher!r} of asset {name!r}", self.task_queue):
+                    views.append(await self._query(watcher_workflow_id(name, watcher), "describe", WatcherView))
+            except NotFoundError as error:  # somebody has ended it; the next registration begins it anew
+                fields = {"asset": name, "name": watcher, "trigger": None, "found": 0, "last_found_at": None}
+                views.append(WatcherView.model_validate({**fields, "error": str(error)}))
         return views
 
     async def pause_asset(self, name: str, paused: bool = True) -> None:

@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError, FailureError
 
 from ..activities.notifying import NotifyActivities
 from ..model.asset.events import AssetEvent
-from ..model.asset.state import AssetState, AssetView, Lateness, Tie, ToldEvent, WantedWatcher, check_event
+from ..model.asset.state import TOLD_LIMIT, AssetState, AssetView, Lateness, Tie, ToldEvent, WantedWatcher, check_event
 from ..model.asset.watching import WatcherState, Watching, watcher_workflow_id
 from ..model.errors import InvalidInputError
 from ..model.run.identity import dag_workflow_id
@@ -94,8 +94,6 @@ class AssetWorkflow:
 
     def _send(self) -> None:
         """Tells those who have something waiting and are not being told."""
-        if self.state.is_paused:
-            return
         for dag_id in [*self.state.outbox]:
             if dag_id not in self._sending and len(self._sending) < TOGETHER and not self._holding:
                 self._sending.add(dag_id)
@@ -105,7 +103,7 @@ class AssetWorkflow:
         """Tells one DAG all that waits for it, a message at a time; what it has not got stays."""
         pause = AGAIN_FIRST
         try:
-            while (delivery := self.state.next_delivery(dag_id)) is not None and not self._held:
+            while (delivery := self.state.next_delivery(dag_id)) is not None and not self._holding:
                 tie = self.state.ties.get(dag_id)
                 try:
                     await workflow.get_external_workflow_handle(dag_workflow_id(dag_id)).signal(
@@ -124,10 +122,6 @@ class AssetWorkflow:
             self._sending.discard(dag_id)
             self._alarm.ring()
 
-    @property
-    def _held(self) -> bool:
-        return self._holding or self.state.is_paused
-
     @workflow.signal
     def tie(self, tie: Tie) -> None:
         """A DAG says what it has to do with the asset."""
@@ -137,20 +131,20 @@ class AssetWorkflow:
     @workflow.signal
     def pause(self) -> None:
         """Events are taken, and DAGs hear of them when it is unpaused; its watchers rest."""
-        self.state.is_paused = True
+        self.state.pause(True)
         self._alarm.ring()
 
     @workflow.signal
     def unpause(self) -> None:
         """DAGs hear of what has come meanwhile."""
-        self.state.is_paused = False
+        self.state.pause(False)
         self._alarm.ring()
 
     @workflow.signal
     def tell(self, told: ToldEvent) -> None:
         """A task, or somebody outside, has updated the asset."""
         try:
-            check_event(told.extra, told.partition_key)
+            check_event(told.extra, told.partition_key, most=TOLD_LIMIT)
         except InvalidInputError as error:  # a signal has nobody to answer
             workflow.logger.warning("an event of asset %s is passed over: %s", self.state.asset.name, error)
             return

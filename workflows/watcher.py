@@ -58,7 +58,7 @@ class WatcherWorkflow:
             await asyncio.wait([looking])
         if self._changed or looking.cancelled():  # what it may have found is found again, if it is still looked for
             return
-        pause = self.state.take(looking.result(), workflow.now())
+        pause = self.state.take(looking.result(), workflow.now(), workflow.info().first_execution_run_id)
         if pause is not None:
             with suppress(TimeoutError):
                 await workflow.wait_condition(lambda: self._changed, timeout=pause)

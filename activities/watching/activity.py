@@ -15,13 +15,14 @@ from ...model.run.task_instances import Failure
 from ...model.spec.assets.watchers import AssetTrigger, FilesTrigger
 from ...model.spec.tasks import EmptyTask
 from ..attempts.folder import AttemptFolder
-from ..attempts.watch import Watch, stopping_cleanly
+from ..attempts.watch import Watch, beating, stopping_cleanly
 from ..attempts.way import forked
 from ..names import TASK_FAILED
 from ..workplace import Workplace
 from .files import look_at_files
 from .other_namespaces import OtherNamespaces
 
+LONGEST_ERROR = 2000
 SLICE = 0.2
 """How long it sleeps at a time, in seconds, so that it ends soon when it is asked to."""
 
@@ -44,9 +45,10 @@ class WatchActivities:
     def _repeat(self, question: WatchQuestion, pause: float) -> WatchAnswer:
         watch, until = Watch(None), time.monotonic() + LONGEST_LOOK.total_seconds()
         while True:
-            answer = self._once(question)
+            with beating():  # a listing may take longer than a worker may be silent
+                answer = self._once(question)
             again = time.monotonic() + pause
-            if answer.found or answer.error is not None or again >= until:
+            if answer.found or answer.moved or answer.error is not None or again >= until:
                 return answer
             while time.monotonic() < again:
                 watch.check()
@@ -60,9 +62,9 @@ class WatchActivities:
                 case AssetTrigger() as trigger if self.other_namespaces is not None:
                     return self.other_namespaces.look(trigger, question.position)
         except InvalidInputError as error:
-            return WatchAnswer(error=str(error))
+            return WatchAnswer(error=str(error)[:LONGEST_ERROR])
         except Exception as error:
-            return WatchAnswer(error=f"{type(error).__name__}: {error}")
+            return WatchAnswer(error=f"{type(error).__name__}: {error}"[:LONGEST_ERROR])
         raise AssertionError(question.watching)
 
     def _in_child(self, question: WatchQuestion) -> WatchAnswer:
@@ -86,7 +88,7 @@ class WatchActivities:
         except ApplicationError as error:
             if error.type != TASK_FAILED:
                 raise
-            return WatchAnswer(error=_told(error))
+            return WatchAnswer(error=_told(error)[:LONGEST_ERROR])
         finally:
             self._workplace.leftovers.add(folder.path)
         return WatchAnswer.model_validate(ended.result["answer"])

@@ -36,9 +36,9 @@ def look_at_files(trigger: FilesTrigger, position: Any, now: float) -> WatchAnsw
     settled = now - trigger.settled_for.total_seconds()
     new = [path for path, digest in digests.items() if digest not in known and _changed(listed[path]) <= settled]
     new = sorted(new, key=lambda path: (_changed(listed[path]), path))[:PAGE]
-    if not new:
-        return WatchAnswer()
     kept = {digest for path, digest in digests.items() if digest in known or path in new}
+    if not new:
+        return WatchAnswer(position=sorted(kept), moved=kept != known)
     return WatchAnswer(
         found=tuple(_sighting(files.unstrip_protocol(path), listed[path], digests[path]) for path in new),
         position=sorted(kept),
@@ -62,7 +62,7 @@ def _is_meant(path: str, root: str, pattern: str) -> bool:
 def _digest(path: str, info: dict[str, Any]) -> str:
     """What tells a file, as it is now, from all others; short, since there may be thousands."""
     version = next((str(info[name]) for name in VERSIONS if info.get(name)), None)
-    told = version or f"{info.get('size')} {_changed(info)!r}"
+    told = f"{version or info.get('size')} {_changed(info)!r}"
     return urlsafe_b64encode(sha256(f"{path}\n{told}".encode()).digest()[:9]).decode()
 
 

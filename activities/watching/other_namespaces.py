@@ -36,7 +36,11 @@ class OtherNamespaces:
         new = events[behind : behind + PAGE]
         if not new:
             return WatchAnswer()
-        return WatchAnswer(found=tuple(_sighting(trigger, event) for event in new), position=new[-1].cause)
+        found = tuple(_sighting(trigger, event) for event in new)
+        gap = None
+        if position is not None and position not in causes:
+            gap = f"events of {trigger.namespace} before {new[0].timestamp:%Y-%m-%d %H:%M:%S} UTC may have been missed"
+        return WatchAnswer(found=found, position=new[-1].cause, gap=gap)
 
     async def _events(self, trigger: AssetTrigger) -> list[AssetEvent]:
         there = Client(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from ...model.asset.watching import PAGE, Sighting, WatchAnswer
+from ...model.asset.watching import Sighting, WatchAnswer, check_sightings
 from ...model.authoring.asset_watchers import BaseEventTrigger, TriggerEvent
 from ...model.authoring.assets import declared
 from ...model.errors import InvalidInputError
@@ -33,15 +33,12 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def _look(trigger: BaseEventTrigger, position: Any, seconds: float) -> WatchAnswer:
-    until = time.monotonic() + seconds
+    until, first = time.monotonic() + seconds, position
+    pause = trigger.poll_interval.total_seconds()
     while True:
-        found, behind = _polled(trigger, position)
-        if found or behind != position:
-            return WatchAnswer(found=found, position=behind)
-        pause = trigger.poll_interval.total_seconds()
-        if time.monotonic() + pause >= until:
-            time.sleep(max(0.0, until - time.monotonic()))
-            return WatchAnswer()
+        found, position = _polled(trigger, position)
+        if found or time.monotonic() + pause >= until:
+            return WatchAnswer(found=found, position=position, moved=position != first)
         time.sleep(pause)
 
 
@@ -58,8 +55,9 @@ def _polled(trigger: BaseEventTrigger, position: Any) -> tuple[tuple[Sighting, .
     strange = next((event for event in events if not isinstance(event, TriggerEvent)), None)
     if strange is not None:
         raise InvalidInputError(f"{name}.poll returned {strange!r} as an event. Return TriggerEvent(payload)")
-    if len(events) > PAGE:
-        raise InvalidInputError(f"{name}.poll returned {len(events)} events. Return at most {PAGE} at a time")
+    odd = next((event for event in events if not _is_text(event.key) or not _is_text(event.partition_key)), None)
+    if odd is not None:
+        raise InvalidInputError(f"{name}.poll: key = {odd.key!r}, partition_key = {odd.partition_key!r}. Give texts")
     try:
         told = [(event.key, to_jsonable_python(event.payload), event.partition_key) for event in events]
         behind = to_jsonable_python(behind)
@@ -68,4 +66,13 @@ def _polled(trigger: BaseEventTrigger, position: Any) -> tuple[tuple[Sighting, .
         raise InvalidInputError(f"{name}.poll returned what is not JSON: {error}. Return plain data") from None
     if size > POSITION_LIMIT:
         raise InvalidInputError(f"{name}.poll: the position has {size:,} bytes, and may have {POSITION_LIMIT:,}")
-    return tuple(Sighting(key=key, payload=payload, partition_key=part) for key, payload, part in told), behind
+    found = tuple(Sighting(key=key, payload=payload, partition_key=part) for key, payload, part in told)
+    try:
+        check_sightings(found)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}.poll: {error}") from None
+    return found, behind
+
+
+def _is_text(key: Any) -> bool:
+    return key is None or isinstance(key, str)

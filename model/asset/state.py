@@ -1,6 +1,6 @@
 """One asset for as long as somebody names it: who writes it, who waits for it, and its last events."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -21,8 +21,10 @@ CARRIED_BYTES = 1024 * 1024
 BYTES_PER_MESSAGE = 64 * 1024
 LONGEST_ID = 200
 HELD = 1000
-"""The most events that are held for a DAG while the asset is paused; a DAG keeps no more of them either."""
+"""The most events that are held while the asset is paused; a DAG keeps no more of them either."""
 EXTRA_LIMIT = 32 * 1024
+TOLD_LIMIT = EXTRA_LIMIT + 8 * 1024
+"""What an event may have that somebody else has wrapped, such as a watcher."""
 KEY_LIMIT = 250
 
 
@@ -36,7 +38,7 @@ def alias_workflow_id(name: str) -> str:
 
 def short_name(name: str) -> str:
     """*name*, or where it is longer than ids may be, its beginning and a digest."""
-    return name if len(name) <= LONGEST_ID else f"{name[:100]}-{sha256(name.encode()).hexdigest()[:16]}"
+    return name if len(name.encode()) <= LONGEST_ID else f"{name[:40]}-{sha256(name.encode()).hexdigest()[:16]}"
 
 
 def named_asset(name: str) -> Asset:
@@ -97,6 +99,10 @@ class AssetView(Model):
     late_since: Instant | None = None
     is_paused: bool = False
     watchers: tuple[str, ...] = ()
+    held: int = 0
+    """How many events DAGs will hear of when it is unpaused."""
+    dropped: int = 0
+    """How many were too many to be held."""
 
 
 class Outgoing(Model):
@@ -122,6 +128,8 @@ class Lateness(Model):
     source: DagSource | None
     since: Instant
     reason: str
+    number: int
+    """Which of the asset's notices it is."""
 
 
 class AssetState(Brief, Record):
@@ -139,8 +147,11 @@ class AssetState(Brief, Record):
     unsent: dict[str, AssetEvent] = {}
     """By cause, the events in the outbox."""
     is_paused: bool = False
+    held: list[AssetEvent] = []
+    """What has come while it was paused, and DAGs have not heard of."""
     dropped: int = 0
-    """How many events were too many to be held for DAGs while it was paused."""
+    """How many events were too many to be held."""
+    notices: int = 0
     watching: dict[str, WantedWatcher] = {}
     """By name, the watchers as they were told last."""
     named_since: Instant | None = None
@@ -158,9 +169,12 @@ class AssetState(Brief, Record):
             self.forget(tie.dag_id)
             return
         self.ties[tie.dag_id] = tie
+        if tie.asset is not None and tie.asset.watchers:
+            self.watching = {}  # told again: one that somebody has ended is begun anew
         if tie.consumes and not (before is not None and before.consumes) and tie.since is not None:
+            held = {event.cause for event in self.held}
             for event in self.events:
-                if event.timestamp > tie.since:
+                if event.timestamp > tie.since and event.cause not in held:
                     waited = tie.waits_since is not None and event.timestamp > tie.waits_since
                     self._queue(tie.dag_id, event, history=not waited)
 
@@ -181,19 +195,28 @@ class AssetState(Brief, Record):
         event = AssetEvent(name=asset.name, uri=asset.uri, timestamp=now, **fields)
         self.causes = [*self.causes[-CAUSES_KEPT + 1 :], short]
         self.events = within([*self.events, event], EVENTS_KEPT, BYTES_KEPT)
+        self.told_late = False
+        if self.is_paused:
+            kept = within([*self.held, event], HELD, BYTES_KEPT)
+            self.dropped += len(self.held) + 1 - len(kept)
+            self.held = kept
+            return event
         for dag_id in self.consumers:
             self._queue(dag_id, event, history=False)
-        self.told_late = False
         return event
 
+    def pause(self, paused: bool) -> None:
+        """Holds what comes from now on, or lets the DAGs that wait hear of what was held."""
+        self.is_paused = paused
+        if not paused:
+            for event in self.held:
+                for dag_id in self.consumers:
+                    self._queue(dag_id, event, history=False)
+            self.held = []
+
     def _queue(self, dag_id: str, event: AssetEvent, *, history: bool) -> None:
-        waiting = self.outbox.setdefault(dag_id, [])
-        waiting.append(Outgoing(cause=event.cause, history=history))
+        self.outbox.setdefault(dag_id, []).append(Outgoing(cause=event.cause, history=history))
         self.unsent[event.cause] = event
-        if self.is_paused and len(waiting) > HELD:
-            del waiting[0]
-            self.dropped += 1
-            self._drop_sent()
 
     def next_delivery(self, dag_id: str) -> Delivery | None:
         """What a DAG is to be told next, no more than a message may have; None if nothing."""
@@ -252,30 +275,48 @@ class AssetState(Brief, Record):
         return dict(sorted(news.items()))
 
     @property
+    def _fresh(self) -> tuple[Tie, timedelta, tuple[Notifier, ...]] | None:
+        """Who says how old its newest event may be, and who is told: the first DAG of those that say it."""
+        for dag_id in sorted(self.ties):
+            asset = self.ties[dag_id].asset
+            if asset is not None and asset.freshness is not None:
+                return self.ties[dag_id], asset.freshness, asset.on_late
+        return None
+
+    @property
     def fresh_until(self) -> datetime | None:
         """When it becomes late unless there is an event; None: never."""
-        last = self.events[-1].timestamp if self.events else self.named_since
-        return last + self.asset.freshness if last is not None and self.asset.freshness is not None else None
+        last, fresh = self.events[-1].timestamp if self.events else self.named_since, self._fresh
+        return last + fresh[1] if last is not None and fresh is not None else None
 
     def next_lateness(self) -> datetime | None:
         """When somebody has to be told that it is late."""
-        wanted = self.asset.on_late and not self.told_late and bool(self.ties)
-        return self.fresh_until if wanted else None
+        fresh = self._fresh
+        return self.fresh_until if fresh is not None and fresh[2] and not self.told_late else None
 
     def take_lateness(self, now: datetime) -> list[Lateness]:
         """Whom to tell that it is late; told once, until there is another event."""
-        due = self.next_lateness()
-        if due is None or now < due:
+        due, fresh = self.next_lateness(), self._fresh
+        if due is None or fresh is None or now < due:
             return []
         self.told_late = True
-        dag_id = next((tie.dag_id for tie in self.ties.values() if tie.asset == self.asset), min(self.ties))
+        tie, freshness, notifiers = fresh
         newest = f"its newest event is of {iso(self.events[-1].timestamp)}" if self.events else "it has had no event"
-        reason = f"asset {self.asset.name!r} is late: {newest}, and freshness = {self.asset.freshness}"
-        source = self.ties[dag_id].source
-        return [
-            Lateness(notifier=notifier, dag_id=dag_id, source=source, since=due, reason=reason)
-            for notifier in self.asset.on_late
-        ]
+        reason = f"asset {self.asset.name!r} is late: {newest}, and freshness = {freshness}"
+        told = []
+        for notifier in notifiers:
+            self.notices += 1
+            told.append(
+                Lateness(
+                    notifier=notifier,
+                    dag_id=tie.dag_id,
+                    source=tie.source,
+                    since=due,
+                    reason=reason,
+                    number=self.notices,
+                )
+            )
+        return told
 
     def view(self, now: datetime) -> AssetView:
         """The asset as it is *now*."""
@@ -292,14 +333,16 @@ class AssetState(Brief, Record):
             late_since=fresh_until if fresh_until is not None and fresh_until < now else None,
             is_paused=self.is_paused,
             watchers=tuple(self.watching),
+            held=len(self.held),
+            dropped=self.dropped,
         )
 
 
-def check_event(extra: dict[str, Any], partition_key: str | None) -> None:
+def check_event(extra: dict[str, Any], partition_key: str | None, *, most: int = EXTRA_LIMIT) -> None:
     """Raises InvalidInputError for an event that is too large, or whose key is none."""
-    if (size := json_size(extra)) > EXTRA_LIMIT:
+    if (size := json_size(extra)) > most:
         raise InvalidInputError(
-            f"extra has {size:,} bytes, and may have {EXTRA_LIMIT:,}. Write it to a file, and give its path"
+            f"extra has {size:,} bytes, and may have {most:,}. Write it to a file, and give its path"
         )
     if partition_key is not None and (partition_key.isspace() or len(partition_key) > KEY_LIMIT):
         raise InvalidInputError(

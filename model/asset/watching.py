@@ -5,12 +5,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..base import Brief, Instant, Model, Record
+from ..errors import InvalidInputError
+from ..sizes import json_size
 from ..spec.assets.watchers import Trigger, Watcher
 from ..spec.dag import DagSource
-from .state import ToldEvent, short_name
+from .state import TOLD_LIMIT, ToldEvent, check_event, short_name
 
 PAGE = 100
 """The most events that one look may bring."""
+PAGE_BYTES = 512 * 1024
+"""The most that their payloads may have together."""
 LONGEST_LOOK = timedelta(minutes=10)
 """After which a look ends that has found nothing, so that no activity is endless."""
 AGAIN_FIRST, AGAIN_LAST = timedelta(seconds=5), timedelta(minutes=5)
@@ -57,7 +61,11 @@ class WatchAnswer(Brief, Model):
 
     found: tuple[Sighting, ...] = ()
     position: Any = None
+    moved: bool = False
+    """Whether the position is another though nothing was found."""
     error: str | None = None
+    gap: str | None = None
+    """What may have been missed before this, in words."""
 
 
 class WatcherView(Model):
@@ -70,6 +78,8 @@ class WatcherView(Model):
     last_found_at: Instant | None
     error: str | None
     """Why it cannot look, while it cannot."""
+    gap: str | None = None
+    """What it may have missed last."""
 
 
 class WatcherState(Brief, Record):
@@ -80,6 +90,7 @@ class WatcherState(Brief, Record):
     found: int = 0
     last_found_at: Instant | None = None
     error: str | None = None
+    gap: str | None = None
     failures: int = 0
     """How often in a row it could not look."""
     unsent: list[ToldEvent] = []
@@ -95,24 +106,31 @@ class WatcherState(Brief, Record):
         self.watching = watching
         self.error, self.failures = None, 0
 
-    def take(self, answer: WatchAnswer, now: datetime) -> timedelta | None:
-        """Takes in what a look has brought. After how long to look again; None: at once."""
+    def take(self, answer: WatchAnswer, now: datetime, execution: str) -> timedelta | None:
+        """Takes in what a look has brought. After how long to look again; None: at once.
+
+        *execution* tells this watcher from another of its name that was ended: both count from one.
+        """
         self.error = answer.error
         if answer.error is not None:
             self.failures += 1
             doubled: int = 2 ** min(self.failures - 1, 10)
             return min(AGAIN_FIRST * doubled, AGAIN_LAST)
         self.failures = 0
-        if answer.found:
-            self.position, self.last_found_at = answer.position, now
-            self.unsent += self._told(answer.found)
+        self.gap = answer.gap or self.gap
+        if answer.found or answer.moved:
+            self.position = answer.position
+        if not answer.found:
+            return self.watching.trigger.poll_interval if self.watching.trigger is not None else None
+        self.last_found_at = now
+        self.unsent += self._told(answer.found, execution)
         return None
 
-    def _told(self, found: Sequence[Sighting]) -> list[ToldEvent]:
+    def _told(self, found: Sequence[Sighting], execution: str) -> list[ToldEvent]:
         told = []
         for one in found:
             self.found += 1
-            known_by = one.key if one.key is not None else f"#{self.found}"
+            known_by = one.key if one.key is not None else f"{execution[:8]}#{self.found}"
             told.append(
                 ToldEvent(
                     cause=f"{watcher_workflow_id(self.watching.asset, self.watching.name)} {known_by}",
@@ -130,7 +148,18 @@ class WatcherState(Brief, Record):
             found=self.found,
             last_found_at=self.last_found_at,
             error=self.error,
+            gap=self.gap,
         )
+
+
+def check_sightings(found: Sequence[Sighting]) -> None:
+    """Raises InvalidInputError for what the asset would not take, or too much of it."""
+    if len(found) > PAGE:
+        raise InvalidInputError(f"{len(found)} events were found at a time. Return at most {PAGE}")
+    for one in found:
+        check_event({"payload": one.payload}, one.partition_key, most=TOLD_LIMIT)
+    if (size := json_size([one.model_dump(mode="json") for one in found])) > PAGE_BYTES:
+        raise InvalidInputError(f"the events have {size:,} bytes together, and may have {PAGE_BYTES:,}. Return fewer")
 
 
 def _thing(trigger: Trigger) -> dict[str, Any]:

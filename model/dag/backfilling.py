@@ -6,7 +6,7 @@ from ..base import iso
 from ..run.identity import RunIdentity, backfill_run
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo
-from .backfill_request import BackfillRequest
+from .backfill_request import BackfillRequest, ReprocessBehavior
 from .backfill_walk import SMALL, BackfillBatch, BackfillQuestion
 from .backfills import Backfill, runs_text
 from .data import DagData
@@ -78,7 +78,9 @@ class DagBackfills(DagData):
         return dealt_with
 
     def _create_for(self, backfill: Backfill, info: DagRunInfo, now: datetime) -> None:
-        run = backfill_run(self.spec.dag_id, backfill.timetable, info, backfill.request.conf, backfill.backfill_id)
+        # Under an id of its own a partition is run again; else Temporal knows of the run that there was.
+        anew = backfill.backfill_id if self._runs_partition_again(backfill, info) else ""
+        run = backfill_run(self.spec.dag_id, backfill.timetable, info, backfill.request.conf, anew)
         done = self._ended_before(run)
         holder = self._in_flight(run, done)
         if holder is not None:
@@ -98,6 +100,11 @@ class DagBackfills(DagData):
             backfill.created += 1
             self._mark_ahead(kept)
             self.note(now, DecisionKind.CREATED, kept.run_id, f"{backfill.backfill_id} has room for it")
+
+    def _runs_partition_again(self, backfill: Backfill, info: DagRunInfo) -> bool:
+        behavior = backfill.request.reprocess_behavior
+        ended = [record.state for record in self.ledger if record.partition_date == info.run_after]
+        return behavior is ReprocessBehavior.COMPLETED or any(behavior.again(state) for state in ended)
 
     def _ended_before(self, run: RunIdentity) -> RunRecord | None:
         """The last run of the same date or partition, if it has ended."""

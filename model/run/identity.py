@@ -202,15 +202,15 @@ def _partition_run_id(run_type: RunType, run_after: datetime, key: str, name: Se
 
 
 def backfill_run(
-    dag_id: str, timetable: BaseTimetable, info: DagRunInfo, conf: dict[str, Any], backfill_id: str
+    dag_id: str, timetable: BaseTimetable, info: DagRunInfo, conf: dict[str, Any], anew: str = ""
 ) -> RunIdentity:
-    """A run of a backfill over *info*'s interval, or of the partition of its moment."""
+    """A run of a backfill over *info*'s interval, or of the partition of its moment, which *anew* tells from others."""
     if isinstance(timetable, CronPartition):
         key = timetable.written(info.run_after)
         return RunIdentity(
             dag_id=dag_id,
             # A partition that is run again has another run beside the first (as in Airflow).
-            run_id=_partition_run_id(RunType.BACKFILL, info.run_after, key, [dag_id, backfill_id, key]),
+            run_id=_partition_run_id(RunType.BACKFILL, info.run_after, key, [dag_id, anew, key]),
             run_type=RunType.BACKFILL,
             triggered_by=TriggeredBy.BACKFILL,
             run_after=info.run_after,

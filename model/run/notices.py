@@ -63,6 +63,6 @@ def late_notice(asset: str, lateness: Lateness, execution: str) -> Notice:
         state="late",
         reason=lateness.reason,
         attempt=attempt,
-        number=int(lateness.since.timestamp()),
+        number=lateness.number,
         asset=asset,
     )

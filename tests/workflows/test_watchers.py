@@ -16,14 +16,21 @@ from tidemill.activities.dag_files import read_dag_files
 from tidemill.activities.watching.files import MOST_FILES, look_at_files
 from tidemill.model.asset.events import AssetEvent
 from tidemill.model.asset.state import AssetState, Tie, ToldEvent
-from tidemill.model.asset.watching import WatcherView
+from tidemill.model.asset.watching import (
+    Sighting,
+    WatchAnswer,
+    WatcherState,
+    WatcherView,
+    Watching,
+    check_sightings,
+)
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.spec.assets.watchers import FilesTrigger
 from tidemill.worker.client import Tidemill
 from tidemill.worker.connection import NotFoundError
 from tidemill.worker.plugin import TidemillPlugin
 
-from tidemill import Asset, InvalidInputError
+from tidemill import Asset, CommandNotifier, InvalidInputError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TIE = Tie(dag_id="d", consumes=True)
@@ -282,7 +289,7 @@ with DAG("h_circle", schedule=Asset("h_back")):
     await eventually(lambda: here.tidemill.asset("h_asset"), lambda view: view.consumers == ("h_reader",))
     await told(here, "assets", "pause", "h_asset")
     await here.tidemill.emit("h_asset", cause="held")
-    assert "DAGs hear of its events when it is unpaused" in await told(here, "assets", "show", "h_asset")
+    assert "DAGs hear of its 1 new events when it is unpaused" in await told(here, "assets", "show", "h_asset")
     assert await here.tidemill.runs("h_reader") == []
     await told(here, "assets", "unpause", "h_asset")
     await here.all_finished("h_reader", 1)
@@ -298,8 +305,62 @@ def test_what_is_held_while_paused_has_a_bound() -> None:
     state.tie(TIE, NOW)
     for n in range(1_005):
         state.add(ToldEvent(cause=str(n)), NOW)
-    assert (len(state.outbox["d"]), len(state.unsent), state.dropped) == (1_000, 1_000, 5)
-    assert next(iter(state.unsent)) == "5"
+    assert (len(state.held), state.dropped, state.outbox, state.held[0].cause) == (1_000, 5, {}, "5")
+    for n in range(100):
+        state.add(ToldEvent(cause=f"large {n}", extra={"x": "y" * 20_000}), NOW)
+    assert state.fits_a_payload
+    state.tie(TIE.model_copy(update={"dag_id": "new", "since": NOW - timedelta(days=1)}), NOW)
+    assert "new" not in state.outbox  # it hears of what is held when the others do
+    held = [event.cause for event in state.held]
+    state.pause(False)
+    assert [one.cause for one in state.outbox["d"]] == [one.cause for one in state.outbox["new"]] == held
+
+
+def watcher() -> WatcherState:
+    trigger = {"kind": "own", "poll_interval": 30}
+    return WatcherState(
+        watching=Watching.model_validate({"asset": "a", "name": "w", "watcher": {"name": "w", "trigger": trigger}})
+    )
+
+
+def test_a_position_moves_without_events_and_an_empty_look_waits() -> None:
+    state = watcher()
+    assert state.take(WatchAnswer(position=10, moved=True), NOW, "one") == timedelta(seconds=30)
+    assert state.position == 10
+    assert state.take(WatchAnswer(), NOW, "one") == timedelta(seconds=30)
+    assert state.position == 10
+    assert state.take(WatchAnswer(found=(Sighting(payload=1),), position=11), NOW, "one") is None
+    waits = [state.take(WatchAnswer(error="no"), NOW, "one") for _ in range(9)]
+    assert (waits[0], waits[1], waits[-1]) == (timedelta(seconds=5), timedelta(seconds=10), timedelta(minutes=5))
+    assert state.position == 11
+    other = watcher()
+    other.take(WatchAnswer(found=(Sighting(payload=1),), position=11), NOW, "two")
+    assert state.unsent[0].cause != other.unsent[0].cause  # one that was ended has counted from one, too
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([Sighting(payload="x" * 50_000)], "may have"),
+        ([Sighting(partition_key=" ")], "blank"),
+        ([Sighting(payload="x" * 30_000)] * 40, "Return fewer"),
+        ([Sighting()] * 101, "at most 100"),
+    ],
+)
+def test_what_the_asset_would_not_take_is_refused_where_it_is_found(found: list[Sighting], said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        check_sightings(found)
+
+
+def test_who_says_how_fresh_an_asset_has_to_be_is_heard_whoever_else_names_it() -> None:
+    fresh = Asset("a", freshness=timedelta(hours=1), on_late_callback=[CommandNotifier(command="true")] * 2)
+    state = AssetState(asset=Asset("a").leaf)
+    state.tie(TIE.model_copy(update={"asset": fresh.leaf}), NOW)
+    state.tie(Tie(dag_id="writer", produced_by=("t",), asset=Asset("a").leaf), NOW)
+    assert state.next_lateness() == NOW + timedelta(hours=1)
+    told = state.take_lateness(NOW + timedelta(hours=2))
+    assert len({one.number for one in told}) == 2
+    assert state.take_lateness(NOW + timedelta(hours=3)) == []
 
 
 async def test_partitions_are_backfilled(here: Stack, tmp_path: Path) -> None:

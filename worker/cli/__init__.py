@@ -23,6 +23,11 @@ class Commands(LazyGroup):
             "processes:worker",
             "Run a worker: it polls the task queue until it is stopped by SIGINT or SIGTERM.",
         ),
+        "api-server": (
+            "web:api_server",
+            "Serve Airflow's REST API and user interface, for the DAGs of a Temporal namespace.",
+        ),
+        "ui": ("web:ui", "The user interface is Apache Airflow's, unchanged: its files come from the package index."),
         "dev": (
             "processes:dev",
             "Run everything for daily use on one machine: Temporal, a worker, Spark Connect, and a folder of DAGs.",

@@ -56,7 +56,8 @@ def show_asset(name: Name, as_json: Json = False) -> None:
         return print_json({**view.model_dump(mode="json"), "watchers": watchers})
     rows = [("uri", view.uri), ("group", view.group)]
     if view.is_paused:
-        rows.append(("paused", "DAGs hear of its events when it is unpaused"))
+        dropped = f"; {view.dropped:,} were too many" if view.dropped else ""
+        rows.append(("paused", f"DAGs hear of its {view.held:,} new events when it is unpaused{dropped}"))
     rows += [("written by", f"{dag_id}: {', '.join(tasks)}") for dag_id, tasks in view.producers.items()]
     rows += [("waited for by", dag_id) for dag_id in view.consumers]
     rows += [("watched by", watcher_text(watcher)) for watcher in watchers]
@@ -73,7 +74,8 @@ def watcher_text(watcher: WatcherView) -> str:
     what = looks.get(trigger.kind, place) if trigger is not None else "nothing"
     last = f", the last at {instant_text(watcher.last_found_at)}" if watcher.last_found_at is not None else ""
     trouble = f"; it cannot look: {watcher.error}" if watcher.error is not None else ""
-    return f"{watcher.name}: {what}; {watcher.found} found{last}{trouble}"
+    gap = f"; {watcher.gap}" if watcher.gap is not None else ""
+    return f"{watcher.name}: {what}; {watcher.found} found{last}{gap}{trouble}"
 
 
 @app.command("pause")

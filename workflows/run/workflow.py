@@ -209,6 +209,7 @@ class DagRunWorkflow:
         await self.tasks.all_stopped()
         await self._wind_up(end)
         await self._report(end)
+        lineage.run_ended(self.state, end.state)
 
     async def _wind_up(self, end: RunEnd) -> None:
         await self.tasks.wind_up(end)

@@ -1,7 +1,8 @@
 """What an asset is called: its name and its uri, checked and written as Airflow does."""
 
 import warnings
-from typing import Any, Literal, Self
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pydantic import Field, model_validator
@@ -31,7 +32,7 @@ class Asset(Brief, Model):
     uri: str
     group: str = "asset"
     extra: dict[str, Any] = Field(default={})
-    freshness: PositiveDuration | None = None
+    freshness: Annotated[PositiveDuration, Field(le=timedelta(days=3650))] | None = None
     """How old the newest event may be before the asset is late; None: it is never."""
     on_late: tuple[Notifier, ...] = ()
     """Who is told when it becomes late, once for each time."""

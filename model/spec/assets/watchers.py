@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from ...base import Brief, Model, PositiveDuration
 
 EVERY = timedelta(seconds=30)
-LONGEST_NAME = 250
+LONGEST = timedelta(days=3650)
+Interval = Annotated[PositiveDuration, Field(le=LONGEST)]
 
 
 class FilesTrigger(Brief, Model):
@@ -20,16 +21,14 @@ class FilesTrigger(Brief, Model):
     """The folder or prefix: `s3://bucket/landing/`, or a path that all workers have."""
     pattern: Annotated[str, Field(min_length=1)] = "*"
     """What the path below it has to look like; `*` stands for folders, too."""
-    poll_interval: PositiveDuration = EVERY
-    settled_for: timedelta = timedelta()
+    poll_interval: Interval = EVERY
+    settled_for: Annotated[timedelta, Field(ge=timedelta(), le=LONGEST)] = timedelta()
     """How long a file must not have changed: for those that are written where they are looked for."""
 
     @model_validator(mode="after")
     def _is_public(self) -> Self:
-        if urlsplit(self.url).password:
+        if any(urlsplit(part).password for part in self.url.split("::")):
             raise ValueError("url has a password in it, and is shown. Give it to the workers' environment instead")
-        if self.settled_for < timedelta():
-            raise ValueError(f"settled_for = {self.settled_for} is less than nothing. Give 0 or more")
         return self
 
 
@@ -39,14 +38,14 @@ class AssetTrigger(Brief, Model):
     kind: Literal["asset"] = "asset"
     name: Annotated[str, Field(min_length=1)]
     namespace: Annotated[str, Field(min_length=1)]
-    poll_interval: PositiveDuration = EVERY
+    poll_interval: Interval = EVERY
 
 
 class OwnTrigger(Brief, Model):
     """A class of the DAG file says what has happened: a queue, a table, a service."""
 
     kind: Literal["own"] = "own"
-    poll_interval: PositiveDuration = EVERY
+    poll_interval: Interval = EVERY
 
 
 Trigger = Annotated[FilesTrigger | AssetTrigger | OwnTrigger, Field(discriminator="kind")]
@@ -58,5 +57,5 @@ class Watcher(Model):
     What it has seen is known by that name.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]+$", max_length=100)]
     trigger: Trigger

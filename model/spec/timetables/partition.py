@@ -55,9 +55,9 @@ class CronPartition(CronTrigger):
             tick = found.next(tick)
 
     def backfill_bounds(self, earliest: datetime, latest: datetime) -> tuple[datetime, datetime]:
-        """Read by the clock of the expression's zone, as keys are (Airflow)."""
+        """Read by the clock of the expression's zone, as keys are (Airflow); an hour that is there twice is both."""
         tz = zone(self.timezone)
-        return earliest.replace(tzinfo=tz).astimezone(UTC), latest.replace(tzinfo=tz).astimezone(UTC)
+        return earliest.replace(tzinfo=tz).astimezone(UTC), latest.replace(tzinfo=tz, fold=1).astimezone(UTC)
 
     def manual_interval(self, run_after: datetime) -> DataInterval:
         return DataInterval.exact(run_after)

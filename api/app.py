@@ -1,0 +1,95 @@
+"""The web server, put together: Airflow's operations, tidemill's own pages, and the user interface's files."""
+
+from collections.abc import Collection
+from importlib.metadata import version
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.staticfiles import StaticFiles
+
+from ..worker.client import Tidemill
+from ..worker.settings import Settings
+from .errors import add_error_handlers
+from .guard import LOOPBACK, Guard
+from .pages import tabs
+from .read.source import Source
+from .routes import (
+    approvals,
+    assets,
+    backfills,
+    config,
+    dags,
+    grid,
+    health,
+    home,
+    logs,
+    notices,
+    offers,
+    pools,
+    runs,
+    task_instances,
+    xcom,
+)
+from .static_ui import WHEEL, is_installed, ui_folder
+
+ROUTERS = (
+    config, health, home, dags, runs, approvals, xcom, logs, task_instances, grid, pools, backfills, notices, assets,
+    offers,
+)  # fmt: skip
+"""The more particular paths first."""
+ICON = Path(__file__).parent / "pages" / "tidemill.svg"
+
+
+def make_app(tidemill: Tidemill, settings: Settings, hosts: Collection[str] = LOOPBACK) -> FastAPI:
+    """The application. *hosts*: the names that it may be called by."""
+    app = FastAPI(
+        title="tidemill",
+        version=version("tidemill"),
+        description="Airflow's REST API v2 on tidemill.",
+        docs_url="/docs",
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    app.state.source = Source(tidemill, settings)
+    add_error_handlers(app)
+    for module in ROUTERS:
+        app.include_router(module.router)
+    app.include_router(tabs.router)
+    _add_ui(app, settings)
+    app.add_middleware(GZipMiddleware, minimum_size=1024)
+    app.add_middleware(Guard, hosts=hosts)
+    return app
+
+
+def _add_ui(app: FastAPI, settings: Settings) -> None:
+    """Serves the user interface's files; where there are none, a page that says how to get them."""
+    folder = ui_folder(settings.home.resolve())
+
+    @app.get("/static/tidemill.svg", include_in_schema=False)
+    async def icon() -> FileResponse:
+        return FileResponse(ICON, media_type="image/svg+xml")
+
+    if is_installed(settings.home.resolve()):
+        app.mount("/static", StaticFiles(directory=folder), name="static")
+
+    @app.api_route("/api/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    @app.api_route("/ui/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    async def unknown(path: str) -> JSONResponse:
+        return JSONResponse({"detail": f"there is no operation {path!r}"}, status_code=404)
+
+    @app.get("/health", include_in_schema=False)
+    async def old_health() -> JSONResponse:
+        return JSONResponse({"detail": "ask /api/v2/monitor/health"}, status_code=404)
+
+    @app.get("/{path:path}", include_in_schema=False)
+    async def page(request: Request, path: str) -> Response:  # noqa: ARG001 - the page itself knows its paths
+        base = request.base_url.path
+        index = folder / "index.html"
+        if not index.is_file():
+            told = {"title": "tidemill", "wheel": WHEEL, "base": base, "honesty": config.HONESTY}
+            return HTMLResponse(tabs.rendered("start.html", **told))
+        return HTMLResponse(
+            index.read_text().replace("{{ backend_server_base_url }}", base), headers={"Cache-Control": "no-store"}
+        )

@@ -1,0 +1,78 @@
+"""A DAG as the user interface draws it: a tree of groups, and edges."""
+
+from typing import Any
+
+from ...model.spec.dag import DagSpec
+from ...model.spec.tasks import Task
+from ..responses.tasks import operator_of
+
+
+def tree(spec: DagSpec, root: str | None = None, *, typed: bool = False) -> list[dict[str, Any]]:
+    """Tasks in their groups, each behind those it waits for. *root*: only that task. *typed*: as nodes of a graph."""
+    tops: list[dict[str, Any]] = []
+    groups: dict[str, dict[str, Any]] = {}
+    known = {group.group_id: group for group in spec.groups}
+
+    def place(group: str | None) -> list[dict[str, Any]]:
+        """Where members of *group* go."""
+        if group is None:
+            return tops
+        if group not in groups:
+            found = known.get(group)
+            node: dict[str, Any] = {
+                "id": group,
+                "label": group.rpartition(".")[2],
+                "children": [],
+                "is_mapped": found is not None and found.expand is not None,
+            }
+            if typed:
+                node |= {"type": "task", "tooltip": found.tooltip if found is not None else None}
+            groups[group] = node
+            place(group.rpartition(".")[0] or None).append(node)
+        children: list[dict[str, Any]] = groups[group]["children"]
+        return children
+
+    for task in in_order(spec):
+        if root is None or task.task_id == root:
+            place(task.group).append(_leaf(spec, task, typed=typed))
+    return tops
+
+
+def in_order(spec: DagSpec) -> list[Task]:
+    """Tasks behind those they wait for; else in the order of the file."""
+    done: dict[str, Task] = {}
+    left = [*spec.tasks]
+    while left:
+        ready = [task for task in left if all(other in done for other in task.upstream)]
+        done.update({task.task_id: task for task in ready})
+        left = [task for task in left if task.task_id not in done]
+    return [*done.values()]
+
+
+def _leaf(spec: DagSpec, task: Task, *, typed: bool) -> dict[str, Any]:
+    kind = "setup" if task.is_setup else "teardown" if task.is_teardown else None
+    label = task.task_id.removeprefix(f"{task.group}.") if task.group is not None else task.task_id
+    node: dict[str, Any] = {
+        "id": task.task_id,
+        "label": label,
+        "is_mapped": task.task_id in spec.mapped,
+        "setup_teardown_type": kind,
+    }
+    if typed:
+        return {**node, "type": "task", "operator": operator_of(task.kind)}
+    return {**node, "doc_md": task.doc_md}
+
+
+def edges(spec: DagSpec, root: str | None = None) -> list[dict[str, Any]]:
+    """From each task to those downstream of it."""
+    return [
+        {
+            "source_id": task.task_id,
+            "target_id": other,
+            "label": spec.edge_labels.get(task.task_id, {}).get(other),
+            "is_setup_teardown": task.is_setup and spec.by_id[other].is_teardown,
+        }
+        for task in spec.tasks
+        for other in spec.downstreams[task.task_id]
+        if root is None
+    ]

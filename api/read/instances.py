@@ -1,0 +1,56 @@
+"""Instances of tasks: those of a run, and those that a change would touch."""
+
+from ...model.errors import InvalidInputError
+from ...model.run.identity import RunIdentity
+from ...model.run.revisions import ClearRequest, MarkRequest, selected, to_clear
+from ...model.run.views import TaskView
+from ...model.spec.dag import DagSpec
+from ...worker.connection import NotFoundError
+from .source import Source
+
+Instances = tuple[RunIdentity, DagSpec | None, list[TaskView]]
+
+
+async def instances_of(source: Source, dag_id: str, run_id: str) -> Instances:
+    """A run, its version of the DAG, and its instances; none while it is queued.
+
+    Raises NotFoundError for a run that is not there, and InvalidInputError for one that has no tasks yet.
+    """
+    run = await source.run(dag_id, run_id)
+    details = await source.details(dag_id, run)
+    state = await source.state(dag_id, run)
+    if details is None:
+        raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} is {run.state}, and has no tasks that could be shown")
+    return details.run, state.spec if state is not None else None, list(details.tasks)
+
+
+async def one_instance(
+    source: Source, dag_id: str, run_id: str, task_id: str, map_index: int
+) -> tuple[RunIdentity, DagSpec | None, TaskView]:
+    """An instance. Raises NotFoundError if there is none."""
+    run, spec, views = await instances_of(source, dag_id, run_id)
+    for view in views:
+        if view.task_id == task_id and view.map_index == map_index:
+            return run, spec, view
+    told = "" if map_index < 0 else f" at map_index {map_index}"
+    raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no task {task_id!r}{told}")
+
+
+async def would_clear(source: Source, dag_id: str, run_id: str, request: ClearRequest) -> Instances:
+    """The instances that would run again."""
+    run, spec, views = await instances_of(source, dag_id, run_id)
+    keys = {*to_clear(_known(spec), {view.key: view.state for view in views}, request)}
+    return run, spec, [view for view in views if view.key in keys]
+
+
+async def would_mark(source: Source, dag_id: str, run_id: str, request: MarkRequest) -> Instances:
+    """The instances that would be marked."""
+    run, spec, views = await instances_of(source, dag_id, run_id)
+    keys = {*selected(_known(spec), {view.key: view.state for view in views}, request)}
+    return run, spec, [view for view in views if view.key in keys]
+
+
+def _known(spec: DagSpec | None) -> DagSpec:
+    if spec is None:
+        raise InvalidInputError("Temporal has forgotten the run: it cannot be changed any more")
+    return spec

@@ -1,0 +1,122 @@
+"""What the web knows of DAGs and runs: asked of the service, each question once however many look."""
+
+from collections.abc import Sequence
+
+from ...model.asset.events import AssetEvent
+from ...model.asset.state import AssetView
+from ...model.dag.row import DagRow
+from ...model.dag.views import DagView
+from ...model.run.row import RunRow
+from ...model.run.state import DagRunState
+from ...model.run.views import RunDetails, RunView
+from ...model.spec.dag import DagSpec
+from ...model.states import RunState
+from ...worker.client import Tidemill
+from ...worker.listing import run_rows
+from ...worker.settings import Settings
+from .cache import Cache
+
+SHORT = 1.0
+"""How long an answer about what goes on is held, in seconds."""
+LISTED = 2.0
+LONG = 3600.0
+"""For what never changes: a version of a DAG, a run that has ended."""
+MOST_RUNS = 1000
+"""Runs of all DAGs that a list looks at, the newest first."""
+
+
+class Source:
+    """The one way of the web to what there is."""
+
+    def __init__(self, tidemill: Tidemill, settings: Settings) -> None:
+        self.tidemill, self.settings = tidemill, settings
+        self._cache = Cache()
+
+    def changed(self, dag_id: str) -> None:
+        """Somebody has changed the DAG or a run of it: what is held of it is asked again."""
+        for kind in ("view", "runs", "details", "state"):
+            self._cache.forget(kind, dag_id)
+        self._cache.forget("rows")
+        self._cache.forget("all_runs")
+
+    async def rows(self) -> list[DagRow]:
+        """A line for every DAG, by dag_id."""
+        return (await self._cache.get(("rows",), self.tidemill.dags, LISTED))[0]
+
+    async def row(self, dag_id: str) -> DagRow | None:
+        return next((row for row in await self.rows() if row.dag_id == dag_id), None)
+
+    async def view(self, dag_id: str) -> DagView:
+        """Raises NotFoundError for a DAG that is not there."""
+        return await self._cache.get(("view", dag_id), lambda: self.tidemill.describe(dag_id), SHORT)
+
+    async def spec(self, dag_id: str, version: str | None = None) -> DagSpec:
+        """The version of the DAG that is in place; asked for once while *version* stays the same."""
+        known = version or (await self.view(dag_id)).version
+        return await self._cache.get(("spec", dag_id, known), lambda: self.tidemill.spec(dag_id), LONG)
+
+    async def runs(self, dag_id: str) -> list[RunView]:
+        """The runs of a DAG, the newest first."""
+        return await self._cache.get(("runs", dag_id), lambda: self.tidemill.runs(dag_id), SHORT)
+
+    async def run(self, dag_id: str, run_id: str) -> RunView:
+        """Raises NotFoundError for a run that is not there."""
+        for view in await self.runs(dag_id):
+            if view.run_id == run_id:
+                return view
+        return await self._cache.get(("runs", dag_id, run_id), lambda: self.tidemill.find_run(dag_id, run_id), LISTED)
+
+    async def details(self, dag_id: str, run: RunView) -> RunDetails | None:
+        """A run with its tasks; None while it is queued, and where Temporal has forgotten it."""
+        if run.state is RunState.QUEUED:
+            return None
+        key = ("details", dag_id, run.run_id, run.state, run.ended_at)
+        seconds = LONG if run.state.finished else SHORT
+        try:
+            return await self._cache.get(key, lambda: self.tidemill.run_by_workflow(run.workflow_id), seconds)
+        except LookupError:
+            return None
+
+    async def state(self, dag_id: str, run: RunView) -> DagRunState | None:
+        """All that a run knows, with its version of the DAG and the results that are in its history."""
+        if run.state is RunState.QUEUED:
+            return None
+        key = ("state", dag_id, run.run_id, run.state, run.ended_at)
+        seconds = LONG if run.state.finished else SHORT
+        try:
+            return await self._cache.get(key, lambda: self.tidemill.state_of(run.workflow_id), seconds)
+        except LookupError:
+            return None
+
+    async def all_runs(self) -> list[RunRow]:
+        """Runs of all DAGs that have begun, the newest first."""
+
+        async def ask() -> list[RunRow]:
+            return [row async for row in run_rows(self.tidemill.client, most=MOST_RUNS)]
+
+        return await self._cache.get(("all_runs",), ask, LISTED)
+
+    async def dag_ids(self, wanted: str) -> Sequence[str]:
+        """The DAG *wanted*, or all of them for `~`. Raises NotFoundError for one that is not there."""
+        if wanted == "~":
+            return [row.dag_id for row in await self.rows()]
+        await self.view(wanted)
+        return [wanted]
+
+    # Assets
+
+    async def assets(self) -> list[str]:
+        """The names of all assets."""
+        return await self._cache.get(("assets",), self.tidemill.assets, LISTED)
+
+    async def asset(self, name: str) -> AssetView:
+        return await self._cache.get(("asset", name), lambda: self.tidemill.asset(name), LISTED)
+
+    async def asset_events(self, name: str) -> list[AssetEvent]:
+        """The last events of an asset, oldest first."""
+        return await self._cache.get(("asset_events", name), lambda: self.tidemill.asset_events(name), LISTED)
+
+    def asset_changed(self, name: str) -> None:
+        """Somebody has told the asset of something."""
+        self._cache.forget("asset", name)
+        self._cache.forget("asset_events", name)

@@ -1,0 +1,46 @@
+"""What answers share."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Answer(BaseModel):
+    """An answer, or a part of one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Body(BaseModel):
+    """What is sent: a field that is not known asks for what is not done."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TimeDelta(Answer):
+    """A duration, in parts."""
+
+    days: int
+    seconds: int
+    microseconds: int
+
+    @classmethod
+    def of(cls, value: timedelta | None) -> "TimeDelta | None":
+        if value is None:
+            return None
+        return cls(days=value.days, seconds=value.seconds, microseconds=value.microseconds)
+
+
+def uuid_of(*parts: object) -> UUID:
+    """The same for the same thing, where Airflow has a number of its database."""
+    return uuid5(NAMESPACE_URL, "tidemill:" + "/".join(map(str, parts)))
+
+
+def number_of(*parts: object) -> int:
+    """A positive number that JavaScript can hold, the same for the same thing."""
+    return uuid_of(*parts).int % (2**53 - 1) + 1
+
+
+Extra = dict[str, Any]

@@ -1,0 +1,296 @@
+"""DAGs as Airflow's API answers them."""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from ...model.dag.records import DecisionKind
+from ...model.dag.row import DagRow
+from ...model.dag.views import DagView
+from ...model.errors import InvalidInputError
+from ...model.run.views import RunView
+from ...model.spec.assets.condition import AssetAll, AssetAny, Condition
+from ...model.spec.assets.identity import Asset, AssetAlias
+from ...model.spec.dag import DagSpec
+from ...model.spec.timetables import CronPartition, PartitionedAsset, waited_for
+from ..read.filters import seconds_between
+from .common import Answer, Body, number_of, uuid_of
+
+VERSION_NUMBER = 1
+"""Versions of a DAG are known by a digest here; the one that is in place is number 1."""
+
+
+class DagTag(Answer):
+    name: str
+    dag_id: str
+    dag_display_name: str
+
+
+class DagVersion(Answer):
+    id: UUID
+    version_number: int
+    dag_id: str
+    bundle_name: str | None
+    bundle_version: str | None
+    created_at: datetime
+    dag_display_name: str
+    bundle_url: str | None
+
+
+class DagAnswer(Answer):
+    """Airflow: DAGResponse."""
+
+    dag_id: str
+    dag_display_name: str
+    is_paused: bool
+    is_stale: bool
+    last_parsed_time: datetime | None
+    last_parse_duration: float | None
+    last_expired: datetime | None
+    bundle_name: str | None
+    bundle_version: str | None
+    relative_fileloc: str | None
+    fileloc: str
+    description: str | None
+    timetable_summary: str | None
+    timetable_description: str | None
+    timetable_partitioned: bool
+    timetable_periodic: bool
+    tags: list[DagTag]
+    max_active_tasks: int
+    max_active_runs: int | None
+    max_consecutive_failed_dag_runs: int
+    has_task_concurrency_limits: bool
+    has_import_errors: bool
+    next_dagrun_logical_date: datetime | None
+    next_dagrun_data_interval_start: datetime | None
+    next_dagrun_data_interval_end: datetime | None
+    next_dagrun_run_after: datetime | None
+    allowed_run_types: list[str] | None
+    owners: list[str]
+    is_backfillable: bool
+    file_token: str
+
+
+class DagCollection(Answer):
+    dags: list[DagAnswer]
+    total_entries: int
+
+
+class DagDetails(DagAnswer):
+    """Airflow: DAGDetailsResponse."""
+
+    catchup: bool
+    dag_run_timeout: timedelta | None
+    asset_expression: dict[str, Any] | None
+    doc_md: str | None
+    start_date: datetime | None
+    end_date: datetime | None
+    is_paused_upon_creation: bool | None
+    params: dict[str, Any] | None
+    render_template_as_native_obj: bool
+    template_search_path: list[str] | None
+    timezone: str | None
+    last_parsed: datetime | None
+    default_args: dict[str, Any] | None
+    rerun_with_latest_version: bool | None = None
+    owner_links: dict[str, str] | None = None
+    is_favorite: bool = False
+    active_runs_count: int = 0
+    concurrency: int
+    latest_dag_version: DagVersion | None
+
+
+class LightRun(Answer):
+    """Airflow: DAGRunLightResponse."""
+
+    id: int
+    dag_id: str
+    run_id: str
+    logical_date: datetime | None
+    run_after: datetime
+    start_date: datetime | None
+    end_date: datetime | None
+    state: str
+    duration: float | None
+
+    @classmethod
+    def of(cls, dag_id: str, run: RunView) -> "LightRun":
+        return cls(
+            id=number_of("run", dag_id, run.run_id),
+            dag_id=dag_id,
+            run_id=run.run_id,
+            logical_date=run.logical_date,
+            run_after=run.run_after,
+            start_date=run.started_at,
+            end_date=run.ended_at,
+            state=run.state,
+            duration=seconds_between(run.started_at, run.ended_at, datetime.now(UTC)),
+        )
+
+
+class DagWithRuns(DagAnswer):
+    """Airflow: DAGWithLatestDagRunsResponse."""
+
+    asset_expression: dict[str, Any] | None
+    latest_dag_runs: list[LightRun]
+    pending_actions: list[Any]
+    is_favorite: bool
+
+
+class DagsWithRuns(Answer):
+    total_entries: int
+    dags: list[DagWithRuns]
+
+
+class DagTags(Answer):
+    tags: list[str]
+    total_entries: int
+
+
+class DagPatch(Body):
+    """Airflow: DAGPatchBody."""
+
+    is_paused: bool
+
+
+class DagSourceAnswer(Answer):
+    """Airflow: DAGSourceResponse."""
+
+    content: str | None
+    dag_id: str
+    version_number: int | None
+    dag_display_name: str
+
+
+class DagVersions(Answer):
+    dag_versions: list[DagVersion]
+    total_entries: int
+
+
+def dag_fields(row: DagRow, spec: DagSpec, view: DagView | None = None) -> dict[str, Any]:
+    """What all answers about a DAG have in common."""
+    source, interval = spec.source, view.next_dagrun_data_interval if view is not None else None
+    name = source.name if source is not None else None
+    return {
+        "dag_id": row.dag_id,
+        "dag_display_name": row.dag_id,
+        "is_paused": row.is_paused,
+        "is_stale": row.is_stale,
+        "last_parsed_time": None,
+        "last_parse_duration": None,
+        "last_expired": None,
+        "bundle_name": row.bundle,
+        "bundle_version": source.snapshot if source is not None else None,
+        "relative_fileloc": name,
+        "fileloc": source.path if source is not None else "",
+        "description": spec.description,
+        "timetable_summary": row.timetable_summary,
+        "timetable_description": row.timetable_summary,
+        "timetable_partitioned": isinstance(spec.schedule, CronPartition | PartitionedAsset),
+        "timetable_periodic": spec.schedule.periodic,
+        "tags": [DagTag(name=tag, dag_id=row.dag_id, dag_display_name=row.dag_id) for tag in spec.tags],
+        "max_active_tasks": spec.max_active_tasks,
+        "max_active_runs": spec.max_active_runs,
+        "max_consecutive_failed_dag_runs": spec.max_consecutive_failed_dag_runs,
+        "has_task_concurrency_limits": any(
+            task.max_active_tis_per_dag is not None or task.max_active_tis_per_dagrun is not None for task in spec.tasks
+        ),
+        "has_import_errors": row.has_import_errors,
+        "next_dagrun_logical_date": view.next_dagrun if view is not None else None,
+        "next_dagrun_data_interval_start": interval.start if interval is not None else None,
+        "next_dagrun_data_interval_end": interval.end if interval is not None else None,
+        "next_dagrun_run_after": row.next_dagrun_create_after,
+        "allowed_run_types": list(spec.allowed_run_types) or None,
+        "owners": sorted({task.owner for task in spec.tasks if task.owner}),
+        "is_backfillable": spec.schedule.periodic
+        and (not spec.allowed_run_types or "backfill" in spec.allowed_run_types),
+        "file_token": file_token(row.bundle, name),
+    }
+
+
+def dag_details(row: DagRow, spec: DagSpec, view: DagView) -> DagDetails:
+    """A DAG with all that its file says of it."""
+    return DagDetails(
+        **dag_fields(row, spec, view),
+        catchup=spec.catchup,
+        dag_run_timeout=spec.dagrun_timeout,
+        asset_expression=asset_expression(spec),
+        doc_md=spec.doc_md,
+        start_date=spec.start_date,
+        end_date=spec.end_date,
+        is_paused_upon_creation=spec.is_paused_upon_creation,
+        params={name: param_of(param) for name, param in spec.params.items()},
+        render_template_as_native_obj=spec.render_template_as_native_obj,
+        template_search_path=list(spec.template_searchpath) or None,
+        timezone=spec.timezone,
+        last_parsed=None,
+        default_args=None,
+        active_runs_count=row.active_runs,
+        concurrency=spec.max_active_tasks,
+        latest_dag_version=version_of(spec, view),
+    )
+
+
+def version_of(spec: DagSpec, view: DagView) -> DagVersion | None:
+    """The version that is in place; None where the DAG no longer knows when it was registered."""
+    registered = [made.at for made in view.decisions if made.kind is DecisionKind.REGISTERED]
+    if not registered:
+        return None
+    source = spec.source
+    return DagVersion(
+        id=uuid_of("version", spec.dag_id, spec.version),
+        version_number=VERSION_NUMBER,
+        dag_id=spec.dag_id,
+        bundle_name=source.bundle if source is not None else None,
+        bundle_version=source.snapshot if source is not None else None,
+        created_at=max(registered),
+        dag_display_name=spec.dag_id,
+        bundle_url=None,
+    )
+
+
+def param_of(param: Any) -> dict[str, Any]:
+    """A param as the user interface's form reads it."""
+    if isinstance(param, dict) and "schema" in param:
+        return {"value": param.get("value"), "schema": param["schema"], "description": param.get("description")}
+    return {"value": param, "schema": {}, "description": None}
+
+
+def asset_expression(spec: DagSpec) -> dict[str, Any] | None:
+    """The condition that the DAG waits for, as Airflow stores it."""
+    condition = waited_for(spec.schedule)
+    return _expression(condition) if condition is not None else None
+
+
+def _expression(part: Condition) -> dict[str, Any]:
+    match part:
+        case AssetAll():
+            return {"all": [_expression(one) for one in part.of]}
+        case AssetAny():
+            return {"any": [_expression(one) for one in part.of]}
+        case Asset():
+            return {"asset": {"uri": part.uri, "name": part.name, "group": part.group}}
+        case AssetAlias():
+            return {"alias": {"name": part.name, "group": part.group}}
+        case _:
+            known = {"name": part.name} if part.name is not None else {"uri": part.uri}
+            return {"asset_ref": known}
+
+
+def file_token(bundle: str | None, name: str | None) -> str:
+    """By which a DAG's file is asked to be parsed again."""
+    return urlsafe_b64encode(json.dumps([bundle, name]).encode()).decode()
+
+
+def read_file_token(token: str) -> tuple[str, str]:
+    """The bundle and the file that a token means. Raises InvalidInputError for one that means none."""
+    try:
+        bundle, name = json.loads(urlsafe_b64decode(token.encode()))
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError("file_token is none that was given here") from error
+    if not isinstance(bundle, str) or not isinstance(name, str):
+        raise InvalidInputError("the DAG is of no bundle: register its file again instead")
+    return bundle, name

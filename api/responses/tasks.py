@@ -1,0 +1,278 @@
+"""Tasks and their instances as Airflow's API answers them."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from ...model.run.identity import RunIdentity
+from ...model.run.instance_keys import UNMAPPED
+from ...model.run.task_instances import Attempt
+from ...model.run.views import TaskView
+from ...model.spec.dag import DagSpec
+from ...model.spec.tasks import Task
+from ...model.states import TaskState
+from ..read.filters import seconds_between
+from .common import Answer, Body, TimeDelta, uuid_of
+from .dags import DagVersion, param_of
+
+OPERATORS = {
+    "bash": "BashOperator",
+    "bash_function": "@task.bash",
+    "python": "PythonOperator",
+    "branch": "BranchPythonOperator",
+    "short_circuit": "ShortCircuitOperator",
+    "empty": "EmptyOperator",
+    "latest_only": "LatestOnlyOperator",
+    "spark_submit": "SparkSubmitOperator",
+    "spark_sql": "SparkSqlOperator",
+    "spark_sql_function": "@task.spark_sql",
+    "pyspark": "@task.pyspark",
+    "sensor": "PythonSensor",
+    "file_sensor": "FileSensor",
+    "external_task": "ExternalTaskSensor",
+    "trigger_dag": "TriggerDagRunOperator",
+    "approval": "ApprovalOperator",
+    "time": "DateTimeSensor",
+}
+"""By kind of task, what Airflow calls it; another kind is called as it is."""
+SHOWN_STATES = {TaskState.NONE: None, TaskState.SHUTDOWN: "restarting"}
+"""States that Airflow's API has no name for."""
+
+
+def shown_state(state: TaskState) -> str | None:
+    """A task's state as Airflow's API knows it."""
+    return SHOWN_STATES.get(state, str(state))
+
+
+class TaskAnswer(Answer):
+    """Airflow: TaskResponse."""
+
+    task_id: str | None
+    task_display_name: str | None
+    owner: str | None
+    start_date: datetime | None
+    end_date: datetime | None
+    trigger_rule: str | None
+    depends_on_past: bool
+    wait_for_downstream: bool
+    retries: float | None
+    queue: str | None
+    pool: str | None
+    pool_slots: float | None
+    execution_timeout: TimeDelta | None
+    retry_delay: TimeDelta | None
+    retry_exponential_backoff: float
+    priority_weight: float | None
+    weight_rule: str | None
+    ui_color: str | None
+    ui_fgcolor: str | None
+    template_fields: list[str] | None
+    downstream_task_ids: list[str] | None
+    doc_md: str | None
+    operator_name: str | None
+    params: dict[str, Any] | None
+    class_ref: dict[str, Any] | None
+    is_mapped: bool | None
+    extra_links: list[str]
+
+
+class TaskCollection(Answer):
+    tasks: list[TaskAnswer]
+    total_entries: int
+
+
+class _Instance(Answer):
+    """What an instance and its earlier tries have in common."""
+
+    task_id: str
+    dag_id: str
+    dag_run_id: str
+    map_index: int
+    start_date: datetime | None
+    end_date: datetime | None
+    duration: float | None
+    state: str | None
+    try_number: int
+    max_tries: int
+    task_display_name: str
+    dag_display_name: str
+    hostname: str | None = None
+    unixname: str | None = None
+    pool: str
+    pool_slots: int
+    queue: str | None
+    priority_weight: int | None
+    operator: str | None
+    operator_name: str | None
+    queued_when: datetime | None
+    scheduled_when: datetime | None
+    pid: int | None = None
+    executor: str | None = None
+    executor_config: str = "{}"
+    dag_version: DagVersion | None
+
+
+class TaskTry(_Instance):
+    """Airflow: TaskInstanceHistoryResponse."""
+
+
+class TaskTries(Answer):
+    task_instances: list[TaskTry]
+    total_entries: int
+
+
+class InstanceAnswer(_Instance):
+    """Airflow: TaskInstanceResponse."""
+
+    id: UUID
+    logical_date: datetime | None
+    run_after: datetime
+    note: str | None
+    rendered_map_index: str | None
+    rendered_fields: dict[str, Any] = {}
+    trigger: None = None
+    triggerer_job: None = None
+
+
+class InstanceCollection(Answer):
+    task_instances: list[InstanceAnswer]
+    total_entries: int | None = None
+    total_entries_limit: int | None = None
+    next_cursor: str | None = None
+    previous_cursor: str | None = None
+
+
+class ClearedInstances(Answer):
+    """Airflow: ClearTaskInstanceCollectionResponse."""
+
+    task_instances: list[InstanceAnswer]
+    total_entries: int
+
+
+class Dependency(Answer):
+    name: str
+    reason: str
+
+
+class Dependencies(Answer):
+    dependencies: list[Dependency]
+
+
+class ClearBody(Body):
+    """Airflow: ClearTaskInstancesBody."""
+
+    dry_run: bool = True
+    start_date: datetime | None = None
+    end_date: datetime | None = None
+    only_failed: bool = True
+    only_running: bool = False
+    reset_dag_runs: bool = True
+    task_ids: list[str | tuple[str, int]] | None = None
+    dag_run_id: str | None = None
+    include_upstream: bool = False
+    include_downstream: bool = False
+    include_future: bool = False
+    include_past: bool = False
+    run_on_latest_version: bool | None = None
+    prevent_running_task: bool = False
+    note: str | None = None
+
+
+class InstancePatch(Body):
+    """Airflow: PatchTaskInstanceBody."""
+
+    new_state: str | None = None
+    note: str | None = None
+    include_upstream: bool = False
+    include_downstream: bool = False
+    include_future: bool = False
+    include_past: bool = False
+
+
+def task_answer(spec: DagSpec, task: Task) -> TaskAnswer:
+    """A task of the version that is in place."""
+    return TaskAnswer(
+        task_id=task.task_id,
+        task_display_name=task.task_id,
+        owner=task.owner,
+        start_date=spec.start_date,
+        end_date=spec.end_date,
+        trigger_rule=task.trigger_rule,
+        depends_on_past=task.depends_on_past,
+        wait_for_downstream=task.wait_for_downstream,
+        retries=task.retries,
+        queue=task.queue,
+        pool=task.pool or "default_pool",
+        pool_slots=task.pool_slots,
+        execution_timeout=TimeDelta.of(task.execution_timeout),
+        retry_delay=TimeDelta.of(task.retry_delay),
+        retry_exponential_backoff=float(task.retry_exponential_backoff),
+        priority_weight=task.priority_weight,
+        weight_rule=str(task.weight_rule),
+        ui_color=None,
+        ui_fgcolor=None,
+        template_fields=None,
+        downstream_task_ids=sorted(spec.downstreams[task.task_id]),
+        doc_md=task.doc_md,
+        operator_name=operator_of(task.kind),
+        params={name: param_of(param) for name, param in spec.params.items()},
+        class_ref=None,
+        is_mapped=task.task_id in spec.mapped,
+        extra_links=[],
+    )
+
+
+def operator_of(kind: str) -> str:
+    """What Airflow calls a kind of task."""
+    return OPERATORS.get(kind, kind)
+
+
+def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> InstanceAnswer:
+    """An instance of a task. *spec*: the version of the DAG that the run has; None where that is not known."""
+    return InstanceAnswer(
+        **_common(run, view, spec),
+        id=uuid_of("instance", run.workflow_id, view.key, view.try_number),
+        start_date=view.started_at,
+        end_date=view.ended_at,
+        duration=seconds_between(view.started_at, view.ended_at, datetime.now(UTC)),
+        state=shown_state(view.state),
+        try_number=view.try_number,
+        logical_date=run.logical_date,
+        run_after=run.run_after,
+        note=view.error,
+        rendered_map_index=str(view.map_index) if view.map_index != UNMAPPED else None,
+    )
+
+
+def try_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None, attempt: Attempt) -> TaskTry:
+    """A try of an instance that has ended."""
+    return TaskTry(
+        **_common(run, view, spec),
+        start_date=attempt.started_at,
+        end_date=attempt.ended_at,
+        duration=seconds_between(attempt.started_at, attempt.ended_at, attempt.ended_at),
+        state=shown_state(attempt.state),
+        try_number=attempt.try_number,
+    )
+
+
+def _common(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> dict[str, Any]:
+    task = spec.by_id.get(view.task_id) if spec is not None else None
+    return {
+        "task_id": view.task_id,
+        "dag_id": run.dag_id,
+        "dag_run_id": run.run_id,
+        "map_index": view.map_index,
+        "max_tries": view.max_tries,
+        "task_display_name": view.task_id,
+        "dag_display_name": run.dag_id,
+        "pool": (task.pool if task is not None else None) or "default_pool",
+        "pool_slots": task.pool_slots if task is not None else 1,
+        "queue": view.queue,
+        "priority_weight": task.priority_weight if task is not None else None,
+        "operator": operator_of(view.kind),
+        "operator_name": operator_of(view.kind),
+        "queued_when": view.queued_at,
+        "scheduled_when": None,
+        "dag_version": None,
+    }

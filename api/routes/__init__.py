@@ -1,0 +1,1 @@
+"""The operations, a file for each noun."""

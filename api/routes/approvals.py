@@ -1,0 +1,124 @@
+"""Tasks that wait for a person's answer."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter
+
+from ...model.run.instance_keys import instance_key
+from ...model.run.messages import Answer as ApprovalAnswer
+from ...model.spec.dag import DagSpec
+from ...model.spec.tasks import ApprovalTask
+from ...model.states import TaskState
+from ...worker.connection import NotFoundError
+from ..dependencies import Here, Limit, Offset
+from ..read.filters import page
+from ..read.instances import Instances, instances_of, one_instance
+from ..responses.common import Body
+from ..responses.tasks import instance_answer
+from .runs import RUN
+from .task_instances import MAPPED
+
+router = APIRouter()
+MOST_RUNS = 10
+
+
+class AnswerBody(Body):
+    """Airflow: UpdateHITLDetailPayload."""
+
+    chosen_options: list[str]
+    params_input: dict[str, Any] = {}
+
+
+def _detail(run: Any, spec: DagSpec | None, view: Any) -> dict[str, Any] | None:
+    task = spec.by_id.get(view.task_id) if spec is not None else None
+    if not isinstance(task, ApprovalTask):
+        return None
+    waits = view.state is TaskState.AWAITING_INPUT
+    return {
+        "options": list(task.options),
+        "subject": task.subject,
+        "body": task.doc_md,
+        "defaults": list(task.defaults) if task.defaults is not None else None,
+        "multiple": task.multiple,
+        "params": {},
+        "assigned_users": [],
+        "created_at": (view.started_at or view.queued_at or run.run_after).isoformat(),
+        "responded_by_user": None,
+        "responded_at": view.ended_at.isoformat() if not waits and view.ended_at is not None else None,
+        "chosen_options": None,
+        "params_input": {},
+        "response_received": not waits and view.state.finished,
+        "task_instance": instance_answer(run, view, spec).model_dump(mode="json"),
+    }
+
+
+def _details(found: Instances) -> list[dict[str, Any]]:
+    run, spec, views = found
+    return [one for view in views if view.started_at is not None and (one := _detail(run, spec, view)) is not None]
+
+
+@router.get(RUN + "/hitlDetails")
+async def get_approvals(
+    source: Here,
+    dag_id: str,
+    dag_run_id: str,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    response_received: bool | None = None,
+    task_id: str | None = None,
+) -> dict[str, Any]:
+    """Tasks of a run that wait for a person, or have; of a DAG (`~` as run), of its newest runs."""
+    if dag_id == "~":
+        runs = [(row.dag_id, row.run_id) for row in await source.all_runs() if row.counts.get("awaiting_input")]
+    elif dag_run_id == "~":
+        runs = [(dag_id, view.run_id) for view in (await source.runs(dag_id))[:MOST_RUNS] if view.state != "queued"]
+    else:
+        runs = [(dag_id, dag_run_id)]
+    found = []
+    for one in runs:
+        try:
+            found += _details(await instances_of(source, *one))
+        except NotFoundError:
+            continue
+    found = [one for one in found if response_received in (None, one["response_received"])]
+    found = [one for one in found if task_id in (None, one["task_instance"]["task_id"])]
+    part = page(found, limit, offset)
+    return {"hitl_details": part.items, "total_entries": part.total}
+
+
+@router.get(MAPPED + "/hitlDetails")
+async def get_approval(source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> dict[str, Any]:
+    """One of them."""
+    run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    found = _detail(run, spec, view)
+    if found is None:
+        raise NotFoundError(f"task {task_id!r} of DAG {dag_id!r} waits for nobody's answer")
+    return found
+
+
+@router.get(MAPPED + "/hitlDetails/tries/{try_number}")
+async def get_approval_of_try(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int, try_number: int
+) -> dict[str, Any]:
+    """The same, of a try."""
+    found = await get_approval(source, dag_id, dag_run_id, task_id, map_index)
+    if found["task_instance"]["try_number"] != try_number:
+        raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no try {try_number} that waits")
+    return found
+
+
+@router.patch(MAPPED + "/hitlDetails")
+async def answer_approval(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int, body: AnswerBody
+) -> dict[str, Any]:
+    """Answers for a person."""
+    answer = ApprovalAnswer(task=instance_key(task_id, map_index), chosen=tuple(body.chosen_options), by="api")
+    await source.tidemill.respond(dag_id, dag_run_id, answer)
+    source.changed(dag_id)
+    return {
+        "responded_by": {"id": "anonymous", "name": "Anonymous"},
+        "responded_at": datetime.now(UTC).isoformat(),
+        "chosen_options": body.chosen_options,
+        "params_input": body.params_input,
+    }

@@ -1,0 +1,263 @@
+"""Assets: lists, one of them, their events, telling of an event, having one made."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+
+from ...model.asset.events import AssetEvent
+from ...model.asset.state import AssetView
+from ...worker.connection import NotFoundError
+from ..dependencies import Here, Limit, Offset
+from ..read.filters import matches, ordered, page
+from ..read.source import Source
+from ..responses.common import Body, number_of
+from ..responses.dags import asset_expression
+from ..responses.runs import RunAnswer, run_answer
+
+router = APIRouter()
+BEGINNING = "1970-01-01T00:00:00Z"
+
+
+def asset_number(name: str) -> int:
+    """Airflow has numbers where assets have names here."""
+    return number_of("asset", name)
+
+
+async def _views(source: Source) -> list[AssetView]:
+    return [await source.asset(name) for name in await source.assets()]
+
+
+async def _named(source: Source, number: int) -> AssetView:
+    """The asset that a number means."""
+    for name in await source.assets():
+        if asset_number(name) == number:
+            return await source.asset(name)
+    raise NotFoundError(f"there is no asset {number}")
+
+
+def asset_answer(view: AssetView) -> dict[str, Any]:
+    """Airflow: AssetResponse."""
+    since = BEGINNING
+    last = view.last_event
+    tied = {"created_at": since, "updated_at": since}
+    return {
+        "id": asset_number(view.name),
+        "name": view.name,
+        "uri": view.uri,
+        "group": view.group,
+        "extra": {},
+        "created_at": since,
+        "updated_at": last.timestamp.isoformat() if last is not None else since,
+        "scheduled_dags": [{"dag_id": dag_id, **tied} for dag_id in view.consumers],
+        "producing_tasks": [
+            {"dag_id": dag_id, "task_id": task_id, **tied}
+            for dag_id, tasks in view.producers.items()
+            for task_id in tasks
+        ],
+        "consuming_tasks": [],
+        "aliases": [],
+        "watchers": [{"name": name, "trigger_id": number_of("watcher", view.name, name), "created_date": since}
+                     for name in view.watchers],
+        "last_asset_event": {
+            "id": event_number(last) if last is not None else None,
+            "timestamp": last.timestamp.isoformat() if last is not None else None,
+        },
+    }  # fmt: skip
+
+
+def event_number(event: AssetEvent) -> int:
+    return number_of("event", event.name, event.cause)
+
+
+def event_answer(event: AssetEvent) -> dict[str, Any]:
+    """Airflow: AssetEventResponse."""
+    return {
+        "id": event_number(event),
+        "asset_id": asset_number(event.name),
+        "uri": event.uri,
+        "name": event.name,
+        "group": "asset",
+        "extra": event.extra,
+        "source_task_id": event.source_task_id,
+        "source_dag_id": event.source_dag_id,
+        "source_run_id": event.source_run_id,
+        "source_map_index": event.source_map_index,
+        "created_dagruns": [],
+        "timestamp": event.timestamp.isoformat(),
+        "partition_key": event.partition_key,
+    }
+
+
+@router.get("/api/v2/assets")
+async def get_assets(
+    source: Here,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    name_pattern: str | None = None,
+    name_prefix_pattern: str | None = None,
+    uri_pattern: str | None = None,
+    uri_prefix_pattern: str | None = None,
+    dag_ids: Annotated[list[str], Query()] = [],  # noqa: B006
+    only_active: bool = True,
+    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
+) -> dict[str, Any]:
+    """The assets that DAGs name."""
+    wanted = {
+        "name_pattern": name_pattern,
+        "name_prefix_pattern": name_prefix_pattern,
+        "uri_pattern": uri_pattern,
+        "uri_prefix_pattern": uri_prefix_pattern,
+    }
+    views = [view for view in await _views(source) if matches(view, wanted, {})]
+    views = [view for view in views if not dag_ids or {*view.consumers, *view.producers} & {*dag_ids}]
+    views = [view for view in views if not only_active or view.consumers or view.producers]
+    orders: dict[str, Any] = {
+        "id": lambda view: view.name,
+        "name": lambda view: view.name,
+        "uri": lambda view: view.uri,
+        "group": lambda view: view.group,
+        "last_asset_event_timestamp": lambda view: view.last_event.timestamp if view.last_event is not None else None,
+    }
+    part = page(ordered(views, order_by, orders), limit, offset)
+    return {"assets": [asset_answer(view) for view in part.items], "total_entries": part.total}
+
+
+class EventBody(Body):
+    """Airflow: CreateAssetEventsBody."""
+
+    asset_id: int
+    partition_key: str | None = None
+    extra: dict[str, Any] = {}
+
+
+@router.get("/api/v2/assets/events")
+async def get_events(
+    source: Here,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    order_by: Annotated[list[str], Query()] = ["timestamp"],  # noqa: B006
+    asset_id: int | None = None,
+    source_dag_id: str | None = None,
+    source_task_id: str | None = None,
+    source_run_id: str | None = None,
+    source_map_index: int | None = None,
+    name_pattern: str | None = None,
+    name_prefix_pattern: str | None = None,
+    partition_key: str | None = None,
+    timestamp_gte: datetime | None = None,
+    timestamp_gt: datetime | None = None,
+    timestamp_lte: datetime | None = None,
+    timestamp_lt: datetime | None = None,
+) -> dict[str, Any]:
+    """The last events of assets."""
+    wanted = {
+        "asset_id": asset_id,
+        "source_dag_id": source_dag_id,
+        "source_task_id": source_task_id,
+        "source_run_id": source_run_id,
+        "source_map_index": source_map_index,
+        "name_pattern": name_pattern,
+        "name_prefix_pattern": name_prefix_pattern,
+        "partition_key": partition_key,
+        "timestamp_gte": timestamp_gte,
+        "timestamp_gt": timestamp_gt,
+        "timestamp_lte": timestamp_lte,
+        "timestamp_lt": timestamp_lt,
+    }
+    found = [event for name in await source.assets() for event in await source.asset_events(name)]
+    found = [event for event in found if matches(event, wanted, {"asset_id": lambda event: asset_number(event.name)})]
+    orders: dict[str, Any] = {
+        name: lambda event, name=name: getattr(event, name)
+        for name in ("timestamp", "source_dag_id", "source_task_id", "source_run_id", "source_map_index")
+    }
+    orders["id"] = orders["timestamp"]
+    part = page(ordered(found, order_by, orders), limit, offset)
+    return {"asset_events": [event_answer(event) for event in part.items], "total_entries": part.total}
+
+
+@router.post("/api/v2/assets/events")
+async def make_event(source: Here, body: EventBody) -> dict[str, Any]:
+    """Tells an asset that it was updated from outside."""
+    view = await _named(source, body.asset_id)
+    event = await source.tidemill.emit(view.name, extra=body.extra, partition_key=body.partition_key)
+    assert event is not None  # noqa: S101 - its cause is new
+    source.asset_changed(view.name)
+    return event_answer(event)
+
+
+@router.get("/api/v2/assets/{asset_id}")
+async def get_asset(source: Here, asset_id: int) -> dict[str, Any]:
+    """An asset."""
+    return asset_answer(await _named(source, asset_id))
+
+
+@router.post("/api/v2/assets/{asset_id}/materialize")
+async def materialize(source: Here, asset_id: int) -> RunAnswer:
+    """Has the DAG run that writes the asset."""
+    made = await source.tidemill.materialize((await _named(source, asset_id)).name)
+    source.changed(made.dag_id)
+    return run_answer(made.dag_id, await source.run(made.dag_id, made.run_id), made)
+
+
+@router.get("/ui/dependencies")
+async def get_dependencies(
+    source: Here,
+    node_id: str | None = None,
+    dependency_type: Literal["scheduling", "data"] = "scheduling",  # noqa: ARG001 - there is one graph
+) -> dict[str, Any]:
+    """The graph of DAGs and assets; *node_id*: only what leads to it or comes of it."""
+    nodes: dict[str, dict[str, Any]] = {}
+    edges: list[dict[str, Any]] = []
+    for view in await _views(source):
+        asset = f"asset:{asset_number(view.name)}"
+        nodes[asset] = {"id": asset, "label": view.name, "type": "asset"}
+        for dag_id in (*view.producers, *view.consumers):
+            nodes[f"dag:{dag_id}"] = {"id": f"dag:{dag_id}", "label": dag_id, "type": "dag"}
+        edges += [{"source_id": f"dag:{dag_id}", "target_id": asset} for dag_id in view.producers]
+        edges += [{"source_id": asset, "target_id": f"dag:{dag_id}"} for dag_id in view.consumers]
+    if node_id is not None:
+        if node_id not in nodes:
+            raise NotFoundError(f"there is no {node_id!r} in the graph of assets")
+        near = connected(node_id, edges)
+        nodes = {name: node for name, node in nodes.items() if name in near}
+        edges = [edge for edge in edges if edge["source_id"] in near]
+    return {"nodes": [*nodes.values()], "edges": edges}
+
+
+def connected(start: str, edges: list[dict[str, Any]]) -> set[str]:
+    """All that can be reached from *start*, in either direction."""
+    found, left = {start}, [start]
+    while left:
+        here = left.pop()
+        near = {e["target_id"] for e in edges if e["source_id"] == here}
+        near |= {e["source_id"] for e in edges if e["target_id"] == here}
+        left += near - found
+        found |= near
+    return found
+
+
+@router.get("/ui/next_run_assets/{dag_id}")
+async def get_next_run_assets(source: Here, dag_id: str) -> dict[str, Any]:
+    """What a DAG waits for."""
+    spec = await source.spec(dag_id)
+    events = []
+    for view in await _views(source):
+        if dag_id in view.consumers:
+            last = view.last_event
+            events.append(
+                {
+                    "id": asset_number(view.name),
+                    "name": view.name,
+                    "uri": view.uri,
+                    "lastUpdate": last.timestamp.isoformat() if last is not None else None,
+                }
+            )
+    return {"asset_expression": asset_expression(spec), "events": events, "pending_partition_count": None}
+
+
+@router.get("/api/v2/dags/{dag_id}/assets/queuedEvents")
+async def get_queued_events(source: Here, dag_id: str) -> dict[str, Any]:
+    """What of the DAG's condition is there already is said by its Explain page; single rows are not kept."""
+    await source.view(dag_id)
+    return {"queued_events": [], "total_entries": 0}

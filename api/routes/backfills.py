@@ -1,0 +1,187 @@
+"""Backfills: lists, making them, pausing and ending them."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from ...model.dag.backfill_request import BackfillRequest, ReprocessBehavior
+from ...model.dag.backfills import BackfillProgress
+from ...worker.connection import NotFoundError
+from ..dependencies import Here, Limit, Offset
+from ..errors import NotOfferedError
+from ..read.filters import ordered, page
+from ..read.source import Source
+from ..responses.common import Answer, Body, number_of
+
+router = APIRouter()
+
+
+class BackfillAnswer(Answer):
+    """Airflow: BackfillResponse. The number stands for the DAG and the backfill's own id."""
+
+    id: int
+    dag_id: str
+    from_date: datetime
+    to_date: datetime
+    dag_run_conf: dict[str, Any] | None
+    is_paused: bool
+    reprocess_behavior: str
+    max_active_runs: int
+    created_at: datetime
+    completed_at: datetime | None
+    updated_at: datetime
+    dag_display_name: str
+
+    @classmethod
+    def of(cls, dag_id: str, one: BackfillProgress) -> "BackfillAnswer":
+        return cls(
+            id=number_of("backfill", dag_id, one.backfill_id),
+            dag_id=dag_id,
+            from_date=one.from_date,
+            to_date=one.to_date,
+            dag_run_conf=None,
+            is_paused=one.is_paused,
+            reprocess_behavior=one.reprocess_behavior,
+            max_active_runs=one.max_active_runs,
+            created_at=one.created_at,
+            completed_at=one.completed_at,
+            updated_at=one.completed_at or datetime.now(UTC),
+            dag_display_name=dag_id,
+        )
+
+
+class BackfillCollection(Answer):
+    backfills: list[BackfillAnswer]
+    total_entries: int
+
+
+class BackfillBody(Body):
+    """Airflow: BackfillPostBody."""
+
+    dag_id: str
+    from_date: datetime
+    to_date: datetime
+    run_backwards: bool = False
+    dag_run_conf: dict[str, Any] | None = None
+    reprocess_behavior: ReprocessBehavior = ReprocessBehavior.NONE
+    max_active_runs: int = 10
+    run_on_latest_version: bool | None = True
+
+
+async def found_in(source: Source, dag_ids: list[str]) -> list[tuple[BackfillAnswer, BackfillProgress]]:
+    return [
+        (BackfillAnswer.of(dag_id, one), one) for dag_id in dag_ids for one in await source.tidemill.backfills(dag_id)
+    ]
+
+
+async def _by_number(source: Source, number: int) -> tuple[str, BackfillProgress]:
+    """The backfill that a number means."""
+    for row in await source.rows():
+        for answer, one in await found_in(source, [row.dag_id]):
+            if answer.id == number:
+                return row.dag_id, one
+    raise NotFoundError(f"there is no backfill {number}")
+
+
+async def _listed(
+    source: Source, dag_id: str | None, active: bool | None, limit: int, offset: int, order_by: list[str]
+) -> BackfillCollection:
+    if dag_id is None:
+        raise NotOfferedError("backfills are listed DAG by DAG: give dag_id")
+    found = [answer for answer, _ in await found_in(source, [dag_id])]
+    found = [one for one in found if active is None or (one.completed_at is None) is active]
+    orders: dict[str, Any] = {name: lambda one, name=name: getattr(one, name) for name in BackfillAnswer.model_fields}
+    orders["id"] = lambda one: one.created_at
+    part = page(ordered(found, order_by, orders), limit, offset)
+    return BackfillCollection(backfills=part.items, total_entries=part.total)
+
+
+@router.get("/ui/backfills")
+async def get_backfills(
+    source: Here,
+    dag_id: str | None = None,
+    active: bool | None = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
+) -> BackfillCollection:
+    """The backfills of a DAG."""
+    return await _listed(source, dag_id, active, limit, offset, order_by)
+
+
+@router.get("/api/v2/backfills")
+async def get_public_backfills(
+    source: Here,
+    dag_id: str,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
+) -> BackfillCollection:
+    """The same for clients."""
+    return await _listed(source, dag_id, None, limit, offset, order_by)
+
+
+def _request(body: BackfillBody, *, dry_run: bool) -> BackfillRequest:
+    return BackfillRequest(
+        from_date=body.from_date,
+        to_date=body.to_date,
+        run_backwards=body.run_backwards,
+        reprocess_behavior=body.reprocess_behavior,
+        max_active_runs=body.max_active_runs,
+        conf=body.dag_run_conf or {},
+        dry_run=dry_run,
+    )
+
+
+@router.post("/api/v2/backfills")
+async def make_backfill(source: Here, body: BackfillBody) -> BackfillAnswer:
+    """Runs a DAG over a range of the past."""
+    plan = await source.tidemill.create_backfill(body.dag_id, _request(body, dry_run=False))
+    source.changed(body.dag_id)
+    for one in await source.tidemill.backfills(body.dag_id):
+        if one.backfill_id == plan.backfill_id:
+            return BackfillAnswer.of(body.dag_id, one)
+    raise NotFoundError(f"the backfill of DAG {body.dag_id!r} has ended already")
+
+
+@router.post("/api/v2/backfills/dry_run")
+async def try_backfill(source: Here, body: BackfillBody) -> dict[str, Any]:
+    """Which runs it would have: the first of them, and how many."""
+    plan = await source.tidemill.create_backfill(body.dag_id, _request(body, dry_run=True))
+    rows = [
+        {"logical_date": info.logical_date.isoformat(), "partition_key": None, "partition_date": None}
+        for info in plan.infos
+    ]
+    return {"backfills": rows, "total_entries": plan.total}
+
+
+@router.get("/api/v2/backfills/{backfill_id}")
+async def get_backfill(source: Here, backfill_id: int) -> BackfillAnswer:
+    """A backfill."""
+    return BackfillAnswer.of(*await _by_number(source, backfill_id))
+
+
+@router.put("/api/v2/backfills/{backfill_id}/pause")
+async def pause_backfill(source: Here, backfill_id: int) -> BackfillAnswer:
+    """Makes no more runs of it for now."""
+    return await _change(source, backfill_id, "pause")
+
+
+@router.put("/api/v2/backfills/{backfill_id}/unpause")
+async def unpause_backfill(source: Here, backfill_id: int) -> BackfillAnswer:
+    """Lets it go on."""
+    return await _change(source, backfill_id, "unpause")
+
+
+@router.put("/api/v2/backfills/{backfill_id}/cancel")
+async def cancel_backfill(source: Here, backfill_id: int) -> BackfillAnswer:
+    """Ends it: runs that have begun go on."""
+    return await _change(source, backfill_id, "cancel")
+
+
+async def _change(source: Source, number: int, change: str) -> BackfillAnswer:
+    dag_id, one = await _by_number(source, number)
+    changed = await source.tidemill.change_backfill(dag_id, one.backfill_id, change)
+    source.changed(dag_id)
+    return BackfillAnswer.of(dag_id, changed)

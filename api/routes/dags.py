@@ -1,0 +1,317 @@
+"""DAGs: lists, details, pausing, their source, their versions, their tags."""
+
+import asyncio
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel, ConfigDict
+
+from ...activities.bundles.snapshots import Snapshots
+from ...model.dag.row import DagRow
+from ...model.spec.dag import DagSource, DagSpec
+from ...worker.connection import NotFoundError
+from ..dependencies import Here, Limit, Offset
+from ..errors import NotOfferedError
+from ..read.filters import matches, ordered, page
+from ..read.source import Source
+from ..responses.dags import (
+    VERSION_NUMBER,
+    DagAnswer,
+    DagCollection,
+    DagDetails,
+    DagPatch,
+    DagSourceAnswer,
+    DagsWithRuns,
+    DagTags,
+    DagVersion,
+    DagVersions,
+    DagWithRuns,
+    LightRun,
+    asset_expression,
+    dag_details,
+    dag_fields,
+    read_file_token,
+    version_of,
+)
+
+router = APIRouter()
+AT_ONCE = 20
+"""How many DAGs of a page are asked at a time."""
+RunState = Literal["queued", "running", "success", "failed"]
+
+
+class DagFilters(BaseModel):
+    """What lists of DAGs can be narrowed by (Airflow's parameters)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Limit = 50
+    offset: Offset = 0
+    tags: list[str] = []
+    tags_match_mode: Literal["any", "all"] | None = None
+    owners: list[str] = []
+    dag_id_pattern: str | None = None
+    dag_id_prefix_pattern: str | None = None
+    dag_display_name_pattern: str | None = None
+    dag_display_name_prefix_pattern: str | None = None
+    exclude_stale: bool = True
+    paused: bool | None = None
+    has_import_errors: bool | None = None
+    last_dag_run_state: RunState | None = None
+    bundle_name: str | None = None
+    bundle_version: str | None = None
+    is_favorite: bool | None = None
+    order_by: list[str] = ["dag_id"]
+
+
+class PublicDagFilters(DagFilters):
+    dag_run_state: list[str] = []
+
+
+class UiDagFilters(DagFilters):
+    dag_runs_limit: Annotated[int, Query(ge=0, le=100)] = 10
+    dag_ids: list[str] | None = None
+    dag_run_state: RunState | None = None
+    has_pending_actions: bool | None = None
+
+
+FIELDS: dict[str, Any] = {
+    "dag_display_name": lambda row: row.dag_id,
+    "paused": lambda row: row.is_paused,
+    "bundle_name": lambda row: row.bundle,
+    "dag_ids": lambda row: row.dag_id,
+    "is_favorite": lambda _: False,
+    "has_pending_actions": lambda _: False,
+    "last_dag_run_state": lambda row: last_state(row),
+}
+ORDERS: dict[str, Any] = {
+    "dag_id": lambda row: row.dag_id,
+    "dag_display_name": lambda row: row.dag_id,
+    "next_dagrun": lambda row: row.next_dagrun_create_after,
+    "next_dagrun_run_after": lambda row: row.next_dagrun_create_after,
+    "last_run_state": lambda row: last_state(row),
+    "last_run_start_date": lambda row: row.last_run.run_after if row.last_run is not None else None,
+    "last_run_run_after": lambda row: row.last_run.run_after if row.last_run is not None else None,
+    "is_paused": lambda row: row.is_paused,
+    "bundle_name": lambda row: row.bundle,
+}
+
+
+SPECIAL = {"tags", "tags_match_mode", "owners", "exclude_stale", "dag_run_state", "dag_runs_limit", "bundle_version"}
+"""Filters that are more than a comparison with one field."""
+
+
+def last_state(row: DagRow) -> str | None:
+    """The state of the newest run."""
+    if row.active_runs:
+        return "running"
+    if row.queued_runs:
+        return "queued"
+    return str(row.last_run.state) if row.last_run is not None else None
+
+
+def run_states(row: DagRow) -> set[str]:
+    """The states of runs that the DAG's line knows of."""
+    found = {str(row.last_run.state)} if row.last_run is not None else set()
+    return found | ({"running"} if row.active_runs else set()) | ({"queued"} if row.queued_runs else set())
+
+
+def wanted_rows(rows: list[DagRow], filters: DagFilters) -> list[DagRow]:
+    """Those of *rows* that *filters* want, in their order. Raises InvalidInputError for an order that is none."""
+    plain = {name: value for name, value in filters.model_dump().items() if name not in SPECIAL}
+    states = filters.model_dump().get("dag_run_state") or []
+    states = [states] if isinstance(states, str) else states
+    together = all if filters.tags_match_mode == "all" else any
+    found = [
+        row
+        for row in rows
+        if matches(row, plain, FIELDS)
+        and not (filters.exclude_stale and row.is_stale)
+        and (not filters.tags or together(tag in row.tags for tag in filters.tags))
+        and (not filters.owners or any(owner in row.owners for owner in filters.owners))
+        and (not states or not run_states(row).isdisjoint(states))
+    ]
+    return ordered(found, filters.order_by, ORDERS)
+
+
+async def each(rows: list[DagRow], answer: Any) -> list[Any]:
+    """What *answer* makes of each row; a DAG that is gone meanwhile is left out."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(row: DagRow) -> Any:
+        async with room:
+            try:
+                return await answer(row)
+            except NotFoundError:
+                return None
+
+    return [found for found in await asyncio.gather(*map(one, rows)) if found is not None]
+
+
+@router.get("/api/v2/dags")
+async def get_dags(source: Here, filters: Annotated[PublicDagFilters, Query()]) -> DagCollection:
+    """DAGs, by their lines in Temporal's visibility."""
+    part = page(wanted_rows(await source.rows(), filters), filters.limit, filters.offset)
+
+    async def answer(row: DagRow) -> DagAnswer:
+        return DagAnswer(**dag_fields(row, await source.spec(row.dag_id, row.version)))
+
+    return DagCollection(dags=await each(part.items, answer), total_entries=part.total)
+
+
+@router.get("/ui/dags")
+async def get_dags_with_runs(source: Here, filters: Annotated[UiDagFilters, Query()]) -> DagsWithRuns:
+    """DAGs with their last runs."""
+    part = page(wanted_rows(await source.rows(), filters), filters.limit, filters.offset)
+
+    async def answer(row: DagRow) -> DagWithRuns:
+        spec, runs = await asyncio.gather(source.spec(row.dag_id, row.version), source.runs(row.dag_id))
+        return DagWithRuns(
+            **dag_fields(row, spec),
+            asset_expression=asset_expression(spec),
+            latest_dag_runs=[LightRun.of(row.dag_id, run) for run in runs[: filters.dag_runs_limit]],
+            pending_actions=[],
+            is_favorite=False,
+        )
+
+    return DagsWithRuns(dags=await each(part.items, answer), total_entries=part.total)
+
+
+async def row_of(source: Source, dag_id: str) -> DagRow:
+    """The line of a DAG; of one that visibility does not show yet, from its own answer."""
+    view = await source.view(dag_id)
+    row = await source.row(dag_id)
+    known = {
+        "dag_id": dag_id,
+        "is_paused": view.is_paused,
+        "is_stale": view.is_stale,
+        "has_import_errors": view.has_import_errors,
+        "next_dagrun_create_after": view.next_dagrun_create_after,
+        "active_runs": view.active_runs,
+        "queued_runs": view.queued_runs,
+        "version": view.version,
+        "bundle": view.bundle,
+    }
+    return row.model_copy(update=known) if row is not None else DagRow.model_validate(known)
+
+
+@router.get("/api/v2/dags/{dag_id}")
+async def get_dag(source: Here, dag_id: str) -> DagAnswer:
+    """A DAG."""
+    row = await row_of(source, dag_id)
+    return DagAnswer(**dag_fields(row, await source.spec(dag_id, row.version), await source.view(dag_id)))
+
+
+@router.get("/api/v2/dags/{dag_id}/details")
+async def get_dag_details(source: Here, dag_id: str) -> DagDetails:
+    """A DAG with all that its file says."""
+    row = await row_of(source, dag_id)
+    return dag_details(row, await source.spec(dag_id, row.version), await source.view(dag_id))
+
+
+@router.patch("/api/v2/dags/{dag_id}")
+async def patch_dag(source: Here, dag_id: str, body: DagPatch, update_mask: list[str] | None = None) -> DagAnswer:  # noqa: ARG001
+    """Pauses or unpauses a DAG."""
+    await source.tidemill.pause(dag_id, body.is_paused)
+    source.changed(dag_id)
+    return await get_dag(source, dag_id)
+
+
+@router.delete("/api/v2/dags/{dag_id}", status_code=204)
+async def delete_dag(source: Here, dag_id: str) -> Response:
+    """Forgets a DAG and its runs."""
+    await source.tidemill.delete_dag(dag_id)
+    source.changed(dag_id)
+    return Response(status_code=204)
+
+
+@router.post("/api/v2/dags/{dag_id}/favorite", status_code=204)
+async def favorite_dag(dag_id: str) -> Response:
+    """Favourites are somebody's, and nobody is known here."""
+    raise NotOfferedError(f"DAG {dag_id!r}: favourites are not kept")
+
+
+@router.get("/api/v2/dagTags")
+async def get_tags(
+    source: Here,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    tag_name_pattern: str | None = None,
+    tag_name_prefix_pattern: str | None = None,
+    order_by: Annotated[list[str], Query()] = ["name"],  # noqa: B006
+) -> DagTags:
+    """All tags of all DAGs."""
+    names = {tag for row in await source.rows() for tag in row.tags}
+    filters = {"tag_pattern": tag_name_pattern, "tag_prefix_pattern": tag_name_prefix_pattern}
+    found = [name for name in names if matches(name, filters, {"tag": lambda name: name})]
+    part = page(ordered(found, order_by, {"name": lambda name: name}), limit, offset)
+    return DagTags(tags=part.items, total_entries=part.total)
+
+
+@router.get("/api/v2/dagSources/{dag_id}", response_model=None)
+async def get_source(
+    source: Here, dag_id: str, version_number: int | None = None
+) -> DagSourceAnswer | PlainTextResponse:
+    """The file that a DAG is written in, where this server has it."""
+    if version_number not in (None, VERSION_NUMBER):
+        raise NotFoundError(f"DAG {dag_id!r} has no version {version_number} here")
+    spec = await source.spec(dag_id)
+    content = await asyncio.to_thread(_read_source, source, spec.source) if spec.source is not None else None
+    if content is None:
+        raise NotFoundError(f"the file of DAG {dag_id!r} is not on this server's host: it was {row_source(spec)}")
+    return DagSourceAnswer(content=content, dag_id=dag_id, version_number=VERSION_NUMBER, dag_display_name=dag_id)
+
+
+def row_source(spec: DagSpec) -> str:
+    return spec.source.path if spec.source is not None else "registered without a file"
+
+
+def _read_source(source: Source, place: DagSource) -> str | None:
+    """The file as it was kept with the version, else as it is now, if it is the same."""
+    if place.snapshot is not None and place.name is not None:
+        results = source.settings.xcom_url or (source.settings.home / "xcom").resolve().as_uri()
+        kept = Snapshots(f"{results.rstrip('/')}/_code", source.settings.home.resolve() / "snapshots")
+        try:
+            folder = kept.lay_out(place.snapshot)
+            return (folder / place.name).read_text()
+        except (OSError, ValueError, RuntimeError):
+            pass
+    try:
+        text: bytes = Path(place.path).read_bytes()
+    except OSError:
+        return None
+    return text.decode(errors="replace") if sha256(text).hexdigest() == place.sha256 else None
+
+
+@router.get("/api/v2/dags/{dag_id}/dagVersions")
+async def get_versions(source: Here, dag_id: str, limit: Limit = 50, offset: Offset = 0) -> DagVersions:
+    """The version of a DAG that is in place."""
+    found = version_of(await source.spec(dag_id), await source.view(dag_id))
+    part = page([found] if found is not None else [], limit, offset)
+    return DagVersions(dag_versions=part.items, total_entries=part.total)
+
+
+@router.get("/api/v2/dags/{dag_id}/dagVersions/{version_number}")
+async def get_version(source: Here, dag_id: str, version_number: int) -> DagVersion:
+    """The same, by its number."""
+    found = version_of(await source.spec(dag_id), await source.view(dag_id))
+    if found is None or version_number != VERSION_NUMBER:
+        raise NotFoundError(f"DAG {dag_id!r} has no version {version_number} here")
+    return found
+
+
+@router.put("/api/v2/parseDagFile/{file_token}", status_code=201)
+async def parse_file(source: Here, file_token: str) -> None:
+    """Has a DAG's file parsed now."""
+    bundle, name = read_file_token(file_token)
+    await source.tidemill.refresh_bundle(bundle, [name])
+
+
+@router.get("/ui/dags/{dag_id}/latest_run")
+async def get_latest_run(source: Here, dag_id: str) -> LightRun | None:
+    """The newest run of a DAG."""
+    runs = await source.runs(dag_id)
+    return LightRun.of(dag_id, runs[0]) if runs else None

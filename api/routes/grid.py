@@ -1,0 +1,171 @@
+"""The grid of a DAG, its graph, its Gantt chart and its calendar."""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from ...model.run.views import RunDetails
+from ...model.spec.dag import DagSpec
+from ...model.states import TaskState
+from ...worker.connection import NotFoundError
+from ..dependencies import Here, Limit, Offset
+from ..read.filters import matches, ordered, page
+from ..read.graph import edges, tree
+from ..read.source import Source
+from ..read.summaries import summaries
+from ..responses.runs import GridRun
+from ..responses.tasks import shown_state
+
+router = APIRouter()
+PLANNED = 200
+"""Runs to come that a calendar shows at most."""
+Moment = datetime | None
+
+
+@router.get("/ui/grid/structure/{dag_id}")
+async def get_structure(source: Here, dag_id: str, root: str | None = None) -> list[dict[str, Any]]:
+    """The tasks of a DAG as a tree of groups."""
+    return tree(await source.spec(dag_id), root)
+
+
+@router.get("/ui/grid/runs/{dag_id}")
+async def get_grid_runs(
+    source: Here,
+    dag_id: str,
+    offset: Offset = 0,
+    limit: Limit = 50,
+    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
+    run_after_gte: Moment = None,
+    run_after_gt: Moment = None,
+    run_after_lte: Moment = None,
+    run_after_lt: Moment = None,
+    run_type: Annotated[list[str], Query()] = [],  # noqa: B006
+    state: Annotated[list[str], Query()] = [],  # noqa: B006
+) -> list[GridRun]:
+    """The columns of the grid."""
+    wanted = {
+        "run_after_gte": run_after_gte,
+        "run_after_gt": run_after_gt,
+        "run_after_lte": run_after_lte,
+        "run_after_lt": run_after_lt,
+        "run_type": run_type,
+        "state": state,
+    }
+    orders: dict[str, Any] = {
+        "id": lambda run: (run.queued_at, run.run_after),
+        "run_after": lambda run: run.run_after,
+        "logical_date": lambda run: run.run_after,
+        "start_date": lambda run: run.start_date,
+        "end_date": lambda run: run.end_date,
+    }
+    found = [GridRun.of(dag_id, run) for run in await source.runs(dag_id)]
+    found = ordered([run for run in found if matches(run, wanted, {})], order_by, orders)
+    return page(found, limit, offset).items
+
+
+@router.get("/ui/grid/ti_summaries/{dag_id}", response_class=StreamingResponse)
+async def get_summaries(
+    source: Here,
+    dag_id: str,
+    run_ids: Annotated[list[str], Query()] = [],  # noqa: B006
+) -> StreamingResponse:
+    """The cells of the grid: a line of JSON for each run."""
+    await source.view(dag_id)
+    return StreamingResponse(_lines(source, dag_id, run_ids), media_type="application/x-ndjson")
+
+
+async def _lines(source: Source, dag_id: str, run_ids: list[str]) -> AsyncIterator[str]:
+    for run_id in run_ids:
+        try:
+            run = await source.run(dag_id, run_id)
+        except NotFoundError:
+            continue
+        details = await source.details(dag_id, run)
+        state = await source.state(dag_id, run)
+        spec = state.spec if state is not None else await source.spec(dag_id)
+        cells = summaries(spec, details) if details is not None else []
+        yield json.dumps({"run_id": run_id, "dag_id": dag_id, "task_instances": cells}) + "\n"
+
+
+@router.get("/ui/structure/structure_data")
+async def get_graph(source: Here, dag_id: str, root: str | None = None) -> dict[str, Any]:
+    """The graph of a DAG."""
+    spec = await source.spec(dag_id)
+    return {"nodes": tree(spec, root, typed=True), "edges": edges(spec, root)}
+
+
+@router.get("/ui/gantt/{dag_id}/{run_id}")
+async def get_gantt(source: Here, dag_id: str, run_id: str) -> dict[str, Any]:
+    """Each try of each task of a run: when it was queued, began and ended."""
+    run = await source.run(dag_id, run_id)
+    details = await source.details(dag_id, run)
+    rows = gantt_rows(details, await source.spec(dag_id)) if details is not None else []
+    return {"dag_id": dag_id, "run_id": run_id, "task_instances": rows}
+
+
+def gantt_rows(details: RunDetails, spec: DagSpec) -> list[dict[str, Any]]:
+    """A row for each try."""
+    rows = []
+    for task in details.tasks:
+        tries: list[tuple[int, TaskState, Moment, Moment]] = [
+            (one.try_number, one.state, one.started_at, one.ended_at) for one in task.attempts
+        ]
+        if task.try_number and task.try_number not in {number for number, *_ in tries}:
+            tries.append((task.try_number, task.state, task.started_at, task.ended_at))
+        for number, state, start, end in tries:
+            rows.append(
+                {
+                    "task_id": task.task_id,
+                    "task_display_name": task.task_id,
+                    "try_number": number,
+                    "state": shown_state(state),
+                    "scheduled_dttm": None,
+                    "queued_dttm": _text(task.queued_at if number == task.try_number else start),
+                    "start_date": _text(start),
+                    "end_date": _text(end),
+                    "is_group": False,
+                    "is_mapped": task.task_id in spec.mapped,
+                }
+            )
+    return rows
+
+
+def _text(at: datetime | None) -> str | None:
+    return at.isoformat() if at is not None else None
+
+
+@router.get("/ui/calendar/{dag_id}")
+async def get_calendar(
+    source: Here,
+    dag_id: str,
+    granularity: Literal["hourly", "daily"] = "daily",
+    logical_date_gte: Moment = None,
+    logical_date_gt: Moment = None,
+    logical_date_lte: Moment = None,
+    logical_date_lt: Moment = None,
+) -> dict[str, Any]:
+    """How many runs of which state there were in each day or hour, and how many are to come."""
+    wanted = {
+        "at_gte": logical_date_gte,
+        "at_gt": logical_date_gt,
+        "at_lte": logical_date_lte,
+        "at_lt": logical_date_lt,
+    }
+    moments = [(run.logical_date or run.run_after, str(run.state)) for run in await source.runs(dag_id)]
+    until = logical_date_lte or logical_date_lt
+    if until is not None and until > datetime.now(UTC):
+        moments += [(info.logical_date, "planned") for info in await source.tidemill.upcoming(dag_id, PLANNED)]
+    found = [one for one in moments if matches(one, wanted, {"at": lambda one: one[0]})]
+    counts = Counter((_floor(at, granularity), state) for at, state in found)
+    rows = [{"date": at.isoformat(), "state": state, "count": n} for (at, state), n in sorted(counts.items())]
+    return {"dag_runs": rows, "total_entries": len(rows)}
+
+
+def _floor(at: datetime, granularity: str) -> datetime:
+    start = at.replace(minute=0, second=0, microsecond=0)
+    return start if granularity == "hourly" else start - timedelta(hours=start.hour)

@@ -1,0 +1,77 @@
+"""The first page: how many DAGs and runs there are, and in which states."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from ...model.errors import InvalidInputError
+from ...model.states import TaskState
+from ..dependencies import Here
+from ..read.source import MOST_RUNS
+from ..responses.tasks import shown_state
+
+router = APIRouter()
+RUN_STATES = ("queued", "running", "success", "failed")
+TASK_STATES = (
+    "no_status", "removed", "scheduled", "queued", "running", "success", "restarting", "failed", "up_for_retry",
+    "up_for_reschedule", "upstream_failed", "skipped", "deferred", "awaiting_input",
+)  # fmt: skip
+
+
+@router.get("/ui/dashboard/dag_stats")
+async def get_dag_counts(source: Here) -> dict[str, int]:
+    """How many DAGs there are by their state."""
+    rows = [row for row in await source.rows() if not row.is_stale]
+    return {
+        "active_dag_count": sum(not row.is_paused for row in rows),
+        "failed_dag_count": sum(row.last_run is not None and row.last_run.state == "failed" for row in rows),
+        "running_dag_count": sum(row.active_runs > 0 for row in rows),
+        "queued_dag_count": sum(row.queued_runs > 0 for row in rows),
+    }
+
+
+@router.get("/ui/dashboard/historical_metrics_data")
+async def get_history(source: Here, start_date: str, end_date: str | None = None) -> dict[str, Any]:
+    """How many runs, and instances of tasks, there were of each state."""
+    start, end = _moment("start_date", start_date), _moment("end_date", end_date)
+    rows = await source.all_runs()
+    runs: Counter[str] = Counter()
+    tasks: Counter[str] = Counter()
+    for row in rows:
+        if row.run_after is None or not start <= row.run_after <= end:
+            continue
+        runs[str(row.state)] += 1
+        for state, n in row.counts.items():
+            tasks[shown_state(TaskState(state)) or "no_status"] += n
+    runs["queued"] += sum(row.queued_runs for row in await source.rows())
+    return {
+        "dag_run_states": {state: runs[state] for state in RUN_STATES},
+        "task_instance_states": {state: tasks[state] for state in TASK_STATES},
+        "dag_run_counts_are_lower_bounds": len(rows) >= MOST_RUNS,
+        "task_instance_counts_are_lower_bounds": len(rows) >= MOST_RUNS,
+    }
+
+
+def _moment(name: str, text: str | None) -> datetime:
+    """*text* as a moment; without an offset it is UTC, and none is now."""
+    if not text:
+        return datetime.now(UTC)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(f"{name} = {text[:40]!r} is no date. Write it as 2026-01-31T00:00:00Z") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+@router.get("/api/v2/dagStats")
+async def get_dag_stats(source: Here, dag_ids: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006
+    """How many runs each DAG has of each state, among those that it keeps a list of."""
+    wanted = dag_ids or [row.dag_id for row in await source.rows()]
+    found = []
+    for dag_id in wanted:
+        counts = Counter(str(run.state) for run in await source.runs(dag_id))
+        stats = [{"state": state, "count": counts[state]} for state in RUN_STATES]
+        found.append({"dag_id": dag_id, "dag_display_name": dag_id, "stats": stats})
+    return {"dags": found, "total_entries": len(found)}

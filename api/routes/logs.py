@@ -1,0 +1,92 @@
+"""Logs of tries: by lines of JSON that go on where the last answer ended."""
+
+import asyncio
+import json
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from ...model.errors import InvalidInputError
+from ...model.run.attempts import attempt_path
+from ...model.run.instance_keys import UNMAPPED
+from ...worker.connection import NotFoundError
+from ...worker.task_logs import TaskLog
+from ..dependencies import Here
+from ..read.instances import one_instance
+from .task_instances import INSTANCE
+
+router = APIRouter()
+NDJSON = "application/x-ndjson"
+TOKEN = "Airflow-Continuation-Token"  # noqa: S105 - the name of a header
+LINE = re.compile(r"^(\d{4}-\d\d-\d\dT\S+) ([A-Z]+) +(.*)$")
+MOST_BYTES = 4 * 2**20
+"""The most of a log that one answer has; the next goes on from there."""
+
+
+@router.get(INSTANCE + "/logs/{try_number}", response_model=None)
+async def get_log(
+    source: Here,
+    dag_id: str,
+    dag_run_id: str,
+    task_id: str,
+    try_number: int,
+    map_index: int = UNMAPPED,
+    full_content: bool = False,
+    token: str | None = None,
+    accept: Annotated[str, Header()] = "*/*",
+) -> Response:
+    """The log of a try from *token* on; a token comes with it as long as the log may grow."""
+    _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    if not 0 <= try_number <= max(view.try_number, 1):
+        raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no try {try_number}")
+    name = f"{attempt_path(dag_id, dag_run_id, task_id, try_number, map_index)}.log"
+    log, offset = TaskLog(source.settings, name), offset_of(token)
+    data = await asyncio.to_thread(log.read, offset)
+    goes_on = not view.state.finished and try_number == view.try_number
+    part = data if full_content else data[:MOST_BYTES]
+    if len(part) < len(data) or goes_on:  # a line that is not whole yet waits for its end
+        part = part[: part.rfind(b"\n") + 1]
+    events = [event_of(line) for line in part.decode(errors="replace").splitlines()]
+    if not events and not offset and not goes_on:
+        events = [{"event": f"There is no log of this try on this server's host: looked for at {log.places}"}]
+    more = str(offset + len(part)) if goes_on or len(part) < len(data) else None
+    if NDJSON in accept:
+        body = "".join(json.dumps(event) + "\n" for event in events)
+        return PlainTextResponse(body, media_type=NDJSON, headers={TOKEN: more} if more is not None else None)
+    return JSONResponse({"content": events, "continuation_token": more})
+
+
+@router.get(INSTANCE + "/externalLogUrl/{try_number}")
+async def get_external_log(source: Here, dag_id: str, dag_run_id: str, task_id: str, try_number: int) -> dict[str, str]:
+    """Where the log is kept beside the host's own disk."""
+    await one_instance(source, dag_id, dag_run_id, task_id, UNMAPPED)
+    if source.settings.log_url is None:
+        raise NotFoundError("logs are kept nowhere but on the hosts: TIDEMILL_LOG_URL is not set")
+    path = attempt_path(dag_id, dag_run_id, task_id, try_number)
+    return {"url": f"{source.settings.log_url.rstrip('/')}/{path}.log"}
+
+
+def offset_of(token: Annotated[str | None, Query()]) -> int:
+    """The byte to go on from. Raises InvalidInputError for a token that is none."""
+    if token is None or token == "":
+        return 0
+    if not token.isdecimal() or len(token) > 18:
+        raise InvalidInputError(f"token = {token[:40]!r} is none that was given here. Leave it out to begin anew")
+    return int(token)
+
+
+def event_of(line: str) -> dict[str, Any]:
+    """A line of a log as Airflow's structured logs have it."""
+    if line.startswith("{"):
+        try:
+            told = json.loads(line)
+        except ValueError:
+            told = None
+        if isinstance(told, dict):
+            return {**told, "event": str(told.get("event", told.get("message", "")))}
+    found = LINE.match(line)
+    if found is None:
+        return {"event": line}
+    return {"timestamp": found[1], "level": found[2].lower(), "event": found[3]}

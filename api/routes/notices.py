@@ -1,0 +1,119 @@
+"""What goes wrong and what was decided: import errors, warnings, the audit log."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from ...model.dag.records import MadeDecision
+from ...worker.connection import NotFoundError
+from ..dependencies import Here, Limit, Offset
+from ..read.filters import matches, ordered, page
+from ..read.source import Source
+from ..responses.common import number_of
+
+router = APIRouter()
+
+
+@router.get("/api/v2/importErrors")
+async def get_import_errors(
+    source: Here,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
+    filename_pattern: str | None = None,
+    filename_prefix_pattern: str | None = None,
+    filename: str | None = None,
+    bundle_name: str | None = None,
+) -> dict[str, Any]:
+    """DAG files that cannot be read, and why."""
+    wanted = {
+        "filename_pattern": filename_pattern,
+        "filename_prefix_pattern": filename_prefix_pattern,
+        "filename": filename,
+        "bundle_name": bundle_name,
+    }
+    keys: dict[str, Any] = {
+        name: lambda one, name=name: one[name]
+        for name in ("import_error_id", "timestamp", "filename", "bundle_name", "stack_trace")
+    }
+    keys["id"] = keys["import_error_id"]
+    part = page(
+        ordered([one for one in await _errors(source) if matches(one, wanted, keys)], order_by, keys), limit, offset
+    )
+    return {"import_errors": part.items, "total_entries": part.total}
+
+
+async def _errors(source: Source) -> list[dict[str, Any]]:
+    files = [
+        file
+        for bundle in await source.tidemill.bundles()
+        for file in await source.tidemill.dag_files(bundle.settings.name)
+    ]
+    return [
+        {
+            "import_error_id": number_of("error", file.bundle, file.path),
+            "timestamp": file.parsed_at.isoformat(),
+            "filename": file.path,
+            "bundle_name": file.bundle,
+            "stack_trace": file.error,
+        }
+        for file in files
+        if file.error is not None and file.parsed_at is not None
+    ]
+
+
+@router.get("/api/v2/importErrors/{import_error_id}")
+async def get_import_error(source: Here, import_error_id: int) -> dict[str, Any]:
+    """One of them."""
+    for one in await _errors(source):
+        if one["import_error_id"] == import_error_id:
+            return one
+    raise NotFoundError(f"there is no import error {import_error_id}")
+
+
+@router.get("/api/v2/dagWarnings")
+async def get_warnings(
+    source: Here, dag_id: str | None = None, limit: Limit = 50, offset: Offset = 0
+) -> dict[str, Any]:
+    """Tidemill says what is wrong with a DAG when it is registered, and keeps no warnings."""
+    if dag_id is not None:
+        await source.view(dag_id)
+    part = page([], limit, offset)
+    return {"dag_warnings": part.items, "total_entries": part.total}
+
+
+@router.get("/api/v2/eventLogs")
+async def get_decisions(
+    source: Here,
+    dag_id: str | None = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
+    event: str | None = None,
+) -> dict[str, Any]:
+    """What a DAG has decided last, and why; of all DAGs, what those of the newest decisions have."""
+    dag_ids = [dag_id] if dag_id is not None else [row.dag_id for row in (await source.rows())[:50]]
+    found = [_decision(one, made) for one in dag_ids for made in (await source.view(one)).decisions]
+    keys: dict[str, Any] = {"id": lambda one: one["when"], "when": lambda one: one["when"]}
+    keys |= {name: lambda one, name=name: one[name] for name in ("event", "dag_id", "run_id", "task_id", "owner")}
+    wanted = [one for one in found if event in (None, one["event"])]
+    part = page(ordered(wanted, order_by, keys), limit, offset)
+    return {"event_logs": part.items, "total_entries": part.total}
+
+
+def _decision(dag_id: str, made: MadeDecision) -> dict[str, Any]:
+    return {
+        "event_log_id": number_of("decision", dag_id, made.at, made.kind, made.about),
+        "when": made.at.isoformat(),
+        "dag_id": dag_id,
+        "task_id": None,
+        "run_id": made.about,
+        "map_index": None,
+        "try_number": None,
+        "event": made.kind,
+        "logical_date": None,
+        "owner": "tidemill",
+        "extra": made.reason,
+        "dag_display_name": dag_id,
+        "task_display_name": None,
+    }

@@ -1,0 +1,125 @@
+"""Pools: their slots, and who holds them."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from ...model.errors import InvalidInputError
+from ...model.pool.state import PoolSettings, PoolView
+from ..dependencies import Here, Limit, Offset
+from ..read.filters import matches, ordered, page
+from ..responses.common import Answer, Body
+
+router = APIRouter()
+UNLIMITED = -1
+"""Airflow's number for a pool without a limit."""
+
+
+class PoolAnswer(Answer):
+    """Airflow: PoolResponse."""
+
+    name: str
+    slots: int
+    description: str | None
+    include_deferred: bool
+    occupied_slots: int
+    running_slots: int
+    queued_slots: int
+    scheduled_slots: int
+    open_slots: int
+    deferred_slots: int
+    team_name: str | None
+
+    @classmethod
+    def of(cls, view: PoolView) -> "PoolAnswer":
+        return cls(
+            name=view.name,
+            slots=view.settings.slots,
+            description=view.settings.description,
+            include_deferred=view.settings.include_deferred,
+            occupied_slots=view.occupied_slots,
+            running_slots=view.occupied_slots,
+            queued_slots=0,
+            scheduled_slots=len(view.queued),
+            open_slots=UNLIMITED if view.open_slots is None else view.open_slots,
+            deferred_slots=0,
+            team_name=None,
+        )
+
+
+class PoolCollection(Answer):
+    pools: list[PoolAnswer]
+    total_entries: int
+
+
+class PoolBody(Body):
+    name: str
+    slots: int
+    description: str | None = None
+    include_deferred: bool = False
+    team_name: str | None = None
+
+
+class PoolPatch(Body):
+    pool: str | None = None
+    name: str | None = None
+    slots: int | None = None
+    description: str | None = None
+    include_deferred: bool | None = None
+    team_name: str | None = None
+
+
+@router.get("/api/v2/pools")
+async def get_pools(
+    source: Here,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
+    pool_name_pattern: str | None = None,
+    pool_name_prefix_pattern: str | None = None,
+) -> PoolCollection:
+    """Pools that people have made."""
+    wanted = {"pool_name_pattern": pool_name_pattern, "pool_name_prefix_pattern": pool_name_prefix_pattern}
+    found = [PoolAnswer.of(view) for view in await source.tidemill.pools()]
+    found = [pool for pool in found if matches(pool, wanted, {"pool_name": lambda pool: pool.name})]
+    orders: dict[str, Any] = {name: lambda pool: pool.name for name in ("id", "pool", "name")}
+    orders["slots"] = lambda pool: pool.slots
+    part = page(ordered(found, order_by, orders), limit, offset)
+    return PoolCollection(pools=part.items, total_entries=part.total)
+
+
+@router.get("/api/v2/pools/{pool_name}")
+async def get_pool(source: Here, pool_name: str) -> PoolAnswer:
+    """A pool."""
+    return PoolAnswer.of(await source.tidemill.pool(pool_name))
+
+
+@router.post("/api/v2/pools", status_code=201)
+async def make_pool(source: Here, body: PoolBody) -> PoolAnswer:
+    """Makes a pool."""
+    if any(view.name == body.name for view in await source.tidemill.pools()):
+        raise InvalidInputError(f"pool {body.name!r} is taken by a pool that there is. Change that one")
+    return await _set(source, body.name, body.slots, body.description, body.include_deferred)
+
+
+@router.patch("/api/v2/pools/{pool_name}")
+async def patch_pool(source: Here, pool_name: str, body: PoolPatch) -> PoolAnswer:
+    """Changes a pool. Slots that are held stay held."""
+    before = PoolAnswer.of(await source.tidemill.pool(pool_name))
+    given = body.model_dump(exclude_none=True)
+    if given.pop("pool", pool_name) != pool_name or given.pop("name", pool_name) != pool_name:
+        raise InvalidInputError("a pool keeps its name. Make another one")
+    known = {**before.model_dump(), **given}
+    return await _set(source, pool_name, known["slots"], known["description"], known["include_deferred"])
+
+
+async def _set(source: Here, name: str, slots: int, description: str | None, include_deferred: bool) -> PoolAnswer:
+    settings = PoolSettings(slots=slots, description=description, include_deferred=include_deferred)
+    return PoolAnswer.of(await source.tidemill.set_pool(name, settings))
+
+
+@router.delete("/api/v2/pools/{pool_name}", status_code=204)
+async def delete_pool(source: Here, pool_name: str) -> Response:
+    """Ends a pool that nobody uses."""
+    await source.tidemill.delete_pool(pool_name)
+    return Response(status_code=204)

@@ -1,0 +1,196 @@
+"""Runs: lists, one of them, making, clearing and marking them."""
+
+from datetime import date, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict
+
+from ...model.errors import InvalidInputError
+from ...model.run.identity import TriggerRequest
+from ...model.run.revisions import ClearRequest, RunMark
+from ...model.run.views import RunView
+from ...model.states import TaskState
+from ..dependencies import Here, Limit, Offset
+from ..read.filters import cursor_page, matches, ordered, page, seconds_between
+from ..read.instances import would_clear
+from ..read.source import Source
+from ..responses.runs import RunAnswer, RunClearBody, RunCollection, RunPatch, TriggerBody, run_answer
+from ..responses.tasks import ClearedInstances, instance_answer
+
+router = APIRouter()
+RUNS = "/api/v2/dags/{dag_id}/dagRuns"
+RUN = RUNS + "/{dag_run_id}"
+
+
+class RunFilters(BaseModel):
+    """What lists of runs can be narrowed by (Airflow's parameters)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cursor: str | None = None
+    limit: Limit = 50
+    offset: Offset = 0
+    run_after_gte: datetime | None = None
+    run_after_gt: datetime | None = None
+    run_after_lte: datetime | None = None
+    run_after_lt: datetime | None = None
+    logical_date_gte: datetime | None = None
+    logical_date_gt: datetime | None = None
+    logical_date_lte: datetime | None = None
+    logical_date_lt: datetime | None = None
+    start_date_gte: datetime | None = None
+    start_date_gt: datetime | None = None
+    start_date_lte: datetime | None = None
+    start_date_lt: datetime | None = None
+    end_date_gte: datetime | None = None
+    end_date_gt: datetime | None = None
+    end_date_lte: datetime | None = None
+    end_date_lt: datetime | None = None
+    partition_date_gte: date | None = None
+    partition_date_lte: date | None = None
+    duration_gte: float | None = None
+    duration_gt: float | None = None
+    duration_lte: float | None = None
+    duration_lt: float | None = None
+    run_type: list[str] = []
+    state: list[str] = []
+    run_id_pattern: str | None = None
+    run_id_prefix_pattern: str | None = None
+    dag_id_pattern: str | None = None
+    dag_id_prefix_pattern: str | None = None
+    triggering_user_name_pattern: str | None = None
+    triggering_user_name_prefix_pattern: str | None = None
+    partition_key_pattern: str | None = None
+    partition_key_prefix_pattern: str | None = None
+    order_by: list[str] = ["id"]
+
+
+FIELDS: dict[str, Any] = {
+    "run_id": lambda run: run.dag_run_id,
+    "triggering_user_name": lambda run: run.triggering_user_name,
+    "partition_date": lambda run: run.partition_date.date() if run.partition_date is not None else None,
+}
+ORDERS: dict[str, Any] = {
+    "id": lambda run: (run.queued_at or run.run_after, run.run_after),
+    "dag_run_id": lambda run: run.dag_run_id,
+    "run_id": lambda run: run.dag_run_id,
+    "dag_id": lambda run: run.dag_id,
+    "run_after": lambda run: run.run_after,
+    "logical_date": lambda run: run.logical_date,
+    "start_date": lambda run: run.start_date,
+    "end_date": lambda run: run.end_date,
+    "duration": lambda run: run.duration,
+    "state": lambda run: run.state,
+    "run_type": lambda run: run.run_type,
+    "queued_at": lambda run: run.queued_at,
+}
+
+
+async def known_runs(source: Source, dag_id: str) -> list[RunAnswer]:
+    """The runs of a DAG; for `~` those of all, as far as visibility has them."""
+    if dag_id != "~":
+        return [run_answer(dag_id, run) for run in await source.runs(dag_id)]
+    rows = await source.all_runs()
+    return [
+        run_answer(row.dag_id, RunView.model_validate({**row.model_dump(), "queued_at": row.run_after}))
+        for row in rows
+        if row.dag_id and row.run_after is not None
+    ]
+
+
+@router.get(RUNS)
+async def get_runs(source: Here, dag_id: str, filters: Annotated[RunFilters, Query()]) -> RunCollection:
+    """Runs of a DAG, or of all (`~`)."""
+    wanted = filters.model_dump()
+    found = [run for run in await known_runs(source, dag_id) if matches(run, wanted, FIELDS)]
+    found = ordered(found, filters.order_by, ORDERS)
+    if filters.cursor is not None:
+        part = cursor_page(found, filters.limit, filters.cursor, lambda run: f"{run.dag_id}/{run.dag_run_id}")
+        cursors = {"next_cursor": part.next_cursor, "previous_cursor": part.previous_cursor}
+        return RunCollection(dag_runs=part.items, total_entries=part.total, **cursors)
+    part = page(found, filters.limit, filters.offset)
+    return RunCollection(dag_runs=part.items, total_entries=part.total)
+
+
+@router.get(RUN)
+async def get_run(source: Here, dag_id: str, dag_run_id: str) -> RunAnswer:
+    """A run."""
+    run = await source.run(dag_id, dag_run_id)
+    details = await source.details(dag_id, run)
+    return run_answer(dag_id, run, details.run if details is not None else None)
+
+
+@router.post(RUNS)
+async def trigger_run(source: Here, dag_id: str, body: TriggerBody) -> RunAnswer:
+    """Makes a run. 409, naming the run that holds the date or the id, if there is one."""
+    if body.note:
+        raise InvalidInputError("note: notes are not kept here. Leave it out")
+    if body.partition_key is not None:
+        raise InvalidInputError("partition_key: runs by hand have none here. Leave it out, or make a backfill")
+    request = TriggerRequest(
+        run_id=body.dag_run_id,
+        logical_date=body.logical_date,
+        run_after=body.run_after,
+        data_interval_start=body.data_interval_start,
+        data_interval_end=body.data_interval_end,
+        conf=body.conf or {},
+    )
+    made = await source.tidemill.trigger(dag_id, request)
+    source.changed(dag_id)
+    return run_answer(dag_id, await source.run(dag_id, made.run_id), made)
+
+
+@router.patch(RUN)
+async def patch_run(source: Here, dag_id: str, dag_run_id: str, body: RunPatch) -> RunAnswer:
+    """Ends a run as success or failed, or has it run again (`queued`)."""
+    if body.note:
+        raise InvalidInputError("note: notes are not kept here. Leave it out")
+    if body.state == "queued":
+        await source.tidemill.clear(dag_id, dag_run_id, ClearRequest())
+    elif body.state in ("success", "failed"):
+        await source.tidemill.mark_run(dag_id, dag_run_id, RunMark(state=TaskState(body.state)))
+    elif body.state is not None:
+        raise InvalidInputError(f"state = {body.state!r}: give queued, success or failed")
+    source.changed(dag_id)
+    return await get_run(source, dag_id, dag_run_id)
+
+
+@router.post(RUN + "/clear")
+async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBody) -> ClearedInstances | RunAnswer:
+    """Has the tasks of a run run again; with `dry_run` only tells which."""
+    if body.only_new:
+        raise InvalidInputError("only_new is not offered: clear the tasks that you mean")
+    latest = bool(body.run_on_latest_version)
+    request = ClearRequest(only_failed=body.only_failed, run_on_latest_version=latest)
+    if body.dry_run:
+        run, spec, views = await would_clear(source, dag_id, dag_run_id, request)
+        found = [instance_answer(run, view, spec) for view in views]
+        return ClearedInstances(task_instances=found, total_entries=len(found))
+    await source.tidemill.clear(dag_id, dag_run_id, request)
+    source.changed(dag_id)
+    return await get_run(source, dag_id, dag_run_id)
+
+
+@router.delete(RUN, status_code=204)
+async def delete_run(source: Here, dag_id: str, dag_run_id: str) -> Response:
+    """Forgets a run that is queued or has ended."""
+    await source.tidemill.delete_run(dag_id, dag_run_id)
+    source.changed(dag_id)
+    return Response(status_code=204)
+
+
+@router.get("/ui/dags/{dag_id}/dagRuns/{dag_run_id}/stats")
+async def get_run_stats(source: Here, dag_id: str, dag_run_id: str) -> dict[str, Any]:
+    """How long runs of the DAG that succeeded have taken."""
+    await source.run(dag_id, dag_run_id)
+    ended = [run for run in await source.runs(dag_id) if run.state == "success" and run.ended_at is not None]
+    took = sorted(seconds_between(run.started_at, run.ended_at, run.ended_at or run.run_after) or 0 for run in ended)
+    if not took:
+        return {"duration": None}
+    return {"duration": {"p50": at(took, 0.5), "p90": at(took, 0.9), "mean": sum(took) / len(took), "count": len(took)}}
+
+
+def at(values: list[float], share: float) -> float:
+    """The value below which that share of the sorted *values* is."""
+    return values[min(len(values) - 1, int(share * len(values)))]

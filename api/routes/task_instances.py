@@ -1,0 +1,344 @@
+"""Instances of tasks: lists, one of them, its tries, why it waits, clearing and marking."""
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict
+
+from ...model.errors import InvalidInputError
+from ...model.run.instance_keys import UNMAPPED, instance_key
+from ...model.run.revisions import ClearRequest, MarkRequest
+from ...model.states import TaskState
+from ...worker.connection import NotFoundError
+from ..dependencies import Here, Limit, Offset
+from ..read.filters import cursor_page, matches, ordered, page
+from ..read.instances import instances_of, one_instance, would_clear, would_mark
+from ..read.source import Source
+from ..responses.tasks import (
+    ClearBody,
+    Dependencies,
+    Dependency,
+    InstanceAnswer,
+    InstanceCollection,
+    InstancePatch,
+    TaskAnswer,
+    TaskCollection,
+    TaskTries,
+    TaskTry,
+    instance_answer,
+    task_answer,
+    try_answer,
+)
+
+router = APIRouter()
+INSTANCES = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances"
+INSTANCE = INSTANCES + "/{task_id}"
+MAPPED = INSTANCE + "/{map_index}"
+MOST_RUNS = 25
+"""Runs whose tasks a list over all runs of a DAG looks at, the newest first."""
+MARKS = (TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED)
+
+
+class InstanceFilters(BaseModel):
+    """What lists of instances can be narrowed by (Airflow's parameters)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cursor: str | None = None
+    limit: Limit = 50
+    offset: Offset = 0
+    task_id: str | None = None
+    run_after_gte: datetime | None = None
+    run_after_gt: datetime | None = None
+    run_after_lte: datetime | None = None
+    run_after_lt: datetime | None = None
+    logical_date_gte: datetime | None = None
+    logical_date_gt: datetime | None = None
+    logical_date_lte: datetime | None = None
+    logical_date_lt: datetime | None = None
+    start_date_gte: datetime | None = None
+    start_date_gt: datetime | None = None
+    start_date_lte: datetime | None = None
+    start_date_lt: datetime | None = None
+    end_date_gte: datetime | None = None
+    end_date_gt: datetime | None = None
+    end_date_lte: datetime | None = None
+    end_date_lt: datetime | None = None
+    duration_gte: float | None = None
+    duration_gt: float | None = None
+    duration_lte: float | None = None
+    duration_lt: float | None = None
+    task_display_name_pattern: str | None = None
+    task_display_name_prefix_pattern: str | None = None
+    task_group_id: str | None = None
+    dag_id_pattern: str | None = None
+    dag_id_prefix_pattern: str | None = None
+    run_id_pattern: str | None = None
+    run_id_prefix_pattern: str | None = None
+    state: list[str] = []
+    pool: list[str] = []
+    pool_name_pattern: str | None = None
+    pool_name_prefix_pattern: str | None = None
+    queue: list[str] = []
+    queue_name_pattern: str | None = None
+    queue_name_prefix_pattern: str | None = None
+    try_number: list[int] = []
+    operator: list[str] = []
+    operator_name_pattern: str | None = None
+    operator_name_prefix_pattern: str | None = None
+    map_index: list[int] = []
+    rendered_map_index_pattern: str | None = None
+    rendered_map_index_prefix_pattern: str | None = None
+    order_by: list[str] = ["map_index"]
+
+
+FIELDS: dict[str, Any] = {
+    "run_id": lambda one: one.dag_run_id,
+    "pool_name": lambda one: one.pool,
+    "queue_name": lambda one: one.queue,
+}
+ORDERS: dict[str, Any] = {
+    name: lambda one, name=name: getattr(one, name)
+    for name in (
+        "id", "task_id", "task_display_name", "dag_id", "map_index", "state", "start_date", "end_date", "duration",
+        "try_number", "logical_date", "run_after", "operator", "operator_name", "pool", "queue", "rendered_map_index",
+        "queued_when", "scheduled_when",
+    )
+} | {"run_id": lambda one: one.dag_run_id, "dag_run_id": lambda one: one.dag_run_id}  # fmt: skip
+
+
+async def known_instances(source: Source, dag_id: str, run_id: str) -> list[InstanceAnswer]:
+    """Instances of a run; for `~` those of the newest runs of a DAG, or of all."""
+    if run_id != "~":
+        try:
+            run, spec, views = await instances_of(source, dag_id, run_id)
+        except NotFoundError:
+            await source.run(dag_id, run_id)  # a run without tasks is there all the same
+            return []
+        return [instance_answer(run, view, spec) for view in views]
+    if dag_id == "~":
+        runs = [(row.dag_id, row.run_id) for row in (await source.all_runs())[:MOST_RUNS] if row.dag_id]
+    else:
+        runs = [(dag_id, view.run_id) for view in (await source.runs(dag_id))[:MOST_RUNS]]
+    found = await asyncio.gather(*(known_instances(source, *run) for run in runs), return_exceptions=True)
+    return [one for part in found if isinstance(part, list) for one in part]
+
+
+@router.get(INSTANCES)
+async def get_instances(
+    source: Here, dag_id: str, dag_run_id: str, filters: Annotated[InstanceFilters, Query()]
+) -> InstanceCollection:
+    """Instances of a run, or of the newest runs (`~`)."""
+    wanted = filters.model_dump(exclude={"task_group_id"})
+    found = [
+        one
+        for one in await known_instances(source, dag_id, dag_run_id)
+        if matches(one, wanted, FIELDS)
+        and (filters.task_group_id is None or one.task_id.startswith(f"{filters.task_group_id}."))
+    ]
+    found = ordered(found, filters.order_by, ORDERS)
+    if filters.cursor is not None:
+        part = cursor_page(found, filters.limit, filters.cursor, lambda one: str(one.id))
+        cursors = {"next_cursor": part.next_cursor, "previous_cursor": part.previous_cursor}
+        return InstanceCollection(task_instances=part.items, total_entries=part.total, **cursors)
+    part = page(found, filters.limit, filters.offset)
+    return InstanceCollection(task_instances=part.items, total_entries=part.total)
+
+
+@router.get(INSTANCE)
+async def get_instance(source: Here, dag_id: str, dag_run_id: str, task_id: str) -> InstanceAnswer:
+    """An instance of a task that is not mapped."""
+    return await get_mapped_instance(source, dag_id, dag_run_id, task_id, UNMAPPED)
+
+
+@router.get(INSTANCE + "/listMapped")
+async def list_mapped(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[InstanceFilters, Query()]
+) -> InstanceCollection:
+    """The instances of a mapped task."""
+    mine = filters.model_copy(update={"task_id": task_id})
+    return await get_instances(source, dag_id, dag_run_id, mine)
+
+
+@router.get(INSTANCE + "/dependencies")
+async def get_dependencies(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED
+) -> Dependencies:
+    """What the instance waits for; nothing once it has begun."""
+    _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    waits = not view.state.finished and view.state is not TaskState.RUNNING
+    return Dependencies(dependencies=[Dependency(name="tidemill", reason=view.why)] if waits else [])
+
+
+@router.get(INSTANCE + "/tries")
+async def get_tries(source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED) -> TaskTries:
+    """The tries of an instance, the one that goes on among them."""
+    run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    found = [try_answer(run, view, spec, attempt) for attempt in view.attempts]
+    if view.try_number and view.try_number not in {one.try_number for one in found}:
+        now = instance_answer(run, view, spec).model_dump()
+        found.append(TaskTry.model_validate({name: now[name] for name in TaskTry.model_fields}))
+    return TaskTries(task_instances=found, total_entries=len(found))
+
+
+@router.get(INSTANCE + "/tries/{task_try_number}")
+async def get_try(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, task_try_number: int, map_index: int = UNMAPPED
+) -> TaskTry:
+    """One try."""
+    for one in (await get_tries(source, dag_id, dag_run_id, task_id, map_index)).task_instances:
+        if one.try_number == task_try_number:
+            return one
+    raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no try {task_try_number}")
+
+
+@router.get(INSTANCE + "/links")
+async def get_links(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED
+) -> dict[str, Any]:
+    """Where else there is something to see: Spark's user interface while the application runs."""
+    _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    url = (view.progress or {}).get("ui_url")
+    links = {"Spark UI": url} if url is not None else {}
+    return {"extra_links": links, "total_entries": len(links)}
+
+
+@router.get(MAPPED)
+async def get_mapped_instance(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int
+) -> InstanceAnswer:
+    """An instance of a task; -1 where the task is not mapped."""
+    return instance_answer(*_arguments(await one_instance(source, dag_id, dag_run_id, task_id, map_index)))
+
+
+def _arguments(found: Any) -> tuple[Any, Any, Any]:
+    run, spec, view = found
+    return run, view, spec
+
+
+@router.get(MAPPED + "/dependencies")
+async def get_mapped_dependencies(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int
+) -> Dependencies:
+    """What a mapped instance waits for."""
+    return await get_dependencies(source, dag_id, dag_run_id, task_id, map_index)
+
+
+@router.get(MAPPED + "/tries")
+async def get_mapped_tries(source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> TaskTries:
+    """The tries of a mapped instance."""
+    return await get_tries(source, dag_id, dag_run_id, task_id, map_index)
+
+
+@router.get(MAPPED + "/tries/{task_try_number}")
+async def get_mapped_try(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, task_try_number: int, map_index: int
+) -> TaskTry:
+    """One try of a mapped instance."""
+    return await get_try(source, dag_id, dag_run_id, task_id, task_try_number, map_index)
+
+
+@router.post("/api/v2/dags/{dag_id}/clearTaskInstances")
+async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> InstanceCollection:
+    """Has tasks of a run run again; with `dry_run` only tells which."""
+    if body.dag_run_id is None:
+        raise InvalidInputError("dag_run_id is missing: tasks are cleared run by run here. Name the run")
+    for name in ("include_future", "include_past", "only_running"):
+        if getattr(body, name):
+            raise InvalidInputError(f"{name} is not offered: clear the runs that you mean one by one")
+    names = tuple(one if isinstance(one, str) else instance_key(*one) for one in body.task_ids or ())
+    request = ClearRequest(
+        tasks=names,
+        upstream=body.include_upstream,
+        downstream=body.include_downstream,
+        only_failed=body.only_failed,
+        run_on_latest_version=bool(body.run_on_latest_version),
+    )
+    run, spec, views = await would_clear(source, dag_id, body.dag_run_id, request)
+    running = [view.key for view in views if view.state is TaskState.RUNNING]
+    if body.prevent_running_task and running:
+        raise InvalidInputError(f"{', '.join(running)} are running, and prevent_running_task is set")
+    if not body.dry_run:
+        await source.tidemill.clear(dag_id, body.dag_run_id, request)
+        source.changed(dag_id)
+    found = [instance_answer(run, view, spec) for view in views]
+    return InstanceCollection(task_instances=found, total_entries=len(found))
+
+
+@router.patch(MAPPED + "/dry_run")
+async def try_marking(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int, body: InstancePatch
+) -> InstanceCollection:
+    """Which instances a mark would change."""
+    run, spec, views = await would_mark(source, dag_id, dag_run_id, mark_of(instance_key(task_id, map_index), body))
+    found = [instance_answer(run, view, spec) for view in views if view.state != body.new_state]
+    return InstanceCollection(task_instances=found, total_entries=len(found))
+
+
+@router.patch(MAPPED)
+async def mark_instance(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int, body: InstancePatch
+) -> InstanceCollection:
+    """Gives an instance a state without running it; what runs is stopped first."""
+    before = await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
+    await source.tidemill.mark_tasks(dag_id, dag_run_id, mark_of(instance_key(task_id, map_index), body))
+    source.changed(dag_id)
+    run, spec, views = await instances_of(source, dag_id, dag_run_id)
+    changed = {(one.task_id, one.map_index) for one in before.task_instances}
+    found = [instance_answer(run, view, spec) for view in views if (view.task_id, view.map_index) in changed]
+    return InstanceCollection(task_instances=found, total_entries=len(found))
+
+
+@router.patch(INSTANCE + "/dry_run")
+async def try_marking_unmapped(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, body: InstancePatch, map_index: int = UNMAPPED
+) -> InstanceCollection:
+    """The same by a query's map_index."""
+    return await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
+
+
+@router.patch(INSTANCE)
+async def mark_unmapped(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, body: InstancePatch, map_index: int = UNMAPPED
+) -> InstanceCollection:
+    """The same by a query's map_index."""
+    return await mark_instance(source, dag_id, dag_run_id, task_id, map_index, body)
+
+
+def mark_of(key: str, body: InstancePatch) -> MarkRequest:
+    """What is to be marked. Raises InvalidInputError for a state that nobody can give."""
+    if body.note:
+        raise InvalidInputError("note: notes are not kept here. Leave it out")
+    if body.new_state not in MARKS:
+        raise InvalidInputError(f"new_state = {body.new_state!r}: give {', '.join(MARKS)}")
+    if body.include_future or body.include_past:
+        raise InvalidInputError("include_future and include_past are not offered: mark the runs that you mean")
+    return MarkRequest(
+        tasks=(key,),
+        state=TaskState(body.new_state),
+        upstream=body.include_upstream,
+        downstream=body.include_downstream,
+    )
+
+
+@router.get("/api/v2/dags/{dag_id}/tasks")
+async def get_tasks(source: Here, dag_id: str, order_by: str = "task_id") -> TaskCollection:
+    """The tasks of the version that is in place."""
+    spec = await source.spec(dag_id)
+    orders: dict[str, Any] = {
+        name: lambda task, name=name: getattr(task, name)
+        for name in ("task_id", "task_display_name", "owner", "trigger_rule", "retries", "pool", "operator_name")
+    }
+    found = ordered((task_answer(spec, task) for task in spec.tasks), [order_by], orders)
+    return TaskCollection(tasks=found, total_entries=len(found))
+
+
+@router.get("/api/v2/dags/{dag_id}/tasks/{task_id}")
+async def get_task(source: Here, dag_id: str, task_id: str) -> TaskAnswer:
+    """A task of the version that is in place."""
+    spec = await source.spec(dag_id)
+    if task_id not in spec.by_id:
+        raise NotFoundError(f"DAG {dag_id!r} has no task {task_id!r}. It has {', '.join(spec.by_id)}")
+    return task_answer(spec, spec.by_id[task_id])

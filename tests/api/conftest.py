@@ -1,0 +1,30 @@
+"""A real server with real runs, shared by the tests of the web."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from airflow_wheel import airflow_wheel
+from tidemill.api.static_ui import install_ui
+from web_stack import Web, in_thread, serve, with_timeout
+
+
+@pytest.fixture(scope="session")
+def web(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """`web_daily` has run three times, and failed; the others have not."""
+    folder = tmp_path_factory.mktemp("web")
+    install_ui(folder / "home", airflow_wheel())
+    with in_thread() as loop:
+        ready: asyncio.Queue[Web] = asyncio.Queue()
+        over = asyncio.Event()
+        serving = asyncio.run_coroutine_threadsafe(serve(server, folder, loop, ready, over), loop)
+        waiting = asyncio.run_coroutine_threadsafe(ready.get(), loop)
+        while not waiting.done():
+            if serving.done():
+                serving.result()
+            with_timeout(waiting)
+        try:
+            yield waiting.result()
+        finally:
+            loop.call_soon_threadsafe(over.set)
+            serving.result(60)
