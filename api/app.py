@@ -4,16 +4,21 @@ from collections.abc import Collection
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
 from ..worker.client import Tidemill
 from ..worker.settings import Settings
+from .auth import login
+from .auth.access import authorise
+from .auth.tokens import TokenFile
+from .dependencies import only_known_parameters
 from .errors import add_error_handlers
 from .guard import LOOPBACK, Guard
 from .pages import tabs
+from .pages.render import rendered
 from .read.source import Source
 from .routes import (
     approvals,
@@ -42,8 +47,10 @@ ROUTERS = (
 ICON = Path(__file__).parent / "pages" / "tidemill.svg"
 
 
-def make_app(tidemill: Tidemill, settings: Settings, hosts: Collection[str] = LOOPBACK) -> FastAPI:
-    """The application. *hosts*: the names that it may be called by."""
+def make_app(
+    tidemill: Tidemill, settings: Settings, hosts: Collection[str] = LOOPBACK, tokens: TokenFile | None = None
+) -> FastAPI:
+    """The application. *hosts*: the names that it may be called by. *tokens*: whose they are; None: nobody logs in."""
     app = FastAPI(
         title="tidemill",
         version=version("tidemill"),
@@ -53,10 +60,12 @@ def make_app(tidemill: Tidemill, settings: Settings, hosts: Collection[str] = LO
         openapi_url="/openapi.json",
     )
     app.state.source = Source(tidemill, settings)
+    app.state.tokens = tokens
     add_error_handlers(app)
     for module in ROUTERS:
-        app.include_router(module.router)
-    app.include_router(tabs.router)
+        app.include_router(module.router, dependencies=[Depends(authorise), Depends(only_known_parameters)])
+    app.include_router(tabs.router, dependencies=[Depends(authorise)])
+    app.include_router(login.router)
     _add_ui(app, settings)
     app.add_middleware(GZipMiddleware, minimum_size=1024)
     app.add_middleware(Guard, hosts=hosts)
@@ -89,7 +98,7 @@ def _add_ui(app: FastAPI, settings: Settings) -> None:
         index = folder / "index.html"
         if not index.is_file():
             told = {"title": "tidemill", "wheel": WHEEL, "base": base, "honesty": config.HONESTY}
-            return HTMLResponse(tabs.rendered("start.html", **told))
+            return HTMLResponse(rendered("start.html", **told))
         return HTMLResponse(
             index.read_text().replace("{{ backend_server_base_url }}", base), headers={"Cache-Control": "no-store"}
         )

@@ -4,10 +4,11 @@ import logging
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
+from pydantic import ValidationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.dag.records import DateTakenError
-from ..model.errors import InvalidInputError
+from ..model.errors import InvalidInputError, explain
 from ..worker.connection import NotFoundError, NoWorkerError
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,10 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(InvalidInputError)
     async def invalid(_: Request, error: InvalidInputError) -> JSONResponse:
         return answer(409 if TAKEN in str(error) else 422, str(error))
+
+    @app.exception_handler(ValidationError)
+    async def not_valid(_: Request, error: ValidationError) -> JSONResponse:
+        return answer(422, str(explain(error, "the request")))
 
     @app.exception_handler(NotOfferedError)
     async def not_offered(_: Request, error: NotOfferedError) -> JSONResponse:

@@ -1,7 +1,7 @@
-"""Who may speak with a server that asks nobody to log in: browsers' pages of this host only.
+"""Whose pages may speak with the server: its own only.
 
-Any web page may post to loopback. So requests have to name this server as their host, against DNS rebinding, and
-changes have to come from its own pages, or from no page at all, as JSON.
+Any web page may post to loopback, and to a server at which somebody is logged in. So requests have to name this server
+as their host, against DNS rebinding, and changes have to come from its own pages, or from no page at all, as JSON.
 """
 
 from collections.abc import Collection
@@ -13,6 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .errors import answer
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
+FORM = "/auth/login"
+"""The one form that is sent as forms are."""
 READING = ("GET", "HEAD", "OPTIONS")
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -38,7 +40,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refused = self._refused(scope["method"], headers)
+        refused = self._refused(scope["method"], scope["path"], headers)
         if refused is not None:
             await answer(*refused)(scope, receive, send)
             return
@@ -52,7 +54,7 @@ class Guard:
 
         await self._app(scope, receive, with_headers)
 
-    def _refused(self, method: str, headers: dict[str, str]) -> tuple[int, str] | None:
+    def _refused(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str] | None:
         host = headers.get("host", "")
         if _name(host) not in self._hosts:
             return 421, f"host {host!r} is not this server's. Use one of: {', '.join(sorted(self._hosts))}"
@@ -65,7 +67,11 @@ class Guard:
             return 403, "a page of another site may change nothing here"
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if has_body and kind != "application/json":
+        if (
+            has_body
+            and kind != "application/json"
+            and not (path == FORM and kind == "application/x-www-form-urlencoded")
+        ):
             return 415, f"content type {kind!r}: send application/json"
         return None
 

@@ -57,7 +57,7 @@ from .connection import (
     clear_errors,
     connect,
 )
-from .deleting import delete_histories, delete_history
+from .deleting import delete_histories, delete_run_histories
 from .listing import dag_rows
 from .older_runs import older_run
 from .settings import Settings, read_settings
@@ -341,7 +341,7 @@ class Tidemill:
         """Forgets a run that is queued or has ended, with its history: its date can be run again."""
         view = await self.find_run(dag_id, run_id)
         await self._change_dag(dag_id, "delete_run", type(None), run_id)
-        await delete_history(self.client, view.workflow_id)
+        await delete_run_histories(self.client, view.workflow_id)
 
     async def respond(self, dag_id: str, run_id: str, answer: Answer) -> str:
         """Answers an approval task."""

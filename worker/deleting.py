@@ -22,11 +22,24 @@ async def delete_history(client: Client, workflow_id: str, execution: str = "") 
             raise
 
 
+async def delete_run_histories(client: Client, workflow_id: str) -> None:
+    """Deletes every execution of a run that has ended: one that was cleared has several."""
+    await delete_history(client, workflow_id)
+    async for found in client.list_workflows(f'{RUNS} AND WorkflowId = "{workflow_id}"', page_size=PAGE):
+        if not await _goes_on(client, found):
+            await delete_history(client, found.id, found.run_id)
+
+
 async def _goes_on(client: Client, found: WorkflowExecution) -> bool:
     """As the execution itself says: the listing lags."""
     if found.status is not WorkflowExecutionStatus.RUNNING:
         return False
-    now = await client.get_workflow_handle(found.id, run_id=found.run_id).describe()
+    try:
+        now = await client.get_workflow_handle(found.id, run_id=found.run_id).describe()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
     return now.status is WorkflowExecutionStatus.RUNNING
 
 

@@ -79,6 +79,8 @@ class Settings(BaseSettings):
     """How many workflows stay in memory between their steps. DAGs beyond that are replayed at each wake-up."""
     health_address: str | None = None
     """Where the worker answers /healthz and /readyz, such as 127.0.0.1:8088; None: nowhere."""
+    api_tokens: Path | None = None
+    """The file of tokens that `tidemill api-tokens create` writes; None: the web is for this host, and asks nobody."""
     metrics_address: str | None = None
     """Where the worker serves Prometheus metrics, such as 127.0.0.1:9464; None: nowhere."""
 

@@ -1,34 +1,17 @@
 """What Airflow's user interface has no page for: why something waits, what comes next, who holds what."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ...model.run.instance_keys import UNMAPPED, split_key
 from ..dependencies import Here
 from ..read.instances import instances_of, one_instance
+from .render import rendered
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 UPCOMING = 10
-environment = Environment(
-    loader=PackageLoader(__package__, "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-)
-
-
-def moment(at: datetime | None) -> str:
-    """*at* in UTC, to the second; nothing for none."""
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at is not None else ""
-
-
-environment.filters["moment"] = moment
-
-
-def rendered(template: str, **values: Any) -> str:
-    """A page; whatever users have written is escaped."""
-    return environment.get_template(template).render(**values)
 
 
 def external_views() -> list[dict[str, Any]]:

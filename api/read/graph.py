@@ -1,5 +1,6 @@
 """A DAG as the user interface draws it: a tree of groups, and edges."""
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...model.spec.dag import DagSpec
@@ -7,8 +8,8 @@ from ...model.spec.tasks import Task
 from ..responses.tasks import operator_of
 
 
-def tree(spec: DagSpec, root: str | None = None, *, typed: bool = False) -> list[dict[str, Any]]:
-    """Tasks in their groups, each behind those it waits for. *root*: only that task. *typed*: as nodes of a graph."""
+def tree(spec: DagSpec, tasks: Collection[str] | None = None, *, typed: bool = False) -> list[dict[str, Any]]:
+    """Tasks in their groups, each behind those it waits for. *tasks*: only those. *typed*: as nodes of a graph."""
     tops: list[dict[str, Any]] = []
     groups: dict[str, dict[str, Any]] = {}
     known = {group.group_id: group for group in spec.groups}
@@ -33,9 +34,20 @@ def tree(spec: DagSpec, root: str | None = None, *, typed: bool = False) -> list
         return children
 
     for task in in_order(spec):
-        if root is None or task.task_id == root:
+        if tasks is None or task.task_id in tasks:
             place(task.group).append(_leaf(spec, task, typed=typed))
     return tops
+
+
+def reached(ways: Mapping[str, Sequence[str]], start: str, depth: int | None) -> set[str]:
+    """All that *ways* lead to from *start*, in at most *depth* steps."""
+    found: set[str] = set()
+    edge = {start}
+    while edge and depth != 0:
+        edge = {other for one in edge for other in ways[one]} - found
+        found |= edge
+        depth = None if depth is None else depth - 1
+    return found
 
 
 def in_order(spec: DagSpec) -> list[Task]:
@@ -63,7 +75,7 @@ def _leaf(spec: DagSpec, task: Task, *, typed: bool) -> dict[str, Any]:
     return {**node, "doc_md": task.doc_md}
 
 
-def edges(spec: DagSpec, root: str | None = None) -> list[dict[str, Any]]:
+def edges(spec: DagSpec, tasks: Collection[str] | None = None) -> list[dict[str, Any]]:
     """From each task to those downstream of it."""
     return [
         {
@@ -74,5 +86,5 @@ def edges(spec: DagSpec, root: str | None = None) -> list[dict[str, Any]]:
         }
         for task in spec.tasks
         for other in spec.downstreams[task.task_id]
-        if root is None
+        if tasks is None or (task.task_id in tasks and other in tasks)
     ]

@@ -1,9 +1,9 @@
 """Tasks that wait for a person's answer."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Query
 
 from ...model.run.instance_keys import instance_key
 from ...model.run.messages import Answer as ApprovalAnswer
@@ -11,8 +11,10 @@ from ...model.spec.dag import DagSpec
 from ...model.spec.tasks import ApprovalTask
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
+from ..auth.access import authorise
+from ..auth.tokens import Person
 from ..dependencies import Here, Limit, Offset
-from ..read.filters import page
+from ..read.filters import matches, ordered, page
 from ..read.instances import Instances, instances_of, one_instance
 from ..responses.common import Body
 from ..responses.tasks import instance_answer
@@ -21,6 +23,13 @@ from .task_instances import MAPPED
 
 router = APIRouter()
 MOST_RUNS = 10
+
+
+FIELDS: dict[str, Any] = {
+    name: lambda one, name=name: one["task_instance"][name]
+    for name in ("task_id", "map_index", "state", "dag_id", "run_after", "task_display_name", "try_number")
+} | {name: lambda one, name=name: one[name] for name in ("response_received", "subject", "body", "created_at")}
+FIELDS |= {"ti_id": lambda one: one["task_instance"]["id"], "run_id": lambda one: one["task_instance"]["dag_run_id"]}
 
 
 class AnswerBody(Body):
@@ -65,8 +74,17 @@ async def get_approvals(
     dag_run_id: str,
     limit: Limit = 50,
     offset: Offset = 0,
+    order_by: Annotated[list[str], Query()] = ["ti_id"],  # noqa: B006
     response_received: bool | None = None,
     task_id: str | None = None,
+    map_index: int | None = None,
+    state: Annotated[list[str], Query()] = [],  # noqa: B006
+    dag_id_pattern: str | None = None,
+    dag_id_prefix_pattern: str | None = None,
+    task_id_pattern: str | None = None,
+    task_id_prefix_pattern: str | None = None,
+    subject_search: str | None = None,
+    body_search: str | None = None,
 ) -> dict[str, Any]:
     """Tasks of a run that wait for a person, or have; of a DAG (`~` as run), of its newest runs."""
     if dag_id == "~":
@@ -81,9 +99,20 @@ async def get_approvals(
             found += _details(await instances_of(source, *one))
         except NotFoundError:
             continue
-    found = [one for one in found if response_received in (None, one["response_received"])]
-    found = [one for one in found if task_id in (None, one["task_instance"]["task_id"])]
-    part = page(found, limit, offset)
+    wanted = {
+        "response_received": response_received,
+        "task_id": task_id,
+        "map_index": map_index,
+        "state": state,
+        "dag_id_pattern": dag_id_pattern,
+        "dag_id_prefix_pattern": dag_id_prefix_pattern,
+        "task_id_pattern": task_id_pattern,
+        "task_id_prefix_pattern": task_id_prefix_pattern,
+        "subject_pattern": subject_search,
+        "body_pattern": body_search,
+    }
+    found = [one for one in found if matches(one, wanted, FIELDS)]
+    part = page(ordered(found, order_by, FIELDS), limit, offset)
     return {"hitl_details": part.items, "total_entries": part.total}
 
 
@@ -110,14 +139,20 @@ async def get_approval_of_try(
 
 @router.patch(MAPPED + "/hitlDetails")
 async def answer_approval(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int, body: AnswerBody
+    source: Here,
+    dag_id: str,
+    dag_run_id: str,
+    task_id: str,
+    map_index: int,
+    body: AnswerBody,
+    person: Annotated[Person, Depends(authorise)],
 ) -> dict[str, Any]:
     """Answers for a person."""
-    answer = ApprovalAnswer(task=instance_key(task_id, map_index), chosen=tuple(body.chosen_options), by="api")
+    answer = ApprovalAnswer(task=instance_key(task_id, map_index), chosen=tuple(body.chosen_options), by=person.name)
     await source.tidemill.respond(dag_id, dag_run_id, answer)
     source.changed(dag_id)
     return {
-        "responded_by": {"id": "anonymous", "name": "Anonymous"},
+        "responded_by": {"id": person.name, "name": person.name},
         "responded_at": datetime.now(UTC).isoformat(),
         "chosen_options": body.chosen_options,
         "params_input": body.params_input,

@@ -1,10 +1,12 @@
 """What the user interface asks first: who it is, what it looks like, what is in its menu."""
 
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
+from ..auth.access import authorise
+from ..auth.tokens import Person
 from ..pages.tabs import external_views
 from ..responses.common import Answer
 from ..static_ui import VERSION
@@ -81,9 +83,9 @@ async def get_menus() -> Menu:
 
 
 @router.get("/ui/auth/me")
-async def get_me() -> Me:
+async def get_me(person: Annotated[Person, Depends(authorise)]) -> Me:
     """Who is asking."""
-    return Me(id="anonymous", username="Anonymous")
+    return Me(id=person.name, username=person.name)
 
 
 @router.get("/api/v2/plugins")

@@ -13,7 +13,7 @@ from ...activities.bundles.snapshots import Snapshots
 from ...model.dag.row import DagRow
 from ...model.spec.dag import DagSource, DagSpec
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Offset
+from ..dependencies import Here, Limit, Mask, Offset
 from ..errors import NotOfferedError
 from ..read.filters import matches, ordered, page
 from ..read.source import Source
@@ -60,6 +60,7 @@ class DagFilters(BaseModel):
     exclude_stale: bool = True
     paused: bool | None = None
     has_import_errors: bool | None = None
+    has_asset_schedule: bool | None = None
     last_dag_run_state: RunState | None = None
     bundle_name: str | None = None
     bundle_version: str | None = None
@@ -78,6 +79,8 @@ class UiDagFilters(DagFilters):
     has_pending_actions: bool | None = None
 
 
+OF_ASSETS = ("asset", "asset_or_time", "partitioned_asset")
+"""How a DAG's line calls schedules of assets."""
 FIELDS: dict[str, Any] = {
     "dag_display_name": lambda row: row.dag_id,
     "paused": lambda row: row.is_paused,
@@ -86,6 +89,7 @@ FIELDS: dict[str, Any] = {
     "is_favorite": lambda _: False,
     "has_pending_actions": lambda _: False,
     "last_dag_run_state": lambda row: last_state(row),
+    "has_asset_schedule": lambda row: row.timetable_summary in OF_ASSETS,
 }
 ORDERS: dict[str, Any] = {
     "dag_id": lambda row: row.dag_id,
@@ -213,7 +217,7 @@ async def get_dag_details(source: Here, dag_id: str) -> DagDetails:
 
 
 @router.patch("/api/v2/dags/{dag_id}")
-async def patch_dag(source: Here, dag_id: str, body: DagPatch, update_mask: list[str] | None = None) -> DagAnswer:  # noqa: ARG001
+async def patch_dag(source: Here, dag_id: str, body: DagPatch, update_mask: Mask = None) -> DagAnswer:  # noqa: ARG001 - there is one field
     """Pauses or unpauses a DAG."""
     await source.tidemill.pause(dag_id, body.is_paused)
     source.changed(dag_id)
@@ -287,7 +291,13 @@ def _read_source(source: Source, place: DagSource) -> str | None:
 
 
 @router.get("/api/v2/dags/{dag_id}/dagVersions")
-async def get_versions(source: Here, dag_id: str, limit: Limit = 50, offset: Offset = 0) -> DagVersions:
+async def get_versions(
+    source: Here,
+    dag_id: str,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: ARG001, B006 - there is one
+) -> DagVersions:
     """The version of a DAG that is in place."""
     found = version_of(await source.spec(dag_id), await source.view(dag_id))
     part = page([found] if found is not None else [], limit, offset)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict
 
 from ...model.run.views import RunDetails
 from ...model.spec.dag import DagSpec
@@ -15,9 +16,10 @@ from ...model.states import TaskState
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Offset
 from ..read.filters import matches, ordered, page
-from ..read.graph import edges, tree
+from ..read.graph import edges, reached, tree
 from ..read.source import Source
 from ..read.summaries import summaries
+from ..responses.dags import VERSION_NUMBER
 from ..responses.runs import GridRun
 from ..responses.tasks import shown_state
 
@@ -27,10 +29,57 @@ PLANNED = 200
 Moment = datetime | None
 
 
+class Part(BaseModel):
+    """Which tasks of a DAG are shown: all, or those around one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    root: str | None = None
+    include_upstream: bool = False
+    include_downstream: bool = False
+    depth: Annotated[int, Query(ge=0)] | None = None
+
+    def tasks_of(self, spec: DagSpec) -> set[str] | None:
+        """The tasks; None for all. Raises NotFoundError for one that is not there."""
+        if self.root is None:
+            return None
+        if self.root not in spec.by_id:
+            raise NotFoundError(f"DAG {spec.dag_id!r} has no task {self.root!r}")
+        found = {self.root}
+        if self.include_upstream:
+            found |= reached(spec.upstreams, self.root, self.depth)
+        if self.include_downstream:
+            found |= reached(spec.downstreams, self.root, self.depth)
+        return found
+
+
+class GridPart(Part):
+    """What the user interface says beside of the runs that it shows."""
+
+    offset: Offset = 0
+    limit: Limit = 50
+    order_by: list[str] = ["id"]
+    run_after_gte: Moment = None
+    run_after_gt: Moment = None
+    run_after_lte: Moment = None
+    run_after_lt: Moment = None
+    run_type: list[str] = []
+    state: list[str] = []
+    triggering_user: str | None = None
+    triggering_user_prefix: str | None = None
+
+
+class GraphPart(Part):
+    dag_id: str
+    external_dependencies: bool = False
+    version_number: int | None = None
+
+
 @router.get("/ui/grid/structure/{dag_id}")
-async def get_structure(source: Here, dag_id: str, root: str | None = None) -> list[dict[str, Any]]:
-    """The tasks of a DAG as a tree of groups."""
-    return tree(await source.spec(dag_id), root)
+async def get_structure(source: Here, dag_id: str, part: Annotated[GridPart, Query()]) -> list[dict[str, Any]]:
+    """The tasks of a DAG as a tree of groups: those of the version that is in place, whichever runs are shown."""
+    spec = await source.spec(dag_id)
+    return tree(spec, part.tasks_of(spec))
 
 
 @router.get("/ui/grid/runs/{dag_id}")
@@ -93,10 +142,13 @@ async def _lines(source: Source, dag_id: str, run_ids: list[str]) -> AsyncIterat
 
 
 @router.get("/ui/structure/structure_data")
-async def get_graph(source: Here, dag_id: str, root: str | None = None) -> dict[str, Any]:
+async def get_graph(source: Here, part: Annotated[GraphPart, Query()]) -> dict[str, Any]:
     """The graph of a DAG."""
-    spec = await source.spec(dag_id)
-    return {"nodes": tree(spec, root, typed=True), "edges": edges(spec, root)}
+    if part.version_number not in (None, VERSION_NUMBER):
+        raise NotFoundError(f"DAG {part.dag_id!r} has no version {part.version_number} here")
+    spec = await source.spec(part.dag_id)
+    tasks = part.tasks_of(spec)
+    return {"nodes": tree(spec, tasks, typed=True), "edges": edges(spec, tasks)}
 
 
 @router.get("/ui/gantt/{dag_id}/{run_id}")
@@ -148,6 +200,10 @@ async def get_calendar(
     logical_date_gt: Moment = None,
     logical_date_lte: Moment = None,
     logical_date_lt: Moment = None,
+    partition_date_gte: Moment = None,  # noqa: ARG001 - the days of partitions are those of their runs
+    partition_date_gt: Moment = None,  # noqa: ARG001
+    partition_date_lte: Moment = None,  # noqa: ARG001
+    partition_date_lt: Moment = None,  # noqa: ARG001
 ) -> dict[str, Any]:
     """How many runs of which state there were in each day or hour, and how many are to come."""
     wanted = {

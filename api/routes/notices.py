@@ -1,5 +1,6 @@
 """What goes wrong and what was decided: import errors, warnings, the audit log."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -90,13 +91,55 @@ async def get_decisions(
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
     event: str | None = None,
+    run_id: str | None = None,
+    task_id: str | None = None,
+    map_index: int | None = None,
+    try_number: int | None = None,
+    owner: str | None = None,
+    excluded_events: Annotated[list[str], Query()] = [],  # noqa: B006
+    included_events: Annotated[list[str], Query()] = [],  # noqa: B006
+    before: datetime | None = None,
+    after: datetime | None = None,
+    dag_id_pattern: str | None = None,
+    dag_id_prefix_pattern: str | None = None,
+    task_id_pattern: str | None = None,
+    task_id_prefix_pattern: str | None = None,
+    run_id_pattern: str | None = None,
+    run_id_prefix_pattern: str | None = None,
+    owner_pattern: str | None = None,
+    owner_prefix_pattern: str | None = None,
+    event_pattern: str | None = None,
+    event_prefix_pattern: str | None = None,
 ) -> dict[str, Any]:
     """What a DAG has decided last, and why; of all DAGs, what those of the newest decisions have."""
     dag_ids = [dag_id] if dag_id is not None else [row.dag_id for row in (await source.rows())[:50]]
     found = [_decision(one, made) for one in dag_ids for made in (await source.view(one)).decisions]
     keys: dict[str, Any] = {"id": lambda one: one["when"], "when": lambda one: one["when"]}
     keys |= {name: lambda one, name=name: one[name] for name in ("event", "dag_id", "run_id", "task_id", "owner")}
-    wanted = [one for one in found if event in (None, one["event"])]
+    filters = {
+        "event": event,
+        "run_id": run_id,
+        "task_id": task_id,
+        "map_index": map_index,
+        "try_number": try_number,
+        "owner": owner,
+        "included_event": included_events,
+        "when_lt": before,
+        "when_gt": after,
+        "dag_id_pattern": dag_id_pattern,
+        "dag_id_prefix_pattern": dag_id_prefix_pattern,
+        "task_id_pattern": task_id_pattern,
+        "task_id_prefix_pattern": task_id_prefix_pattern,
+        "run_id_pattern": run_id_pattern,
+        "run_id_prefix_pattern": run_id_prefix_pattern,
+        "owner_pattern": owner_pattern,
+        "owner_prefix_pattern": owner_prefix_pattern,
+        "event_pattern": event_pattern,
+        "event_prefix_pattern": event_prefix_pattern,
+    }
+    fields: dict[str, Any] = {name: lambda one, name=name: one[name] for name in ("map_index", "try_number")}
+    fields |= {**keys, "included_event": keys["event"], "when": lambda one: datetime.fromisoformat(one["when"])}
+    wanted = [one for one in found if matches(one, filters, fields) and one["event"] not in excluded_events]
     part = page(ordered(wanted, order_by, keys), limit, offset)
     return {"event_logs": part.items, "total_entries": part.total}
 

@@ -1,10 +1,11 @@
 """Operations that Airflow has and tidemill has not: each says so, and what to use instead."""
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
-from ..dependencies import Here
+from ..dependencies import Here, Limit, Offset
 from ..errors import NotOfferedError
 
 router = APIRouter()
@@ -37,7 +38,22 @@ for (method, path), told in NOT_OFFERED.items():
 
 
 @router.get("/ui/dags/{dag_id}/dagRuns/{dag_run_id}/deadlines")
-async def get_deadlines(source: Here, dag_id: str) -> dict[str, Any]:
+async def get_deadlines(
+    source: Here,
+    dag_id: str,
+    limit: Limit = 50,  # noqa: ARG001 - there are none
+    offset: Offset = 0,  # noqa: ARG001
+    order_by: Annotated[list[str], Query()] = ["deadline_time"],  # noqa: ARG001, B006
+    missed: bool | None = None,  # noqa: ARG001
+    deadline_time_gte: datetime | None = None,  # noqa: ARG001
+    deadline_time_gt: datetime | None = None,  # noqa: ARG001
+    deadline_time_lte: datetime | None = None,  # noqa: ARG001
+    deadline_time_lt: datetime | None = None,  # noqa: ARG001
+    last_updated_at_gte: datetime | None = None,  # noqa: ARG001
+    last_updated_at_gt: datetime | None = None,  # noqa: ARG001
+    last_updated_at_lte: datetime | None = None,  # noqa: ARG001
+    last_updated_at_lt: datetime | None = None,  # noqa: ARG001
+) -> dict[str, Any]:
     """Deadlines are told to notifiers, and not kept."""
     if dag_id != "~":
         await source.view(dag_id)
@@ -45,7 +61,13 @@ async def get_deadlines(source: Here, dag_id: str) -> dict[str, Any]:
 
 
 @router.get("/ui/dags/{dag_id}/deadlineAlerts")
-async def get_alerts(source: Here, dag_id: str) -> dict[str, Any]:
+async def get_alerts(
+    source: Here,
+    dag_id: str,
+    limit: Limit = 50,  # noqa: ARG001
+    offset: Offset = 0,  # noqa: ARG001
+    version_number: int | None = None,  # noqa: ARG001
+) -> dict[str, Any]:
     """The same."""
     await source.view(dag_id)
     return {"deadline_alerts": [], "total_entries": 0}

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from ...model.errors import InvalidInputError
 from ...model.pool.state import PoolSettings, PoolView
-from ..dependencies import Here, Limit, Offset
+from ..dependencies import Here, Limit, Mask, Offset
 from ..read.filters import matches, ordered, page
 from ..responses.common import Answer, Body
 
@@ -103,10 +103,10 @@ async def make_pool(source: Here, body: PoolBody) -> PoolAnswer:
 
 
 @router.patch("/api/v2/pools/{pool_name}")
-async def patch_pool(source: Here, pool_name: str, body: PoolPatch) -> PoolAnswer:
+async def patch_pool(source: Here, pool_name: str, body: PoolPatch, update_mask: Mask = None) -> PoolAnswer:
     """Changes a pool. Slots that are held stay held."""
     before = PoolAnswer.of(await source.tidemill.pool(pool_name))
-    given = body.model_dump(exclude_none=True)
+    given = body.model_dump(exclude_none=True, include=set(update_mask) if update_mask else None)
     if given.pop("pool", pool_name) != pool_name or given.pop("name", pool_name) != pool_name:
         raise InvalidInputError("a pool keeps its name. Make another one")
     known = {**before.model_dump(), **given}

@@ -11,7 +11,7 @@ from ...model.run.identity import TriggerRequest
 from ...model.run.revisions import ClearRequest, RunMark
 from ...model.run.views import RunView
 from ...model.states import TaskState
-from ..dependencies import Here, Limit, Offset
+from ..dependencies import Here, Limit, Mask, Offset
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
 from ..read.instances import would_clear
 from ..read.source import Source
@@ -142,9 +142,9 @@ async def trigger_run(source: Here, dag_id: str, body: TriggerBody) -> RunAnswer
 
 
 @router.patch(RUN)
-async def patch_run(source: Here, dag_id: str, dag_run_id: str, body: RunPatch) -> RunAnswer:
+async def patch_run(source: Here, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: Mask = None) -> RunAnswer:
     """Ends a run as success or failed, or has it run again (`queued`)."""
-    if body.note:
+    if body.note and update_mask != ["state"]:
         raise InvalidInputError("note: notes are not kept here. Leave it out")
     if body.state == "queued":
         await source.tidemill.clear(dag_id, dag_run_id, ClearRequest())

@@ -12,7 +12,7 @@ from ...model.run.instance_keys import UNMAPPED, instance_key
 from ...model.run.revisions import ClearRequest, MarkRequest
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Offset
+from ..dependencies import Here, Limit, Mask, Offset
 from ..read.filters import cursor_page, matches, ordered, page
 from ..read.instances import instances_of, one_instance, would_clear, would_mark
 from ..read.source import Source
@@ -41,15 +41,13 @@ MOST_RUNS = 25
 MARKS = (TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED)
 
 
-class InstanceFilters(BaseModel):
-    """What lists of instances can be narrowed by (Airflow's parameters)."""
+class MappedFilters(BaseModel):
+    """What lists of a task's instances can be narrowed by (Airflow's parameters)."""
 
     model_config = ConfigDict(extra="forbid")
 
-    cursor: str | None = None
     limit: Limit = 50
     offset: Offset = 0
-    task_id: str | None = None
     run_after_gte: datetime | None = None
     run_after_gt: datetime | None = None
     run_after_lte: datetime | None = None
@@ -70,13 +68,6 @@ class InstanceFilters(BaseModel):
     duration_gt: float | None = None
     duration_lte: float | None = None
     duration_lt: float | None = None
-    task_display_name_pattern: str | None = None
-    task_display_name_prefix_pattern: str | None = None
-    task_group_id: str | None = None
-    dag_id_pattern: str | None = None
-    dag_id_prefix_pattern: str | None = None
-    run_id_pattern: str | None = None
-    run_id_prefix_pattern: str | None = None
     state: list[str] = []
     pool: list[str] = []
     pool_name_pattern: str | None = None
@@ -92,6 +83,20 @@ class InstanceFilters(BaseModel):
     rendered_map_index_pattern: str | None = None
     rendered_map_index_prefix_pattern: str | None = None
     order_by: list[str] = ["map_index"]
+
+
+class InstanceFilters(MappedFilters):
+    """What other lists can be narrowed by, too."""
+
+    cursor: str | None = None
+    task_id: str | None = None
+    task_display_name_pattern: str | None = None
+    task_display_name_prefix_pattern: str | None = None
+    task_group_id: str | None = None
+    dag_id_pattern: str | None = None
+    dag_id_prefix_pattern: str | None = None
+    run_id_pattern: str | None = None
+    run_id_prefix_pattern: str | None = None
 
 
 FIELDS: dict[str, Any] = {
@@ -155,10 +160,10 @@ async def get_instance(source: Here, dag_id: str, dag_run_id: str, task_id: str)
 
 @router.get(INSTANCE + "/listMapped")
 async def list_mapped(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[InstanceFilters, Query()]
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[MappedFilters, Query()]
 ) -> InstanceCollection:
     """The instances of a mapped task."""
-    mine = filters.model_copy(update={"task_id": task_id})
+    mine = InstanceFilters(**filters.model_dump(), task_id=task_id)
     return await get_instances(source, dag_id, dag_run_id, mine)
 
 
@@ -196,7 +201,12 @@ async def get_try(
 
 @router.get(INSTANCE + "/links")
 async def get_links(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED
+    source: Here,
+    dag_id: str,
+    dag_run_id: str,
+    task_id: str,
+    map_index: int = UNMAPPED,
+    try_number: int | None = None,  # noqa: ARG001 - of earlier tries nothing is left to look at
 ) -> dict[str, Any]:
     """Where else there is something to see: Spark's user interface while the application runs."""
     _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
@@ -269,7 +279,13 @@ async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> Instanc
 
 @router.patch(MAPPED + "/dry_run")
 async def try_marking(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int, body: InstancePatch
+    source: Here,
+    dag_id: str,
+    dag_run_id: str,
+    task_id: str,
+    map_index: int,
+    body: InstancePatch,
+    update_mask: Mask = None,  # noqa: ARG001 - a note is refused, and there is one other field
 ) -> InstanceCollection:
     """Which instances a mark would change."""
     run, spec, views = await would_mark(source, dag_id, dag_run_id, mark_of(instance_key(task_id, map_index), body))
@@ -279,7 +295,13 @@ async def try_marking(
 
 @router.patch(MAPPED)
 async def mark_instance(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int, body: InstancePatch
+    source: Here,
+    dag_id: str,
+    dag_run_id: str,
+    task_id: str,
+    map_index: int,
+    body: InstancePatch,
+    update_mask: Mask = None,  # noqa: ARG001 - a note is refused, and there is one other field
 ) -> InstanceCollection:
     """Gives an instance a state without running it; what runs is stopped first."""
     before = await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
@@ -293,7 +315,13 @@ async def mark_instance(
 
 @router.patch(INSTANCE + "/dry_run")
 async def try_marking_unmapped(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, body: InstancePatch, map_index: int = UNMAPPED
+    source: Here,
+    dag_id: str,
+    dag_run_id: str,
+    task_id: str,
+    body: InstancePatch,
+    map_index: int = UNMAPPED,
+    update_mask: Mask = None,  # noqa: ARG001 - as above
 ) -> InstanceCollection:
     """The same by a query's map_index."""
     return await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
@@ -301,7 +329,13 @@ async def try_marking_unmapped(
 
 @router.patch(INSTANCE)
 async def mark_unmapped(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, body: InstancePatch, map_index: int = UNMAPPED
+    source: Here,
+    dag_id: str,
+    dag_run_id: str,
+    task_id: str,
+    body: InstancePatch,
+    map_index: int = UNMAPPED,
+    update_mask: Mask = None,  # noqa: ARG001 - as above
 ) -> InstanceCollection:
     """The same by a query's map_index."""
     return await mark_instance(source, dag_id, dag_run_id, task_id, map_index, body)

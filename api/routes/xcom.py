@@ -72,6 +72,7 @@ async def get_result(
     task_id: str,
     xcom_key: str,
     map_index: int = UNMAPPED,
+    deserialize: bool = False,  # noqa: ARG001 - values are plain data already
     stringify: bool = False,
 ) -> dict[str, Any]:
     """One of them, with its value."""

@@ -27,6 +27,7 @@ class Commands(LazyGroup):
             "web:api_server",
             "Serve Airflow's REST API and user interface, for the DAGs of a Temporal namespace.",
         ),
+        "api-tokens": ("web:tokens", "Make and take back tokens by which people and programs use the API."),
         "ui": ("web:ui", "The user interface is Apache Airflow's, unchanged: its files come from the package index."),
         "dev": (
             "processes:dev",

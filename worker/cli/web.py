@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ from ..client import Tidemill
 from ..dev import check_port
 from ..process import until_stopped
 from ..settings import Settings
-from .output import console, fail, run
+from .output import Json, console, errors, fail, make_table, run, show
 from .processes import Home, set_up_logging, with_home
 
 if TYPE_CHECKING:
@@ -28,10 +28,11 @@ PORT = 8080
 
 
 def api_server(
-    host: Annotated[
-        str, typer.Option(help="The address to listen at: one of this host's own, since nobody logs in.")
-    ] = ("127.0.0.1"),
+    host: Annotated[str, typer.Option(help="The address to listen at; without tokens, of loopback.")] = ("127.0.0.1"),
     port: Annotated[int, typer.Option(help="The port.")] = PORT,
+    name: Annotated[
+        list[str] | None, typer.Option(help="A name that browsers may call it by, such as that of a proxy; repeatable.")
+    ] = None,
     home: Home = None,
 ) -> None:
     """Serve Airflow's REST API and user interface, for the DAGs of a Temporal namespace."""
@@ -39,7 +40,7 @@ def api_server(
     settings = with_home(home)
 
     async def work() -> None:
-        async with web_server(await Tidemill.connect(settings), settings, host, port) as url:
+        async with web_server(await Tidemill.connect(settings), settings, host, port, name or ()) as url:
             console.print(f"API and user interface at {url}; stop it with Ctrl-C")
             await until_stopped()
 
@@ -69,15 +70,76 @@ def install(
     console.print(f"the user interface of Apache Airflow {VERSION} (Apache-2.0) is in {place}", soft_wrap=True)
 
 
+tokens = typer.Typer(no_args_is_help=True, add_completion=False)
+WhoseName = Annotated[str, typer.Argument(help="Whose token it is.")]
+
+
+@tokens.callback()
+def about_tokens() -> None:
+    """Make and take back tokens by which people and programs use the API."""
+
+
+def token_file(settings: Settings) -> Path:
+    """The file of tokens: that of TIDEMILL_API_TOKENS, else one below the home."""
+    return settings.api_tokens or settings.home.resolve() / "api_tokens.json"
+
+
+@tokens.command("create")
+def create(
+    name: WhoseName,
+    role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "viewer",
+    home: Home = None,
+) -> None:
+    """Make a token, and show it: this once."""
+    from ...api.auth.tokens import Role, create_token
+
+    if role.upper() not in Role.__members__:
+        fail(f"--role = {role!r}: choose viewer, operator or admin")
+    path = token_file(with_home(home))
+    try:
+        token = create_token(path, name, Role[role.upper()])
+    except InvalidInputError as error:
+        fail(str(error))
+    console.print(token, soft_wrap=True)
+    errors.print(f"its digest is in {path}. Servers read that file: TIDEMILL_API_TOKENS={path}", soft_wrap=True)
+
+
+@tokens.command("list")
+def list_tokens(home: Home = None, as_json: Json = False) -> None:
+    """List who has a token, and what they may do."""
+    from ...api.auth.tokens import read_tokens
+
+    path = token_file(with_home(home))
+    try:
+        found = [(person.name, person.role.name.lower()) for person, _ in read_tokens(path)] if path.exists() else []
+    except InvalidInputError as error:
+        fail(str(error))
+    show([{"name": name, "role": role} for name, role in found], as_json, make_table(["NAME", "ROLE"], found))
+
+
+@tokens.command("revoke")
+def revoke(name: WhoseName, home: Home = None) -> None:
+    """Take a token back: servers refuse it from now on, and end its sessions."""
+    from ...api.auth.tokens import revoke_token
+
+    try:
+        revoke_token(token_file(with_home(home)), name)
+    except InvalidInputError as error:
+        fail(str(error))
+    console.print(f"the token of {name} is taken back")
+
+
 @asynccontextmanager
-async def web_server(tidemill: Tidemill, settings: Settings, host: str, port: int) -> AsyncIterator[str]:
+async def web_server(
+    tidemill: Tidemill, settings: Settings, host: str, port: int, names: Sequence[str] = ()
+) -> AsyncIterator[str]:
     """The web as long as the block; its URL. Raises InvalidInputError where it cannot or must not listen."""
-    if host not in LOOPBACK:
+    if host not in LOOPBACK and settings.api_tokens is None:
         raise InvalidInputError(
-            f"--host = {host!r} is no loopback address, and nobody logs in: whoever reaches the server may change "
-            "everything. Listen at 127.0.0.1, behind a proxy that asks who it is"
+            f"--host = {host!r} is no loopback address, and nobody logs in: whoever reaches the server could change "
+            "everything. Make tokens with `tidemill api-tokens create`, and set TIDEMILL_API_TOKENS"
         )
-    server = _server(tidemill, settings, host, port)
+    server = _server(tidemill, settings, host, port, names)
     serving = asyncio.create_task(server.serve())
     try:
         while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
@@ -90,11 +152,12 @@ async def web_server(tidemill: Tidemill, settings: Settings, host: str, port: in
         await serving
 
 
-def _server(tidemill: Tidemill, settings: Settings, host: str, port: int) -> uvicorn.Server:
+def _server(tidemill: Tidemill, settings: Settings, host: str, port: int, names: Sequence[str]) -> uvicorn.Server:
     try:
         import uvicorn
 
         from ...api.app import make_app
+        from ...api.auth.tokens import TokenFile
     except ImportError as error:
         raise InvalidInputError(
             f"the web needs what is not installed ({error}). Install it with: pip install 'tidemill[api]'"
@@ -109,5 +172,9 @@ def _server(tidemill: Tidemill, settings: Settings, host: str, port: int) -> uvi
             yield
 
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    config = uvicorn.Config(make_app(tidemill, settings), host=host, port=port, log_level="warning", access_log=False)
+    known = TokenFile(settings.api_tokens) if settings.api_tokens is not None else None
+    if known is not None:
+        _ = known.people  # a file that cannot be read is told now
+    app = make_app(tidemill, settings, {*LOOPBACK, "[::1]", host, *names}, known)
+    config = uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False)
     return Server(config)

@@ -1,0 +1,1 @@
+"""Who may do what: API tokens with roles, and sessions of browsers."""

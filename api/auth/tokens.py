@@ -1,0 +1,116 @@
+"""API tokens in a file: names, roles, and digests. The tokens themselves are shown once and kept nowhere."""
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import sha256
+from hmac import compare_digest
+from pathlib import Path
+
+from ...model.errors import InvalidInputError
+
+PREFIX = "tidemill_"
+
+
+class Role(IntEnum):
+    """What somebody may do; each may do what those before it may."""
+
+    VIEWER = 1
+    """Looks at everything."""
+    OPERATOR = 2
+    """Triggers, pauses, clears, marks, answers, backfills."""
+    ADMIN = 3
+    """Deletes, and changes pools."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who is asking."""
+
+    name: str
+    role: Role
+
+
+ANYBODY = Person("anonymous", Role.ADMIN)
+"""Who asks a server at which nobody logs in: it listens at loopback only."""
+
+
+class TokenFile:
+    """The file of tokens. It is read anew when it has changed, so that a token can be taken back at any time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[object, dict[str, Person]] = (None, {})
+
+    @property
+    def people(self) -> Mapping[str, Person]:
+        """By the digest of their token. Raises InvalidInputError for a file that cannot be read."""
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise InvalidInputError(f"TIDEMILL_API_TOKENS = {self._path}: {error.strerror}") from None
+        version = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if self._read[0] != version:
+            self._read = (version, {digest: person for person, digest in read_tokens(self._path)})
+        return self._read[1]
+
+    def person(self, token: str) -> Person | None:
+        """Whose token it is; None if it is nobody's."""
+        wanted = digest_of(token)
+        return next((person for digest, person in self.people.items() if compare_digest(digest, wanted)), None)
+
+    def named(self, name: str) -> Person | None:
+        """Whoever has that name still."""
+        return next((person for person in self.people.values() if person.name == name), None)
+
+    @property
+    def key(self) -> bytes:
+        """What sessions are signed with: another when any token changes; the same for all servers with the file."""
+        return sha256("\n".join(sorted(self.people)).encode()).digest()
+
+
+def digest_of(token: str) -> str:
+    return sha256(token.encode()).hexdigest()
+
+
+def read_tokens(path: Path) -> list[tuple[Person, str]]:
+    """Everybody in the file, with the digest of their token. Raises InvalidInputError for what is none."""
+    try:
+        told = json.loads(path.read_text())
+        return [(Person(name, Role[one["role"].upper()]), str(one["sha256"])) for name, one in told.items()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInputError(
+            f"{path} is no file of API tokens: {type(error).__name__}: {error}. "
+            "Make one with `tidemill api-tokens create`"
+        ) from None
+
+
+def create_token(path: Path, name: str, role: Role) -> str:
+    """Makes a token for *name*. Raises InvalidInputError if the name is taken."""
+    known = dict.fromkeys([person.name for person, _ in read_tokens(path)]) if path.exists() else {}
+    if name in known:
+        raise InvalidInputError(f"name = {name!r} has a token. Revoke that first, or choose another name")
+    token = PREFIX + secrets.token_urlsafe(32)
+    told = json.loads(path.read_text()) if path.exists() else {}
+    _write(path, {**told, name: {"role": role.name.lower(), "sha256": digest_of(token)}})
+    return token
+
+
+def revoke_token(path: Path, name: str) -> None:
+    """Takes back the token of *name*. Raises InvalidInputError if there is none."""
+    if not path.exists() or name not in {person.name for person, _ in read_tokens(path)}:
+        raise InvalidInputError(f"name = {name!r} has no token")
+    told = json.loads(path.read_text())
+    del told[name]
+    _write(path, told)
+
+
+def _write(path: Path, told: dict[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".new")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(told, file, indent=1)
+    fresh.replace(path)

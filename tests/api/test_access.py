@@ -1,0 +1,174 @@
+"""Who may do what: all operations with each role and with none, forged and old sessions, tokens that are taken back."""
+
+import json
+import time
+from pathlib import Path
+
+import jwt
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from httpx import ASGITransport, AsyncClient, Response
+from tidemill.api.app import make_app
+from tidemill.api.auth import login
+from tidemill.api.auth.access import COOKIE, OPEN, begin_session, needed_role
+from tidemill.api.auth.login import same_site
+from tidemill.api.auth.tokens import Role, TokenFile, create_token, revoke_token
+from tidemill.api.pages import tabs
+from tidemill.model.errors import InvalidInputError
+from tidemill.worker.cli.web import web_server
+from tidemill.worker.settings import Settings
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> dict[str, str]:
+    """A token of somebody with each role; the file is beside."""
+    file = tmp_path / "tokens.json"
+    return {role.name.lower(): create_token(file, role.name.lower(), role) for role in Role}
+
+
+@pytest.fixture
+def app(tmp_path: Path, tokens: dict[str, str]) -> FastAPI:
+    return make_app(None, Settings(home=tmp_path), tokens=TokenFile(tmp_path / "tokens.json"))  # type: ignore[arg-type]
+
+
+def client(app: FastAPI) -> AsyncClient:
+    return AsyncClient(transport=ASGITransport(app, raise_app_exceptions=False), base_url="http://127.0.0.1")
+
+
+def routes(app: FastAPI) -> list[tuple[str, str]]:
+    """Every operation and every page of ours."""
+    pages = [route for router in (tabs.router, login.router) for route in router.routes if isinstance(route, APIRoute)]
+    found = {(method.upper(), path) for path, item in app.openapi()["paths"].items() for method in item}
+    return sorted(found | {(method, route.path) for route in pages for method in route.methods})
+
+
+async def call(app: FastAPI, method: str, path: str, token: str | None) -> Response:
+    filled = path
+    for name in ("dag_run_id", "run_id", "dag_id", "task_id", "xcom_key", "pool_name", "file_token"):
+        filled = filled.replace("{" + name + "}", "x")
+    while "{" in filled:  # numbers
+        filled = filled[: filled.index("{")] + "1" + filled[filled.index("}") + 1 :]
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    async with client(app) as web:
+        body = {"json": {}} if method in ("POST", "PATCH", "PUT") else {}
+        return await web.request(method, filled, headers=headers, **body)  # type: ignore[arg-type]
+
+
+async def test_every_operation_asks_who_it_is(app: FastAPI, tokens: dict[str, str]) -> None:
+    """There is nothing behind it here: whoever is let in meets an error that is not about access."""
+    assert len(routes(app)) > 90
+    for method, path in routes(app):
+        role = needed_role(method, path)
+        if role is None:
+            assert path in OPEN
+            continue
+        assert (await call(app, method, path, None)).status_code == 401, (method, path)
+        assert (await call(app, method, path, "tidemill_forged")).status_code == 401, (method, path)
+        for name, token in tokens.items():
+            status = (await call(app, method, path, token)).status_code
+            let_in = Role[name.upper()] >= role
+            assert (status != 403) is let_in, (method, path, name, status)
+
+
+def test_what_changes_something_needs_more_than_looking() -> None:
+    assert needed_role("GET", "/api/v2/dags") is Role.VIEWER
+    assert needed_role("POST", "/api/v2/dags/{dag_id}/dagRuns") is Role.OPERATOR
+    assert needed_role("DELETE", "/api/v2/dags/{dag_id}") is Role.ADMIN
+    assert needed_role("PATCH", "/api/v2/pools/{pool_name}") is Role.ADMIN
+
+
+async def test_sessions_are_begun_by_a_form_and_end(app: FastAPI, tokens: dict[str, str], tmp_path: Path) -> None:
+    async with client(app) as web:
+        form = await web.get("/api/v2/auth/login?next=/dags")
+        assert 'value="/dags"' in form.text
+        assert (await web.post("/auth/login", data={"token": "wrong"})).status_code == 401
+        begun = await web.post("/auth/login", data={"token": tokens["viewer"], "next": "/dags"})
+        assert (begun.status_code, begun.headers["location"]) == (303, "/dags")
+        cookie = begun.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=lax" in cookie
+        assert (await web.get("/ui/auth/me")).json() == {"id": "viewer", "username": "viewer"}
+        assert (await web.patch("/api/v2/dags/x", json={"is_paused": True})).status_code == 403
+        # The header wins over the cookie.
+        other = {"Authorization": f"Bearer {tokens['admin']}"}
+        assert (await web.get("/ui/auth/me", headers=other)).json()["id"] == "admin"
+        assert (await web.get("/ui/auth/me", headers={"Authorization": "Basic eDp5"})).status_code == 401
+        revoke_token(tmp_path / "tokens.json", "viewer")
+        assert (await web.get("/ui/auth/me")).status_code == 401
+
+
+async def test_sessions_that_are_forged_or_over_are_nobodys(
+    app: FastAPI, tokens: dict[str, str], tmp_path: Path
+) -> None:
+    file = TokenFile(tmp_path / "tokens.json")
+    person = file.person(tokens["admin"])
+    assert person is not None
+    told = {"sub": "admin", "exp": int(time.time()) + 60, "iss": "tidemill"}
+    forged = [
+        jwt.encode(told, b"x" * 32, algorithm="HS256"),
+        jwt.encode(told, "", algorithm="none"),
+        jwt.encode({**told, "exp": int(time.time()) - 1}, file.key, algorithm="HS256"),
+        jwt.encode({**told, "iss": "other"}, file.key, algorithm="HS256"),
+        jwt.encode({"sub": "admin", "iss": "tidemill"}, file.key, algorithm="HS256"),
+        jwt.encode({**told, "sub": "nobody"}, file.key, algorithm="HS256"),
+        "x.y.z",
+    ]
+    async with client(app) as web:
+        for text in forged:
+            answer = await web.get("/ui/auth/me", headers={"Cookie": f"{COOKIE}={text}"})
+            assert answer.status_code == 401, text
+        good = await web.get("/ui/auth/me", headers={"Cookie": f"{COOKIE}={begin_session(person, file)}"})
+        assert good.json()["id"] == "admin"
+        exchanged = await web.post("/auth/token/cli", json={"username": "x", "password": tokens["operator"]})
+        bearer = {"Authorization": f"Bearer {exchanged.json()['access_token']}"}
+        assert (await web.get("/ui/auth/me", headers=bearer)).json()["id"] == "operator"
+        assert (await web.post("/auth/token", json={"username": "x", "password": "y"})).status_code == 401
+
+
+async def test_changes_leave_a_line_of_who_made_them(
+    app: FastAPI, tokens: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tidemill.audit")
+    await call(app, "PATCH", "/api/v2/dags/{dag_id}", tokens["operator"])
+    await call(app, "GET", "/api/v2/dags/{dag_id}", tokens["operator"])
+    assert [record.getMessage() for record in caplog.records if record.name == "tidemill.audit"] == [
+        "operator (operator) PATCH /api/v2/dags/x"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "page"),
+    [
+        ("/dags?x=1", "/dags?x=1"),
+        ("http://127.0.0.1/dags?x=1", "/dags?x=1"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("http://evil.example/", "/"),
+        ("javascript:alert(1)", "/"),
+        (None, "/"),
+    ],
+)
+def test_one_comes_back_to_our_pages_only(target: str | None, page: str) -> None:
+    assert same_site(target, "http://127.0.0.1/") == page
+
+
+def test_tokens_are_kept_as_digests(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    token = create_token(file, "ann", Role.VIEWER)
+    assert token not in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+    assert TokenFile(file).person(token) is not None
+    with pytest.raises(InvalidInputError, match="'ann' has a token"):
+        create_token(file, "ann", Role.ADMIN)
+    with pytest.raises(InvalidInputError, match="'bob' has no token"):
+        revoke_token(file, "bob")
+    file.write_text(json.dumps({"ann": {"role": "queen", "sha256": ""}}))
+    with pytest.raises(InvalidInputError, match="is no file of API tokens"):
+        _ = TokenFile(file).people
+
+
+async def test_a_server_without_tokens_listens_to_this_host_only(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="is no loopback address"):
+        async with web_server(None, Settings(home=tmp_path), "0.0.0.0", 0):  # type: ignore[arg-type]
+            pass

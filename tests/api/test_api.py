@@ -1,0 +1,245 @@
+"""What the API does and refuses, on a real server; and that real clients understand it."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import airflow_client.client as airflow
+import httpx
+import pytest
+from support import eventually
+from tidemill.api.static_ui import install_ui, is_installed
+from tidemill.model.errors import InvalidInputError
+from web_stack import Web
+
+
+def send(web: Web, method: str, path: str, **options: Any) -> httpx.Response:
+    return httpx.request(method, web.url + path, timeout=60, **options)
+
+
+def until(web: Web, path: str, done: Any) -> Any:
+    """What *path* answers once *done* says so."""
+
+    async def ask() -> Any:
+        return (await asyncio.to_thread(web.get, path)).json()
+
+    return asyncio.run(eventually(ask, done, within=100))
+
+
+def test_a_run_is_triggered_paused_cleared_and_marked(web: Web) -> None:
+    runs = "/api/v2/dags/web_slow/dagRuns"
+    made = send(web, "POST", runs, json={"dag_run_id": "a+b:c", "logical_date": None, "conf": {"name": "y"}})
+    assert (made.status_code, made.json()["conf"]) == (200, {"name": "y"})
+    again = send(web, "POST", runs, json={"dag_run_id": "a+b:c", "logical_date": None})
+    assert (again.status_code, "is taken by" in again.json()["detail"]) == (409, True)
+    run = f"{runs}/{quote('a+b:c', safe='')}"
+    until(web, f"{run}/taskInstances/waits", lambda found: found.get("state") == "running")
+    log = until(web, f"{run}/taskInstances/waits/logs/1", lambda found: bool(found["content"]))
+    assert [line["event"] for line in log["content"]] == ["begun"]
+    more = log["continuation_token"]
+    assert web.get(f"{run}/taskInstances/waits/logs/1?token={more}").json()["content"] == []
+    (web.folder / "go").touch()
+    until(web, run, lambda found: found["state"] == "success")
+    lines = web.get(f"{run}/taskInstances/waits/logs/1?token={more}", headers={"Accept": "application/x-ndjson"})
+    assert '"event": "over"' in lines.text
+    assert "Airflow-Continuation-Token" not in lines.headers
+    tried = send(web, "POST", "/api/v2/dags/web_slow/clearTaskInstances", json={
+        "dag_run_id": "a+b:c", "task_ids": ["waits"], "only_failed": False,
+    })  # fmt: skip
+    assert [one["task_id"] for one in tried.json()["task_instances"]] == ["waits"]
+    assert web.get(run).json()["state"] == "success"  # it was only tried
+    send(web, "POST", f"{run}/clear", json={"dry_run": False}).raise_for_status()
+    until(
+        web, f"{run}/taskInstances/waits", lambda found: (found.get("state"), found.get("try_number")) == ("success", 2)
+    )
+    until(web, run, lambda found: found["state"] == "success")
+    tries = web.get(f"{run}/taskInstances/waits/-1/tries").json()["task_instances"]
+    assert [one["try_number"] for one in tries] == [1, 2]
+    marked = send(web, "PATCH", f"{run}/taskInstances/waits/-1", json={"new_state": "failed"})
+    assert marked.status_code == 200
+    until(web, run, lambda found: found["state"] == "failed")
+    assert send(web, "PATCH", run, json={"state": "success"}).status_code == 200
+    paused = send(web, "PATCH", "/api/v2/dags/web_slow", json={"is_paused": True})
+    assert paused.json()["is_paused"] is True
+    send(web, "PATCH", "/api/v2/dags/web_slow", json={"is_paused": False}).raise_for_status()
+    assert send(web, "DELETE", run).status_code == 204
+    assert web.get(runs).json()["total_entries"] == 0
+    until(web, run, lambda found: "has no run" in str(found.get("detail")))  # visibility forgets it a moment later
+
+
+def test_lists_show_what_is_asked_for(web: Web) -> None:
+    def ids(query: str) -> list[str]:
+        return [
+            dag["dag_id"] for dag in web.get(f"/ui/dags?{query}").json()["dags"] if dag["dag_id"].startswith("web_")
+        ]
+
+    everything = ["web_after", "web_daily", "web_hand", "web_paused", "web_slow"]
+    assert ids("limit=1000") == everything
+    assert ids("order_by=-dag_id&limit=1000") == everything[::-1]
+    assert ids("paused=true") == ["web_paused"]
+    assert ids("tags=fast&tags=none&tags_match_mode=any") == ["web_daily"]
+    assert ids("tags=fast&tags=none&tags_match_mode=all") == []
+    assert ids("owners=ann") == ["web_daily"]
+    assert ids("dag_id_pattern=DAIL|slow") == ["web_daily", "web_slow"]
+    assert ids("last_dag_run_state=failed") == ["web_daily"]
+    assert ids("has_asset_schedule=true") == ["web_after"]
+    assert ids("is_favorite=true") == []
+    runs = "/api/v2/dags/web_daily/dagRuns"
+    assert web.get(f"{runs}?state=success").json()["total_entries"] == 0
+    assert web.get(f"{runs}?state=failed&logical_date_gt=2026-01-01T00:00:00Z").json()["total_entries"] == 2
+    first = web.get(f"{runs}?cursor=&limit=2&order_by=-run_after").json()
+    assert [run["logical_date"][:10] for run in first["dag_runs"]] == ["2026-01-03", "2026-01-02"]
+    rest = web.get(f"{runs}?cursor={first['next_cursor']}&limit=2&order_by=-run_after").json()
+    assert [run["logical_date"][:10] for run in rest["dag_runs"]] == ["2026-01-01"]
+    failed = web.get("/api/v2/dags/web_daily/dagRuns/~/taskInstances?state=failed").json()
+    assert {one["task_id"] for one in failed["task_instances"]} == {"fails"}
+    assert failed["total_entries"] == 3
+    tree = web.get("/ui/grid/structure/web_daily").json()
+    assert [(node["id"], [child["id"] for child in node.get("children") or []]) for node in tree] == [
+        ("make", []), ("each", []), ("group", ["group.say"]), ("fails", []),
+    ]  # fmt: skip
+    assert web.get("/api/v2/dagSources/web_daily").json()["content"].startswith("\nfrom datetime")
+    assert web.get("/ui/dashboard/dag_stats").json()["failed_dag_count"] >= 1
+    by_day = web.get("/ui/calendar/web_daily").json()["dag_runs"]
+    assert [(row["date"][:10], row["state"], row["count"]) for row in by_day] == [
+        (f"2026-01-0{day}", "failed", 1) for day in (1, 2, 3)
+    ]  # fmt: skip
+
+
+def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> None:
+    run = "/api/v2/dags/web_hand/dagRuns/asks"
+    until(web, f"{run}/hitlDetails", lambda found: found["total_entries"] == 1)
+    waiting = web.get("/api/v2/dags/web_hand/dagRuns/~/hitlDetails?response_received=false").json()
+    assert waiting["hitl_details"][0]["subject"] == "Go on?"
+    wrong = send(web, "PATCH", f"{run}/taskInstances/ask/-1/hitlDetails", json={"chosen_options": ["Perhaps"]})
+    assert (wrong.status_code, "Perhaps" in wrong.json()["detail"]) == (422, True)
+    send(
+        web, "PATCH", f"{run}/taskInstances/ask/-1/hitlDetails", json={"chosen_options": ["Approve"]}
+    ).raise_for_status()
+    until(web, "/api/v2/dags/web_after/dagRuns", lambda found: found["total_entries"] == 1)
+    events = until(web, "/api/v2/assets/events?source_dag_id=web_hand", lambda found: found["total_entries"] == 1)
+    assert events["asset_events"][0]["name"] == "web_asset"
+    backfill = {"dag_id": "web_paused", "from_date": "2025-12-01T00:00:00Z", "to_date": "2025-12-02T00:00:00Z"}
+    tried = send(web, "POST", "/api/v2/backfills/dry_run", json=backfill).json()
+    assert tried["total_entries"] == 2
+    made = send(web, "POST", "/api/v2/backfills", json=backfill).json()
+    number = made["id"]
+    assert send(web, "PUT", f"/api/v2/backfills/{number}/pause").json()["is_paused"] is True
+    assert send(web, "PUT", f"/api/v2/backfills/{number}/cancel").json()["completed_at"] is not None
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "said"),
+    [
+        ("GET", "/api/v2/dags/nope", None, 404, "DAG 'nope' is not there"),
+        ("GET", "/api/v2/dags/..%2F..%2Fetc", None, 404, "there is no operation"),
+        ("GET", "/api/v2/dags/web_daily/dagRuns/none", None, 404, "has no run 'none'"),
+        ("GET", "/api/v2/dags?limit=-1", None, 422, ""),
+        ("GET", "/api/v2/dags?limit=100000", None, 422, ""),
+        ("GET", "/api/v2/dags?order_by=x", None, 422, "order_by = 'x' is not known"),
+        ("GET", "/api/v2/dags?nonsense=1", None, 422, "nonsense"),
+        ("GET", "/api/v2/pools?nonsense=1", None, 422, "nonsense is no parameter that this operation has here"),
+        ("GET", "/api/v2/dags/web_daily/dagRuns?cursor=%00", None, 422, "cursor is none"),
+        ("GET", "/api/v2/nothing", None, 404, "there is no operation"),
+        ("GET", "/api/v2/variables", None, 501, "tidemill variables"),
+        ("GET", "/api/v2/dagSources/web_daily?version_number=7", None, 404, "has no version 7"),
+        ("POST", "/api/v2/dags/web_daily/dagRuns", {"logical_date": None, "strange": 1}, 422, ""),
+        ("POST", "/api/v2/dags/web_daily/dagRuns", {"logical_date": "2026-01-01T00:00:00Z"}, 409, "is taken by"),
+        ("POST", "/api/v2/dags/web_slow/dagRuns", {"logical_date": None, "conf": {"name": 7}}, 422, "name"),
+        ("POST", "/api/v2/dags/web_slow/dagRuns", {"logical_date": None, "note": "x"}, 422, "notes are not kept"),
+        ("POST", "/api/v2/dags/web_slow/dagRuns", {"logical_date": None, "dag_run_id": "a/b"}, 422, "run_id"),
+        ("POST", "/api/v2/dags/web_daily/favorite", None, 501, "favourites are not kept"),
+        ("POST", "/api/v2/dags/web_daily/clearTaskInstances", {}, 422, "dag_run_id is missing"),
+        ("PATCH", "/api/v2/pools/none", {"slots": 3}, 404, "pool 'none'"),
+        ("POST", "/api/v2/pools", {"name": "web_pool", "slots": 3}, 409, "is taken"),
+        ("POST", "/api/v2/pools", {"name": "a b", "slots": 3}, 422, "a b"),
+        ("PUT", "/api/v2/parseDagFile/nonsense", None, 422, "file_token"),
+    ],
+)
+def test_what_cannot_be_done_is_said(web: Web, method: str, path: str, body: Any, status: int, said: str) -> None:
+    answer = send(web, method, path, json=body)
+    assert answer.status_code == status, answer.text
+    assert said in str(answer.json()["detail"])
+    assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1.evil.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+    ],
+)
+def test_pages_of_other_sites_change_nothing(web: Web, headers: dict[str, str], status: int) -> None:
+    body = b'{"is_paused": true}'
+    given = {"Content-Type": "application/json", **headers}
+    assert send(web, "PATCH", "/api/v2/dags/web_after", content=body, headers=given).status_code == status
+    assert web.get("/api/v2/dags/web_after").json()["is_paused"] is False
+    assert web.get("/api/v2/version", headers={"Host": headers.get("Host", "localhost")}).status_code in (200, 421)
+
+
+def test_pages_of_our_own_are_escaped_and_carry_the_usual_headers(web: Web) -> None:
+    page = web.get("/tidemill/dags/web_daily/explain")
+    assert "web_daily" in page.text
+    assert "default-src 'self'" in page.headers["Content-Security-Policy"]
+    assert page.headers["X-Content-Type-Options"] == "nosniff"
+    why = web.get(f"/tidemill/dags/web_daily/runs/{quote(web.failed_run, safe='')}/tasks/fails/why")
+    assert "exit code 3" in why.text
+    assert "<script" not in why.text
+    assert "web_pool" in web.get("/tidemill/pools").text
+    assert "no run" in web.get("/tidemill/dags/web_daily/runs/none/tasks/<b>/why").text
+    assert web.get("/tidemill/dags/web_daily/schedule").status_code == 200
+
+
+def test_another_wheel_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.whl").write_bytes(b"x")
+    with pytest.raises(InvalidInputError, match="is not the wheel that this release knows"):
+        install_ui(tmp_path, tmp_path / "other.whl")
+    with pytest.raises(InvalidInputError, match="--wheel"):
+        install_ui(tmp_path, tmp_path / "none.whl")
+    assert not is_installed(tmp_path)
+
+
+def test_airflows_client_package_understands_the_answers(web: Web) -> None:
+    configuration = airflow.Configuration(host=web.url)
+    with airflow.ApiClient(configuration) as client:
+        assert airflow.VersionApi(client).get_version().version == "3.3.2"
+        dags = airflow.DAGApi(client).get_dags(limit=1000)
+        assert {"web_daily", "web_hand"} <= {dag.dag_id for dag in dags.dags}
+        details = airflow.DAGApi(client).get_dag_details("web_daily")
+        assert details.doc_md == "# Read me"
+        runs = airflow.DagRunApi(client).get_dag_runs("web_daily", state=["failed"])
+        assert runs.total_entries == 3
+        tasks = airflow.TaskInstanceApi(client).get_task_instances("web_daily", web.failed_run)
+        assert len(tasks.task_instances) == 6
+        log = airflow.TaskInstanceApi(client).get_log("web_daily", web.failed_run, "make", 1)
+        assert "hello from the task" in str(log.content)
+        assert [pool.name for pool in airflow.PoolApi(client).get_pools().pools] == ["web_pool"]
+        body = airflow.DAGPatchBody(is_paused=True)
+        assert airflow.DAGApi(client).patch_dag("web_paused", body).is_paused
+
+
+def test_airflowctl_understands_the_answers(web: Web, tmp_path: Path) -> None:
+    env = {"AIRFLOW_HOME": str(tmp_path), "AIRFLOW_CLI_TOKEN": "none", "PATH": "/usr/bin:/bin", "COLUMNS": "400"}
+    tool = str(Path(sys.executable).with_name("airflowctl"))
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([tool, *arguments], env=env, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("auth", "login", "--api-url", web.url, "--api-token", "none", "--skip-keyring")
+    assert "3.3.2" in run("version", "--remote")
+    assert "web_daily" in run("dags", "list")
+    assert "web_pool" in run("pools", "list")
+    run("dags", "pause", "web_hand")
+    assert web.get("/api/v2/dags/web_hand").json()["is_paused"] is True
+    run("dags", "unpause", "web_hand")
+    assert "web_asset" in run("assets", "list")
