@@ -14,6 +14,7 @@ COPY model model
 COPY activities activities
 COPY workflows workflows
 COPY worker worker
+COPY api api
 COPY examples examples
 RUN pip install --no-cache-dir --no-deps --no-build-isolation . && python -m compileall -q /usr/local/lib/python3.12
 

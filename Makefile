@@ -82,9 +82,9 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 lock: ## Pin what pyproject.toml asks for: for workers, for the demo, for tests
 	@$(BIN)/python -m pip install --quiet uv
-	@$(COMPILE) --extra spark --extra s3 --extra otel --extra openlineage --output-file requirements.lock
+	@$(COMPILE) --extra spark --extra s3 --extra otel --extra openlineage --extra api --output-file requirements.lock
 	@$(COMPILE) --extra test --constraint requirements.lock --output-file requirements-test.lock
-	@$(COMPILE) --extra demo --constraint requirements-test.lock --output-file requirements-demo.lock
+	@$(COMPILE) --extra demo --extra api --constraint requirements-test.lock --output-file requirements-demo.lock
 
 clean: ## Remove what was built, and the environment
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

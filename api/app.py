@@ -37,7 +37,7 @@ from .routes import (
     task_instances,
     xcom,
 )
-from .static_ui import WHEEL, is_installed, ui_folder
+from .static_ui import WHEEL, ui_folder
 
 ROUTERS = (
     config, health, home, dags, runs, approvals, xcom, logs, task_instances, grid, pools, backfills, notices, assets,
@@ -80,8 +80,7 @@ def _add_ui(app: FastAPI, settings: Settings) -> None:
     async def icon() -> FileResponse:
         return FileResponse(ICON, media_type="image/svg+xml")
 
-    if is_installed(settings.home.resolve()):
-        app.mount("/static", StaticFiles(directory=folder), name="static")
+    app.mount("/static", StaticFiles(directory=folder, check_dir=False), name="static")
 
     @app.api_route("/api/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
     @app.api_route("/ui/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)

@@ -86,12 +86,15 @@ def dev(
     dags: Annotated[Path, typer.Argument(help="The folder of DAG files.", exists=True)],
     port: Annotated[int, typer.Option(help="The port of the Temporal service.")] = 7233,
     ui_port: Annotated[int, typer.Option(help="The port of Temporal's UI.")] = 8233,
+    api_port: Annotated[int, typer.Option(help="The port of the API and of Airflow's user interface.")] = 8080,
     spark: Annotated[
         bool, typer.Option(help="Keep a Spark Connect server warm, for tasks with conn_id='connect'.")
     ] = True,
     home: Home = None,
 ) -> None:
     """Run everything for daily use on one machine: Temporal, a worker, Spark Connect, and a folder of DAGs."""
+    from .web import web_for_dev
+
     set_up_logging()
     settings = with_home(home).model_copy(update={"dags_folder": dags, "drain_seconds": 0})
 
@@ -106,6 +109,9 @@ def dev(
             server = await running.enter_async_context(dev_server(settings.home.resolve(), port=port, ui_port=ui_port))
             running.enter_context(remembered(settings.home.resolve(), server.address))
             tidemill = await running.enter_async_context(running_worker(here, server.address))
+            web = await running.enter_async_context(web_for_dev(tidemill, here, api_port))
+            if web is not None:
+                console.print(f"UI and API   {web}")
             console.print(f"Temporal UI  {server.ui}\nTemporal     {server.address}\nDAGs         {dags}")
             console.print(
                 f"Commands in this folder find it. Elsewhere: export TEMPORAL_ADDRESS={server.address} "
@@ -140,6 +146,8 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running at the end, to look around.")] = False,
 ) -> None:
     """Catch up on a real week of flights with Spark, from an empty folder to a chart."""
+    from .web import web_for_dev
+
     settings = with_home(home or Path("build/demo"))
     settings = settings.model_copy(update={"spark_conf": {**SHORT_JOBS, **settings.spark_conf}})
     problems = [check for check in run(all_checks()) if not check.ok and check.name != "Temporal service"]
@@ -163,8 +171,9 @@ def demo(
             if finished.done():
                 good = finished.result()
                 if keep:
-                    console.print("everything stays up until Ctrl-C")
-                    await stopped
+                    async with web_for_dev(tidemill, settings, 8080) as url:
+                        console.print(f"everything stays up until Ctrl-C. The flights are at {url or server.ui}")
+                        await stopped
                 stopped.cancel()
                 return good
             finished.cancel()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -13,7 +15,6 @@ import typer
 
 from ...model.errors import InvalidInputError
 from ..client import Tidemill
-from ..dev import check_port
 from ..process import until_stopped
 from ..settings import Settings
 from .output import Json, console, errors, fail, make_table, run, show
@@ -139,20 +140,35 @@ async def web_server(
             f"--host = {host!r} is no loopback address, and nobody logs in: whoever reaches the server could change "
             "everything. Make tokens with `tidemill api-tokens create`, and set TIDEMILL_API_TOKENS"
         )
-    server = _server(tidemill, settings, host, port, names)
-    serving = asyncio.create_task(server.serve())
+    listening = _listening(host, port)
+    server = _server(tidemill, settings, {*LOOPBACK, "[::1]", host, *names})
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.02)
         if serving.done():
             await serving
-        yield f"http://{host}:{port}"
+        yield f"http://{host}:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
         await serving
+        listening.close()
 
 
-def _server(tidemill: Tidemill, settings: Settings, host: str, port: int, names: Sequence[str]) -> uvicorn.Server:
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket at *port*, or at any for 0. Raises InvalidInputError where nobody can listen."""
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        told = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+        raise InvalidInputError(f"port {port} of {host} {told}. Choose another with --port") from None
+    return found
+
+
+def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uvicorn.Server:
     try:
         import uvicorn
 
@@ -162,7 +178,6 @@ def _server(tidemill: Tidemill, settings: Settings, host: str, port: int, names:
         raise InvalidInputError(
             f"the web needs what is not installed ({error}). Install it with: pip install 'tidemill[api]'"
         ) from None
-    check_port(port)
 
     class Server(uvicorn.Server):
         """One that leaves signals to whoever runs it."""
@@ -175,6 +190,43 @@ def _server(tidemill: Tidemill, settings: Settings, host: str, port: int, names:
     known = TokenFile(settings.api_tokens) if settings.api_tokens is not None else None
     if known is not None:
         _ = known.people  # a file that cannot be read is told now
-    app = make_app(tidemill, settings, {*LOOPBACK, "[::1]", host, *names}, known)
-    config = uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False)
+    config = uvicorn.Config(make_app(tidemill, settings, hosts, known), log_level="warning", access_log=False)
     return Server(config)
+
+
+@asynccontextmanager
+async def web_for_dev(tidemill: Tidemill, settings: Settings, port: int) -> AsyncIterator[str | None]:
+    """The web beside the rest of `tidemill dev`, at any port if *port* is in use; None where it is not installed."""
+    try:
+        listening = web_server(tidemill, settings, "127.0.0.1", port if _is_free(port) else 0)
+        url = await listening.__aenter__()
+    except InvalidInputError as error:
+        console.print(f"API and UI   not there: {error}", soft_wrap=True)
+        yield None
+        return
+    fetching = asyncio.create_task(_fetch_ui(settings))
+    try:
+        yield url
+    finally:
+        fetching.cancel()
+        await listening.__aexit__(None, None, None)
+
+
+def _is_free(port: int) -> bool:
+    try:
+        _listening("127.0.0.1", port).close()
+    except InvalidInputError:
+        return False
+    return True
+
+
+async def _fetch_ui(settings: Settings) -> None:
+    """Gets the user interface's files where they are not there yet; the API goes on without them."""
+    from ...api.static_ui import install_ui, is_installed
+
+    home = settings.home.resolve()
+    if not is_installed(home):
+        try:
+            await asyncio.to_thread(install_ui, home)
+        except InvalidInputError as error:
+            logging.getLogger(__name__).warning("%s", error)
