@@ -4,6 +4,7 @@
 `make bench ARGS="spark tpch"` what tidemill adds to Spark, and TPC-H at the scale of its published answers;
 `make bench ARGS=installation` a hundred DAG files with a worker in a process of its own;
 `make bench ARGS=cli` what commands cost, and lists of 10,000 DAGs;
+`make bench ARGS=api` what pages of the web wait for, with 1,000 and 10,000 DAGs;
 `make bench ARGS=assets` from data to the run that waits for it;
 `make bench ARGS=files` folders of a thousand DAG files;
 `make bench ARGS=shape` runs of 100, 1,000 and 5,000 tasks side by side, and many runs of large DAGs.
@@ -40,6 +41,8 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.client import Tidemill
 from tidemill.worker.dev import DevServer, dev_server
 from tidemill.worker.plugin import TidemillPlugin
+
+from api import web
 
 ROOT = Path(__file__).parents[1]
 ROUNDS = 5
@@ -110,6 +113,7 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "cli": lambda: cli(client, server.address, LISTED),
         "installation": lambda: installation(client, server, server.log.parents[1]),
         "assets": lambda: assets(client, server, server.log.parents[1]),
+        "api": lambda: web(client, server, server.log.parents[1], LISTED),
         "shape": lambda: sizes(client, server, server.log.parents[1]),
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),

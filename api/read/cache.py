@@ -18,14 +18,22 @@ class Cache:
         self._held: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
         self._asked: dict[Hashable, asyncio.Task[Any]] = {}
 
-    async def get(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """The answer for *key*: held, on its way, or asked for now. Whatever the question raises is not held."""
-        found = self._held.get(key)
-        if found is not None and found[0] > time.monotonic():
+    async def get(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float, stale: float = 0) -> T:
+        """The answer for *key*: held, on its way, or asked for now. Whatever the question raises is not held.
+
+        One that is older than *seconds*, and not than *stale* seconds more, is given while it is asked for anew: nobody
+        waits for a question that takes long.
+        """
+        found, now = self._held.get(key), time.monotonic()
+        if found is not None and found[0] > now:
             answer: T = found[1]
             return answer
         if key not in self._asked:
             self._asked[key] = asyncio.ensure_future(self._ask(key, ask, seconds))
+        if found is not None and found[0] + stale > now:
+            self._asked[key].add_done_callback(lambda asked: asked.cancelled() or asked.exception())
+            old: T = found[1]
+            return old
         shared: T = await asyncio.shield(self._asked[key])
         return shared
 

@@ -1,5 +1,6 @@
 """What the web knows of DAGs and runs: asked of the service, each question once however many look."""
 
+import time
 from collections.abc import Sequence
 
 from ...model.asset.events import AssetEvent
@@ -12,6 +13,7 @@ from ...model.run.views import RunDetails, RunView
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ...worker.client import Tidemill
+from ...worker.connection import NotFoundError
 from ...worker.listing import run_rows
 from ...worker.settings import Settings
 from .cache import Cache
@@ -19,6 +21,15 @@ from .cache import Cache
 SHORT = 1.0
 """How long an answer about what goes on is held, in seconds."""
 LISTED = 2.0
+PAUSES = 5
+"""Between two listings there is so many times what one takes: with thousands of DAGs that is work."""
+STALE = 60.0
+"""How long a listing is shown while the next is on its way: that of thousands of DAGs takes seconds."""
+OF_VIEW = (
+    "is_paused", "is_stale", "has_import_errors", "next_dagrun_create_after", "active_runs", "queued_runs", "version",
+    "bundle",
+)  # fmt: skip
+"""What a DAG's line and its own answer have in common."""
 LONG = 3600.0
 """For what never changes: a version of a DAG, a run that has ended."""
 MOST_RUNS = 1000
@@ -31,20 +42,48 @@ class Source:
     def __init__(self, tidemill: Tidemill, settings: Settings) -> None:
         self.tidemill, self.settings = tidemill, settings
         self._cache = Cache()
+        self._changed: dict[str, float] = {}
+        """When somebody changed a DAG here: lists may not show that yet."""
+        self._listing_took = 0.0
 
     def changed(self, dag_id: str) -> None:
         """Somebody has changed the DAG or a run of it: what is held of it is asked again."""
         for kind in ("view", "runs", "details", "state"):
             self._cache.forget(kind, dag_id)
-        self._cache.forget("rows")
         self._cache.forget("all_runs")
+        self._changed[dag_id] = time.monotonic()
 
     async def rows(self) -> list[DagRow]:
-        """A line for every DAG, by dag_id."""
-        return (await self._cache.get(("rows",), self.tidemill.dags, LISTED))[0]
+        """A line for every DAG, by dag_id: as they were listed a moment ago, and what was changed here since."""
 
-    async def row(self, dag_id: str) -> DagRow | None:
-        return next((row for row in await self.rows() if row.dag_id == dag_id), None)
+        async def ask() -> list[DagRow]:
+            start = time.monotonic()
+            found, _ = await self.tidemill.dags()
+            self._listing_took = time.monotonic() - start
+            return found
+
+        listed = await self._cache.get(("rows",), ask, max(LISTED, PAUSES * self._listing_took), STALE)
+        now = time.monotonic()
+        self._changed = {dag_id: at for dag_id, at in self._changed.items() if now - at < STALE}
+        fresh = {dag_id: await self._row_now(dag_id, listed) for dag_id in self._changed}
+        return [row for one in listed if (row := fresh.get(one.dag_id, one)) is not None]
+
+    async def row(self, dag_id: str) -> DagRow:
+        """The line of a DAG as it is now. Raises NotFoundError for one that is not there."""
+        await self.view(dag_id)
+        row = await self._row_now(dag_id, await self.rows())
+        assert row is not None  # noqa: S101 - it has just answered
+        return row
+
+    async def _row_now(self, dag_id: str, listed: Sequence[DagRow]) -> DagRow | None:
+        """Its line by its own answer; None if it is gone."""
+        try:
+            view = await self.view(dag_id)
+        except NotFoundError:
+            return None
+        known = next((row for row in listed if row.dag_id == dag_id), DagRow(dag_id=dag_id))
+        now = {name: getattr(view, name) for name in OF_VIEW}
+        return known.model_copy(update=now)
 
     async def view(self, dag_id: str) -> DagView:
         """Raises NotFoundError for a DAG that is not there."""
@@ -94,7 +133,7 @@ class Source:
         async def ask() -> list[RunRow]:
             return [row async for row in run_rows(self.tidemill.client, most=MOST_RUNS)]
 
-        return await self._cache.get(("all_runs",), ask, LISTED)
+        return await self._cache.get(("all_runs",), ask, LISTED, STALE)
 
     async def dag_ids(self, wanted: str) -> Sequence[str]:
         """The DAG *wanted*, or all of them for `~`. Raises NotFoundError for one that is not there."""

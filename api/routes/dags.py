@@ -184,35 +184,17 @@ async def get_dags_with_runs(source: Here, filters: Annotated[UiDagFilters, Quer
     return DagsWithRuns(dags=await each(part.items, answer), total_entries=part.total)
 
 
-async def row_of(source: Source, dag_id: str) -> DagRow:
-    """The line of a DAG; of one that visibility does not show yet, from its own answer."""
-    view = await source.view(dag_id)
-    row = await source.row(dag_id)
-    known = {
-        "dag_id": dag_id,
-        "is_paused": view.is_paused,
-        "is_stale": view.is_stale,
-        "has_import_errors": view.has_import_errors,
-        "next_dagrun_create_after": view.next_dagrun_create_after,
-        "active_runs": view.active_runs,
-        "queued_runs": view.queued_runs,
-        "version": view.version,
-        "bundle": view.bundle,
-    }
-    return row.model_copy(update=known) if row is not None else DagRow.model_validate(known)
-
-
 @router.get("/api/v2/dags/{dag_id}")
 async def get_dag(source: Here, dag_id: str) -> DagAnswer:
     """A DAG."""
-    row = await row_of(source, dag_id)
+    row = await source.row(dag_id)
     return DagAnswer(**dag_fields(row, await source.spec(dag_id, row.version), await source.view(dag_id)))
 
 
 @router.get("/api/v2/dags/{dag_id}/details")
 async def get_dag_details(source: Here, dag_id: str) -> DagDetails:
     """A DAG with all that its file says."""
-    row = await row_of(source, dag_id)
+    row = await source.row(dag_id)
     return dag_details(row, await source.spec(dag_id, row.version), await source.view(dag_id))
 
 
