@@ -14,7 +14,7 @@ from ..worker.settings import Settings
 from .auth import login
 from .auth.access import authorise
 from .auth.tokens import TokenFile
-from .dependencies import only_known_parameters
+from .dependencies import only_known_parameters, parameters_of
 from .errors import add_error_handlers
 from .guard import LOOPBACK, Guard
 from .pages import tabs
@@ -40,8 +40,8 @@ from .routes import (
 from .static_ui import WHEEL, ui_folder
 
 ROUTERS = (
-    config, health, home, dags, runs, approvals, xcom, logs, task_instances, grid, pools, backfills, notices, assets,
-    offers,
+    offers, config, health, home, dags, runs, approvals, xcom, logs, task_instances, grid, pools, backfills, notices,
+    assets,
 )  # fmt: skip
 """The more particular paths first."""
 ICON = Path(__file__).parent / "pages" / "tidemill.svg"
@@ -55,7 +55,7 @@ def make_app(
         title="tidemill",
         version=version("tidemill"),
         description="Airflow's REST API v2 on tidemill.",
-        docs_url="/docs",
+        docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
     )
@@ -64,6 +64,7 @@ def make_app(
     add_error_handlers(app)
     for module in ROUTERS:
         app.include_router(module.router, dependencies=[Depends(authorise), Depends(only_known_parameters)])
+    app.state.parameters = parameters_of(app)  # now: to make the definition is nothing for two requests at once
     app.include_router(tabs.router, dependencies=[Depends(authorise)])
     app.include_router(login.router)
     _add_ui(app, settings)

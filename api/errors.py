@@ -5,6 +5,7 @@ import logging
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.dag.records import DateTakenError
@@ -14,6 +15,10 @@ from ..worker.connection import NotFoundError, NoWorkerError
 log = logging.getLogger(__name__)
 TAKEN = " is taken by "
 """In what a DAG says of a run that cannot be made since another holds its id or date."""
+
+
+class ConflictError(Exception):
+    """What is asked goes against what there is at present."""
 
 
 class NotOfferedError(Exception):
@@ -30,6 +35,15 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(NotFoundError)
     async def not_found(_: Request, error: NotFoundError) -> JSONResponse:
         return answer(404, str(error))
+
+    @app.exception_handler(ConflictError)
+    async def conflict(_: Request, error: ConflictError) -> JSONResponse:
+        return answer(409, str(error))
+
+    @app.exception_handler(UnicodeError)
+    @app.exception_handler(PydanticSerializationError)
+    async def no_text(_: Request, __: ValueError) -> JSONResponse:
+        return answer(422, "a text cannot be written as UTF-8: it has half of a letter. Correct it")
 
     @app.exception_handler(DateTakenError)
     async def taken(_: Request, error: DateTakenError) -> JSONResponse:

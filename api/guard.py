@@ -16,6 +16,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 FORM = "/auth/login"
 """The one form that is sent as forms are."""
 READING = ("GET", "HEAD", "OPTIONS")
+MOST_BYTES = 4 * 2**20
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
@@ -61,11 +62,15 @@ class Guard:
         if method in READING:
             return None
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _place(origin) != host.lower():
             return 403, f"a page of {origin!r} may change nothing here"
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return 403, "a page of another site may change nothing here"
-        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        has_body = headers.get("content-length", "0") != "0"
+        if "transfer-encoding" in headers:
+            return 411, "a body needs a content-length"
+        if not headers.get("content-length", "0").isdecimal() or int(headers.get("content-length", "0")) > MOST_BYTES:
+            return 413, f"a body may have {MOST_BYTES:,} bytes. Send less, or a path to it"
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if (
             has_body
@@ -74,6 +79,14 @@ class Guard:
         ):
             return 415, f"content type {kind!r}: send application/json"
         return None
+
+
+def _place(origin: str) -> str:
+    """Host and port of an origin; nothing for one that is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _name(host: str) -> str:

@@ -24,6 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ..activities.bundles.register_dag import register_dag
 from ..model.asset.events import AssetEvent
+from ..model.asset.gathering import Gathered
 from ..model.asset.state import AssetView, Tie, ToldEvent, asset_workflow_id
 from ..model.asset.watching import WatcherView, watcher_workflow_id
 from ..model.base import Record
@@ -115,6 +116,10 @@ class Tidemill:
     async def explain(self, dag_id: str) -> Explanation:
         """Why the DAG does what it does, or nothing."""
         return await self._ask_dag(dag_id, "explain", Explanation)
+
+    async def gathered(self, dag_id: str) -> list[Gathered]:
+        """The assets that are there for the DAG's next run."""
+        return await self._ask_dag(dag_id, "gathered", list[Gathered])
 
     async def upcoming(self, dag_id: str, n: int) -> list[DagRunInfo]:
         """The DAG's next *n* scheduled runs as things are."""

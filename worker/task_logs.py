@@ -25,13 +25,14 @@ class TaskLog:
         """Whether this host has it, be it empty."""
         return (self.settings.home / "logs" / self.name).is_file()
 
-    def read(self, offset: int = 0) -> bytes:
-        """What there is from byte *offset* on; nothing where there is no log yet."""
+    def read(self, offset: int = 0, most: int = -1) -> bytes:
+        """What there is from byte *offset* on, *most* bytes at most; nothing where there is no log yet."""
         path = self.settings.home / "logs" / self.name
         if path.is_file():
             with path.open("rb") as file:
-                file.seek(offset)
-                return file.read()
+                file.seek(min(offset, path.stat().st_size))
+                return file.read(most)
         if self.settings.log_url is None:
             return b""
-        return LogStore(self.settings.log_url, self.settings.home / "logs").read(self.name, offset)
+        found = LogStore(self.settings.log_url, self.settings.home / "logs").read(self.name, offset)
+        return found if most < 0 else found[:most]

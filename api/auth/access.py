@@ -35,7 +35,7 @@ def needed_role(method: str, path: str) -> Role | None:
     return Role.OPERATOR
 
 
-def authorise(request: Request) -> Person:
+async def authorise(request: Request) -> Person:
     """Who is asking. Answers 401 if that is not known, and 403 if they may not."""
     path = request.scope["route"].path
     role = needed_role(request.method, path)

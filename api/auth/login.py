@@ -31,12 +31,14 @@ def _tokens(request: Request) -> TokenFile | None:
 
 def same_site(target: str | None, base: str) -> str:
     """*target* where it is a page of ours; else the first page."""
-    if not target or not target.startswith("/") or target.startswith(("//", "/\\")):
+    try:
         parts = urlsplit(target or "")
-        if not target or f"{parts.scheme}://{parts.netloc}/" != base:
-            return "/"
-        return parts.path + (f"?{parts.query}" if parts.query else "")
-    return target
+    except ValueError:
+        return "/"
+    if (parts.scheme or parts.netloc) and f"{parts.scheme}://{parts.netloc}/" != base:
+        return "/"
+    path = parts.path + (f"?{parts.query}" if parts.query else "")
+    return path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/"
 
 
 @router.get("/api/v2/auth/login")

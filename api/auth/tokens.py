@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import sha256
-from hmac import compare_digest
+from hmac import compare_digest, digest
 from pathlib import Path
 
 from ...model.errors import InvalidInputError
@@ -41,8 +41,8 @@ ANYBODY = Person("anonymous", Role.ADMIN)
 class TokenFile:
     """The file of tokens. It is read anew when it has changed, so that a token can be taken back at any time."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, secret: bytes) -> None:
+        self._path, self._secret = path, secret
         self._read: tuple[object, dict[str, Person]] = (None, {})
 
     @property
@@ -54,13 +54,13 @@ class TokenFile:
             raise InvalidInputError(f"TIDEMILL_API_TOKENS = {self._path}: {error.strerror}") from None
         version = (found.st_mtime_ns, found.st_size, found.st_ino)
         if self._read[0] != version:
-            self._read = (version, {digest: person for person, digest in read_tokens(self._path)})
+            self._read = (version, {known: person for person, known in read_tokens(self._path)})
         return self._read[1]
 
     def person(self, token: str) -> Person | None:
         """Whose token it is; None if it is nobody's."""
         wanted = digest_of(token)
-        return next((person for digest, person in self.people.items() if compare_digest(digest, wanted)), None)
+        return next((person for known, person in self.people.items() if compare_digest(known, wanted)), None)
 
     def named(self, name: str) -> Person | None:
         """Whoever has that name still."""
@@ -68,8 +68,25 @@ class TokenFile:
 
     @property
     def key(self) -> bytes:
-        """What sessions are signed with: another when any token changes; the same for all servers with the file."""
-        return sha256("\n".join(sorted(self.people)).encode()).digest()
+        """What sessions are signed with: another when any token changes."""
+        return digest(self._secret, "\n".join(sorted(self.people)).encode(), "sha256")
+
+
+def session_secret(path: Path) -> bytes:
+    """A secret of the servers alone, made at first: in no backup of the tokens, and in a file of its own.
+
+    Servers that share the file share sessions; where it cannot be written, they end with the server.
+    """
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(secrets.token_bytes(32))
+        return path.read_bytes() or secrets.token_bytes(32)
+    except FileExistsError:
+        return path.read_bytes()
+    except OSError:
+        return secrets.token_bytes(32)
 
 
 def digest_of(token: str) -> str:

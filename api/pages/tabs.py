@@ -1,5 +1,6 @@
 """What Airflow's user interface has no page for: why something waits, what comes next, who holds what."""
 
+import re
 from typing import Any
 
 from fastapi import APIRouter
@@ -56,7 +57,7 @@ async def schedule(source: Here, dag_id: str) -> str:
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/why")
 async def why(source: Here, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
     """Why a task has its state, and what became of its tries. The index is filled in for mapped tasks only."""
-    index = int(map_index) if map_index.lstrip("-").isdecimal() else UNMAPPED
+    index = int(map_index) if re.fullmatch(r"\d{1,6}", map_index) else UNMAPPED
     _, _, view = await one_instance(source, dag_id, run_id, task_id, index)
     _, _, views = await instances_of(source, dag_id, run_id)
     upstream = [other for other in views if split_key(other.key)[0] in view.upstream]

@@ -38,10 +38,15 @@ class Cache:
         return shared
 
     async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float) -> T:
+        me = asyncio.current_task()
         try:
             answer = await ask()
         finally:
-            self._asked.pop(key, None)
+            current = self._asked.get(key) is me
+            if current:
+                del self._asked[key]
+        if not current:  # somebody has changed what it is about meanwhile
+            return answer
         self._held[key] = (time.monotonic() + seconds, answer)
         self._held.move_to_end(key)
         while len(self._held) > self._most:
@@ -49,7 +54,8 @@ class Cache:
         return answer
 
     def forget(self, *prefix: Hashable) -> None:
-        """Drops what is held for keys that begin so, which somebody has just changed."""
-        for key in [*self._held]:
-            if isinstance(key, tuple) and key[: len(prefix)] == prefix:
-                del self._held[key]
+        """Drops what is held, and what is being asked, for keys that begin so: somebody has just changed it."""
+        for known in (self._held, self._asked):
+            for key in [*known]:
+                if isinstance(key, tuple) and key[: len(prefix)] == prefix:
+                    del known[key]

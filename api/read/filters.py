@@ -17,6 +17,7 @@ T = TypeVar("T")
 COMPARED: dict[str, Callable[[Any, Any], bool]] = {"_gte": ge, "_gt": gt, "_lte": le, "_lt": lt}
 NOT_FILTERS = {"limit", "offset", "cursor", "order_by"}
 MOST_ORDERS = 10
+LONGEST_PATTERN = 300
 NOTHING = "none"
 """What a filter calls the state of a task that has none."""
 Get = Callable[[Any], Any]
@@ -54,6 +55,8 @@ def contains(value: str | None, pattern: str) -> bool:
     """SQL's `ILIKE '%pattern%'`, with `~` for anything and `|` between alternatives."""
     if pattern == "~":
         return value is not None
+    if len(pattern) > LONGEST_PATTERN:
+        raise InvalidInputError(f"a pattern has {len(pattern):,} letters, and may have {LONGEST_PATTERN}. Shorten it")
     terms = [term.strip() for term in pattern.split("|") if term.strip()] if "|" in pattern else [pattern]
     return value is not None and any(like(value.lower(), f"%{term.lower()}%") for term in terms)
 
@@ -62,8 +65,10 @@ def like(text: str, pattern: str) -> bool:
     """SQL's LIKE: `%` is any text, `_` any letter. In time that grows with the product of both lengths."""
     reached = {0}
     for letter in pattern:
+        if not reached:
+            return False
         if letter == "%":
-            reached = set(range(min(reached), len(text) + 1)) if reached else reached
+            reached = set(range(min(reached), len(text) + 1))
         else:
             reached = {n + 1 for n in reached if n < len(text) and letter in ("_", text[n])}
     return len(text) in reached
@@ -146,7 +151,7 @@ def _read_cursor(cursor: str) -> tuple[str, bool, int]:
     try:
         edge, before, position = json.loads(urlsafe_b64decode(cursor.encode()))
         return str(edge), bool(before), int(position)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InvalidInputError("cursor is none that was given here. Leave it empty for the first page") from error
 
 

@@ -39,6 +39,12 @@ def tree(spec: DagSpec, tasks: Collection[str] | None = None, *, typed: bool = F
     return tops
 
 
+def members_of(spec: DagSpec, group: str) -> set[str]:
+    """The tasks of a group, and of the groups in it."""
+    inside = {one.group_id for one in spec.groups if one.group_id == group or one.group_id.startswith(f"{group}.")}
+    return {task.task_id for task in spec.tasks if task.group in inside | {group}}
+
+
 def reached(ways: Mapping[str, Sequence[str]], start: str, depth: int | None) -> set[str]:
     """All that *ways* lead to from *start*, in at most *depth* steps."""
     found: set[str] = set()

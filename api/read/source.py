@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
-from ...model.dag.row import DagRow
+from ...model.dag.row import DagRow, row_of_view
 from ...model.dag.views import DagView
 from ...model.run.row import RunRow
 from ...model.run.state import DagRunState
@@ -16,6 +16,7 @@ from ...worker.client import Tidemill
 from ...worker.connection import NotFoundError
 from ...worker.listing import run_rows
 from ...worker.settings import Settings
+from ..responses.dags import version_number
 from .cache import Cache
 
 SHORT = 1.0
@@ -32,6 +33,7 @@ OF_VIEW = (
 """What a DAG's line and its own answer have in common."""
 LONG = 3600.0
 """For what never changes: a version of a DAG, a run that has ended."""
+RUNS_OF_VERSIONS = 25
 MOST_RUNS = 1000
 """Runs of all DAGs that a list looks at, the newest first."""
 
@@ -45,6 +47,8 @@ class Source:
         self._changed: dict[str, float] = {}
         """When somebody changed a DAG here: lists may not show that yet."""
         self._listing_took = 0.0
+        self.backfills_seen: dict[int, str] = {}
+        """By the number that clients know it by, the DAG of a backfill."""
 
     def changed(self, dag_id: str) -> None:
         """Somebody has changed the DAG or a run of it: what is held of it is asked again."""
@@ -65,25 +69,21 @@ class Source:
         listed = await self._cache.get(("rows",), ask, max(LISTED, PAUSES * self._listing_took), STALE)
         now = time.monotonic()
         self._changed = {dag_id: at for dag_id, at in self._changed.items() if now - at < STALE}
-        fresh = {dag_id: await self._row_now(dag_id, listed) for dag_id in self._changed}
+        changed = [row for row in listed if row.dag_id in self._changed]
+        fresh = {row.dag_id: await self._row_now(row.dag_id, row) for row in changed}
         return [row for one in listed if (row := fresh.get(one.dag_id, one)) is not None]
 
     async def row(self, dag_id: str) -> DagRow:
         """The line of a DAG as it is now. Raises NotFoundError for one that is not there."""
-        await self.view(dag_id)
-        row = await self._row_now(dag_id, await self.rows())
-        assert row is not None  # noqa: S101 - it has just answered
-        return row
+        return row_of_view((await self.view(dag_id)).model_dump(mode="json"))
 
-    async def _row_now(self, dag_id: str, listed: Sequence[DagRow]) -> DagRow | None:
+    async def _row_now(self, dag_id: str, listed: DagRow) -> DagRow | None:
         """Its line by its own answer; None if it is gone."""
         try:
             view = await self.view(dag_id)
         except NotFoundError:
             return None
-        known = next((row for row in listed if row.dag_id == dag_id), DagRow(dag_id=dag_id))
-        now = {name: getattr(view, name) for name in OF_VIEW}
-        return known.model_copy(update=now)
+        return listed.model_copy(update={name: getattr(view, name) for name in OF_VIEW})
 
     async def view(self, dag_id: str) -> DagView:
         """Raises NotFoundError for a DAG that is not there."""
@@ -92,7 +92,24 @@ class Source:
     async def spec(self, dag_id: str, version: str | None = None) -> DagSpec:
         """The version of the DAG that is in place; asked for once while *version* stays the same."""
         known = version or (await self.view(dag_id)).version
-        return await self._cache.get(("spec", dag_id, known), lambda: self.tidemill.spec(dag_id), LONG)
+        found = await self._cache.get(("spec", dag_id, known), lambda: self.tidemill.spec(dag_id), LONG)
+        if found.version != known:  # the line lags behind: what is in place now is another version
+            self._cache.forget("spec", dag_id, known)
+        return found
+
+    async def spec_of(self, dag_id: str, number: int | None) -> DagSpec:
+        """The version of that number, None for the one in place; of earlier ones, those that the newest runs have.
+
+        Raises NotFoundError for a number that none of them has.
+        """
+        spec = await self.spec(dag_id)
+        if number is None or version_number(spec) == number:
+            return spec
+        for run in (await self.runs(dag_id))[:RUNS_OF_VERSIONS]:
+            state = await self.state(dag_id, run)
+            if state is not None and version_number(state.spec) == number:
+                return state.spec
+        raise NotFoundError(f"DAG {dag_id!r} has no version {number}, nor have its last {RUNS_OF_VERSIONS} runs")
 
     async def runs(self, dag_id: str) -> list[RunView]:
         """The runs of a DAG, the newest first."""

@@ -9,8 +9,8 @@ from ...model.spec.dag import DagSpec
 from ..responses.tasks import shown_state
 
 WORST_FIRST = (
-    "failed", "upstream_failed", "up_for_retry", "up_for_reschedule", "queued", "scheduled", "deferred",
-    "awaiting_input", "running", "restarting", None, "success", "skipped", "removed",
+    "failed", "upstream_failed", "up_for_retry", "up_for_reschedule", "running", "restarting", "deferred",
+    "awaiting_input", "queued", "scheduled", None, "success", "skipped", "removed",
 )  # fmt: skip
 """Which of several states stands for all of them (Airflow's order)."""
 
@@ -43,7 +43,7 @@ def _cell(name: str, views: list[TaskView], *, together: bool) -> dict[str, Any]
         "task_id": name,
         "task_display_name": name,
         "state": aggregate(states),
-        "child_states": {state or "no_status": n for state, n in states.items()} if together else None,
+        "child_states": {state or "none": n for state, n in states.items()} if together else None,
         "min_start_date": _text(min(starts, default=None)),
         "max_end_date": _text(max(ends, default=None)),
         "dag_version_number": None,

@@ -18,9 +18,6 @@ from ...model.spec.timetables import CronPartition, PartitionedAsset, waited_for
 from ..read.filters import seconds_between
 from .common import Answer, Body, number_of, uuid_of
 
-VERSION_NUMBER = 1
-"""Versions of a DAG are known by a digest here; the one that is in place is number 1."""
-
 
 class DagTag(Answer):
     name: str
@@ -230,26 +227,35 @@ def dag_details(row: DagRow, spec: DagSpec, view: DagView) -> DagDetails:
         default_args=None,
         active_runs_count=row.active_runs,
         concurrency=spec.max_active_tasks,
-        latest_dag_version=version_of(spec, view),
+        latest_dag_version=version_in_place(spec, view),
     )
 
 
-def version_of(spec: DagSpec, view: DagView) -> DagVersion | None:
-    """The version that is in place; None where the DAG no longer knows when it was registered."""
-    registered = [made.at for made in view.decisions if made.kind is DecisionKind.REGISTERED]
-    if not registered:
-        return None
+def version_number(spec: DagSpec) -> int:
+    """Versions are known by digests here; the number is computed of it, since clients know them by numbers."""
+    return number_of("version", spec.dag_id, spec.version) % 900_000 + 100_000
+
+
+def version_of(spec: DagSpec, known_since: datetime) -> DagVersion:
+    """A version of a DAG, which was there at *known_since* at the latest."""
     source = spec.source
     return DagVersion(
         id=uuid_of("version", spec.dag_id, spec.version),
-        version_number=VERSION_NUMBER,
+        version_number=version_number(spec),
         dag_id=spec.dag_id,
         bundle_name=source.bundle if source is not None else None,
         bundle_version=source.snapshot if source is not None else None,
-        created_at=max(registered),
+        created_at=known_since,
         dag_display_name=spec.dag_id,
         bundle_url=None,
     )
+
+
+def version_in_place(spec: DagSpec, view: DagView) -> DagVersion:
+    """The version that is in place: of when it was registered, as far as the DAG remembers that."""
+    registered = [made.at for made in view.decisions if made.kind is DecisionKind.REGISTERED]
+    known = max(registered) if registered else min((made.at for made in view.decisions), default=datetime.now(UTC))
+    return version_of(spec, known)
 
 
 def param_of(param: Any) -> dict[str, Any]:
@@ -289,7 +295,7 @@ def read_file_token(token: str) -> tuple[str, str]:
     """The bundle and the file that a token means. Raises InvalidInputError for one that means none."""
     try:
         bundle, name = json.loads(urlsafe_b64decode(token.encode()))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise InvalidInputError("file_token is none that was given here") from error
     if not isinstance(bundle, str) or not isinstance(name, str):
         raise InvalidInputError("the DAG is of no bundle: register its file again instead")

@@ -111,8 +111,10 @@ class RunClearBody(Body):
     note: str | None = None
 
 
-def run_answer(dag_id: str, run: RunView, identity: RunIdentity | None = None) -> RunAnswer:
-    """A run; what only its own workflow knows is there where *identity* is."""
+def run_answer(
+    dag_id: str, run: RunView, identity: RunIdentity | None = None, version: DagVersion | None = None
+) -> RunAnswer:
+    """A run; what only its own workflow knows is there where *identity* and *version* are."""
     interval = identity.data_interval if identity is not None else None
     triggered_by = str(identity.triggered_by) if identity is not None else None
     return RunAnswer(
@@ -133,8 +135,8 @@ def run_answer(dag_id: str, run: RunView, identity: RunIdentity | None = None) -
         triggering_user_name=None,
         conf=identity.conf if identity is not None else None,
         note=run.reason if run.state == "failed" else None,
-        dag_versions=[],
-        bundle_version=None,
+        dag_versions=[version] if version is not None else [],
+        bundle_version=version.bundle_version if version is not None else None,
         dag_display_name=dag_id,
         partition_key=run.partition_key,
         partition_date=identity.partition_date if identity is not None else None,

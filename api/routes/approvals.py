@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
+from ...model.errors import InvalidInputError
 from ...model.run.instance_keys import instance_key
 from ...model.run.messages import Answer as ApprovalAnswer
 from ...model.spec.dag import DagSpec
@@ -22,7 +23,8 @@ from .runs import RUN
 from .task_instances import MAPPED
 
 router = APIRouter()
-MOST_RUNS = 10
+MOST_RUNS = 50
+"""Runs that a list over several looks at, the newest first."""
 
 
 FIELDS: dict[str, Any] = {
@@ -88,7 +90,10 @@ async def get_approvals(
 ) -> dict[str, Any]:
     """Tasks of a run that wait for a person, or have; of a DAG (`~` as run), of its newest runs."""
     if dag_id == "~":
-        runs = [(row.dag_id, row.run_id) for row in await source.all_runs() if row.counts.get("awaiting_input")]
+        waiting = response_received is False
+        rows = [row for row in await source.all_runs() if row.dag_id and dag_run_id in ("~", row.run_id)]
+        rows = [row for row in rows if row.counts.get("awaiting_input")] if waiting else rows[:MOST_RUNS]
+        runs = [(row.dag_id, row.run_id) for row in rows]
     elif dag_run_id == "~":
         runs = [(dag_id, view.run_id) for view in (await source.runs(dag_id))[:MOST_RUNS] if view.state != "queued"]
     else:
@@ -148,6 +153,8 @@ async def answer_approval(
     person: Annotated[Person, Depends(authorise)],
 ) -> dict[str, Any]:
     """Answers for a person."""
+    if body.params_input:
+        raise InvalidInputError("params_input: approvals have no params here. Leave it out")
     answer = ApprovalAnswer(task=instance_key(task_id, map_index), chosen=tuple(body.chosen_options), by=person.name)
     await source.tidemill.respond(dag_id, dag_run_id, answer)
     source.changed(dag_id)

@@ -1,14 +1,17 @@
 """Assets: lists, one of them, their events, telling of an event, having one made."""
 
-from datetime import datetime
+import asyncio
+from collections import defaultdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
+from ...model.spec.assets.condition import assets_in
+from ...model.spec.timetables import waited_for
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Offset
+from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
 from ..read.source import Source
 from ..responses.common import Body, number_of
@@ -16,6 +19,8 @@ from ..responses.dags import asset_expression
 from ..responses.runs import RunAnswer, run_answer
 
 router = APIRouter()
+AT_ONCE = 20
+"""How many assets are asked at a time."""
 BEGINNING = "1970-01-01T00:00:00Z"
 
 
@@ -25,7 +30,13 @@ def asset_number(name: str) -> int:
 
 
 async def _views(source: Source) -> list[AssetView]:
-    return [await source.asset(name) for name in await source.assets()]
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(name: str) -> AssetView:
+        async with room:
+            return await source.asset(name)
+
+    return await asyncio.gather(*map(one, await source.assets()))
 
 
 async def _named(source: Source, number: int) -> AssetView:
@@ -144,10 +155,10 @@ async def get_events(
     source_map_index: int | None = None,
     name_pattern: str | None = None,
     name_prefix_pattern: str | None = None,
-    timestamp_gte: datetime | None = None,
-    timestamp_gt: datetime | None = None,
-    timestamp_lte: datetime | None = None,
-    timestamp_lt: datetime | None = None,
+    timestamp_gte: Moment | None = None,
+    timestamp_gt: Moment | None = None,
+    timestamp_lte: Moment | None = None,
+    timestamp_lt: Moment | None = None,
 ) -> dict[str, Any]:
     """The last events of assets."""
     wanted = {
@@ -163,7 +174,8 @@ async def get_events(
         "timestamp_lte": timestamp_lte,
         "timestamp_lt": timestamp_lt,
     }
-    found = [event for name in await source.assets() for event in await source.asset_events(name)]
+    names = [name for name in await source.assets() if asset_id in (None, asset_number(name))]
+    found = [event for name in names for event in await source.asset_events(name)]
     found = [event for event in found if matches(event, wanted, {"asset_id": lambda event: asset_number(event.name)})]
     orders: dict[str, Any] = {
         name: lambda event, name=name: getattr(event, name)
@@ -225,37 +237,48 @@ async def get_dependencies(
 
 def connected(start: str, edges: list[dict[str, Any]]) -> set[str]:
     """All that can be reached from *start*, in either direction."""
+    beside: dict[str, set[str]] = defaultdict(set)
+    for edge in edges:
+        beside[edge["source_id"]].add(edge["target_id"])
+        beside[edge["target_id"]].add(edge["source_id"])
     found, left = {start}, [start]
     while left:
-        here = left.pop()
-        near = {e["target_id"] for e in edges if e["source_id"] == here}
-        near |= {e["source_id"] for e in edges if e["target_id"] == here}
-        left += near - found
+        near = beside[left.pop()] - found
+        left += near
         found |= near
     return found
 
 
 @router.get("/ui/next_run_assets/{dag_id}")
 async def get_next_run_assets(source: Here, dag_id: str) -> dict[str, Any]:
-    """What a DAG waits for."""
+    """What a DAG waits for, and since when which of it is there for its next run."""
     spec = await source.spec(dag_id)
-    events = []
-    for view in await _views(source):
-        if dag_id in view.consumers:
-            last = view.last_event
-            events.append(
-                {
-                    "id": asset_number(view.name),
-                    "name": view.name,
-                    "uri": view.uri,
-                    "lastUpdate": last.timestamp.isoformat() if last is not None else None,
-                }
-            )
+    condition = waited_for(spec.schedule)
+    there = {row.name: row.since for row in await source.tidemill.gathered(dag_id)}
+    events = [
+        {
+            "id": asset_number(asset.name),
+            "name": asset.name,
+            "uri": asset.uri,
+            "last_update": there[asset.name].isoformat() if asset.name in there else None,
+        }
+        for asset in {asset.name: asset for asset in (assets_in(condition) if condition is not None else ())}.values()
+    ]
     return {"asset_expression": asset_expression(spec), "events": events, "pending_partition_count": None}
 
 
 @router.get("/api/v2/dags/{dag_id}/assets/queuedEvents")
 async def get_queued_events(source: Here, dag_id: str) -> dict[str, Any]:
-    """What of the DAG's condition is there already is said by its Explain page; single rows are not kept."""
-    await source.view(dag_id)
-    return {"queued_events": [], "total_entries": 0}
+    """The assets that are there for the DAG's next run."""
+    found = [
+        {
+            "dag_id": dag_id,
+            "asset_id": asset_number(row.name),
+            "created_at": row.since.isoformat(),
+            "dag_display_name": dag_id,
+        }
+        for row in await source.tidemill.gathered(dag_id)
+    ]
+    if not found:
+        await source.view(dag_id)
+    return {"queued_events": found, "total_entries": len(found)}

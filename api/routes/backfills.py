@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 
 from ...model.dag.backfill_request import BackfillRequest, ReprocessBehavior
 from ...model.dag.backfills import BackfillProgress
+from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Offset
 from ..errors import NotOfferedError
@@ -70,17 +71,20 @@ class BackfillBody(Body):
 
 
 async def found_in(source: Source, dag_ids: list[str]) -> list[tuple[BackfillAnswer, BackfillProgress]]:
-    return [
+    found = [
         (BackfillAnswer.of(dag_id, one), one) for dag_id in dag_ids for one in await source.tidemill.backfills(dag_id)
     ]
+    source.backfills_seen.update({answer.id: answer.dag_id for answer, _ in found})
+    return found
 
 
 async def _by_number(source: Source, number: int) -> tuple[str, BackfillProgress]:
-    """The backfill that a number means."""
-    for row in await source.rows():
-        for answer, one in await found_in(source, [row.dag_id]):
+    """The backfill that a number means: where it was seen last, else wherever it is."""
+    seen = source.backfills_seen.get(number)
+    for dag_id in [seen] if seen is not None else [row.dag_id for row in await source.rows()]:
+        for answer, one in await found_in(source, [dag_id]):
             if answer.id == number:
-                return row.dag_id, one
+                return dag_id, one
     raise NotFoundError(f"there is no backfill {number}")
 
 
@@ -123,6 +127,8 @@ async def get_public_backfills(
 
 
 def _request(body: BackfillBody, *, dry_run: bool) -> BackfillRequest:
+    if body.run_on_latest_version is False:
+        raise InvalidInputError("run_on_latest_version = false is not offered: runs have the version that is in place")
     return BackfillRequest(
         from_date=body.from_date,
         to_date=body.to_date,

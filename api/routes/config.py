@@ -32,7 +32,7 @@ HONESTY = (
     "The user interface is Apache Airflow's, unchanged (Apache-2.0). Tidemill is not a project of the Apache Software "
     "Foundation, and not endorsed by it."
 )
-MENU = ["Assets", "Audit Log", "Dags", "Docs", "Pools", "Required Actions"]
+MENU = ["Assets", "Audit Log", "Dags", "Pools", "Required Actions"]
 """Pages that have something to show here."""
 
 
@@ -59,7 +59,7 @@ async def get_config() -> dict[str, Any]:
         "auto_refresh_interval": REFRESH_SECONDS,
         "hide_paused_dags_by_default": False,
         "instance_name": "tidemill",
-        "enable_swagger_ui": True,
+        "enable_swagger_ui": False,
         "require_confirmation_dag_change": False,
         "default_wrap": False,
         "test_connection": "Disabled",

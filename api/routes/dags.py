@@ -8,17 +8,19 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ConfigDict
+from temporalio.service import RPCError
 
 from ...activities.bundles.snapshots import Snapshots
 from ...model.dag.row import DagRow
+from ...model.errors import InvalidInputError
+from ...model.run.views import RunView
 from ...model.spec.dag import DagSource, DagSpec
-from ...worker.connection import NotFoundError
+from ...worker.connection import NotFoundError, NoWorkerError
 from ..dependencies import Here, Limit, Mask, Offset
 from ..errors import NotOfferedError
 from ..read.filters import matches, ordered, page
 from ..read.source import Source
 from ..responses.dags import (
-    VERSION_NUMBER,
     DagAnswer,
     DagCollection,
     DagDetails,
@@ -34,11 +36,15 @@ from ..responses.dags import (
     dag_details,
     dag_fields,
     read_file_token,
+    version_in_place,
     version_of,
 )
+from ..responses.dags import version_number as number_of_version
 
 router = APIRouter()
 AT_ONCE = 20
+PATIENCE = 3.0
+"""How long a list waits for one DAG, in seconds; it is then shown by its line alone."""
 """How many DAGs of a page are asked at a time."""
 RunState = Literal["queued", "running", "success", "failed"]
 
@@ -63,7 +69,6 @@ class DagFilters(BaseModel):
     has_asset_schedule: bool | None = None
     last_dag_run_state: RunState | None = None
     bundle_name: str | None = None
-    bundle_version: str | None = None
     is_favorite: bool | None = None
     order_by: list[str] = ["dag_id"]
 
@@ -76,7 +81,6 @@ class UiDagFilters(DagFilters):
     dag_runs_limit: Annotated[int, Query(ge=0, le=100)] = 10
     dag_ids: list[str] | None = None
     dag_run_state: RunState | None = None
-    has_pending_actions: bool | None = None
 
 
 OF_ASSETS = ("asset", "asset_or_time", "partitioned_asset")
@@ -87,7 +91,6 @@ FIELDS: dict[str, Any] = {
     "bundle_name": lambda row: row.bundle,
     "dag_ids": lambda row: row.dag_id,
     "is_favorite": lambda _: False,
-    "has_pending_actions": lambda _: False,
     "last_dag_run_state": lambda row: last_state(row),
     "has_asset_schedule": lambda row: row.timetable_summary in OF_ASSETS,
 }
@@ -104,7 +107,7 @@ ORDERS: dict[str, Any] = {
 }
 
 
-SPECIAL = {"tags", "tags_match_mode", "owners", "exclude_stale", "dag_run_state", "dag_runs_limit", "bundle_version"}
+SPECIAL = {"tags", "tags_match_mode", "owners", "exclude_stale", "dag_run_state", "dag_runs_limit"}
 """Filters that are more than a comparison with one field."""
 
 
@@ -142,15 +145,17 @@ def wanted_rows(rows: list[DagRow], filters: DagFilters) -> list[DagRow]:
 
 
 async def each(rows: list[DagRow], answer: Any) -> list[Any]:
-    """What *answer* makes of each row; a DAG that is gone meanwhile is left out."""
+    """What *answer* makes of each row; a DAG that is gone meanwhile is left out, of a silent one its line is all."""
     room = asyncio.Semaphore(AT_ONCE)
 
     async def one(row: DagRow) -> Any:
         async with room:
             try:
-                return await answer(row)
+                return await asyncio.wait_for(answer(row, None), PATIENCE)
             except NotFoundError:
                 return None
+            except (NoWorkerError, InvalidInputError, RPCError, TimeoutError):  # one that is silent hides no other
+                return await answer(row, DagSpec(dag_id=row.dag_id, description=row.description, tags=row.tags))
 
     return [found for found in await asyncio.gather(*map(one, rows)) if found is not None]
 
@@ -160,8 +165,8 @@ async def get_dags(source: Here, filters: Annotated[PublicDagFilters, Query()]) 
     """DAGs, by their lines in Temporal's visibility."""
     part = page(wanted_rows(await source.rows(), filters), filters.limit, filters.offset)
 
-    async def answer(row: DagRow) -> DagAnswer:
-        return DagAnswer(**dag_fields(row, await source.spec(row.dag_id, row.version)))
+    async def answer(row: DagRow, known: DagSpec | None) -> DagAnswer:
+        return DagAnswer(**dag_fields(row, known or await source.spec(row.dag_id, row.version)))
 
     return DagCollection(dags=await each(part.items, answer), total_entries=part.total)
 
@@ -171,8 +176,12 @@ async def get_dags_with_runs(source: Here, filters: Annotated[UiDagFilters, Quer
     """DAGs with their last runs."""
     part = page(wanted_rows(await source.rows(), filters), filters.limit, filters.offset)
 
-    async def answer(row: DagRow) -> DagWithRuns:
-        spec, runs = await asyncio.gather(source.spec(row.dag_id, row.version), source.runs(row.dag_id))
+    async def answer(row: DagRow, known: DagSpec | None) -> DagWithRuns:
+        runs: list[RunView] = []
+        if known is None:
+            spec, runs = await asyncio.gather(source.spec(row.dag_id, row.version), source.runs(row.dag_id))
+        else:
+            spec = known
         return DagWithRuns(
             **dag_fields(row, spec),
             asset_expression=asset_expression(spec),
@@ -242,13 +251,13 @@ async def get_source(
     source: Here, dag_id: str, version_number: int | None = None
 ) -> DagSourceAnswer | PlainTextResponse:
     """The file that a DAG is written in, where this server has it."""
-    if version_number not in (None, VERSION_NUMBER):
-        raise NotFoundError(f"DAG {dag_id!r} has no version {version_number} here")
-    spec = await source.spec(dag_id)
+    spec = await source.spec_of(dag_id, version_number)
     content = await asyncio.to_thread(_read_source, source, spec.source) if spec.source is not None else None
     if content is None:
         raise NotFoundError(f"the file of DAG {dag_id!r} is not on this server's host: it was {row_source(spec)}")
-    return DagSourceAnswer(content=content, dag_id=dag_id, version_number=VERSION_NUMBER, dag_display_name=dag_id)
+    return DagSourceAnswer(
+        content=content, dag_id=dag_id, version_number=number_of_version(spec), dag_display_name=dag_id
+    )
 
 
 def row_source(spec: DagSpec) -> str:
@@ -281,18 +290,19 @@ async def get_versions(
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: ARG001, B006 - there is one
 ) -> DagVersions:
     """The version of a DAG that is in place."""
-    found = version_of(await source.spec(dag_id), await source.view(dag_id))
-    part = page([found] if found is not None else [], limit, offset)
+    found = version_in_place(await source.spec(dag_id), await source.view(dag_id))
+    part = page([found], limit, offset)
     return DagVersions(dag_versions=part.items, total_entries=part.total)
 
 
 @router.get("/api/v2/dags/{dag_id}/dagVersions/{version_number}")
 async def get_version(source: Here, dag_id: str, version_number: int) -> DagVersion:
-    """The same, by its number."""
-    found = version_of(await source.spec(dag_id), await source.view(dag_id))
-    if found is None or version_number != VERSION_NUMBER:
-        raise NotFoundError(f"DAG {dag_id!r} has no version {version_number} here")
-    return found
+    """A version, by its number: the one in place, or that of a run."""
+    spec, view = await source.spec_of(dag_id, version_number), await source.view(dag_id)
+    if spec.version == view.version:
+        return version_in_place(spec, view)
+    runs = await source.runs(dag_id)  # a run that has it was made when it was there
+    return version_of(spec, min(run.queued_at for run in runs))
 
 
 @router.put("/api/v2/parseDagFile/{file_token}", status_code=201)

@@ -10,23 +10,22 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
+from ...model.errors import InvalidInputError
 from ...model.run.views import RunDetails
 from ...model.spec.dag import DagSpec
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Offset
+from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
 from ..read.graph import edges, reached, tree
 from ..read.source import Source
 from ..read.summaries import summaries
-from ..responses.dags import VERSION_NUMBER
 from ..responses.runs import GridRun
 from ..responses.tasks import shown_state
 
 router = APIRouter()
 PLANNED = 200
 """Runs to come that a calendar shows at most."""
-Moment = datetime | None
 
 
 class Part(BaseModel):
@@ -59,10 +58,10 @@ class GridPart(Part):
     offset: Offset = 0
     limit: Limit = 50
     order_by: list[str] = ["id"]
-    run_after_gte: Moment = None
-    run_after_gt: Moment = None
-    run_after_lte: Moment = None
-    run_after_lt: Moment = None
+    run_after_gte: Moment | None = None
+    run_after_gt: Moment | None = None
+    run_after_lte: Moment | None = None
+    run_after_lt: Moment | None = None
     run_type: list[str] = []
     state: list[str] = []
     triggering_user: str | None = None
@@ -89,10 +88,10 @@ async def get_grid_runs(
     offset: Offset = 0,
     limit: Limit = 50,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
-    run_after_gte: Moment = None,
-    run_after_gt: Moment = None,
-    run_after_lte: Moment = None,
-    run_after_lt: Moment = None,
+    run_after_gte: Moment | None = None,
+    run_after_gt: Moment | None = None,
+    run_after_lte: Moment | None = None,
+    run_after_lt: Moment | None = None,
     run_type: Annotated[list[str], Query()] = [],  # noqa: B006
     state: Annotated[list[str], Query()] = [],  # noqa: B006
 ) -> list[GridRun]:
@@ -144,9 +143,7 @@ async def _lines(source: Source, dag_id: str, run_ids: list[str]) -> AsyncIterat
 @router.get("/ui/structure/structure_data")
 async def get_graph(source: Here, part: Annotated[GraphPart, Query()]) -> dict[str, Any]:
     """The graph of a DAG."""
-    if part.version_number not in (None, VERSION_NUMBER):
-        raise NotFoundError(f"DAG {part.dag_id!r} has no version {part.version_number} here")
-    spec = await source.spec(part.dag_id)
+    spec = await source.spec_of(part.dag_id, part.version_number)
     tasks = part.tasks_of(spec)
     return {"nodes": tree(spec, tasks, typed=True), "edges": edges(spec, tasks)}
 
@@ -164,7 +161,7 @@ def gantt_rows(details: RunDetails, spec: DagSpec) -> list[dict[str, Any]]:
     """A row for each try."""
     rows = []
     for task in details.tasks:
-        tries: list[tuple[int, TaskState, Moment, Moment]] = [
+        tries: list[tuple[int, TaskState, datetime | None, datetime | None]] = [
             (one.try_number, one.state, one.started_at, one.ended_at) for one in task.attempts
         ]
         if task.try_number and task.try_number not in {number for number, *_ in tries}:
@@ -196,16 +193,18 @@ async def get_calendar(
     source: Here,
     dag_id: str,
     granularity: Literal["hourly", "daily"] = "daily",
-    logical_date_gte: Moment = None,
-    logical_date_gt: Moment = None,
-    logical_date_lte: Moment = None,
-    logical_date_lt: Moment = None,
-    partition_date_gte: Moment = None,  # noqa: ARG001 - the days of partitions are those of their runs
-    partition_date_gt: Moment = None,  # noqa: ARG001
-    partition_date_lte: Moment = None,  # noqa: ARG001
-    partition_date_lt: Moment = None,  # noqa: ARG001
+    logical_date_gte: Moment | None = None,
+    logical_date_gt: Moment | None = None,
+    logical_date_lte: Moment | None = None,
+    logical_date_lt: Moment | None = None,
+    partition_date_gte: Moment | None = None,
+    partition_date_gt: Moment | None = None,
+    partition_date_lte: Moment | None = None,
+    partition_date_lt: Moment | None = None,
 ) -> dict[str, Any]:
     """How many runs of which state there were in each day or hour, and how many are to come."""
+    if any((partition_date_gte, partition_date_gt, partition_date_lte, partition_date_lt)):
+        raise InvalidInputError("partition_date is not offered: runs are counted by their logical date")
     wanted = {
         "at_gte": logical_date_gte,
         "at_gt": logical_date_gt,

@@ -1,6 +1,6 @@
 """What plays the parts of Airflow's services, and whether it does."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fastapi import APIRouter
@@ -12,6 +12,8 @@ from temporalio.service import RPCError
 from ..dependencies import Here
 
 router = APIRouter()
+SILENT = timedelta(seconds=90)
+"""A worker polls about once a minute; Temporal remembers one that is gone for longer."""
 
 
 @router.get("/api/v2/monitor/health")
@@ -39,4 +41,6 @@ async def get_health(source: Here) -> dict[str, Any]:
 
 
 def _status(seen: datetime | None) -> tuple[str, str | None]:
-    return ("healthy", seen.isoformat()) if seen is not None else ("unhealthy", None)
+    if seen is None:
+        return "unhealthy", None
+    return "healthy" if datetime.now(UTC) - seen < SILENT else "unhealthy", seen.isoformat()

@@ -6,11 +6,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
+from ...model.dag.row import DagRow
 from ...model.errors import InvalidInputError
+from ...model.spec.dag import DagSpec
 from ...model.states import TaskState
 from ..dependencies import Here
 from ..read.source import MOST_RUNS
 from ..responses.tasks import shown_state
+from .dags import each
 
 router = APIRouter()
 RUN_STATES = ("queued", "running", "success", "failed")
@@ -69,9 +72,13 @@ def _moment(name: str, text: str | None) -> datetime:
 async def get_dag_stats(source: Here, dag_ids: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006
     """How many runs each DAG has of each state, among those that it keeps a list of."""
     wanted = dag_ids or [row.dag_id for row in await source.rows()]
-    found = []
-    for dag_id in wanted:
-        counts = Counter(str(run.state) for run in await source.runs(dag_id))
+    rows = {row.dag_id: row for row in await source.rows()}
+
+    async def answer(row: DagRow, known: DagSpec | None) -> dict[str, Any]:
+        runs = await source.runs(row.dag_id) if known is None else []
+        counts = Counter(str(run.state) for run in runs)
         stats = [{"state": state, "count": counts[state]} for state in RUN_STATES]
-        found.append({"dag_id": dag_id, "dag_display_name": dag_id, "stats": stats})
+        return {"dag_id": row.dag_id, "dag_display_name": row.dag_id, "stats": stats}
+
+    found = await each([rows[dag_id] for dag_id in wanted if dag_id in rows], answer)
     return {"dags": found, "total_entries": len(found)}

@@ -3,10 +3,11 @@
 import asyncio
 import json
 import re
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import attempt_path
@@ -43,11 +44,13 @@ async def get_log(
         raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no try {try_number}")
     name = f"{attempt_path(dag_id, dag_run_id, task_id, try_number, map_index)}.log"
     log, offset = TaskLog(source.settings, name), offset_of(token)
-    data = await asyncio.to_thread(log.read, offset)
     goes_on = not view.state.finished and try_number == view.try_number
+    if NDJSON in accept and not goes_on and token is None:  # all of it, however long: who asks so asks once
+        return StreamingResponse(_lines(log), media_type=NDJSON)
+    data = await asyncio.to_thread(log.read, offset, -1 if full_content else MOST_BYTES + 1)
     part = data if full_content else data[:MOST_BYTES]
     if len(part) < len(data) or goes_on:  # a line that is not whole yet waits for its end
-        part = part[: part.rfind(b"\n") + 1]
+        part = part[: part.rfind(b"\n") + 1] or part
     events = [event_of(line) for line in part.decode(errors="replace").splitlines()]
     if not events and not offset and not goes_on:
         events = [{"event": f"There is no log of this try on this server's host: looked for at {log.places}"}]
@@ -58,13 +61,29 @@ async def get_log(
     return JSONResponse({"content": events, "continuation_token": more})
 
 
+async def _lines(log: TaskLog) -> AsyncIterator[str]:
+    """The lines of a log that is complete, as JSON."""
+    offset, rest = 0, b""
+    while data := await asyncio.to_thread(log.read, offset, MOST_BYTES):
+        offset += len(data)
+        *whole, rest = (rest + data).split(b"\n")
+        yield "".join(json.dumps(event_of(line.decode(errors="replace"))) + "\n" for line in whole)
+    if rest:
+        yield json.dumps(event_of(rest.decode(errors="replace"))) + "\n"
+    if not offset:
+        told = f"There is no log of this try on this server's host: looked for at {log.places}"
+        yield json.dumps({"event": told}) + "\n"
+
+
 @router.get(INSTANCE + "/externalLogUrl/{try_number}")
-async def get_external_log(source: Here, dag_id: str, dag_run_id: str, task_id: str, try_number: int) -> dict[str, str]:
+async def get_external_log(
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, try_number: int, map_index: int = UNMAPPED
+) -> dict[str, str]:
     """Where the log is kept beside the host's own disk."""
-    await one_instance(source, dag_id, dag_run_id, task_id, UNMAPPED)
+    await one_instance(source, dag_id, dag_run_id, task_id, map_index)
     if source.settings.log_url is None:
         raise NotFoundError("logs are kept nowhere but on the hosts: TIDEMILL_LOG_URL is not set")
-    path = attempt_path(dag_id, dag_run_id, task_id, try_number)
+    path = attempt_path(dag_id, dag_run_id, task_id, try_number, map_index)
     return {"url": f"{source.settings.log_url.rstrip('/')}/{path}.log"}
 
 

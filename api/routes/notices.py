@@ -7,12 +7,14 @@ from fastapi import APIRouter, Query
 
 from ...model.dag.records import MadeDecision
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Offset
+from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
 from ..read.source import Source
 from ..responses.common import number_of
 
 router = APIRouter()
+MOST_DAGS = 50
+"""DAGs whose decisions a list without a dag_id looks at."""
 
 
 @router.get("/api/v2/importErrors")
@@ -98,8 +100,8 @@ async def get_decisions(
     owner: str | None = None,
     excluded_events: Annotated[list[str], Query()] = [],  # noqa: B006
     included_events: Annotated[list[str], Query()] = [],  # noqa: B006
-    before: datetime | None = None,
-    after: datetime | None = None,
+    before: Moment | None = None,
+    after: Moment | None = None,
     dag_id_pattern: str | None = None,
     dag_id_prefix_pattern: str | None = None,
     task_id_pattern: str | None = None,
@@ -112,7 +114,9 @@ async def get_decisions(
     event_prefix_pattern: str | None = None,
 ) -> dict[str, Any]:
     """What a DAG has decided last, and why; of all DAGs, what those of the newest decisions have."""
-    dag_ids = [dag_id] if dag_id is not None else [row.dag_id for row in (await source.rows())[:50]]
+    named = {"dag_id_pattern": dag_id_pattern, "dag_id_prefix_pattern": dag_id_prefix_pattern}
+    rows = [row for row in await source.rows() if matches(row, named, {})] if dag_id is None else []
+    dag_ids = [dag_id] if dag_id is not None else [row.dag_id for row in rows[:MOST_DAGS]]
     found = [_decision(one, made) for one in dag_ids for made in (await source.view(one)).decisions]
     keys: dict[str, Any] = {"id": lambda one: one["when"], "when": lambda one: one["when"]}
     keys |= {name: lambda one, name=name: one[name] for name in ("event", "dag_id", "run_id", "task_id", "owner")}

@@ -1,11 +1,10 @@
 """Operations that Airflow has and tidemill has not: each says so, and what to use instead."""
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from ..dependencies import Here, Limit, Offset
+from ..dependencies import Here, Limit, Moment, Offset
 from ..errors import NotOfferedError
 
 router = APIRouter()
@@ -45,14 +44,14 @@ async def get_deadlines(
     offset: Offset = 0,  # noqa: ARG001
     order_by: Annotated[list[str], Query()] = ["deadline_time"],  # noqa: ARG001, B006
     missed: bool | None = None,  # noqa: ARG001
-    deadline_time_gte: datetime | None = None,  # noqa: ARG001
-    deadline_time_gt: datetime | None = None,  # noqa: ARG001
-    deadline_time_lte: datetime | None = None,  # noqa: ARG001
-    deadline_time_lt: datetime | None = None,  # noqa: ARG001
-    last_updated_at_gte: datetime | None = None,  # noqa: ARG001
-    last_updated_at_gt: datetime | None = None,  # noqa: ARG001
-    last_updated_at_lte: datetime | None = None,  # noqa: ARG001
-    last_updated_at_lt: datetime | None = None,  # noqa: ARG001
+    deadline_time_gte: Moment | None = None,  # noqa: ARG001
+    deadline_time_gt: Moment | None = None,  # noqa: ARG001
+    deadline_time_lte: Moment | None = None,  # noqa: ARG001
+    deadline_time_lt: Moment | None = None,  # noqa: ARG001
+    last_updated_at_gte: Moment | None = None,  # noqa: ARG001
+    last_updated_at_gt: Moment | None = None,  # noqa: ARG001
+    last_updated_at_lte: Moment | None = None,  # noqa: ARG001
+    last_updated_at_lt: Moment | None = None,  # noqa: ARG001
 ) -> dict[str, Any]:
     """Deadlines are told to notifiers, and not kept."""
     if dag_id != "~":

@@ -1,6 +1,5 @@
 """Runs: lists, one of them, making, clearing and marking them."""
 
-from datetime import date, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -11,10 +10,11 @@ from ...model.run.identity import TriggerRequest
 from ...model.run.revisions import ClearRequest, RunMark
 from ...model.run.views import RunView
 from ...model.states import TaskState
-from ..dependencies import Here, Limit, Mask, Offset
+from ..dependencies import Here, Limit, Mask, Moment, Offset
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
 from ..read.instances import would_clear
 from ..read.source import Source
+from ..responses.dags import version_of
 from ..responses.runs import RunAnswer, RunClearBody, RunCollection, RunPatch, TriggerBody, run_answer
 from ..responses.tasks import ClearedInstances, instance_answer
 
@@ -31,24 +31,22 @@ class RunFilters(BaseModel):
     cursor: str | None = None
     limit: Limit = 50
     offset: Offset = 0
-    run_after_gte: datetime | None = None
-    run_after_gt: datetime | None = None
-    run_after_lte: datetime | None = None
-    run_after_lt: datetime | None = None
-    logical_date_gte: datetime | None = None
-    logical_date_gt: datetime | None = None
-    logical_date_lte: datetime | None = None
-    logical_date_lt: datetime | None = None
-    start_date_gte: datetime | None = None
-    start_date_gt: datetime | None = None
-    start_date_lte: datetime | None = None
-    start_date_lt: datetime | None = None
-    end_date_gte: datetime | None = None
-    end_date_gt: datetime | None = None
-    end_date_lte: datetime | None = None
-    end_date_lt: datetime | None = None
-    partition_date_gte: date | None = None
-    partition_date_lte: date | None = None
+    run_after_gte: Moment | None = None
+    run_after_gt: Moment | None = None
+    run_after_lte: Moment | None = None
+    run_after_lt: Moment | None = None
+    logical_date_gte: Moment | None = None
+    logical_date_gt: Moment | None = None
+    logical_date_lte: Moment | None = None
+    logical_date_lt: Moment | None = None
+    start_date_gte: Moment | None = None
+    start_date_gt: Moment | None = None
+    start_date_lte: Moment | None = None
+    start_date_lt: Moment | None = None
+    end_date_gte: Moment | None = None
+    end_date_gt: Moment | None = None
+    end_date_lte: Moment | None = None
+    end_date_lt: Moment | None = None
     duration_gte: float | None = None
     duration_gt: float | None = None
     duration_lte: float | None = None
@@ -69,7 +67,6 @@ class RunFilters(BaseModel):
 FIELDS: dict[str, Any] = {
     "run_id": lambda run: run.dag_run_id,
     "triggering_user_name": lambda run: run.triggering_user_name,
-    "partition_date": lambda run: run.partition_date.date() if run.partition_date is not None else None,
 }
 ORDERS: dict[str, Any] = {
     "id": lambda run: (run.queued_at or run.run_after, run.run_after),
@@ -92,7 +89,14 @@ async def known_runs(source: Source, dag_id: str) -> list[RunAnswer]:
     if dag_id != "~":
         return [run_answer(dag_id, run) for run in await source.runs(dag_id)]
     rows = await source.all_runs()
-    return [
+    queued = [
+        run_answer(row.dag_id, run)
+        for row in await source.rows()
+        if row.queued_runs
+        for run in await source.runs(row.dag_id)
+        if run.state == "queued"  # those have no workflow that could be listed
+    ]
+    return queued + [
         run_answer(row.dag_id, RunView.model_validate({**row.model_dump(), "queued_at": row.run_after}))
         for row in rows
         if row.dag_id and row.run_after is not None
@@ -102,6 +106,8 @@ async def known_runs(source: Source, dag_id: str) -> list[RunAnswer]:
 @router.get(RUNS)
 async def get_runs(source: Here, dag_id: str, filters: Annotated[RunFilters, Query()]) -> RunCollection:
     """Runs of a DAG, or of all (`~`)."""
+    if dag_id == "~" and (filters.partition_key_pattern or filters.partition_key_prefix_pattern):
+        raise InvalidInputError("partition_key: keys are known DAG by DAG. Name the DAG")
     wanted = filters.model_dump()
     found = [run for run in await known_runs(source, dag_id) if matches(run, wanted, FIELDS)]
     found = ordered(found, filters.order_by, ORDERS)
@@ -117,8 +123,10 @@ async def get_runs(source: Here, dag_id: str, filters: Annotated[RunFilters, Que
 async def get_run(source: Here, dag_id: str, dag_run_id: str) -> RunAnswer:
     """A run."""
     run = await source.run(dag_id, dag_run_id)
-    details = await source.details(dag_id, run)
-    return run_answer(dag_id, run, details.run if details is not None else None)
+    state = await source.state(dag_id, run)
+    if state is None:
+        return run_answer(dag_id, run)
+    return run_answer(dag_id, run, state.run, version_of(state.spec, run.queued_at))
 
 
 @router.post(RUNS)
@@ -144,8 +152,10 @@ async def trigger_run(source: Here, dag_id: str, body: TriggerBody) -> RunAnswer
 @router.patch(RUN)
 async def patch_run(source: Here, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: Mask = None) -> RunAnswer:
     """Ends a run as success or failed, or has it run again (`queued`)."""
-    if body.note and update_mask != ["state"]:
+    given = {name: value for name, value in body if update_mask is None or name in update_mask}
+    if given.get("note"):
         raise InvalidInputError("note: notes are not kept here. Leave it out")
+    body = RunPatch.model_validate(given)
     if body.state == "queued":
         await source.tidemill.clear(dag_id, dag_run_id, ClearRequest())
     elif body.state in ("success", "failed"):

@@ -1,7 +1,7 @@
 """Instances of tasks: lists, one of them, its tries, why it waits, clearing and marking."""
 
 import asyncio
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -12,8 +12,10 @@ from ...model.run.instance_keys import UNMAPPED, instance_key
 from ...model.run.revisions import ClearRequest, MarkRequest
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Mask, Offset
+from ..dependencies import Here, Limit, Mask, Moment, Offset
+from ..errors import ConflictError
 from ..read.filters import cursor_page, matches, ordered, page
+from ..read.graph import members_of
 from ..read.instances import instances_of, one_instance, would_clear, would_mark
 from ..read.source import Source
 from ..responses.tasks import (
@@ -31,6 +33,7 @@ from ..responses.tasks import (
     task_answer,
     try_answer,
 )
+from .runs import known_runs
 
 router = APIRouter()
 INSTANCES = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances"
@@ -48,22 +51,22 @@ class MappedFilters(BaseModel):
 
     limit: Limit = 50
     offset: Offset = 0
-    run_after_gte: datetime | None = None
-    run_after_gt: datetime | None = None
-    run_after_lte: datetime | None = None
-    run_after_lt: datetime | None = None
-    logical_date_gte: datetime | None = None
-    logical_date_gt: datetime | None = None
-    logical_date_lte: datetime | None = None
-    logical_date_lt: datetime | None = None
-    start_date_gte: datetime | None = None
-    start_date_gt: datetime | None = None
-    start_date_lte: datetime | None = None
-    start_date_lt: datetime | None = None
-    end_date_gte: datetime | None = None
-    end_date_gt: datetime | None = None
-    end_date_lte: datetime | None = None
-    end_date_lt: datetime | None = None
+    run_after_gte: Moment | None = None
+    run_after_gt: Moment | None = None
+    run_after_lte: Moment | None = None
+    run_after_lt: Moment | None = None
+    logical_date_gte: Moment | None = None
+    logical_date_gt: Moment | None = None
+    logical_date_lte: Moment | None = None
+    logical_date_lt: Moment | None = None
+    start_date_gte: Moment | None = None
+    start_date_gt: Moment | None = None
+    start_date_lte: Moment | None = None
+    start_date_lt: Moment | None = None
+    end_date_gte: Moment | None = None
+    end_date_gt: Moment | None = None
+    end_date_lte: Moment | None = None
+    end_date_lt: Moment | None = None
     duration_gte: float | None = None
     duration_gt: float | None = None
     duration_lte: float | None = None
@@ -114,21 +117,32 @@ ORDERS: dict[str, Any] = {
 } | {"run_id": lambda one: one.dag_run_id, "dag_run_id": lambda one: one.dag_run_id}  # fmt: skip
 
 
-async def known_instances(source: Source, dag_id: str, run_id: str) -> list[InstanceAnswer]:
-    """Instances of a run; for `~` those of the newest runs of a DAG, or of all."""
+OF_RUNS = ("run_after", "logical_date", "dag_id", "run_id")
+"""What filters of runs begin with: they say which runs are looked at."""
+
+
+async def known_instances(
+    source: Source, dag_id: str, run_id: str, wanted: Mapping[str, Any]
+) -> tuple[list[Any], bool]:
+    """Instances of a run; for `~` those of the newest runs that are wanted, and whether that is not all."""
     if run_id != "~":
-        try:
-            run, spec, views = await instances_of(source, dag_id, run_id)
-        except NotFoundError:
-            await source.run(dag_id, run_id)  # a run without tasks is there all the same
-            return []
-        return [instance_answer(run, view, spec) for view in views]
-    if dag_id == "~":
-        runs = [(row.dag_id, row.run_id) for row in (await source.all_runs())[:MOST_RUNS] if row.dag_id]
-    else:
-        runs = [(dag_id, view.run_id) for view in (await source.runs(dag_id))[:MOST_RUNS]]
-    found = await asyncio.gather(*(known_instances(source, *run) for run in runs), return_exceptions=True)
-    return [one for part in found if isinstance(part, list) for one in part]
+        return await _of_run(source, dag_id, run_id), False
+    narrowing = {name: value for name, value in wanted.items() if name.startswith(OF_RUNS)}
+    runs = [run for run in await known_runs(source, dag_id) if matches(run, narrowing, FIELDS)]
+    runs.sort(key=lambda run: run.run_after, reverse=True)
+    looked_at = [_of_run(source, run.dag_id, run.dag_run_id) for run in runs[:MOST_RUNS]]
+    found = await asyncio.gather(*looked_at, return_exceptions=True)
+    there = [one for part in found if isinstance(part, list) for one in part]
+    return there, len(runs) > MOST_RUNS or any(isinstance(part, BaseException) for part in found)
+
+
+async def _of_run(source: Source, dag_id: str, run_id: str) -> list[InstanceAnswer]:
+    try:
+        run, spec, views = await instances_of(source, dag_id, run_id)
+    except NotFoundError:
+        await source.run(dag_id, run_id)  # a run without tasks is there all the same
+        return []
+    return [instance_answer(run, view, spec) for view in views]
 
 
 @router.get(INSTANCES)
@@ -137,19 +151,21 @@ async def get_instances(
 ) -> InstanceCollection:
     """Instances of a run, or of the newest runs (`~`)."""
     wanted = filters.model_dump(exclude={"task_group_id"})
-    found = [
-        one
-        for one in await known_instances(source, dag_id, dag_run_id)
-        if matches(one, wanted, FIELDS)
-        and (filters.task_group_id is None or one.task_id.startswith(f"{filters.task_group_id}."))
-    ]
+    known, cut = await known_instances(source, dag_id, dag_run_id, wanted)
+    found = [one for one in known if matches(one, wanted, FIELDS)]
+    if filters.task_group_id is not None:
+        if dag_id == "~":
+            raise InvalidInputError("task_group_id: groups are those of a DAG. Name it")
+        members = members_of(await source.spec(dag_id), filters.task_group_id)
+        found = [one for one in found if one.task_id in members]
     found = ordered(found, filters.order_by, ORDERS)
+    total: dict[str, Any] = {"total_entries": None, "total_entries_limit": len(found)} if cut else {}
     if filters.cursor is not None:
         part = cursor_page(found, filters.limit, filters.cursor, lambda one: str(one.id))
         cursors = {"next_cursor": part.next_cursor, "previous_cursor": part.previous_cursor}
-        return InstanceCollection(task_instances=part.items, total_entries=part.total, **cursors)
+        return InstanceCollection(task_instances=part.items, **{"total_entries": part.total, **total}, **cursors)
     part = page(found, filters.limit, filters.offset)
-    return InstanceCollection(task_instances=part.items, total_entries=part.total)
+    return InstanceCollection(task_instances=part.items, **{"total_entries": part.total, **total})
 
 
 @router.get(INSTANCE)
@@ -255,6 +271,14 @@ async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> Instanc
     """Has tasks of a run run again; with `dry_run` only tells which."""
     if body.dag_run_id is None:
         raise InvalidInputError("dag_run_id is missing: tasks are cleared run by run here. Name the run")
+    if body.start_date is not None or body.end_date is not None:
+        raise InvalidInputError("dag_run_id and dates exclude each other. Leave the dates out")
+    if body.task_ids is not None and not body.task_ids:
+        raise InvalidInputError("task_ids is empty: name at least one task, or leave it out for all")
+    if body.note:
+        raise InvalidInputError("note: notes are not kept here. Leave it out")
+    if not body.reset_dag_runs:
+        raise InvalidInputError("reset_dag_runs = false is not offered: the run goes on with what is cleared")
     for name in ("include_future", "include_past", "only_running"):
         if getattr(body, name):
             raise InvalidInputError(f"{name} is not offered: clear the runs that you mean one by one")
@@ -269,12 +293,40 @@ async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> Instanc
     run, spec, views = await would_clear(source, dag_id, body.dag_run_id, request)
     running = [view.key for view in views if view.state is TaskState.RUNNING]
     if body.prevent_running_task and running:
-        raise InvalidInputError(f"{', '.join(running)} are running, and prevent_running_task is set")
+        raise ConflictError(f"{', '.join(running)} are running, and prevent_running_task is set")
     if not body.dry_run:
         await source.tidemill.clear(dag_id, body.dag_run_id, request)
         source.changed(dag_id)
     found = [instance_answer(run, view, spec) for view in views]
     return InstanceCollection(task_instances=found, total_entries=len(found))
+
+
+@router.patch(INSTANCE + "/dry_run")
+async def try_marking_unmapped(
+    source: Here,
+    dag_id: str,
+    dag_run_id: str,
+    task_id: str,
+    body: InstancePatch,
+    map_index: int = UNMAPPED,
+    update_mask: Mask = None,  # noqa: ARG001 - as above
+) -> InstanceCollection:
+    """The same by a query's map_index."""
+    return await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
+
+
+@router.patch(INSTANCE)
+async def mark_unmapped(
+    source: Here,
+    dag_id: str,
+    dag_run_id: str,
+    task_id: str,
+    body: InstancePatch,
+    map_index: int = UNMAPPED,
+    update_mask: Mask = None,
+) -> InstanceCollection:
+    """The same by a query's map_index."""
+    return await mark_instance(source, dag_id, dag_run_id, task_id, map_index, body, update_mask)
 
 
 @router.patch(MAPPED + "/dry_run")
@@ -301,9 +353,11 @@ async def mark_instance(
     task_id: str,
     map_index: int,
     body: InstancePatch,
-    update_mask: Mask = None,  # noqa: ARG001 - a note is refused, and there is one other field
+    update_mask: Mask = None,
 ) -> InstanceCollection:
     """Gives an instance a state without running it; what runs is stopped first."""
+    if update_mask is not None and "new_state" not in update_mask:
+        return InstanceCollection(task_instances=[], total_entries=0)
     before = await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
     await source.tidemill.mark_tasks(dag_id, dag_run_id, mark_of(instance_key(task_id, map_index), body))
     source.changed(dag_id)
@@ -311,34 +365,6 @@ async def mark_instance(
     changed = {(one.task_id, one.map_index) for one in before.task_instances}
     found = [instance_answer(run, view, spec) for view in views if (view.task_id, view.map_index) in changed]
     return InstanceCollection(task_instances=found, total_entries=len(found))
-
-
-@router.patch(INSTANCE + "/dry_run")
-async def try_marking_unmapped(
-    source: Here,
-    dag_id: str,
-    dag_run_id: str,
-    task_id: str,
-    body: InstancePatch,
-    map_index: int = UNMAPPED,
-    update_mask: Mask = None,  # noqa: ARG001 - as above
-) -> InstanceCollection:
-    """The same by a query's map_index."""
-    return await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
-
-
-@router.patch(INSTANCE)
-async def mark_unmapped(
-    source: Here,
-    dag_id: str,
-    dag_run_id: str,
-    task_id: str,
-    body: InstancePatch,
-    map_index: int = UNMAPPED,
-    update_mask: Mask = None,  # noqa: ARG001 - as above
-) -> InstanceCollection:
-    """The same by a query's map_index."""
-    return await mark_instance(source, dag_id, dag_run_id, task_id, map_index, body)
 
 
 def mark_of(key: str, body: InstancePatch) -> MarkRequest:

@@ -10,6 +10,7 @@ from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Offset
 from ..errors import NotOfferedError
 from ..read.filters import page
+from ..read.instances import instances_of
 from ..read.source import Source
 from .task_instances import INSTANCE
 
@@ -57,8 +58,12 @@ async def get_results(
     """What a task has returned and pushed, without the values."""
     if "~" in (dag_id, dag_run_id, task_id):
         raise NotOfferedError("results are listed task by task: name the DAG, the run and the task")
-    index = UNMAPPED if map_index is None else map_index
-    found = await _results(source, dag_id, dag_run_id, task_id, index)
+    if map_index is None:
+        _, _, views = await instances_of(source, dag_id, dag_run_id)
+        indices = [view.map_index for view in views if view.task_id == task_id] or [UNMAPPED]
+    else:
+        indices = [map_index]
+    found = [one for index in indices for one in await _results(source, dag_id, dag_run_id, task_id, index)]
     part = page([one for one in found if xcom_key in (None, one["key"])], limit, offset)
     entries = [{name: value for name, value in one.items() if name != "value"} for one in part.items]
     return {"xcom_entries": entries, "total_entries": part.total}

@@ -5,16 +5,17 @@ from collections.abc import Iterator
 
 import pytest
 from airflow_wheel import airflow_wheel
+from support import temporal_server
 from tidemill.api.static_ui import install_ui
 from web_stack import Web, in_thread, serve, with_timeout
 
 
 @pytest.fixture(scope="session")
-def web(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    """`web_daily` has run three times, and failed; the others have not."""
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A server of its own: lists show all DAGs that there are. `web_daily` has run three times, and failed."""
     folder = tmp_path_factory.mktemp("web")
     install_ui(folder / "home", airflow_wheel())
-    with in_thread() as loop:
+    with temporal_server(folder / "temporal") as server, in_thread() as loop:
         ready: asyncio.Queue[Web] = asyncio.Queue()
         over = asyncio.Event()
         serving = asyncio.run_coroutine_threadsafe(serve(server, folder, loop, ready, over), loop)

@@ -19,6 +19,8 @@ from tidemill.model.errors import InvalidInputError
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.settings import Settings
 
+SECRET = b"s" * 32
+
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> dict[str, str]:
@@ -29,7 +31,7 @@ def tokens(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def app(tmp_path: Path, tokens: dict[str, str]) -> FastAPI:
-    return make_app(None, Settings(home=tmp_path), tokens=TokenFile(tmp_path / "tokens.json"))  # type: ignore[arg-type]
+    return make_app(None, Settings(home=tmp_path), tokens=TokenFile(tmp_path / "tokens.json", SECRET))  # type: ignore[arg-type]
 
 
 def client(app: FastAPI) -> AsyncClient:
@@ -101,7 +103,7 @@ async def test_sessions_are_begun_by_a_form_and_end(app: FastAPI, tokens: dict[s
 async def test_sessions_that_are_forged_or_over_are_nobodys(
     app: FastAPI, tokens: dict[str, str], tmp_path: Path
 ) -> None:
-    file = TokenFile(tmp_path / "tokens.json")
+    file = TokenFile(tmp_path / "tokens.json", SECRET)
     person = file.person(tokens["admin"])
     assert person is not None
     told = {"sub": "admin", "exp": int(time.time()) + 60, "iss": "tidemill"}
@@ -126,6 +128,14 @@ async def test_sessions_that_are_forged_or_over_are_nobodys(
         assert (await web.post("/auth/token", json={"username": "x", "password": "y"})).status_code == 401
 
 
+async def test_bodies_have_a_bound(app: FastAPI) -> None:
+    async with client(app) as web:
+        answer = await web.post(
+            "/api/v2/pools", content=b" " * (4 * 2**20 + 1), headers={"Content-Type": "application/json"}
+        )
+        assert answer.status_code == 413
+
+
 async def test_changes_leave_a_line_of_who_made_them(
     app: FastAPI, tokens: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,6 +153,8 @@ async def test_changes_leave_a_line_of_who_made_them(
         ("/dags?x=1", "/dags?x=1"),
         ("http://127.0.0.1/dags?x=1", "/dags?x=1"),
         ("//evil.example", "/"),
+        ("http://127.0.0.1//evil.example/x", "/"),
+        ("http://[", "/"),
         ("/\\evil.example", "/"),
         ("http://evil.example/", "/"),
         ("javascript:alert(1)", "/"),
@@ -158,14 +170,14 @@ def test_tokens_are_kept_as_digests(tmp_path: Path) -> None:
     token = create_token(file, "ann", Role.VIEWER)
     assert token not in file.read_text()
     assert file.stat().st_mode & 0o077 == 0
-    assert TokenFile(file).person(token) is not None
+    assert TokenFile(file, SECRET).person(token) is not None
     with pytest.raises(InvalidInputError, match="'ann' has a token"):
         create_token(file, "ann", Role.ADMIN)
     with pytest.raises(InvalidInputError, match="'bob' has no token"):
         revoke_token(file, "bob")
     file.write_text(json.dumps({"ann": {"role": "queen", "sha256": ""}}))
     with pytest.raises(InvalidInputError, match="is no file of API tokens"):
-        _ = TokenFile(file).people
+        _ = TokenFile(file, SECRET).people
 
 
 async def test_a_server_without_tokens_listens_to_this_host_only(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What the API does and refuses, on a real server; and that real clients understand it."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,11 @@ def test_a_run_is_triggered_paused_cleared_and_marked(web: Web) -> None:
     until(web, run, lambda found: found["state"] == "success")
     tries = web.get(f"{run}/taskInstances/waits/-1/tries").json()["task_instances"]
     assert [one["try_number"] for one in tries] == [1, 2]
+    for path in ("waits/-1", "waits"):
+        tried = send(web, "PATCH", f"{run}/taskInstances/{path}/dry_run", json={"new_state": "failed"})
+        assert [one["task_id"] for one in tried.json()["task_instances"]] == ["waits"]
+    masked = send(web, "PATCH", f"{run}?update_mask=note", json={"state": "failed", "note": None})
+    assert masked.json()["state"] == "success"
     marked = send(web, "PATCH", f"{run}/taskInstances/waits/-1", json={"new_state": "failed"})
     assert marked.status_code == 200
     until(web, run, lambda found: found["state"] == "failed")
@@ -76,7 +82,7 @@ def test_lists_show_what_is_asked_for(web: Web) -> None:
             dag["dag_id"] for dag in web.get(f"/ui/dags?{query}").json()["dags"] if dag["dag_id"].startswith("web_")
         ]
 
-    everything = ["web_after", "web_daily", "web_hand", "web_paused", "web_slow"]
+    everything = ["web_after", "web_both", "web_daily", "web_hand", "web_long", "web_paused", "web_slow"]
     assert ids("limit=1000") == everything
     assert ids("order_by=-dag_id&limit=1000") == everything[::-1]
     assert ids("paused=true") == ["web_paused"]
@@ -85,7 +91,7 @@ def test_lists_show_what_is_asked_for(web: Web) -> None:
     assert ids("owners=ann") == ["web_daily"]
     assert ids("dag_id_pattern=DAIL|slow") == ["web_daily", "web_slow"]
     assert ids("last_dag_run_state=failed") == ["web_daily"]
-    assert ids("has_asset_schedule=true") == ["web_after"]
+    assert ids("has_asset_schedule=true") == ["web_after", "web_both"]
     assert ids("is_favorite=true") == []
     runs = "/api/v2/dags/web_daily/dagRuns"
     assert web.get(f"{runs}?state=success").json()["total_entries"] == 0
@@ -94,6 +100,11 @@ def test_lists_show_what_is_asked_for(web: Web) -> None:
     assert [run["logical_date"][:10] for run in first["dag_runs"]] == ["2026-01-03", "2026-01-02"]
     rest = web.get(f"{runs}?cursor={first['next_cursor']}&limit=2&order_by=-run_after").json()
     assert [run["logical_date"][:10] for run in rest["dag_runs"]] == ["2026-01-01"]
+    assert web.get(f"{runs}?run_after_gte=2026-01-03T00:00:00").json()["total_entries"] == 2  # without an offset: UTC
+    everywhere = web.get("/api/v2/dags/~/dagRuns?state=failed&dag_id_pattern=web_daily").json()
+    assert everywhere["total_entries"] == 3
+    in_group = web.get(f"{runs}/{quote(web.failed_run, safe='')}/taskInstances?task_group_id=group").json()
+    assert [one["task_id"] for one in in_group["task_instances"]] == ["group.say"]
     failed = web.get("/api/v2/dags/web_daily/dagRuns/~/taskInstances?state=failed").json()
     assert {one["task_id"] for one in failed["task_instances"]} == {"fails"}
     assert failed["total_entries"] == 3
@@ -107,6 +118,31 @@ def test_lists_show_what_is_asked_for(web: Web) -> None:
     assert [(row["date"][:10], row["state"], row["count"]) for row in by_day] == [
         (f"2026-01-0{day}", "failed", 1) for day in (1, 2, 3)
     ]  # fmt: skip
+
+
+def test_what_is_there_of_assets_is_shown(web: Web) -> None:
+    waits = web.get("/ui/next_run_assets/web_both").json()
+    assert [(one["name"], one["last_update"]) for one in waits["events"]] == [("web_one", None), ("web_two", None)]
+    numbers = {one["name"]: one["id"] for one in web.get("/api/v2/assets?limit=1000").json()["assets"]}
+    send(web, "POST", "/api/v2/assets/events", json={"asset_id": numbers["web_one"]}).raise_for_status()
+    queued = until(web, "/api/v2/dags/web_both/assets/queuedEvents", lambda found: found["total_entries"] == 1)
+    assert queued["queued_events"][0]["asset_id"] == numbers["web_one"]
+    waits = web.get("/ui/next_run_assets/web_both").json()
+    assert [one["last_update"] is not None for one in waits["events"]] == [True, False]
+    graph = web.get(f"/ui/dependencies?node_id=asset:{numbers['web_one']}").json()
+    assert {node["label"] for node in graph["nodes"]} == {"web_one", "web_two", "web_both"}
+
+
+def test_a_long_log_is_answered_to_its_end(web: Web) -> None:
+    run = send(web, "POST", "/api/v2/dags/web_long/dagRuns", json={"logical_date": None}).json()["dag_run_id"]
+    path = f"/api/v2/dags/web_long/dagRuns/{quote(run, safe='')}"
+    until(web, path, lambda found: found["state"] == "success")
+    log = f"{path}/taskInstances/prints/logs/1"
+    lines = web.get(log, headers={"Accept": "application/x-ndjson"}).text.splitlines()
+    assert (len(lines) >= 60_000, "the last line" in lines[-1]) == (True, True)
+    first = web.get(log).json()
+    assert first["continuation_token"] is not None
+    assert web.get(f"{log}?token={'9' * 18}").json()["content"] == []
 
 
 def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> None:
@@ -153,6 +189,11 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
         ("POST", "/api/v2/dags/web_slow/dagRuns", {"logical_date": None, "dag_run_id": "a/b"}, 422, "run_id"),
         ("POST", "/api/v2/dags/web_daily/favorite", None, 501, "favourites are not kept"),
         ("POST", "/api/v2/dags/web_daily/clearTaskInstances", {}, 422, "dag_run_id is missing"),
+        ("POST", "/api/v2/dags/web_daily/clearTaskInstances", {"dag_run_id": "x", "task_ids": []}, 422, "is empty"),
+        ("GET", "/api/v2/dags/web_daily/dagRuns?cursor=WyJhIixmYWxzZSwxZTk5OV0=", None, 422, "cursor is none"),
+        ("GET", "/api/v2/dags?dag_id_pattern=" + "x" * 301, None, 422, "a pattern has 301 letters"),
+        ("GET", "/api/v2/assets/aliases", None, 501, "aliases are not listed"),
+        ("POST", "/api/v2/dags/web_slow/dagRuns", {"logical_date": None, "conf": {"name": "\ud800"}}, 422, ""),
         ("PATCH", "/api/v2/pools/none", {"slots": 3}, 404, "pool 'none'"),
         ("POST", "/api/v2/pools", {"name": "web_pool", "slots": 3}, 409, "is taken"),
         ("POST", "/api/v2/pools", {"name": "a b", "slots": 3}, 422, "a b"),
@@ -160,7 +201,8 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
     ],
 )
 def test_what_cannot_be_done_is_said(web: Web, method: str, path: str, body: Any, status: int, said: str) -> None:
-    answer = send(web, method, path, json=body)
+    sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}} if body is not None else {}
+    answer = send(web, method, path, **sent)
     assert answer.status_code == status, answer.text
     assert said in str(answer.json()["detail"])
     assert "Traceback" not in answer.text
@@ -174,6 +216,7 @@ def test_what_cannot_be_done_is_said(web: Web, method: str, path: str, body: Any
         ({"Origin": "http://evil.example"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Content-Type": "text/plain"}, 415),
+        ({"Transfer-Encoding": "chunked"}, 411),
         ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
     ],
 )

@@ -97,6 +97,9 @@ def test_every_page_is_there(seen: Seen, web: Web, tmp_path: Path) -> None:
     for path, texts in pages.items():
         seen.open(path, *texts)
         seen.page.screenshot(path=tmp_path / f"{path.replace('/', '_')[:80] or 'home'}.png")
+    seen.open("dags/web_daily", "Last 3 Dag Runs")
+    seen.page.keyboard.press("g")
+    seen.page.locator(".react-flow__node").nth(3).wait_for(timeout=60_000)
     frame = "iframe"
     seen.open("dags/web_daily/plugin/explain")
     seen.page.frame_locator(frame).get_by_text("What was decided last").wait_for()

@@ -141,3 +141,22 @@ async def test_who_looks_at_once_asks_once() -> None:
         with pytest.raises(LookupError):
             await cache.get(("y",), fails, 60)
     assert len(asked) == 5
+
+
+async def test_what_takes_long_is_given_as_it_was_while_it_is_asked_anew() -> None:
+    cache, answers = Cache(), iter(range(10))
+
+    async def ask() -> int:
+        await asyncio.sleep(0.05)
+        return next(answers)
+
+    assert await cache.get("x", ask, 0, 60) == 0
+    assert await cache.get("x", ask, 0, 60) == 0  # and 1 is on its way
+    await asyncio.sleep(0.2)
+    assert await cache.get("x", ask, 0, 60) == 1
+
+    async def fails() -> int:
+        raise LookupError
+
+    await asyncio.sleep(0.2)
+    assert await cache.get("x", fails, 0, 60) == 2  # a listing that fails takes nothing away

@@ -46,6 +46,13 @@ with DAG("web_slow", schedule=None, params={"name": Param("x", type="string")}):
 with DAG("web_after", schedule=[Asset("web_asset")]):
     EmptyOperator(task_id="x")
 
+with DAG("web_both", schedule=Asset("web_one") & Asset("web_two")):
+    EmptyOperator(task_id="x")
+
+with DAG("web_long", schedule=None):
+    text = "x" * 60
+    BashOperator(task_id="prints", bash_command=f"yes {text} | head -60000; echo the last line")
+
 with DAG("web_paused", schedule="@daily", start_date=datetime(2099, 1, 1), is_paused_upon_creation=True):
     EmptyOperator(task_id="x")
 """

@@ -173,7 +173,7 @@ def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uvicorn.
         import uvicorn
 
         from ...api.app import make_app
-        from ...api.auth.tokens import TokenFile
+        from ...api.auth.tokens import TokenFile, session_secret
     except ImportError as error:
         raise InvalidInputError(
             f"the web needs what is not installed ({error}). Install it with: pip install 'tidemill[api]'"
@@ -187,7 +187,9 @@ def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uvicorn.
             yield
 
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    known = TokenFile(settings.api_tokens) if settings.api_tokens is not None else None
+    known = None
+    if settings.api_tokens is not None:
+        known = TokenFile(settings.api_tokens, session_secret(settings.home.resolve() / "api_sessions.key"))
     if known is not None:
         _ = known.people  # a file that cannot be read is told now
     config = uvicorn.Config(make_app(tidemill, settings, hosts, known), log_level="warning", access_log=False)

@@ -16,6 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from ...activities.names import INVALID_INPUT, calls_queue
 from ...activities.runs import Revised, revise_run
 from ...activities.timetables import TimetableActivities
+from ...model.asset.gathering import Gathered
 from ...model.asset.state import Delivery
 from ...model.dag.backfill_request import BackfillRequest
 from ...model.dag.backfills import Backfill, BackfillPlan, BackfillProgress, check_backfill, check_batch
@@ -285,6 +286,11 @@ class DagWorkflow:
         """Asks for a manual run; nobody waits for the answer. Takes a `TriggerRequest`, or nothing."""
         self.state.triggers.append(request[0] if request else None)
         self._alarm.ring()
+
+    @workflow.query
+    def gathered(self) -> list[Gathered]:
+        """The assets that are there for its next run, each since its first event."""
+        return self.state.gathering.rows if self.state.gathering is not None else []
 
     @workflow.signal
     def asset_events(self, delivery: Delivery) -> None:
