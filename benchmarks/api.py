@@ -43,7 +43,7 @@ async def web(client: Client, server: DevServer, place: Path, listed: tuple[int,
     figures = []
     with here.worker():
         dag_id = f"a_web_{uuid.uuid4().hex[:6]}"
-        tasks = [{"kind": "bash", "task_id": f"t{n}", "bash_command": "echo hello"} for n in range(5)]
+        tasks = [{"kind": "bash", "task_id": f"t{n}", "command": "echo hello"} for n in range(5)]
         await here.tidemill.register(read_dag({"dag_id": dag_id, "tasks": tasks}))
         for number in range(RUNS):
             run = await here.tidemill.trigger(dag_id, TriggerRequest(run_id=f"r{number}"))
