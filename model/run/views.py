@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
 from ..base import Instant, Model, iso
 from ..states import RunState, TaskState
 from .identity import RunIdentity, RunType
@@ -28,6 +30,13 @@ class RunView(Model):
     reason: str | None = None
     partition_key: str | None = None
     workflow_id: str
+
+    @model_serializer(mode="wrap")
+    def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        if self.partition_key is None:
+            del written["partition_key"]
+        return written
 
 
 class TaskView(Model):
