@@ -35,7 +35,7 @@ class RunView(Model):
     def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = write(self)
         if self.partition_key is None:
-            del written["partition_key"]
+            written.pop("partition_key", None)
         return written
 
 
