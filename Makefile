@@ -82,7 +82,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 lock: ## Pin what pyproject.toml asks for: for workers, for the demo, for tests
 	@$(BIN)/python -m pip install --quiet uv
-	@$(COMPILE) --extra spark --extra s3 --extra otel --extra openlineage --extra api --output-file requirements.lock
+	@$(COMPILE) --extra spark --extra s3 --extra otel --extra openlineage --extra api --extra postgresql --output-file requirements.lock
 	@$(COMPILE) --extra test --constraint requirements.lock --output-file requirements-test.lock
 	@$(COMPILE) --extra demo --extra api --constraint requirements-test.lock --output-file requirements-demo.lock
 

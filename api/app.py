@@ -1,6 +1,9 @@
 """The web server, put together: Airflow's operations, tidemill's own pages, and the user interface's files."""
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from .errors import add_error_handlers
 from .guard import LOOPBACK, Guard
 from .pages import tabs
 from .pages.render import rendered
+from .read.archiver import archive_for_ever
 from .read.source import Source
 from .routes import (
     approvals,
@@ -51,7 +55,9 @@ def make_app(
     tidemill: Tidemill, settings: Settings, hosts: Collection[str] = LOOPBACK, tokens: TokenFile | None = None
 ) -> FastAPI:
     """The application. *hosts*: the names that it may be called by. *tokens*: whose they are; None: nobody logs in."""
+    source = Source(tidemill, settings)
     app = FastAPI(
+        lifespan=partial(_as_long_as_it_serves, source),
         title="tidemill",
         version=version("tidemill"),
         description="Airflow's REST API v2 on tidemill.",
@@ -59,7 +65,7 @@ def make_app(
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    app.state.source = Source(tidemill, settings)
+    app.state.source = source
     app.state.tokens = tokens
     add_error_handlers(app)
     for module in ROUTERS:
@@ -71,6 +77,19 @@ def make_app(
     app.add_middleware(GZipMiddleware, minimum_size=1024)
     app.add_middleware(Guard, hosts=hosts)
     return app
+
+
+@asynccontextmanager
+async def _as_long_as_it_serves(source: Source, _: FastAPI) -> AsyncIterator[None]:
+    """Keeps runs that end, where there is an archive."""
+    archiving = asyncio.create_task(archive_for_ever(source)) if source.keeps_all else None
+    try:
+        yield
+    finally:
+        if archiving is not None:
+            archiving.cancel()
+            await asyncio.wait([archiving])
+        source.ended.close()
 
 
 def _add_ui(app: FastAPI, settings: Settings) -> None:

@@ -65,6 +65,10 @@ def add_error_handlers(app: FastAPI) -> None:
     async def no_worker(_: Request, error: NoWorkerError) -> JSONResponse:
         return answer(503, str(error))
 
+    @app.exception_handler(TimeoutError)
+    async def late(_: Request, __: TimeoutError) -> JSONResponse:
+        return answer(504, "Temporal has not answered in time. Try again")
+
     @app.exception_handler(RPCError)
     async def no_service(_: Request, error: RPCError) -> JSONResponse:
         late = error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)

@@ -34,8 +34,15 @@ def is_installed(home: Path) -> bool:
 def install_ui(home: Path, wheel: Path | None = None) -> Path:
     """Puts the files in place, out of *wheel*, or out of the wheel that pip fetches from the configured index.
 
-    Raises InvalidInputError for another wheel, and where none can be had.
+    Raises InvalidInputError for another wheel, where none can be had, and where the files cannot be written.
     """
+    try:
+        return _installed(home, wheel)
+    except OSError as error:
+        raise InvalidInputError(f"the user interface cannot be put below {home}: {error}. Make room there") from error
+
+
+def _installed(home: Path, wheel: Path | None) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         found = wheel if wheel is not None else _fetched(Path(folder))
         _check(found)
@@ -55,7 +62,13 @@ def install_ui(home: Path, wheel: Path | None = None) -> Path:
 def _fetched(folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
     command += ["--only-binary", ":all:", "--dest", str(folder), f"apache-airflow-core=={VERSION}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_SECONDS, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise InvalidInputError(
+            f"the user interface was not fetched within {WITHIN_SECONDS} s: the package index is slow, or not there. "
+            f"Give {WHEEL} with --wheel"
+        ) from None
     if done.returncode != 0 or not (folder / WHEEL).is_file():
         last = (done.stderr.strip() or done.stdout.strip()).split("\n")[-1]
         raise InvalidInputError(

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import fsspec
 from temporalio.client import Client
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -136,9 +135,10 @@ async def assets(here: Stack) -> None:
 
 async def watched(here: Stack) -> None:
     """Files that arrive, a place that cannot be looked at, an asset that is late, one that is paused; partitions."""
-    files = fsspec.filesystem("memory")
-    files.pipe("/landing/first.csv", b"1")
-    trigger = {"kind": "files", "url": "memory://landing", "poll_interval": 0.5}
+    landing = here.home / "landing"
+    landing.mkdir()
+    (landing / "first.csv").write_text("1")
+    trigger = {"kind": "files", "url": landing.as_uri(), "poll_interval": 0.5}
     nowhere = {"kind": "files", "url": "nosuch://place"}
     asset = {
         "kind": "asset",
@@ -150,14 +150,14 @@ async def watched(here: Stack) -> None:
     waiting = dag("watching", [empty("x")], schedule={"kind": "asset", "condition": asset})
     await here.tidemill.register(waiting)
     await here.all_finished("watching", 1)
-    files.pipe("/landing/second.csv", b"2")
+    (landing / "second.csv").write_text("2")
     await here.all_finished("watching", 2)
     await here.tidemill.pause_asset("recorded_files")
     await here.tidemill.emit("recorded_files")
     await asyncio.sleep(2)
     await here.tidemill.pause_asset("recorded_files", False)
     await here.all_finished("watching", 3)
-    files.pipe("/landing/third.csv", b"3")
+    (landing / "third.csv").write_text("3")
     await here.all_finished("watching", 4)
     await here.tidemill.register(dag("watching", [empty("x")]))
     parts = {"kind": "cron_partition", "expression": "@daily", "key_format": "%Y-%m-%d"}

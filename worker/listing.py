@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
@@ -78,6 +79,15 @@ async def run_rows(client: Client, *, state: RunState | None = None, most: int =
     else:
         query += ' AND ExecutionStatus != "ContinuedAsNew"'
     async for found in client.list_workflows(query, page_size=min(most, PAGE), limit=most):
+        yield await run_row(found)
+
+
+async def ended_rows(client: Client, since: datetime | None) -> AsyncIterator[RunRow]:
+    """Runs of all DAGs that have ended, those that ended before *since* left out."""
+    query = f'{RUNS} AND ExecutionStatus IN ("Completed", "Failed", "Terminated", "Canceled", "TimedOut")'
+    if since is not None:
+        query += f' AND CloseTime >= "{since.isoformat()}"'
+    async for found in client.list_workflows(query, page_size=PAGE):
         yield await run_row(found)
 
 

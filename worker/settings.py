@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from ..activities.attempts.log import LogFormat
@@ -81,6 +81,8 @@ class Settings(BaseSettings):
     """Where the worker answers /healthz and /readyz, such as 127.0.0.1:8088; None: nowhere."""
     api_tokens: Path | None = None
     """The file of tokens that `tidemill api-tokens create` writes; None: the web is for this host, and asks nobody."""
+    archive: SecretStr | None = None
+    """The database that keeps runs after Temporal has forgotten them: sqlite:////folder/runs.db, or postgresql://..."""
     metrics_address: str | None = None
     """Where the worker serves Prometheus metrics, such as 127.0.0.1:9464; None: nowhere."""
 

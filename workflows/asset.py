@@ -9,9 +9,8 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError
+from temporalio.exceptions import FailureError
 
-from ..activities.notifying import NotifyActivities
 from ..model.asset.events import AssetEvent
 from ..model.asset.state import TOLD_LIMIT, AssetState, AssetView, Lateness, Tie, ToldEvent, WantedWatcher, check_event
 from ..model.asset.watching import WatcherState, Watching, watcher_workflow_id
@@ -20,13 +19,13 @@ from ..model.run.identity import dag_workflow_id
 from ..model.run.notices import late_notice
 from .alarm import Alarm
 from .asset_messages import tell
-from .calls import INFRASTRUCTURE, refusing
+from .calls import refusing
+from .notifying import send_notice
 
 TOGETHER = 40
 """So many DAGs are told at a time: with what each message may have, one step stays below what Temporal takes."""
 AGAIN_FIRST, AGAIN_LAST = timedelta(seconds=1), timedelta(minutes=1)
 """After how long a DAG is told again that could not be."""
-NOTIFIED_WITHIN = timedelta(minutes=2)
 GONE = "not found"
 """In what Temporal says of a signal to a workflow that there is not."""
 
@@ -71,6 +70,8 @@ class AssetWorkflow:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._beside.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            workflow.logger.error("asset %s: %s", self.state.asset.name, error, exc_info=error)
         self._alarm.ring()
 
     async def _tell_watcher(self, name: str, wanted: WantedWatcher | None) -> None:
@@ -81,16 +82,7 @@ class AssetWorkflow:
 
     async def _tell_late(self, lateness: Lateness) -> None:
         notice = late_notice(self.state.asset.name, lateness, workflow.info().run_id)
-        try:
-            await workflow.execute_activity_method(
-                NotifyActivities.notify,
-                notice,
-                start_to_close_timeout=NOTIFIED_WITHIN,
-                retry_policy=INFRASTRUCTURE,
-                summary=lateness.reason,
-            )
-        except ActivityError as error:
-            workflow.logger.warning("%s could not be told: %s", notice.key, error.cause)
+        await send_notice(notice, lateness.reason)
 
     def _send(self) -> None:
         """Tells those who have something waiting and are not being told."""

@@ -1,7 +1,7 @@
 """A look for events of an asset: until something is found, or it has taken long."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio import activity
@@ -15,14 +15,15 @@ from ...model.run.task_instances import Failure
 from ...model.spec.assets.watchers import AssetTrigger, FilesTrigger
 from ...model.spec.tasks import EmptyTask
 from ..attempts.folder import AttemptFolder
-from ..attempts.watch import Watch, beating, stopping_cleanly
+from ..attempts.watch import Watch, beating, stopping_cleanly, task_failed
 from ..attempts.way import forked
 from ..names import TASK_FAILED
 from ..workplace import Workplace
-from .files import look_at_files
 from .other_namespaces import OtherNamespaces
 
 LONGEST_ERROR = 2000
+PATIENCE = timedelta(minutes=5)
+"""So much longer than its time a look in a process of its own may take."""
 SLICE = 0.2
 """How long it sleeps at a time, in seconds, so that it ends soon when it is asked to."""
 
@@ -37,54 +38,55 @@ class WatchActivities:
         """What is there beyond the question's position; what cannot be looked at is said, and no failure."""
         with stopping_cleanly():
             match question.watching.trigger:
-                case FilesTrigger() | AssetTrigger() as trigger:
-                    return self._repeat(question, trigger.poll_interval.total_seconds())
+                case AssetTrigger() as trigger:
+                    return self._repeat(trigger, question.position)
+                case FilesTrigger() as trigger:
+                    return self._in_child(question, files=trigger.model_dump(mode="json"))
                 case _:
-                    return self._in_child(question)
+                    return self._in_child(question, files=None)
 
-    def _repeat(self, question: WatchQuestion, pause: float) -> WatchAnswer:
+    def _repeat(self, trigger: AssetTrigger, position: Any) -> WatchAnswer:
         watch, until = Watch(None), time.monotonic() + LONGEST_LOOK.total_seconds()
         while True:
-            with beating():  # a listing may take longer than a worker may be silent
-                answer = self._once(question)
-            again = time.monotonic() + pause
-            if answer.found or answer.moved or answer.error is not None or again >= until:
+            with beating():
+                answer = self._once(trigger, position)
+            again = time.monotonic() + trigger.poll_interval.total_seconds()
+            if answer.found or answer.error is not None or again >= until:
                 return answer
             while time.monotonic() < again:
                 watch.check()
                 time.sleep(SLICE)
 
-    def _once(self, question: WatchQuestion) -> WatchAnswer:
+    def _once(self, trigger: AssetTrigger, position: Any) -> WatchAnswer:
+        if self.other_namespaces is None:
+            raise AssertionError("the worker has not been given a client")
         try:
-            match question.watching.trigger:
-                case FilesTrigger() as trigger:
-                    return look_at_files(trigger, question.position, time.time())
-                case AssetTrigger() as trigger if self.other_namespaces is not None:
-                    return self.other_namespaces.look(trigger, question.position)
+            return self.other_namespaces.look(trigger, position)
         except InvalidInputError as error:
             return WatchAnswer(error=str(error)[:LONGEST_ERROR])
         except Exception as error:
             return WatchAnswer(error=f"{type(error).__name__}: {error}"[:LONGEST_ERROR])
-        raise AssertionError(question.watching)
 
-    def _in_child(self, question: WatchQuestion) -> WatchAnswer:
+    def _in_child(self, question: WatchQuestion, **more: Any) -> WatchAnswer:
+        """In a process as a task's: the worker's own paths and credentials are not the DAG author's."""
         watching = question.watching
         attempt = TaskAttempt(
             run=asset_pseudo_run(watching.asset, watching.dag_id or "", datetime.now(UTC)),
-            task=EmptyTask(task_id=_plain(watching.name)),
+            task=EmptyTask(task_id=watching.name),
             try_number=1,
             execution=activity.info().workflow_run_id or "1",
             source=watching.source,
         )
         folder = AttemptFolder.of(self._workplace.home, attempt)
-        more: dict[str, Any] = {
+        more |= {
             "asset": watching.asset,
             "watcher": watching.name,
             "position": question.position,
             "seconds": LONGEST_LOOK.total_seconds(),
         }
+        calls_code = more["files"] is None
         try:
-            ended = forked(self._workplace, attempt, folder, "watch", Watch(None), calls_code=True, **more)
+            ended = forked(self._workplace, attempt, folder, "watch", _patience(), calls_code=calls_code, **more)
         except ApplicationError as error:
             if error.type != TASK_FAILED:
                 raise
@@ -99,6 +101,11 @@ def _told(error: ApplicationError) -> str:
     return f"{failure.error_type}: {failure.message}" if failure is not None else error.message
 
 
-def _plain(name: str) -> str:
-    """*name* as a task may be called."""
-    return "".join(letter if letter.isalnum() or letter in "_.-" else "_" for letter in name)
+def _patience() -> Watch:
+    """A look that hangs becomes an error that is shown."""
+    return Watch(
+        LONGEST_LOOK + PATIENCE,
+        too_long=lambda limit: task_failed(
+            Failure(error_type="WatcherTimeout", message=f"the look has not ended within {limit:g} s")
+        ),
+    )

@@ -1,9 +1,12 @@
-"""Has a trigger of the DAG file look for events of an asset. Runs only in child processes."""
+"""Looks for events of an asset: files, or what a trigger of the DAG file finds. Runs only in child processes."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -12,6 +15,7 @@ from ...model.asset.watching import Sighting, WatchAnswer, check_sightings
 from ...model.authoring.asset_watchers import BaseEventTrigger, TriggerEvent
 from ...model.authoring.assets import declared
 from ...model.errors import InvalidInputError
+from ...model.spec.assets.watchers import FilesTrigger
 from .failures import describe_failure, print_failure
 
 if TYPE_CHECKING:
@@ -21,25 +25,46 @@ POSITION_LIMIT = 256 * 1024
 
 
 def run(job: Job) -> dict[str, Any]:
-    """Polls until there is something, or the time of the request is over."""
+    """Looks until there is something, or the time of the request is over."""
     request = job.request
     try:
-        job.imported()
-        trigger = declared(request["asset"]).trigger_of(request["watcher"])
-        return {"answer": _look(trigger, request["position"], request["seconds"]).model_dump(mode="json")}
+        look = _files(request) if request["files"] is not None else _own(job)
+        return {"answer": _repeated(look, request["position"], request["seconds"]).model_dump(mode="json")}
     except BaseException as error:
         print_failure(error)
         return {"failure": describe_failure(error).model_dump(mode="json")}
 
 
-def _look(trigger: BaseEventTrigger, position: Any, seconds: float) -> WatchAnswer:
+@dataclass(frozen=True)
+class _Looking:
+    """How it looks from a position on, and how many seconds it waits between two looks."""
+
+    once: Callable[[Any], tuple[tuple[Sighting, ...], Any]]
+    pause: float
+
+
+def _files(request: dict[str, Any]) -> _Looking:
+    from .watched_files import look_at_files
+
+    trigger = FilesTrigger.model_validate(request["files"])
+    return _Looking(
+        lambda position: look_at_files(trigger, position, time.time()), trigger.poll_interval.total_seconds()
+    )
+
+
+def _own(job: Job) -> _Looking:
+    job.imported()
+    trigger = declared(job.request["asset"]).trigger_of(job.request["watcher"])
+    return _Looking(partial(_polled, trigger), trigger.poll_interval.total_seconds())
+
+
+def _repeated(look: _Looking, position: Any, seconds: float) -> WatchAnswer:
     until, first = time.monotonic() + seconds, position
-    pause = trigger.poll_interval.total_seconds()
     while True:
-        found, position = _polled(trigger, position)
-        if found or time.monotonic() + pause >= until:
+        found, position = look.once(position)
+        if found or time.monotonic() + look.pause >= until:
             return WatchAnswer(found=found, position=position, moved=position != first)
-        time.sleep(pause)
+        time.sleep(look.pause)
 
 
 def _polled(trigger: BaseEventTrigger, position: Any) -> tuple[tuple[Sighting, ...], Any]:

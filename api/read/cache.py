@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 MOST = 5000
+LONGEST = 60.0
+"""How long a question may take, in seconds: who asks meanwhile waits for the same one."""
 
 
 class Cache:
@@ -40,7 +42,7 @@ class Cache:
     async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float) -> T:
         me = asyncio.current_task()
         try:
-            answer = await ask()
+            answer = await asyncio.wait_for(ask(), LONGEST)
         finally:
             current = self._asked.get(key) is me
             if current:

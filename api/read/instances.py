@@ -18,10 +18,9 @@ async def instances_of(source: Source, dag_id: str, run_id: str) -> Instances:
     """
     run = await source.run(dag_id, run_id)
     details = await source.details(dag_id, run)
-    state = await source.state(dag_id, run)
     if details is None:
         raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} is {run.state}, and has no tasks that could be shown")
-    return details.run, state.spec if state is not None else None, list(details.tasks)
+    return details.run, await source.run_spec(dag_id, run), list(details.tasks)
 
 
 async def one_instance(

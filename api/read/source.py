@@ -1,7 +1,9 @@
 """What the web knows of DAGs and runs: asked of the service, each question once however many look."""
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
@@ -18,6 +20,7 @@ from ...worker.listing import run_rows
 from ...worker.settings import Settings
 from ..responses.dags import version_number
 from .cache import Cache
+from .ended_runs import ROUGHLY, EndedRun, EndedRuns
 
 SHORT = 1.0
 """How long an answer about what goes on is held, in seconds."""
@@ -34,6 +37,13 @@ OF_VIEW = (
 LONG = 3600.0
 """For what never changes: a version of a DAG, a run that has ended."""
 RUNS_OF_VERSIONS = 25
+A_WHILE = 60.0
+MOST_STATES, MOST_DETAILS, MOST_SPECS = 32, 300, 1000
+"""How many of each are held in memory: a run's state may have megabytes."""
+MOST_CACHED = 20_000
+"""How many ended runs a server's own file holds where there is no archive."""
+MOST_ARCHIVED = 1000
+"""How many archived runs of a DAG, or of all, a list shows beside those that Temporal knows."""
 MOST_RUNS = 1000
 """Runs of all DAGs that a list looks at, the newest first."""
 
@@ -44,16 +54,29 @@ class Source:
     def __init__(self, tidemill: Tidemill, settings: Settings) -> None:
         self.tidemill, self.settings = tidemill, settings
         self._cache = Cache()
+        self._states, self._details, self._specs = Cache(MOST_STATES), Cache(MOST_DETAILS), Cache(MOST_SPECS)
+        self.keeps_all = settings.archive is not None
+        """Whether runs are shown that Temporal has forgotten."""
+        self.ended = EndedRuns(
+            settings.archive.get_secret_value() if settings.archive is not None else _own_file(settings),
+            tidemill.client,
+            None if self.keeps_all else MOST_CACHED,
+        )
         self._changed: dict[str, float] = {}
         """When somebody changed a DAG here: lists may not show that yet."""
         self._listing_took = 0.0
         self.backfills_seen: dict[int, str] = {}
         """By the number that clients know it by, the DAG of a backfill."""
 
-    def changed(self, dag_id: str) -> None:
+    async def changed(self, dag_id: str, run_id: str | None = None) -> None:
         """Somebody has changed the DAG or a run of it: what is held of it is asked again."""
-        for kind in ("view", "runs", "details", "state"):
+        for kind in ("view", "runs"):
             self._cache.forget(kind, dag_id)
+        for held in (self._states, self._details):
+            held.forget(dag_id)
+        self._specs.forget("run", dag_id)
+        if run_id is not None:
+            await self.ended.forget(dag_id, run_id)
         self._cache.forget("all_runs")
         self._changed[dag_id] = time.monotonic()
 
@@ -92,9 +115,17 @@ class Source:
     async def spec(self, dag_id: str, version: str | None = None) -> DagSpec:
         """The version of the DAG that is in place; asked for once while *version* stays the same."""
         known = version or (await self.view(dag_id)).version
-        found = await self._cache.get(("spec", dag_id, known), lambda: self.tidemill.spec(dag_id), LONG)
+
+        async def ask() -> DagSpec:
+            if (kept := await self.ended.spec(dag_id, known)) is not None:
+                return kept
+            fresh = await self.tidemill.spec(dag_id)
+            await self.ended.keep_spec(fresh)
+            return fresh
+
+        found = await self._specs.get((dag_id, known), ask, LONG)
         if found.version != known:  # the line lags behind: what is in place now is another version
-            self._cache.forget("spec", dag_id, known)
+            self._specs.forget(dag_id, known)
         return found
 
     async def spec_of(self, dag_id: str, number: int | None) -> DagSpec:
@@ -106,30 +137,57 @@ class Source:
         if number is None or version_number(spec) == number:
             return spec
         for run in (await self.runs(dag_id))[:RUNS_OF_VERSIONS]:
-            state = await self.state(dag_id, run)
-            if state is not None and version_number(state.spec) == number:
-                return state.spec
+            found = await self.run_spec(dag_id, run)
+            if found is not None and version_number(found) == number:
+                return found
         raise NotFoundError(f"DAG {dag_id!r} has no version {number}, nor have its last {RUNS_OF_VERSIONS} runs")
 
     async def runs(self, dag_id: str) -> list[RunView]:
         """The runs of a DAG, the newest first."""
-        return await self._cache.get(("runs", dag_id), lambda: self.tidemill.runs(dag_id), SHORT)
+
+        async def ask() -> list[RunView]:
+            listed = await self.tidemill.runs(dag_id)
+            if not self.keeps_all:
+                return listed
+            known = {run.run_id for run in listed}
+            older = [run for run in await self.ended.runs(dag_id, MOST_ARCHIVED) if run.run_id not in known]
+            return listed + older
+
+        return await self._cache.get(("runs", dag_id), ask, SHORT)
+
+    async def runs_of_row(self, row: DagRow) -> list[RunView]:
+        """The same, as of a DAG's line: asked for once while that stays the same."""
+        key = ("runs", row.dag_id, "of", row.model_dump_json())
+        return await self._cache.get(key, lambda: self.runs(row.dag_id), A_WHILE)
 
     async def run(self, dag_id: str, run_id: str) -> RunView:
         """Raises NotFoundError for a run that is not there."""
         for view in await self.runs(dag_id):
             if view.run_id == run_id:
                 return view
-        return await self._cache.get(("runs", dag_id, run_id), lambda: self.tidemill.find_run(dag_id, run_id), LISTED)
+
+        async def ask() -> RunView:
+            try:
+                return await self.tidemill.find_run(dag_id, run_id)
+            except NotFoundError:
+                kept = await self.ended.find(dag_id, run_id) if self.keeps_all else None
+                if kept is None:
+                    raise
+                return kept.view
+
+        return await self._cache.get(("runs", dag_id, run_id), ask, LISTED)
 
     async def details(self, dag_id: str, run: RunView) -> RunDetails | None:
         """A run with its tasks; None while it is queued, and where Temporal has forgotten it."""
         if run.state is RunState.QUEUED:
             return None
-        key = ("details", dag_id, run.run_id, run.state, run.ended_at)
-        seconds = LONG if run.state.finished else SHORT
+
+        async def ask() -> RunDetails:
+            kept = await self._ended(dag_id, run)
+            return kept.details if kept is not None else await self.tidemill.run_by_workflow(run.workflow_id)
+
         try:
-            return await self._cache.get(key, lambda: self.tidemill.run_by_workflow(run.workflow_id), seconds)
+            return await self._details.get(_key(dag_id, run), ask, LONG if run.state.finished else SHORT)
         except LookupError:
             return None
 
@@ -137,18 +195,64 @@ class Source:
         """All that a run knows, with its version of the DAG and the results that are in its history."""
         if run.state is RunState.QUEUED:
             return None
-        key = ("state", dag_id, run.run_id, run.state, run.ended_at)
-        seconds = LONG if run.state.finished else SHORT
+
+        async def ask() -> DagRunState:
+            kept = await self._ended(dag_id, run)
+            return kept.state if kept is not None else await self.tidemill.state_of(run.workflow_id)
+
         try:
-            return await self._cache.get(key, lambda: self.tidemill.state_of(run.workflow_id), seconds)
+            return await self._states.get(_key(dag_id, run), ask, LONG if run.state.finished else SHORT)
         except LookupError:
             return None
+
+    async def run_spec(self, dag_id: str, run: RunView) -> DagSpec | None:
+        """The version of the DAG that a run has; None where `details` has none."""
+
+        async def ask() -> DagSpec | None:
+            state = await self.state(dag_id, run)
+            # One object for all runs of a version.
+            return await self._specs.get((dag_id, state.spec.version), _is(state.spec), LONG) if state else None
+
+        return await self._specs.get(("run", *_key(dag_id, run)), ask, LONG if run.state.finished else A_WHILE)
+
+    async def _ended(self, dag_id: str, run: RunView) -> EndedRun | None:
+        """What there is of a run that has ended, kept by then; None of one that has not. Raises LookupError."""
+        if not run.state.finished or run.ended_at is None:
+            return None
+        kept = await self.ended.find(dag_id, run.run_id, run.ended_at)
+        if kept is None:
+            try:
+                details, state = await asyncio.gather(
+                    self.tidemill.run_by_workflow(run.workflow_id), self.tidemill.state_of(run.workflow_id)
+                )
+            except LookupError:
+                kept = await self.ended.find(dag_id, run.run_id, run.ended_at, ROUGHLY)
+                if kept is None:
+                    raise
+                return kept
+            if not details.state.finished:  # it has been cleared meanwhile
+                return None
+            kept = EndedRun(run, details, state)
+            await self.ended.keep(kept)
+        return kept
+
+    async def archive(self, row: RunRow) -> bool:
+        """Keeps a run that has ended; whether it was not kept yet. Raises LookupError for one that is gone."""
+        if row.ended_at is not None and await self.ended.has(row.dag_id, row.run_id, row.ended_at):
+            return False
+        return await self._ended(row.dag_id, await self.run(row.dag_id, row.run_id)) is not None
 
     async def all_runs(self) -> list[RunRow]:
         """Runs of all DAGs that have begun, the newest first."""
 
         async def ask() -> list[RunRow]:
-            return [row async for row in run_rows(self.tidemill.client, most=MOST_RUNS)]
+            listed = [row async for row in run_rows(self.tidemill.client, most=MOST_RUNS)]
+            if not self.keeps_all:
+                return listed
+            known = {(row.dag_id, row.run_id) for row in listed}
+            return listed + [
+                row for row in await self.ended.rows(MOST_ARCHIVED) if (row.dag_id, row.run_id) not in known
+            ]
 
         return await self._cache.get(("all_runs",), ask, LISTED, STALE)
 
@@ -176,3 +280,19 @@ class Source:
         """Somebody has told the asset of something."""
         self._cache.forget("asset", name)
         self._cache.forget("asset_events", name)
+
+
+def _key(dag_id: str, run: RunView) -> tuple[str, str, RunState, datetime | None]:
+    """What tells the answers of a run from those that it gives when it has moved."""
+    return dag_id, run.run_id, run.state, run.ended_at
+
+
+def _is(spec: DagSpec) -> Callable[[], Awaitable[DagSpec]]:
+    async def answer() -> DagSpec:
+        return spec
+
+    return answer
+
+
+def _own_file(settings: Settings) -> str:
+    return f"sqlite:///{settings.home.resolve() / 'web.db'}"

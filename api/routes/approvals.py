@@ -17,6 +17,7 @@ from ..auth.tokens import Person
 from ..dependencies import Here, Limit, Offset
 from ..read.filters import matches, ordered, page
 from ..read.instances import Instances, instances_of, one_instance
+from ..read.together import each
 from ..responses.common import Body
 from ..responses.tasks import instance_answer
 from .runs import RUN
@@ -97,13 +98,10 @@ async def get_approvals(
     elif dag_run_id == "~":
         runs = [(dag_id, view.run_id) for view in (await source.runs(dag_id))[:MOST_RUNS] if view.state != "queued"]
     else:
+        await source.run(dag_id, dag_run_id)
         runs = [(dag_id, dag_run_id)]
-    found = []
-    for one in runs:
-        try:
-            found += _details(await instances_of(source, *one))
-        except NotFoundError:
-            continue
+    instances = await each(runs, lambda one: instances_of(source, *one))
+    found = [one for part in instances for one in _details(part)]
     wanted = {
         "response_received": response_received,
         "task_id": task_id,
@@ -157,7 +155,7 @@ async def answer_approval(
         raise InvalidInputError("params_input: approvals have no params here. Leave it out")
     answer = ApprovalAnswer(task=instance_key(task_id, map_index), chosen=tuple(body.chosen_options), by=person.name)
     await source.tidemill.respond(dag_id, dag_run_id, answer)
-    source.changed(dag_id)
+    await source.changed(dag_id, dag_run_id)
     return {
         "responded_by": {"id": person.name, "name": person.name},
         "responded_at": datetime.now(UTC).isoformat(),

@@ -1,6 +1,5 @@
 """Assets: lists, one of them, their events, telling of an event, having one made."""
 
-import asyncio
 from collections import defaultdict
 from typing import Annotated, Any, Literal
 
@@ -14,6 +13,7 @@ from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
 from ..read.source import Source
+from ..read.together import each
 from ..responses.common import Body, number_of
 from ..responses.dags import asset_expression
 from ..responses.runs import RunAnswer, run_answer
@@ -30,13 +30,7 @@ def asset_number(name: str) -> int:
 
 
 async def _views(source: Source) -> list[AssetView]:
-    room = asyncio.Semaphore(AT_ONCE)
-
-    async def one(name: str) -> AssetView:
-        async with room:
-            return await source.asset(name)
-
-    return await asyncio.gather(*map(one, await source.assets()))
+    return await each(await source.assets(), source.asset)
 
 
 async def _named(source: Source, number: int) -> AssetView:
@@ -206,7 +200,7 @@ async def get_asset(source: Here, asset_id: int) -> dict[str, Any]:
 async def materialize(source: Here, asset_id: int) -> RunAnswer:
     """Has the DAG run that writes the asset."""
     made = await source.tidemill.materialize((await _named(source, asset_id)).name)
-    source.changed(made.dag_id)
+    await source.changed(made.dag_id)
     return run_answer(made.dag_id, await source.run(made.dag_id, made.run_id), made)
 
 

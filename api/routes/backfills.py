@@ -144,7 +144,7 @@ def _request(body: BackfillBody, *, dry_run: bool) -> BackfillRequest:
 async def make_backfill(source: Here, body: BackfillBody) -> BackfillAnswer:
     """Runs a DAG over a range of the past."""
     plan = await source.tidemill.create_backfill(body.dag_id, _request(body, dry_run=False))
-    source.changed(body.dag_id)
+    await source.changed(body.dag_id)
     for one in await source.tidemill.backfills(body.dag_id):
         if one.backfill_id == plan.backfill_id:
             return BackfillAnswer.of(body.dag_id, one)
@@ -189,5 +189,5 @@ async def cancel_backfill(source: Here, backfill_id: int) -> BackfillAnswer:
 async def _change(source: Source, number: int, change: str) -> BackfillAnswer:
     dag_id, one = await _by_number(source, number)
     changed = await source.tidemill.change_backfill(dag_id, one.backfill_id, change)
-    source.changed(dag_id)
+    await source.changed(dag_id)
     return BackfillAnswer.of(dag_id, changed)

@@ -6,20 +6,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ConfigDict
-from temporalio.service import RPCError
 
 from ...activities.bundles.snapshots import Snapshots
 from ...model.dag.row import DagRow
-from ...model.errors import InvalidInputError
 from ...model.run.views import RunView
 from ...model.spec.dag import DagSource, DagSpec
-from ...worker.connection import NotFoundError, NoWorkerError
+from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Mask, Offset
 from ..errors import NotOfferedError
 from ..read.filters import matches, ordered, page
 from ..read.source import Source
+from ..read.together import each
 from ..responses.dags import (
     DagAnswer,
     DagCollection,
@@ -42,10 +40,6 @@ from ..responses.dags import (
 from ..responses.dags import version_number as number_of_version
 
 router = APIRouter()
-AT_ONCE = 20
-PATIENCE = 3.0
-"""How long a list waits for one DAG, in seconds; it is then shown by its line alone."""
-"""How many DAGs of a page are asked at a time."""
 RunState = Literal["queued", "running", "success", "failed"]
 
 
@@ -144,20 +138,9 @@ def wanted_rows(rows: list[DagRow], filters: DagFilters) -> list[DagRow]:
     return ordered(found, filters.order_by, ORDERS)
 
 
-async def each(rows: list[DagRow], answer: Any) -> list[Any]:
-    """What *answer* makes of each row; a DAG that is gone meanwhile is left out, of a silent one its line is all."""
-    room = asyncio.Semaphore(AT_ONCE)
-
-    async def one(row: DagRow) -> Any:
-        async with room:
-            try:
-                return await asyncio.wait_for(answer(row, None), PATIENCE)
-            except NotFoundError:
-                return None
-            except (NoWorkerError, InvalidInputError, RPCError, TimeoutError):  # one that is silent hides no other
-                return await answer(row, DagSpec(dag_id=row.dag_id, description=row.description, tags=row.tags))
-
-    return [found for found in await asyncio.gather(*map(one, rows)) if found is not None]
+def by_its_line(row: DagRow) -> DagSpec:
+    """What is shown of a DAG that is silent."""
+    return DagSpec(dag_id=row.dag_id, description=row.description, tags=row.tags)
 
 
 @router.get("/api/v2/dags")
@@ -165,10 +148,13 @@ async def get_dags(source: Here, filters: Annotated[PublicDagFilters, Query()]) 
     """DAGs, by their lines in Temporal's visibility."""
     part = page(wanted_rows(await source.rows(), filters), filters.limit, filters.offset)
 
-    async def answer(row: DagRow, known: DagSpec | None) -> DagAnswer:
-        return DagAnswer(**dag_fields(row, known or await source.spec(row.dag_id, row.version)))
+    async def answer(row: DagRow) -> DagAnswer:
+        return DagAnswer(**dag_fields(row, await source.spec(row.dag_id, row.version)))
 
-    return DagCollection(dags=await each(part.items, answer), total_entries=part.total)
+    async def in_short(row: DagRow) -> DagAnswer:
+        return DagAnswer(**dag_fields(row, by_its_line(row)))
+
+    return DagCollection(dags=await each(part.items, answer, in_short), total_entries=part.total)
 
 
 @router.get("/ui/dags")
@@ -176,21 +162,24 @@ async def get_dags_with_runs(source: Here, filters: Annotated[UiDagFilters, Quer
     """DAGs with their last runs."""
     part = page(wanted_rows(await source.rows(), filters), filters.limit, filters.offset)
 
-    async def answer(row: DagRow, known: DagSpec | None) -> DagWithRuns:
-        runs: list[RunView] = []
-        if known is None:
-            spec, runs = await asyncio.gather(source.spec(row.dag_id, row.version), source.runs(row.dag_id))
-        else:
-            spec = known
-        return DagWithRuns(
-            **dag_fields(row, spec),
-            asset_expression=asset_expression(spec),
-            latest_dag_runs=[LightRun.of(row.dag_id, run) for run in runs[: filters.dag_runs_limit]],
-            pending_actions=[],
-            is_favorite=False,
-        )
+    async def answer(row: DagRow) -> DagWithRuns:
+        spec, runs = await asyncio.gather(source.spec(row.dag_id, row.version), source.runs_of_row(row))
+        return _with_runs(row, spec, runs[: filters.dag_runs_limit])
 
-    return DagsWithRuns(dags=await each(part.items, answer), total_entries=part.total)
+    async def in_short(row: DagRow) -> DagWithRuns:
+        return _with_runs(row, by_its_line(row), [])
+
+    return DagsWithRuns(dags=await each(part.items, answer, in_short), total_entries=part.total)
+
+
+def _with_runs(row: DagRow, spec: DagSpec, runs: list[RunView]) -> DagWithRuns:
+    return DagWithRuns(
+        **dag_fields(row, spec),
+        asset_expression=asset_expression(spec),
+        latest_dag_runs=[LightRun.of(row.dag_id, run) for run in runs],
+        pending_actions=[],
+        is_favorite=False,
+    )
 
 
 @router.get("/api/v2/dags/{dag_id}")
@@ -211,7 +200,7 @@ async def get_dag_details(source: Here, dag_id: str) -> DagDetails:
 async def patch_dag(source: Here, dag_id: str, body: DagPatch, update_mask: Mask = None) -> DagAnswer:  # noqa: ARG001 - there is one field
     """Pauses or unpauses a DAG."""
     await source.tidemill.pause(dag_id, body.is_paused)
-    source.changed(dag_id)
+    await source.changed(dag_id)
     return await get_dag(source, dag_id)
 
 
@@ -219,7 +208,8 @@ async def patch_dag(source: Here, dag_id: str, body: DagPatch, update_mask: Mask
 async def delete_dag(source: Here, dag_id: str) -> Response:
     """Forgets a DAG and its runs."""
     await source.tidemill.delete_dag(dag_id)
-    source.changed(dag_id)
+    await source.changed(dag_id)
+    await source.ended.forget(dag_id)
     return Response(status_code=204)
 
 
@@ -246,10 +236,8 @@ async def get_tags(
     return DagTags(tags=part.items, total_entries=part.total)
 
 
-@router.get("/api/v2/dagSources/{dag_id}", response_model=None)
-async def get_source(
-    source: Here, dag_id: str, version_number: int | None = None
-) -> DagSourceAnswer | PlainTextResponse:
+@router.get("/api/v2/dagSources/{dag_id}")
+async def get_source(source: Here, dag_id: str, version_number: int | None = None) -> DagSourceAnswer:
     """The file that a DAG is written in, where this server has it."""
     spec = await source.spec_of(dag_id, version_number)
     content = await asyncio.to_thread(_read_source, source, spec.source) if spec.source is not None else None

@@ -133,10 +133,8 @@ async def _lines(source: Source, dag_id: str, run_ids: list[str]) -> AsyncIterat
             run = await source.run(dag_id, run_id)
         except NotFoundError:
             continue
-        details = await source.details(dag_id, run)
-        state = await source.state(dag_id, run)
-        spec = state.spec if state is not None else await source.spec(dag_id)
-        cells = summaries(spec, details) if details is not None else []
+        details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
+        cells = summaries(spec or await source.spec(dag_id), details) if details is not None else []
         yield json.dumps({"run_id": run_id, "dag_id": dag_id, "task_instances": cells}) + "\n"
 
 

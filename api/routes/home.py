@@ -8,12 +8,11 @@ from fastapi import APIRouter, Query
 
 from ...model.dag.row import DagRow
 from ...model.errors import InvalidInputError
-from ...model.spec.dag import DagSpec
 from ...model.states import TaskState
 from ..dependencies import Here
 from ..read.source import MOST_RUNS
+from ..read.together import each
 from ..responses.tasks import shown_state
-from .dags import each
 
 router = APIRouter()
 RUN_STATES = ("queued", "running", "success", "failed")
@@ -74,8 +73,8 @@ async def get_dag_stats(source: Here, dag_ids: Annotated[list[str], Query()] = [
     wanted = dag_ids or [row.dag_id for row in await source.rows()]
     rows = {row.dag_id: row for row in await source.rows()}
 
-    async def answer(row: DagRow, known: DagSpec | None) -> dict[str, Any]:
-        runs = await source.runs(row.dag_id) if known is None else []
+    async def answer(row: DagRow) -> dict[str, Any]:
+        runs = await source.runs_of_row(row)
         counts = Counter(str(run.state) for run in runs)
         stats = [{"state": state, "count": counts[state]} for state in RUN_STATES]
         return {"dag_id": row.dag_id, "dag_display_name": row.dag_id, "stats": stats}

@@ -1,15 +1,19 @@
 """What goes wrong and what was decided: import errors, warnings, the audit log."""
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
 from ...model.dag.records import MadeDecision
+from ...model.dag.row import DagRow
+from ...model.dag.views import DagView
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
 from ..read.source import Source
+from ..read.together import each
 from ..responses.common import number_of
 
 router = APIRouter()
@@ -116,8 +120,8 @@ async def get_decisions(
     """What a DAG has decided last, and why; of all DAGs, what those of the newest decisions have."""
     named = {"dag_id_pattern": dag_id_pattern, "dag_id_prefix_pattern": dag_id_prefix_pattern}
     rows = [row for row in await source.rows() if matches(row, named, {})] if dag_id is None else []
-    dag_ids = [dag_id] if dag_id is not None else [row.dag_id for row in rows[:MOST_DAGS]]
-    found = [_decision(one, made) for one in dag_ids for made in (await source.view(one)).decisions]
+    views = [await source.view(dag_id)] if dag_id is not None else await each(rows[:MOST_DAGS], _view_of(source))
+    found = [_decision(view.dag_id, made) for view in views for made in view.decisions]
     keys: dict[str, Any] = {"id": lambda one: one["when"], "when": lambda one: one["when"]}
     keys |= {name: lambda one, name=name: one[name] for name in ("event", "dag_id", "run_id", "task_id", "owner")}
     filters = {
@@ -146,6 +150,10 @@ async def get_decisions(
     wanted = [one for one in found if matches(one, filters, fields) and one["event"] not in excluded_events]
     part = page(ordered(wanted, order_by, keys), limit, offset)
     return {"event_logs": part.items, "total_entries": part.total}
+
+
+def _view_of(source: Source) -> Callable[[DagRow], Awaitable[DagView]]:
+    return lambda row: source.view(row.dag_id)
 
 
 def _decision(dag_id: str, made: MadeDecision) -> dict[str, Any]:

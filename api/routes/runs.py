@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict
 
+from ...model.dag.row import DagRow
 from ...model.errors import InvalidInputError
 from ...model.run.identity import TriggerRequest
 from ...model.run.revisions import ClearRequest, RunMark
@@ -14,6 +15,7 @@ from ..dependencies import Here, Limit, Mask, Moment, Offset
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
 from ..read.instances import would_clear
 from ..read.source import Source
+from ..read.together import each
 from ..responses.dags import version_of
 from ..responses.runs import RunAnswer, RunClearBody, RunCollection, RunPatch, TriggerBody, run_answer
 from ..responses.tasks import ClearedInstances, instance_answer
@@ -89,14 +91,13 @@ async def known_runs(source: Source, dag_id: str) -> list[RunAnswer]:
     if dag_id != "~":
         return [run_answer(dag_id, run) for run in await source.runs(dag_id)]
     rows = await source.all_runs()
-    queued = [
-        run_answer(row.dag_id, run)
-        for row in await source.rows()
-        if row.queued_runs
-        for run in await source.runs(row.dag_id)
-        if run.state == "queued"  # those have no workflow that could be listed
-    ]
-    return queued + [
+
+    async def queued_of(row: DagRow) -> list[RunAnswer]:
+        """Those have no workflow that could be listed."""
+        return [run_answer(row.dag_id, run) for run in await source.runs(row.dag_id) if run.state == "queued"]
+
+    queued = await each([row for row in await source.rows() if row.queued_runs], queued_of)
+    return [run for part in queued for run in part] + [
         run_answer(row.dag_id, RunView.model_validate({**row.model_dump(), "queued_at": row.run_after}))
         for row in rows
         if row.dag_id and row.run_after is not None
@@ -123,10 +124,10 @@ async def get_runs(source: Here, dag_id: str, filters: Annotated[RunFilters, Que
 async def get_run(source: Here, dag_id: str, dag_run_id: str) -> RunAnswer:
     """A run."""
     run = await source.run(dag_id, dag_run_id)
-    state = await source.state(dag_id, run)
-    if state is None:
+    details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
+    if details is None or spec is None:
         return run_answer(dag_id, run)
-    return run_answer(dag_id, run, state.run, version_of(state.spec, run.queued_at))
+    return run_answer(dag_id, run, details.run, version_of(spec, run.queued_at))
 
 
 @router.post(RUNS)
@@ -145,7 +146,7 @@ async def trigger_run(source: Here, dag_id: str, body: TriggerBody) -> RunAnswer
         conf=body.conf or {},
     )
     made = await source.tidemill.trigger(dag_id, request)
-    source.changed(dag_id)
+    await source.changed(dag_id)
     return run_answer(dag_id, await source.run(dag_id, made.run_id), made)
 
 
@@ -162,7 +163,7 @@ async def patch_run(source: Here, dag_id: str, dag_run_id: str, body: RunPatch, 
         await source.tidemill.mark_run(dag_id, dag_run_id, RunMark(state=TaskState(body.state)))
     elif body.state is not None:
         raise InvalidInputError(f"state = {body.state!r}: give queued, success or failed")
-    source.changed(dag_id)
+    await source.changed(dag_id, dag_run_id)
     return await get_run(source, dag_id, dag_run_id)
 
 
@@ -178,7 +179,7 @@ async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBo
         found = [instance_answer(run, view, spec) for view in views]
         return ClearedInstances(task_instances=found, total_entries=len(found))
     await source.tidemill.clear(dag_id, dag_run_id, request)
-    source.changed(dag_id)
+    await source.changed(dag_id, dag_run_id)
     return await get_run(source, dag_id, dag_run_id)
 
 
@@ -186,7 +187,7 @@ async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBo
 async def delete_run(source: Here, dag_id: str, dag_run_id: str) -> Response:
     """Forgets a run that is queued or has ended."""
     await source.tidemill.delete_run(dag_id, dag_run_id)
-    source.changed(dag_id)
+    await source.changed(dag_id, dag_run_id)
     return Response(status_code=204)
 
 

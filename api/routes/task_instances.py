@@ -1,6 +1,5 @@
 """Instances of tasks: lists, one of them, its tries, why it waits, clearing and marking."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from ..read.filters import cursor_page, matches, ordered, page
 from ..read.graph import members_of
 from ..read.instances import instances_of, one_instance, would_clear, would_mark
 from ..read.source import Source
+from ..read.together import each
 from ..responses.tasks import (
     ClearBody,
     Dependencies,
@@ -130,10 +130,8 @@ async def known_instances(
     narrowing = {name: value for name, value in wanted.items() if name.startswith(OF_RUNS)}
     runs = [run for run in await known_runs(source, dag_id) if matches(run, narrowing, FIELDS)]
     runs.sort(key=lambda run: run.run_after, reverse=True)
-    looked_at = [_of_run(source, run.dag_id, run.dag_run_id) for run in runs[:MOST_RUNS]]
-    found = await asyncio.gather(*looked_at, return_exceptions=True)
-    there = [one for part in found if isinstance(part, list) for one in part]
-    return there, len(runs) > MOST_RUNS or any(isinstance(part, BaseException) for part in found)
+    found = await each(runs[:MOST_RUNS], lambda run: _of_run(source, run.dag_id, run.dag_run_id))
+    return [one for part in found for one in part], len(found) < len(runs)
 
 
 async def _of_run(source: Source, dag_id: str, run_id: str) -> list[InstanceAnswer]:
@@ -296,7 +294,7 @@ async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> Instanc
         raise ConflictError(f"{', '.join(running)} are running, and prevent_running_task is set")
     if not body.dry_run:
         await source.tidemill.clear(dag_id, body.dag_run_id, request)
-        source.changed(dag_id)
+        await source.changed(dag_id, body.dag_run_id)
     found = [instance_answer(run, view, spec) for view in views]
     return InstanceCollection(task_instances=found, total_entries=len(found))
 
@@ -360,7 +358,7 @@ async def mark_instance(
         return InstanceCollection(task_instances=[], total_entries=0)
     before = await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
     await source.tidemill.mark_tasks(dag_id, dag_run_id, mark_of(instance_key(task_id, map_index), body))
-    source.changed(dag_id)
+    await source.changed(dag_id, dag_run_id)
     run, spec, views = await instances_of(source, dag_id, dag_run_id)
     changed = {(one.task_id, one.map_index) for one in before.task_instances}
     found = [instance_answer(run, view, spec) for view in views if (view.task_id, view.map_index) in changed]

@@ -18,6 +18,7 @@ from tidemill.api.pages import tabs
 from tidemill.model.errors import InvalidInputError
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.settings import Settings
+from web_stack import nowhere
 
 SECRET = b"s" * 32
 
@@ -31,7 +32,7 @@ def tokens(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def app(tmp_path: Path, tokens: dict[str, str]) -> FastAPI:
-    return make_app(None, Settings(home=tmp_path), tokens=TokenFile(tmp_path / "tokens.json", SECRET))  # type: ignore[arg-type]
+    return make_app(nowhere(), Settings(home=tmp_path), tokens=TokenFile(tmp_path / "tokens.json", SECRET))
 
 
 def client(app: FastAPI) -> AsyncClient:

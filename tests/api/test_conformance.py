@@ -15,14 +15,14 @@ from tidemill.api.responses.tasks import shown_state
 from tidemill.api.routes.offers import NOT_OFFERED
 from tidemill.model.states import TaskState
 from tidemill.worker.settings import Settings
-from web_stack import Web
+from web_stack import Web, nowhere
 
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
-    return make_app(None, Settings())  # type: ignore[arg-type]
+    return make_app(nowhere(), Settings())
 
 
 def operations(app: FastAPI) -> list[tuple[str, str, dict[str, Any]]]:

@@ -10,10 +10,12 @@ from typing import Any
 
 import httpx
 from support import Stack, eventually, stack
+from temporalio.client import Client
 from tidemill.activities.dag_files import read_dag_files
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.cli.web import web_server
+from tidemill.worker.client import Tidemill
 from tidemill.worker.dev import free_port
 from tidemill.worker.settings import Settings
 
@@ -88,6 +90,15 @@ def in_thread() -> Iterator[asyncio.AbstractEventLoop]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(30)
         loop.close()
+
+
+def nowhere() -> Tidemill:
+    """A client that has not connected, and will not."""
+
+    async def made() -> Tidemill:
+        return Tidemill(await Client.connect("127.0.0.1:1", lazy=True))
+
+    return asyncio.run(made())
 
 
 def with_timeout(waiting: Any) -> None:

@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 from tidemill.activities.dag_files import read_dag_files
-from tidemill.activities.watching.files import MOST_FILES, look_at_files
+from tidemill.activities.work.watched_files import MOST_FILES, look_at_files
 from tidemill.model.asset.events import AssetEvent
 from tidemill.model.asset.state import AssetState, Tie, ToldEvent
 from tidemill.model.asset.watching import (
@@ -73,20 +73,20 @@ def urls(events: list[AssetEvent]) -> list[str]:
 def test_a_look_at_files_finds_each_once(tmp_path: Path) -> None:
     trigger = FilesTrigger(url=tmp_path.as_uri(), pattern="*.csv", settled_for=timedelta(seconds=10))
     now = datetime.now(UTC).timestamp()
-    assert look_at_files(FilesTrigger(url=f"{tmp_path}/none"), None, now).found == ()
+    assert look_at_files(FilesTrigger(url=f"{tmp_path}/none"), None, now)[0] == ()
     for n in range(120):
         (tmp_path / f"{n:03}.csv").write_text(str(n))
     (tmp_path / "other.txt").write_text("x")
-    assert look_at_files(trigger, None, now).found == ()  # they have only just been written
-    first = look_at_files(trigger, None, now + 60)
-    assert len(first.found) == 100
-    second = look_at_files(trigger, first.position, now + 60)
-    assert len(second.found) == 20
-    assert len({one.key for one in (*first.found, *second.found)}) == 120
-    assert look_at_files(trigger, second.position, now + 60).found == ()
+    assert look_at_files(trigger, None, now)[0] == ()  # they have only just been written
+    first, position = look_at_files(trigger, None, now + 60)
+    assert len(first) == 100
+    second, position = look_at_files(trigger, position, now + 60)
+    assert len(second) == 20
+    assert len({one.key for one in (*first, *second)}) == 120
+    assert look_at_files(trigger, position, now + 60)[0] == ()
     (tmp_path / "000.csv").write_text("changed, and longer")
     (tmp_path / "001.csv").unlink()
-    [again] = look_at_files(trigger, second.position, now + 60).found
+    [again], _ = look_at_files(trigger, position, now + 60)
     assert again.payload == {"url": (tmp_path / "000.csv").as_uri(), "size": 19}
 
 
@@ -104,14 +104,14 @@ def test_files_in_an_object_store_are_looked_at(tmp_path: Path, monkeypatch: pyt
         files = fsspec.filesystem("s3", skip_instance_cache=True)
         trigger = FilesTrigger(url=f"{url}/landing/", pattern="*.csv")
         now = datetime.now(UTC).timestamp()
-        assert look_at_files(trigger, None, now).found == ()
+        assert look_at_files(trigger, None, now)[0] == ()
         files.pipe("lake/landing/2026/a.csv", b"a")
         files.pipe("lake/landing/a.txt", b"a")
-        first = look_at_files(trigger, None, now + 60)
-        assert [one.payload for one in first.found] == [{"url": "s3://lake/landing/2026/a.csv", "size": 1}]
-        assert look_at_files(trigger, first.position, now + 60).found == ()
+        first, position = look_at_files(trigger, None, now + 60)
+        assert [one.payload for one in first] == [{"url": "s3://lake/landing/2026/a.csv", "size": 1}]
+        assert look_at_files(trigger, position, now + 60)[0] == ()
         files.pipe("lake/landing/2026/a.csv", b"b")  # of the same size: its ETag tells it
-        assert len(look_at_files(trigger, first.position, now + 60).found) == 1
+        assert len(look_at_files(trigger, position, now + 60)[0]) == 1
 
 
 @pytest.mark.parametrize(

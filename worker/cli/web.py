@@ -7,7 +7,7 @@ import errno
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +29,7 @@ PORT = 8080
 
 
 def api_server(
-    host: Annotated[str, typer.Option(help="The address to listen at; without tokens, of loopback.")] = ("127.0.0.1"),
+    host: Annotated[str, typer.Option(help="The address to listen at; without tokens, of loopback.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port.")] = PORT,
     name: Annotated[
         list[str] | None, typer.Option(help="A name that browsers may call it by, such as that of a proxy; repeatable.")
@@ -140,14 +140,15 @@ async def web_server(
             f"--host = {host!r} is no loopback address, and nobody logs in: whoever reaches the server could change "
             "everything. Make tokens with `tidemill api-tokens create`, and set TIDEMILL_API_TOKENS"
         )
+    server = await _server(tidemill, settings, {*LOOPBACK, "[::1]", host, *names})
     listening = _listening(host, port)
-    server = _server(tidemill, settings, {*LOOPBACK, "[::1]", host, *names})
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.02)
         if serving.done():
             await serving
+            raise RuntimeError("the web server ended before it served anything")
         yield f"http://{host}:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
@@ -168,7 +169,7 @@ def _listening(host: str, port: int) -> socket.socket:
     return found
 
 
-def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uvicorn.Server:
+async def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uvicorn.Server:
     try:
         import uvicorn
 
@@ -192,26 +193,26 @@ def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uvicorn.
         known = TokenFile(settings.api_tokens, session_secret(settings.home.resolve() / "api_sessions.key"))
     if known is not None:
         _ = known.people  # a file that cannot be read is told now
-    config = uvicorn.Config(make_app(tidemill, settings, hosts, known), log_level="warning", access_log=False)
+    app = make_app(tidemill, settings, hosts, known)
+    await app.state.source.ended.begin()
+    config = uvicorn.Config(app, log_level="warning", access_log=False)
     return Server(config)
 
 
 @asynccontextmanager
 async def web_for_dev(tidemill: Tidemill, settings: Settings, port: int) -> AsyncIterator[str | None]:
     """The web beside the rest of `tidemill dev`, at any port if *port* is in use; None where it is not installed."""
-    try:
-        listening = web_server(tidemill, settings, "127.0.0.1", port if _is_free(port) else 0)
-        url = await listening.__aenter__()
-    except InvalidInputError as error:
-        console.print(f"API and UI   not there: {error}", soft_wrap=True)
-        yield None
-        return
-    fetching = asyncio.create_task(_fetch_ui(settings))
-    try:
+    async with AsyncExitStack() as stack:
+        try:
+            free = port if _is_free(port) else 0
+            url = await stack.enter_async_context(web_server(tidemill, settings, "127.0.0.1", free))
+        except InvalidInputError as error:
+            console.print(f"API and UI   not there: {error}", soft_wrap=True)
+            yield None
+            return
+        fetching = asyncio.create_task(_fetch_ui(settings))
+        stack.callback(fetching.cancel)
         yield url
-    finally:
-        fetching.cancel()
-        await listening.__aexit__(None, None, None)
 
 
 def _is_free(port: int) -> bool:

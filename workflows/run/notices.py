@@ -1,12 +1,9 @@
 """Tells those who want to know of what happens to a run and its tasks. Nothing waits for them but the run's end."""
 
 import asyncio
-from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
-from ...activities.notifying import NotifyActivities
 from ...model.run.attempts import WHOLE_RUN, TaskAttempt
 from ...model.run.notices import Notice
 from ...model.run.state import DagRunState
@@ -14,9 +11,7 @@ from ...model.run.task_instances import TaskInstance
 from ...model.spec.notifiers import Event
 from ...model.spec.tasks import EmptyTask
 from ...model.states import RunState
-from ..calls import INFRASTRUCTURE
-
-WITHIN = timedelta(minutes=2)
+from ..notifying import send_notice
 
 
 class Notices:
@@ -45,7 +40,7 @@ class Notices:
                 of_run=of_run,
                 number=self._state.notices,
             )
-            sending = asyncio.create_task(self._send(notice))
+            sending = asyncio.create_task(send_notice(notice, notice.key))
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
 
@@ -60,18 +55,6 @@ class Notices:
             params=self._state.run.conf,
             source=self._state.spec.source,
         )
-
-    async def _send(self, notice: Notice) -> None:
-        try:
-            await workflow.execute_activity_method(
-                NotifyActivities.notify,
-                notice,
-                start_to_close_timeout=WITHIN,
-                retry_policy=INFRASTRUCTURE,
-                summary=notice.key,
-            )
-        except ActivityError as error:
-            workflow.logger.warning("%s could not be told: %s", notice.key, error.cause)
 
     async def all_told(self) -> None:
         """Waits until all are told, or it was tried often enough."""

@@ -1,4 +1,4 @@
-"""Files that arrive below a folder or prefix: each of them is an event, once."""
+"""Files that arrive below a folder or prefix: each of them is an event, once. Runs only in child processes."""
 
 from base64 import urlsafe_b64encode
 from datetime import datetime
@@ -8,7 +8,7 @@ from typing import Any
 
 import fsspec
 
-from ...model.asset.watching import PAGE, Sighting, WatchAnswer
+from ...model.asset.watching import PAGE, Sighting
 from ...model.errors import InvalidInputError
 from ...model.spec.assets.watchers import FilesTrigger
 
@@ -18,8 +18,8 @@ VERSIONS = ("ETag", "etag", "generation", "md5Hash", "checksum")
 CHANGES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
 
-def look_at_files(trigger: FilesTrigger, position: Any, now: float) -> WatchAnswer:
-    """The files below the trigger's folder that are not in *position*: the oldest first, a page at most.
+def look_at_files(trigger: FilesTrigger, position: Any, now: float) -> tuple[tuple[Sighting, ...], Any]:
+    """The files below the trigger's folder that are not in *position*, a page of the oldest; and the position then.
 
     A folder that is not there has no files. Raises InvalidInputError for too many of them.
     """
@@ -37,12 +37,8 @@ def look_at_files(trigger: FilesTrigger, position: Any, now: float) -> WatchAnsw
     new = [path for path, digest in digests.items() if digest not in known and _changed(listed[path]) <= settled]
     new = sorted(new, key=lambda path: (_changed(listed[path]), path))[:PAGE]
     kept = {digest for path, digest in digests.items() if digest in known or path in new}
-    if not new:
-        return WatchAnswer(position=sorted(kept), moved=kept != known)
-    return WatchAnswer(
-        found=tuple(_sighting(files.unstrip_protocol(path), listed[path], digests[path]) for path in new),
-        position=sorted(kept),
-    )
+    found = tuple(_sighting(files.unstrip_protocol(path), listed[path], digests[path]) for path in new)
+    return found, sorted(kept) if kept or position is not None else None
 
 
 def _listing(files: Any, root: str) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,62 @@
+"""Sees to it that each run is in the archive before Temporal forgets it. Any number of servers may do so."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+
+from temporalio.service import RPCError
+
+from ...model.errors import InvalidInputError
+from ...model.run.row import RunRow
+from ...worker.connection import NoWorkerError
+from ...worker.listing import ended_rows
+from .source import Source
+
+log = logging.getLogger(__name__)
+EVERY = 30.0
+"""Between two looks for runs that have ended, in seconds."""
+LAG = timedelta(minutes=10)
+"""Temporal's lists may show an end so much later."""
+AT_ONCE = 4
+"""So many runs are asked at a time: each may have to be replayed by a worker."""
+NOT_NOW = (NoWorkerError, InvalidInputError, RPCError, TimeoutError)
+
+
+async def archive_for_ever(source: Source) -> None:
+    """Keeps runs that end, until it is cancelled."""
+    while True:
+        try:
+            await sweep(source)
+        except Exception:  # an outage of Temporal, of its workers, or of the database
+            log.exception("runs that have ended could not be archived, and are looked for again")
+        await asyncio.sleep(EVERY)
+
+
+async def sweep(source: Source) -> int:
+    """Keeps the runs that have ended since the last sweep; how many. Those that cannot be asked are left for the next.
+
+    Raises RPCError where Temporal does not answer.
+    """
+    began = datetime.now(UTC)
+    since = await source.ended.swept_until()
+    room, kept, left = asyncio.Semaphore(AT_ONCE), 0, 0
+
+    async def keep(row: RunRow) -> None:
+        nonlocal kept, left
+        try:
+            kept += await source.archive(row)
+        except LookupError:  # Temporal has forgotten it meanwhile
+            return
+        except NOT_NOW as error:
+            left += 1
+            log.warning("run %s of DAG %s is not archived yet: %s", row.run_id, row.dag_id, error)
+        finally:
+            room.release()
+
+    async with asyncio.TaskGroup() as keeping:
+        async for row in ended_rows(source.tidemill.client, since):
+            await room.acquire()
+            keeping.create_task(keep(row))
+    if not left:
+        await source.ended.set_swept_until(began - LAG)
+    return kept

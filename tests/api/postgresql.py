@@ -1,0 +1,50 @@
+"""A real PostgreSQL server, where the host has one."""
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tidemill.worker.dev import free_port
+
+FOLDERS = (*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), Path("/usr/local/bin"), Path("/usr/bin"))
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[str]:
+    """The URL of a database of its own. Skips the test where there is no server to start."""
+    programs = next((found for found in FOLDERS if (found / "initdb").exists()), None)
+    if programs is None:
+        pytest.skip("PostgreSQL's server is not installed: apt-get install postgresql")
+    user = _who()
+    folder.mkdir()
+    shutil.chown(folder, user)
+    for parent in folder.parents:  # so that the server's own user comes to it
+        if parent.stat().st_uid == os.getuid() and parent.stat().st_mode & 0o001 == 0:
+            parent.chmod(parent.stat().st_mode | 0o001)
+    data, port = folder / "data", free_port()
+    _do(user, [programs / "initdb", "-D", data, "-U", "tidemill", "-A", "trust", "--no-sync"])
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+    _do(user, [programs / "pg_ctl", "-D", data, "-w", "-l", data / "log", "-o", options, "start"])
+    try:
+        yield f"postgresql://tidemill@127.0.0.1:{port}/postgres"
+    finally:
+        _do(user, [programs / "pg_ctl", "-D", data, "-m", "fast", "-w", "stop"])
+
+
+def _who() -> str:
+    """The server does not run as root: then it is as its own user, or as nobody."""
+    if os.getuid() != 0:
+        return pwd.getpwuid(os.getuid()).pw_name
+    return "postgres" if any(one.pw_name == "postgres" for one in pwd.getpwall()) else "nobody"
+
+
+def _do(user: str, command: list[object]) -> None:
+    words = [str(word) for word in command]
+    if os.getuid() == 0:
+        words = ["runuser", "-u", user, "--", *words]
+    subprocess.run(words, check=True, cwd="/", stdout=subprocess.DEVNULL, timeout=120)

@@ -1,0 +1,230 @@
+"""What the web keeps of runs that have ended: it outlives Temporal's retention, workers, and the web server itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from postgresql import postgresql
+from support import Stack, eventually
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+from tidemill.activities.dag_files import read_dag_files
+from tidemill.api.read.archiver import sweep
+from tidemill.api.read.ended_runs import EndedRun, EndedRuns
+from tidemill.api.read.source import Source
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.views import RunView
+from tidemill.worker.cli.web import web_server
+from tidemill.worker.client import Tidemill
+from tidemill.worker.converter import ModelsPlugin
+from tidemill.worker.dev import free_port
+from tidemill.worker.settings import Settings
+
+from tidemill import InvalidInputError
+
+FILE = """
+from tidemill import *
+with DAG("kept", schedule=None):
+    @task(retries=1, retry_delay=0)
+    def makes(ti=None):
+        print("this is try", ti.try_number)
+        if ti.try_number == 1:
+            raise ValueError("not yet")
+        return {"rows": 3}
+    makes() >> EmptyOperator(task_id="end")
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/runs.db"
+    else:
+        with postgresql(tmp_path / "database") as url:
+            yield url
+
+
+Begun = Callable[[str | None], Awaitable[Source]]
+
+
+@pytest.fixture
+async def begun(here: Stack) -> AsyncIterator[Begun]:
+    """Makes what a web server reads from, with an archive or without one."""
+    made: list[Source] = []
+
+    async def begin(archive: str | None) -> Source:
+        made.append(Source(here.tidemill, settings_of(here, archive)))
+        await made[-1].ended.begin()
+        return made[-1]
+
+    yield begin
+    for source in made:
+        source.ended.close()
+
+
+def settings_of(here: Stack, archive: str | None) -> Settings:
+    return Settings.model_validate({"home": here.home, "task_queue": here.task_queue, "archive": archive})
+
+
+async def a_run(here: Stack, folder: Path, run_id: str) -> RunView:
+    file = folder / "dags.py"
+    file.write_text(FILE)
+    [parsed] = read_dag_files(file)
+    assert parsed.error is None, parsed.error
+    await here.run_once(parsed.dags[0], run_id=run_id)
+    return await here.tidemill.find_run("kept", run_id)
+
+
+async def forgotten(here: Stack, run: RunView) -> None:
+    """Has Temporal forget the run, as it does when its retention is over."""
+    request = DeleteWorkflowExecutionRequest(
+        namespace=here.tidemill.client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=run.workflow_id),
+    )
+
+    async def is_there() -> bool:
+        try:
+            await here.tidemill.client.workflow_service.delete_workflow_execution(request)
+            await here.tidemill.state_of(run.workflow_id)
+        except (LookupError, RPCError) as error:
+            if isinstance(error, RPCError) and error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return False
+        return True
+
+    await eventually(is_there, lambda there: not there)
+
+
+async def swept(source: Source, run_id: str) -> None:
+    """Sweeps until the run is there: Temporal's lists lag behind."""
+
+    async def once() -> bool:
+        await sweep(source)
+        return await source.ended.find("kept", run_id, None) is not None
+
+    await eventually(once, bool)
+
+
+async def test_a_run_outlives_temporals_memory_of_it(here: Stack, begun: Begun, tmp_path: Path, archive: str) -> None:
+    run = await a_run(here, tmp_path, "first")
+    source = await begun(archive)
+    await swept(source, "first")
+    assert await source.ended.count() == await sweep(source) + 1  # the second sweep has nothing to do with it
+    if archive.startswith("sqlite"):  # once will do: Temporal takes half a minute for it
+        await forgotten(here, run)
+    # One that its DAG keeps no list of any more, either.
+    ended = await source.ended.find("kept", "first", run.ended_at)
+    assert ended is not None
+    long_ago = datetime(2001, 2, 3, tzinfo=UTC)
+    old = {"run_id": "older", "run_after": long_ago, "queued_at": long_ago, "workflow_id": "run:kept/older"}
+    older = EndedRun(ended.view.model_copy(update=old), ended.details, ended.state)
+    await asyncio.gather(source.ended.keep(older), (await begun(archive)).ended.keep(older))
+    settings = settings_of(here, archive)
+    async with (
+        web_server(here.tidemill, settings, "127.0.0.1", free_port()) as url,
+        httpx.AsyncClient(base_url=url, timeout=60) as client,
+    ):
+        runs = (await client.get("/api/v2/dags/kept/dagRuns?order_by=run_after")).json()["dag_runs"]
+        assert [one["dag_run_id"] for one in runs] == ["older", "first"]
+        everywhere = (await client.get("/api/v2/dags/~/dagRuns?dag_id_pattern=kept&limit=1000")).json()["dag_runs"]
+        assert {"older", "first"} <= {one["dag_run_id"] for one in everywhere}
+        for run_id in ("first", "older"):
+            place = f"/api/v2/dags/kept/dagRuns/{run_id}"
+            assert (await client.get(place)).json()["state"] == "success"
+            tasks = (await client.get(f"{place}/taskInstances")).json()["task_instances"]
+            assert [(one["task_id"], one["state"], one["try_number"]) for one in tasks] == [
+                ("makes", "success", 2), ("end", "success", 1),
+            ]  # fmt: skip
+            value = (await client.get(f"{place}/taskInstances/makes/xcomEntries/return_value")).json()
+            assert value["value"] == {"rows": 3}
+        tries = (await client.get("/api/v2/dags/kept/dagRuns/first/taskInstances/makes/tries")).json()
+        assert [one["state"] for one in tries["task_instances"]] == ["up_for_retry", "success"]
+        log = (await client.get("/api/v2/dags/kept/dagRuns/first/taskInstances/makes/logs/1")).json()
+        assert "this is try 1" in [line["event"] for line in log["content"]]
+        assert (await client.delete("/api/v2/dags/kept")).status_code == 204
+    assert await source.ended.count() == 0
+
+
+async def test_an_ended_run_is_asked_of_temporal_once(here: Stack, begun: Begun, tmp_path: Path) -> None:
+    """Also of a server that has begun anew, and whose worker is gone."""
+    run = await a_run(here, tmp_path, "once")
+    first = await begun(None)
+    details = await first.details("kept", run)
+    lost = Tidemill(await Client.connect("127.0.0.1:1", lazy=True, plugins=[ModelsPlugin()]))
+    anew = Source(lost, settings_of(here, None))
+    assert await anew.details("kept", run) == details
+    state = await anew.state("kept", run)
+    assert state is not None
+    assert state.instances["makes"].xcom["return_value"] == {"rows": 3}
+    assert await anew.run_spec("kept", run) == state.spec
+    # What it was before it was cleared is not what it is now.
+    assert run.ended_at is not None
+    later = run.model_copy(update={"ended_at": run.ended_at + timedelta(milliseconds=300)})
+    with pytest.raises(RuntimeError, match=r"127\.0\.0\.1:1"):
+        await anew.details("kept", later)
+    anew.ended.close()
+
+
+async def test_what_is_cleared_is_archived_anew(here: Stack, begun: Begun, tmp_path: Path) -> None:
+    run = await a_run(here, tmp_path, "again")
+    source = await begun(f"sqlite:///{tmp_path}/runs.db")
+    await swept(source, "again")
+    await here.tidemill.clear("kept", "again")
+
+    async def once() -> int:
+        await sweep(source)
+        found = await source.ended.find("kept", "again")
+        assert found is not None
+        return next(task.try_number for task in found.details.tasks if task.task_id == "makes")
+
+    await eventually(once, lambda number: number == 3)
+    assert run.ended_at is not None
+    assert not await source.ended.has("kept", "again", run.ended_at - timedelta(seconds=2))
+
+
+async def test_only_the_newest_are_kept_without_an_archive(here: Stack, begun: Begun, tmp_path: Path) -> None:
+    run = await a_run(here, tmp_path, "many")
+    source = await begun(None)
+    await source.details("kept", run)
+    ended = await source.ended.find("kept", "many")
+    assert ended is not None
+    few = EndedRuns(f"sqlite:///{tmp_path}/few.db", here.tidemill.client, most=5)
+    await few.begin()
+    for n in range(101):
+        at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=n)
+        view = ended.view.model_copy(update={"run_id": f"r{n}", "run_after": at})
+        await few.keep(EndedRun(view, ended.details, ended.state))
+    assert [one.run_id for one in await few.runs("kept", 10)] == ["r100", "r99", "r98", "r97", "r96"]
+    few.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("what", "is no URL of a database"),
+        ("mysql+nodriver://x", "is no URL of a database"),
+        ("sqlite:////nowhere/at/all/x.db", "cannot be used: .*unable to open"),
+        ("postgresql://me:secret@127.0.0.1:1/x", r"postgresql\+psycopg://me:\*\*\*@127.0.0.1:1/x cannot be used"),
+    ],
+)
+async def test_a_database_that_cannot_be_used_is_told_at_the_start(here: Stack, url: str, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said) as refused:
+        async with web_server(here.tidemill, settings_of(here, url), "127.0.0.1", free_port()):
+            pass
+    assert "secret" not in str(refused.value)
+
+
+async def test_a_trigger_is_seen_by_a_list_that_was_just_asked(here: Stack, begun: Begun, tmp_path: Path) -> None:
+    await a_run(here, tmp_path, "one")
+    source = await begun(None)
+    await eventually(source.rows, lambda rows: any(row.dag_id == "kept" for row in rows))
+    row = next(row for row in await source.rows() if row.dag_id == "kept")
+    assert [run.run_id for run in await source.runs_of_row(row)] == ["one"]
+    await here.tidemill.trigger("kept", TriggerRequest(run_id="two"))
+    await source.changed("kept")
+    assert [run.run_id for run in await source.runs_of_row(row)] == ["two", "one"]

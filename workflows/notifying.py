@@ -1,0 +1,26 @@
+"""Sends a notice, as runs and assets do."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from ..activities.notifying import NotifyActivities
+from ..model.run.notices import Notice
+from .calls import INFRASTRUCTURE
+
+WITHIN = timedelta(minutes=2)
+
+
+async def send_notice(notice: Notice, summary: str) -> None:
+    """Tells whoever is to be told of *notice*; *summary* is what Temporal's UI shows. A failure is logged."""
+    try:
+        await workflow.execute_activity_method(
+            NotifyActivities.notify,
+            notice,
+            start_to_close_timeout=WITHIN,
+            retry_policy=INFRASTRUCTURE,
+            summary=summary,
+        )
+    except ActivityError as error:
+        workflow.logger.warning("%s could not be told: %s", notice.key, error.cause)
