@@ -16,7 +16,8 @@ from ..worker.client import Tidemill
 from ..worker.settings import Settings
 from .auth import login
 from .auth.access import authorise
-from .auth.tokens import TokenFile
+from .auth.rates import Rates
+from .auth.sessions import Access
 from .dependencies import only_known_parameters, parameters_of
 from .errors import add_error_handlers
 from .guard import LOOPBACK, Guard
@@ -52,9 +53,9 @@ ICON = Path(__file__).parent / "pages" / "tidemill.svg"
 
 
 def make_app(
-    tidemill: Tidemill, settings: Settings, hosts: Collection[str] = LOOPBACK, tokens: TokenFile | None = None
+    tidemill: Tidemill, settings: Settings, hosts: Collection[str] = LOOPBACK, access: Access | None = None
 ) -> FastAPI:
-    """The application. *hosts*: the names that it may be called by. *tokens*: whose they are; None: nobody logs in."""
+    """The application. *hosts*: the names that it may be called by. *access*: who gets in; None: nobody logs in."""
     source = Source(tidemill, settings)
     app = FastAPI(
         lifespan=partial(_as_long_as_it_serves, source),
@@ -66,7 +67,8 @@ def make_app(
         openapi_url="/openapi.json",
     )
     app.state.source = source
-    app.state.tokens = tokens
+    app.state.access = access
+    app.state.rates = Rates()
     add_error_handlers(app)
     for module in ROUTERS:
         app.include_router(module.router, dependencies=[Depends(authorise), Depends(only_known_parameters)])

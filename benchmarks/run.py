@@ -113,7 +113,7 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "cli": lambda: cli(client, server.address, LISTED),
         "installation": lambda: installation(client, server, server.log.parents[1]),
         "assets": lambda: assets(client, server, server.log.parents[1]),
-        "api": lambda: web(client, server, server.log.parents[1], LISTED),
+        "api": lambda: web(client, server, server.log.parents[1], (20, *LISTED)),
         "shape": lambda: sizes(client, server, server.log.parents[1]),
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),

@@ -39,6 +39,7 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
     async def read(found: WorkflowExecution) -> None:
         dag_id = found.id.removeprefix("dag:")
         async with room:
+            await asyncio.sleep(0)  # reading needs no waiting: others on this loop have their turn
             try:
                 view = (await found.memo()).get("view")
                 if view is not None:
@@ -79,6 +80,7 @@ async def run_rows(client: Client, *, state: RunState | None = None, most: int =
     else:
         query += ' AND ExecutionStatus != "ContinuedAsNew"'
     async for found in client.list_workflows(query, page_size=min(most, PAGE), limit=most):
+        await asyncio.sleep(0)  # as above
         yield await run_row(found)
 
 

@@ -4,8 +4,10 @@ import os
 from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from ..activities.attempts.log import LogFormat
@@ -14,12 +16,41 @@ from ..model.spec.tasks import SparkOptions
 from .settings_file import FileSource
 
 PREFIX = "TIDEMILL_"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+RoleName = Literal["viewer", "operator", "admin"]
 OTHERS = ("CONFIG", "CLIENT_PLUGINS", "SECRETS_FILE", "SECRETS_BACKEND", "SECRETS_BACKEND_KWARGS")
 """Variables that are no fields of `Settings`."""
 FREE = ("CONN_", "VAR_")
 """Beginnings of those whose names are the user's own."""
 DEFAULT_BUNDLE = "dags-folder"
 """The bundle of the worker's own folder (Airflow's name)."""
+
+
+class OidcSettings(BaseModel):
+    """An OpenID provider, and who may do what of those it knows."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    issuer: str
+    """Its URL, as it calls itself."""
+    client_id: str
+    client_secret: SecretStr | None = None
+    scope: str = "openid profile email"
+    name_claim: str = "email"
+    roles_claim: str = "groups"
+    roles: dict[str, RoleName] = {}
+    """By the name of a group: viewer, operator or admin."""
+    default_role: RoleName | None = None
+    """What somebody may do who is in none of these groups; None: nothing."""
+
+    @model_validator(mode="after")
+    def _lets_somebody_in(self) -> Self:
+        parts = urlsplit(self.issuer)
+        if parts.scheme != "https" and parts.hostname not in LOOPBACK:
+            raise ValueError(f"issuer = {self.issuer!r}: who listens on the way could log in. Give an https URL")
+        if not self.roles and self.default_role is None:
+            raise ValueError("nobody could do anything. Give roles, or a default_role")
+        return self
 
 
 class Settings(BaseSettings):
@@ -81,6 +112,8 @@ class Settings(BaseSettings):
     """Where the worker answers /healthz and /readyz, such as 127.0.0.1:8088; None: nowhere."""
     api_tokens: Path | None = None
     """The file of tokens that `tidemill api-tokens create` writes; None: the web is for this host, and asks nobody."""
+    oidc: OidcSettings | None = None
+    """JSON: an OpenID provider by which people log in to the web, such as {"issuer": ..., "client_id": ...}."""
     archive: SecretStr | None = None
     """The database that keeps runs after Temporal has forgotten them: sqlite:////folder/runs.db, or postgresql://..."""
     metrics_address: str | None = None

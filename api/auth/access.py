@@ -1,26 +1,28 @@
 """Finds out who is asking, and whether they may."""
 
 import logging
-import time
 from urllib.parse import quote
 
-import jwt
 from fastapi import HTTPException, Request
 
-from .tokens import ANYBODY, Person, Role, TokenFile
+from ..read.source import Source
+from .rates import CHANGES, LOGINS, READS, Rates
+from .sessions import Access
+from .tokens import ANYBODY, Person, Role
 
 COOKIE = "_token"
-ALGORITHM = "HS256"
-SESSION_SECONDS = 12 * 3600
 OPEN = {
     "/api/v2/version", "/api/v2/monitor/health", "/api/v2/auth/login", "/api/v2/auth/logout", "/auth/token",
-    "/auth/token/cli", "/auth/login",
+    "/auth/token/cli", "/auth/login", "/auth/oidc", "/auth/oidc/callback",
 }  # fmt: skip
 """What is asked by those who are not known yet."""
 FOR_ADMINS = {
     ("POST", "/api/v2/pools"),
     ("PATCH", "/api/v2/pools/{pool_name}"),
 }
+NAMED_ELSEWHERE = "/api/v2/backfills"
+"""Operations that begin so are about a DAG that is not named in their path: they ask `check_tags` themselves."""
+READING = ("GET", "HEAD")
 audit = logging.getLogger("tidemill.audit")
 
 
@@ -28,7 +30,7 @@ def needed_role(method: str, path: str) -> Role | None:
     """Who may call an operation, by its path with the names of its parameters; None: anybody."""
     if path in OPEN:
         return None
-    if method in ("GET", "HEAD"):
+    if method in READING:
         return Role.VIEWER
     if method == "DELETE" or (method, path) in FOR_ADMINS:
         return Role.ADMIN
@@ -36,47 +38,53 @@ def needed_role(method: str, path: str) -> Role | None:
 
 
 async def authorise(request: Request) -> Person:
-    """Who is asking. Answers 401 if that is not known, and 403 if they may not."""
+    """Who is asking. Answers 401 if that is not known, 403 if they may not, and 429 if they ask too often."""
     path = request.scope["route"].path
     role = needed_role(request.method, path)
     if role is None:
         return ANYBODY
-    tokens: TokenFile | None = request.app.state.tokens
-    person = ANYBODY if tokens is None else _known(request, tokens)
-    if person is None:
-        told = "nobody is logged in: send `Authorization: Bearer TOKEN`, or log in"
-        raise HTTPException(401, told, headers={"WWW-Authenticate": "Bearer"})
+    access: Access | None = request.app.state.access
+    rates: Rates = request.app.state.rates
+    person = ANYBODY if access is None else _known(request, access, rates)
     if person.role < role:
         raise HTTPException(403, "Forbidden")
-    if request.method not in ("GET", "HEAD"):
-        shown = quote(request.url.path, safe="/~:+%")  # a line of the log stays one line
-        audit.info("%s (%s) %s %s", person.name, person.role.name.lower(), request.method, shown)
-    request.state.person = person
+    if request.method in READING:
+        if access is not None:
+            rates.count(READS, person.name)
+        return person
+    if access is not None:
+        rates.count(CHANGES, person.name)
+    if not path.startswith(NAMED_ELSEWHERE):
+        await check_tags(request.app.state.source, person, request.path_params.get("dag_id"))
+    shown = quote(request.url.path, safe="/~:+%")  # a line of the log stays one line
+    audit.info("%s (%s) %s %s", person.name, person.role.name.lower(), request.method, shown)
     return person
 
 
-def _known(request: Request, tokens: TokenFile) -> Person | None:
+async def check_tags(source: Source, person: Person, dag_id: str | None) -> None:
+    """Answers 403 where somebody's role holds for DAGs with certain tags, and this is none of them."""
+    if not person.tags:
+        return
+    tags = (await source.spec(dag_id)).tags if dag_id is not None and dag_id != "~" else ()
+    if not set(tags) & set(person.tags):
+        raise HTTPException(403, f"{person.name} may change DAGs with the tags {', '.join(person.tags)}, and no others")
+
+
+def address_of(request: Request) -> str:
+    """Where a request comes from."""
+    return request.client.host if request.client is not None else ""
+
+
+def _known(request: Request, access: Access, rates: Rates) -> Person:
     kind, _, bearer = request.headers.get("authorization", "").partition(" ")
+    shown = request.cookies.get(COOKIE, "")
     if kind:
-        if kind.lower() != "bearer":
-            return None
-        return tokens.person(bearer.strip()) or session_of(bearer.strip(), tokens)
-    cookie = request.cookies.get(COOKIE)
-    return session_of(cookie, tokens) if cookie else None
-
-
-def begin_session(person: Person, tokens: TokenFile) -> str:
-    """What a browser, or a client, shows for a while instead of the token."""
-    told = {"sub": person.name, "exp": int(time.time()) + SESSION_SECONDS, "iss": "tidemill"}
-    return jwt.encode(told, tokens.key, algorithm=ALGORITHM)
-
-
-def session_of(text: str, tokens: TokenFile) -> Person | None:
-    """Whose session it is; None for one that is forged or over, or whose owner has no token any more."""
-    try:
-        told = jwt.decode(
-            text, tokens.key, algorithms=[ALGORITHM], issuer="tidemill", options={"require": ["exp", "sub", "iss"]}
-        )
-    except jwt.PyJWTError:
-        return None
-    return tokens.named(str(told["sub"]))
+        rates.check(LOGINS, address_of(request))
+        shown = bearer.strip() if kind.lower() == "bearer" else ""
+    found = (access.person(shown) if kind else access.session_of(shown)) if shown else None
+    if found is not None:
+        return found
+    if kind:
+        rates.count(LOGINS, address_of(request))
+    told = "nobody is logged in: send `Authorization: Bearer TOKEN`, or log in"
+    raise HTTPException(401, told, headers={"WWW-Authenticate": "Bearer"})

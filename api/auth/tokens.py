@@ -1,13 +1,13 @@
-"""API tokens in a file: names, roles, and digests. The tokens themselves are shown once and kept nowhere."""
+"""API tokens in a file: names, roles, tags, and digests. The tokens themselves are shown once and kept nowhere."""
 
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import sha256
-from hmac import compare_digest, digest
+from hmac import compare_digest
 from pathlib import Path
 
 from ...model.errors import InvalidInputError
@@ -32,6 +32,10 @@ class Person:
 
     name: str
     role: Role
+    tags: tuple[str, ...] = ()
+    """The DAGs that they may change have one of these; none: all DAGs."""
+    is_of_oidc: bool = False
+    """Whether an OpenID provider knows them, and no file of tokens."""
 
 
 ANYBODY = Person("anonymous", Role.ADMIN)
@@ -41,8 +45,8 @@ ANYBODY = Person("anonymous", Role.ADMIN)
 class TokenFile:
     """The file of tokens. It is read anew when it has changed, so that a token can be taken back at any time."""
 
-    def __init__(self, path: Path, secret: bytes) -> None:
-        self._path, self._secret = path, secret
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._read: tuple[object, dict[str, Person]] = (None, {})
 
     @property
@@ -65,11 +69,6 @@ class TokenFile:
     def named(self, name: str) -> Person | None:
         """Whoever has that name still."""
         return next((person for person in self.people.values() if person.name == name), None)
-
-    @property
-    def key(self) -> bytes:
-        """What sessions are signed with: another when any token changes."""
-        return digest(self._secret, "\n".join(sorted(self.people)).encode(), "sha256")
 
 
 def session_secret(path: Path) -> bytes:
@@ -97,7 +96,10 @@ def read_tokens(path: Path) -> list[tuple[Person, str]]:
     """Everybody in the file, with the digest of their token. Raises InvalidInputError for what is none."""
     try:
         told = json.loads(path.read_text())
-        return [(Person(name, Role[one["role"].upper()]), str(one["sha256"])) for name, one in told.items()]
+        return [
+            (Person(name, Role[one["role"].upper()], tuple(map(str, one.get("tags", ())))), str(one["sha256"]))
+            for name, one in told.items()
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInputError(
             f"{path} is no file of API tokens: {type(error).__name__}: {error}. "
@@ -105,14 +107,17 @@ def read_tokens(path: Path) -> list[tuple[Person, str]]:
         ) from None
 
 
-def create_token(path: Path, name: str, role: Role) -> str:
-    """Makes a token for *name*. Raises InvalidInputError if the name is taken."""
+def create_token(path: Path, name: str, role: Role, tags: Sequence[str] = ()) -> str:
+    """Makes a token for *name*, for changes of DAGs with one of *tags*. Raises InvalidInputError for a taken name."""
     known = dict.fromkeys([person.name for person, _ in read_tokens(path)]) if path.exists() else {}
     if name in known:
         raise InvalidInputError(f"name = {name!r} has a token. Revoke that first, or choose another name")
     token = PREFIX + secrets.token_urlsafe(32)
     told = json.loads(path.read_text()) if path.exists() else {}
-    _write(path, {**told, name: {"role": role.name.lower(), "sha256": digest_of(token)}})
+    known_by: dict[str, object] = {"role": role.name.lower(), "sha256": digest_of(token)}
+    if tags:
+        known_by["tags"] = [*tags]
+    _write(path, {**told, name: known_by})
     return token
 
 

@@ -115,43 +115,47 @@ class EndedRuns:
 
     async def keep(self, ended: EndedRun) -> None:
         """Keeps a run, in the place of what was known of an earlier end of it."""
+        await self.keep_all([ended])
+
+    async def keep_all(self, ended: Sequence[EndedRun]) -> None:
+        """The same of many."""
+        for spec in {(one.state.spec.dag_id, one.state.spec.version): one.state.spec for one in ended}.values():
+            await self.keep_spec(spec)
+        values = [await self._values(one) for one in ended if one.view.ended_at is not None]
+        await asyncio.to_thread(self._keep, values)
+
+    async def _values(self, ended: EndedRun) -> dict[str, Any]:
         view, details, state = ended.view, ended.details, ended.state
-        if view.ended_at is None:
-            return
-        dag_id = details.run.dag_id
         row = RunRow(
-            dag_id=dag_id,
+            dag_id=details.run.dag_id,
             counts=_counts(details),
             **view.model_dump(exclude={"queued_at", "reason", "partition_key", "run_type"}),
             run_type=str(view.run_type),
         )
-        values = {
+        return {
             "namespace": self._namespace,
-            "dag_id": dag_id,
+            "dag_id": details.run.dag_id,
             "run_id": view.run_id,
             "run_after": view.run_after.timestamp(),
-            "ended_at": view.ended_at.timestamp(),
+            "ended_at": (view.ended_at or view.run_after).timestamp(),
             "version": state.spec.version,
             "view": await self._written(view),
             "row": await self._written(row),
             "details": await self._written(details),
             "state": await self._written(state.model_dump(mode="json", exclude={"spec"})),
         }
-        await self.keep_spec(state.spec)
-        await asyncio.to_thread(self._keep, values)
 
-    def _keep(self, values: dict[str, Any]) -> None:
-        mine = self._of(RUNS, values["dag_id"]) & (RUNS.c.run_id == values["run_id"])
-        try:
-            with self._engine.begin() as there:
-                sooner = RUNS.c.ended_at <= values["ended_at"] + ROUGHLY.total_seconds()
+    def _keep(self, runs: Sequence[dict[str, Any]]) -> None:
+        for values in runs:
+            sooner = RUNS.c.ended_at <= values["ended_at"] + ROUGHLY.total_seconds()
+            mine = self._of(RUNS, values["dag_id"]) & (RUNS.c.run_id == values["run_id"])
+            # Another server may just have written the same, or a later end.
+            with suppress(IntegrityError), self._engine.begin() as there:
                 there.execute(delete(RUNS).where(mine & sooner))
                 there.execute(insert(RUNS).values(**values))
-        except IntegrityError:  # another server has just written the same, or a later end
-            return
-        self._kept += 1
-        if self._most is not None and self._kept % 100 == 1:
-            self._forget_oldest(self._most)
+            self._kept += 1
+            if self._most is not None and self._kept % 100 == 1:
+                self._forget_oldest(self._most)
 
     def _forget_oldest(self, most: int) -> None:
         with self._engine.begin() as there:

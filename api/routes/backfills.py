@@ -3,12 +3,14 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 
 from ...model.dag.backfill_request import BackfillRequest, ReprocessBehavior
 from ...model.dag.backfills import BackfillProgress
 from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError
+from ..auth.access import authorise, check_tags
+from ..auth.tokens import Person
 from ..dependencies import Here, Limit, Offset
 from ..errors import NotOfferedError
 from ..read.filters import ordered, page
@@ -16,6 +18,7 @@ from ..read.source import Source
 from ..responses.common import Answer, Body, number_of
 
 router = APIRouter()
+Who = Annotated[Person, Depends(authorise)]
 
 
 class BackfillAnswer(Answer):
@@ -141,8 +144,9 @@ def _request(body: BackfillBody, *, dry_run: bool) -> BackfillRequest:
 
 
 @router.post("/api/v2/backfills")
-async def make_backfill(source: Here, body: BackfillBody) -> BackfillAnswer:
+async def make_backfill(source: Here, body: BackfillBody, person: Who) -> BackfillAnswer:
     """Runs a DAG over a range of the past."""
+    await check_tags(source, person, body.dag_id)
     plan = await source.tidemill.create_backfill(body.dag_id, _request(body, dry_run=False))
     await source.changed(body.dag_id)
     for one in await source.tidemill.backfills(body.dag_id):
@@ -152,8 +156,9 @@ async def make_backfill(source: Here, body: BackfillBody) -> BackfillAnswer:
 
 
 @router.post("/api/v2/backfills/dry_run")
-async def try_backfill(source: Here, body: BackfillBody) -> dict[str, Any]:
+async def try_backfill(source: Here, body: BackfillBody, person: Who) -> dict[str, Any]:
     """Which runs it would have: the first of them, and how many."""
+    await check_tags(source, person, body.dag_id)
     plan = await source.tidemill.create_backfill(body.dag_id, _request(body, dry_run=True))
     rows = [
         {"logical_date": info.logical_date.isoformat(), "partition_key": None, "partition_date": None}
@@ -169,25 +174,26 @@ async def get_backfill(source: Here, backfill_id: int) -> BackfillAnswer:
 
 
 @router.put("/api/v2/backfills/{backfill_id}/pause")
-async def pause_backfill(source: Here, backfill_id: int) -> BackfillAnswer:
+async def pause_backfill(source: Here, backfill_id: int, person: Who) -> BackfillAnswer:
     """Makes no more runs of it for now."""
-    return await _change(source, backfill_id, "pause")
+    return await _change(source, person, backfill_id, "pause")
 
 
 @router.put("/api/v2/backfills/{backfill_id}/unpause")
-async def unpause_backfill(source: Here, backfill_id: int) -> BackfillAnswer:
+async def unpause_backfill(source: Here, backfill_id: int, person: Who) -> BackfillAnswer:
     """Lets it go on."""
-    return await _change(source, backfill_id, "unpause")
+    return await _change(source, person, backfill_id, "unpause")
 
 
 @router.put("/api/v2/backfills/{backfill_id}/cancel")
-async def cancel_backfill(source: Here, backfill_id: int) -> BackfillAnswer:
+async def cancel_backfill(source: Here, backfill_id: int, person: Who) -> BackfillAnswer:
     """Ends it: runs that have begun go on."""
-    return await _change(source, backfill_id, "cancel")
+    return await _change(source, person, backfill_id, "cancel")
 
 
-async def _change(source: Source, number: int, change: str) -> BackfillAnswer:
+async def _change(source: Source, person: Person, number: int, change: str) -> BackfillAnswer:
     dag_id, one = await _by_number(source, number)
+    await check_tags(source, person, dag_id)
     changed = await source.tidemill.change_backfill(dag_id, one.backfill_id, change)
     await source.changed(dag_id)
     return BackfillAnswer.of(dag_id, changed)

@@ -15,7 +15,7 @@ from ...model.spec.dag import DagSource, DagSpec
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Mask, Offset
 from ..errors import NotOfferedError
-from ..read.filters import matches, ordered, page
+from ..read.filters import NOT_FILTERS, matches, ordered, page
 from ..read.source import Source
 from ..read.together import each
 from ..responses.dags import (
@@ -122,7 +122,8 @@ def run_states(row: DagRow) -> set[str]:
 
 def wanted_rows(rows: list[DagRow], filters: DagFilters) -> list[DagRow]:
     """Those of *rows* that *filters* want, in their order. Raises InvalidInputError for an order that is none."""
-    plain = {name: value for name, value in filters.model_dump().items() if name not in SPECIAL}
+    given = {name: value for name, value in filters.model_dump().items() if value not in (None, [])}
+    plain = {name: value for name, value in given.items() if name not in SPECIAL | NOT_FILTERS}
     states = filters.model_dump().get("dag_run_state") or []
     states = [states] if isinstance(states, str) else states
     together = all if filters.tags_match_mode == "all" else any

@@ -3,6 +3,8 @@
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jwt
 import pytest
@@ -11,12 +13,15 @@ from fastapi.routing import APIRoute
 from httpx import ASGITransport, AsyncClient, Response
 from tidemill.api.app import make_app
 from tidemill.api.auth import login
-from tidemill.api.auth.access import COOKIE, OPEN, begin_session, needed_role
+from tidemill.api.auth.access import COOKIE, OPEN, needed_role
 from tidemill.api.auth.login import same_site
+from tidemill.api.auth.rates import CHANGES, LOGINS, Rates
+from tidemill.api.auth.sessions import Access
 from tidemill.api.auth.tokens import Role, TokenFile, create_token, revoke_token
 from tidemill.api.pages import tabs
 from tidemill.model.errors import InvalidInputError
 from tidemill.worker.cli.web import web_server
+from tidemill.worker.connection import NotFoundError
 from tidemill.worker.settings import Settings
 from web_stack import nowhere
 
@@ -30,9 +35,13 @@ def tokens(tmp_path: Path) -> dict[str, str]:
     return {role.name.lower(): create_token(file, role.name.lower(), role) for role in Role}
 
 
+def access_of(folder: Path) -> Access:
+    return Access(SECRET, TokenFile(folder / "tokens.json"))
+
+
 @pytest.fixture
 def app(tmp_path: Path, tokens: dict[str, str]) -> FastAPI:
-    return make_app(nowhere(), Settings(home=tmp_path), tokens=TokenFile(tmp_path / "tokens.json", SECRET))
+    return make_app(nowhere(), Settings(home=tmp_path), access=access_of(tmp_path))
 
 
 def client(app: FastAPI) -> AsyncClient:
@@ -66,6 +75,7 @@ async def test_every_operation_asks_who_it_is(app: FastAPI, tokens: dict[str, st
         if role is None:
             assert path in OPEN
             continue
+        app.state.rates = Rates()
         assert (await call(app, method, path, None)).status_code == 401, (method, path)
         assert (await call(app, method, path, "tidemill_forged")).status_code == 401, (method, path)
         for name, token in tokens.items():
@@ -104,24 +114,24 @@ async def test_sessions_are_begun_by_a_form_and_end(app: FastAPI, tokens: dict[s
 async def test_sessions_that_are_forged_or_over_are_nobodys(
     app: FastAPI, tokens: dict[str, str], tmp_path: Path
 ) -> None:
-    file = TokenFile(tmp_path / "tokens.json", SECRET)
-    person = file.person(tokens["admin"])
+    access = access_of(tmp_path)
+    person = access.person(tokens["admin"])
     assert person is not None
     told = {"sub": "admin", "exp": int(time.time()) + 60, "iss": "tidemill"}
     forged = [
         jwt.encode(told, b"x" * 32, algorithm="HS256"),
         jwt.encode(told, "", algorithm="none"),
-        jwt.encode({**told, "exp": int(time.time()) - 1}, file.key, algorithm="HS256"),
-        jwt.encode({**told, "iss": "other"}, file.key, algorithm="HS256"),
-        jwt.encode({"sub": "admin", "iss": "tidemill"}, file.key, algorithm="HS256"),
-        jwt.encode({**told, "sub": "nobody"}, file.key, algorithm="HS256"),
+        jwt.encode({**told, "exp": int(time.time()) - 1}, access._key_of_tokens, algorithm="HS256"),
+        jwt.encode({**told, "iss": "other"}, access._key_of_tokens, algorithm="HS256"),
+        jwt.encode({"sub": "admin", "iss": "tidemill"}, access._key_of_tokens, algorithm="HS256"),
+        jwt.encode({**told, "sub": "nobody"}, access._key_of_tokens, algorithm="HS256"),
         "x.y.z",
     ]
     async with client(app) as web:
         for text in forged:
             answer = await web.get("/ui/auth/me", headers={"Cookie": f"{COOKIE}={text}"})
             assert answer.status_code == 401, text
-        good = await web.get("/ui/auth/me", headers={"Cookie": f"{COOKIE}={begin_session(person, file)}"})
+        good = await web.get("/ui/auth/me", headers={"Cookie": f"{COOKIE}={access.begin_session(person)}"})
         assert good.json()["id"] == "admin"
         exchanged = await web.post("/auth/token/cli", json={"username": "x", "password": tokens["operator"]})
         bearer = {"Authorization": f"Bearer {exchanged.json()['access_token']}"}
@@ -171,17 +181,70 @@ def test_tokens_are_kept_as_digests(tmp_path: Path) -> None:
     token = create_token(file, "ann", Role.VIEWER)
     assert token not in file.read_text()
     assert file.stat().st_mode & 0o077 == 0
-    assert TokenFile(file, SECRET).person(token) is not None
+    assert TokenFile(file).person(token) is not None
     with pytest.raises(InvalidInputError, match="'ann' has a token"):
         create_token(file, "ann", Role.ADMIN)
     with pytest.raises(InvalidInputError, match="'bob' has no token"):
         revoke_token(file, "bob")
     file.write_text(json.dumps({"ann": {"role": "queen", "sha256": ""}}))
     with pytest.raises(InvalidInputError, match="is no file of API tokens"):
-        _ = TokenFile(file, SECRET).people
+        _ = TokenFile(file).people
 
 
 async def test_a_server_without_tokens_listens_to_this_host_only(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="is no loopback address"):
         async with web_server(None, Settings(home=tmp_path), "0.0.0.0", 0):  # type: ignore[arg-type]
             pass
+
+
+class Tagged:
+    """Knows one DAG."""
+
+    async def spec(self, dag_id: str) -> Any:
+        if dag_id != "sales":
+            raise NotFoundError(f"there is no DAG {dag_id!r}")
+        return SimpleNamespace(tags=("shop",))
+
+
+async def test_a_role_may_hold_for_dags_with_certain_tags(app: FastAPI, tmp_path: Path) -> None:
+    shop = create_token(tmp_path / "tokens.json", "shop", Role.ADMIN, ["shop", "other"])
+    fleet = create_token(tmp_path / "tokens.json", "fleet", Role.ADMIN, ["fleet"])
+    app.state.source.spec = Tagged().spec
+
+    async def status(token: str, method: str, path: str) -> int:
+        return (await call(app, method, path, token)).status_code
+
+    change = "/api/v2/dags/sales/clearTaskInstances"
+    assert await status(shop, "POST", change) == 422  # let in, with a body that is none
+    assert await status(fleet, "POST", change) == 403
+    assert await status(fleet, "GET", "/ui/config") == 200
+    assert await status(shop, "POST", "/api/v2/dags/none/clearTaskInstances") == 404
+    for path in ("/api/v2/pools", "/api/v2/assets/events", "/api/v2/assets/1/materialize"):
+        assert await status(shop, "POST", path) == 403, path
+    async with client(app) as web:
+        headers = {"Authorization": f"Bearer {fleet}"}
+        body = {"dag_id": "sales", "from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-02T00:00:00Z"}
+        for path in ("/api/v2/backfills", "/api/v2/backfills/dry_run"):
+            answer = await web.post(path, json=body, headers=headers)
+            assert "may change DAGs with the tags fleet" in answer.text, path
+
+
+async def test_who_asks_too_often_is_told_to_wait(app: FastAPI, tokens: dict[str, str]) -> None:
+    async with client(app) as web:
+        good = {"Authorization": f"Bearer {tokens['viewer']}"}
+        for _ in range(LOGINS.amount):
+            answer = await web.get("/ui/auth/me", headers={"Authorization": "Bearer tidemill_guess"})
+            assert answer.status_code == 401
+        refused = await web.get("/ui/auth/me", headers={"Authorization": "Bearer tidemill_guess"})
+        assert (refused.status_code, int(refused.headers["retry-after"]) > 0) == (429, True)
+        assert (await web.post("/auth/login", data={"token": tokens["viewer"]})).status_code == 429
+        assert (await web.get("/ui/auth/me", headers=good)).status_code == 429  # of the same address
+    app.state.rates = Rates()
+    async with client(app) as web:
+        cookie = {"Cookie": f"{COOKIE}={app.state.access.begin_session(app.state.access.person(tokens['operator']))}"}
+        statuses = [
+            (await web.put("/api/v2/backfills/1/pause", headers=cookie)).status_code for _ in range(CHANGES.amount + 1)
+        ]
+        assert 429 not in statuses[:-1]
+        assert statuses[-1] == 429
+        assert (await web.get("/ui/auth/me", headers=cookie)).status_code == 200

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client import Tidemill
+from tidemill.worker.converter import ModelsPlugin
 from tidemill.worker.dev import free_port
 from tidemill.worker.settings import Settings
 
@@ -96,9 +98,10 @@ def nowhere() -> Tidemill:
     """A client that has not connected, and will not."""
 
     async def made() -> Tidemill:
-        return Tidemill(await Client.connect("127.0.0.1:1", lazy=True))
+        return Tidemill(await Client.connect("127.0.0.1:1", lazy=True, plugins=[ModelsPlugin()]))
 
-    return asyncio.run(made())
+    with ThreadPoolExecutor(1) as apart:  # there may be a loop in this thread
+        return apart.submit(asyncio.run, made()).result()
 
 
 def with_timeout(waiting: Any) -> None:

@@ -16,7 +16,7 @@ import typer
 from ...model.errors import InvalidInputError
 from ..client import Tidemill
 from ..process import until_stopped
-from ..settings import Settings
+from ..settings import LOOPBACK, Settings
 from .output import Json, console, errors, fail, make_table, run, show
 from .processes import Home, set_up_logging, with_home
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import uvicorn
 
 ui = typer.Typer(no_args_is_help=True, add_completion=False)
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PORT = 8080
 
 
@@ -89,6 +88,9 @@ def token_file(settings: Settings) -> Path:
 def create(
     name: WhoseName,
     role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "viewer",
+    tag: Annotated[
+        list[str] | None, typer.Option(help="Only DAGs with this tag may be changed by it; repeatable.")
+    ] = None,
     home: Home = None,
 ) -> None:
     """Make a token, and show it: this once."""
@@ -98,7 +100,7 @@ def create(
         fail(f"--role = {role!r}: choose viewer, operator or admin")
     path = token_file(with_home(home))
     try:
-        token = create_token(path, name, Role[role.upper()])
+        token = create_token(path, name, Role[role.upper()], tag or ())
     except InvalidInputError as error:
         fail(str(error))
     console.print(token, soft_wrap=True)
@@ -112,10 +114,12 @@ def list_tokens(home: Home = None, as_json: Json = False) -> None:
 
     path = token_file(with_home(home))
     try:
-        found = [(person.name, person.role.name.lower()) for person, _ in read_tokens(path)] if path.exists() else []
+        found = [person for person, _ in read_tokens(path)] if path.exists() else []
     except InvalidInputError as error:
         fail(str(error))
-    show([{"name": name, "role": role} for name, role in found], as_json, make_table(["NAME", "ROLE"], found))
+    rows = [(person.name, person.role.name.lower(), ", ".join(person.tags)) for person in found]
+    told = [{"name": one.name, "role": one.role.name.lower(), "tags": one.tags} for one in found]
+    show(told, as_json, make_table(["NAME", "ROLE", "TAGS"], rows))
 
 
 @tokens.command("revoke")
@@ -135,10 +139,11 @@ async def web_server(
     tidemill: Tidemill, settings: Settings, host: str, port: int, names: Sequence[str] = ()
 ) -> AsyncIterator[str]:
     """The web as long as the block; its URL. Raises InvalidInputError where it cannot or must not listen."""
-    if host not in LOOPBACK and settings.api_tokens is None:
+    if host not in LOOPBACK and settings.api_tokens is None and settings.oidc is None:
         raise InvalidInputError(
             f"--host = {host!r} is no loopback address, and nobody logs in: whoever reaches the server could change "
-            "everything. Make tokens with `tidemill api-tokens create`, and set TIDEMILL_API_TOKENS"
+            "everything. Make tokens with `tidemill api-tokens create`, and set TIDEMILL_API_TOKENS, or set "
+            "TIDEMILL_OIDC"
         )
     server = await _server(tidemill, settings, {*LOOPBACK, "[::1]", host, *names})
     listening = _listening(host, port)
@@ -174,6 +179,8 @@ async def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uv
         import uvicorn
 
         from ...api.app import make_app
+        from ...api.auth.oidc import Oidc
+        from ...api.auth.sessions import Access
         from ...api.auth.tokens import TokenFile, session_secret
     except ImportError as error:
         raise InvalidInputError(
@@ -188,12 +195,14 @@ async def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uv
             yield
 
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    known = None
-    if settings.api_tokens is not None:
-        known = TokenFile(settings.api_tokens, session_secret(settings.home.resolve() / "api_sessions.key"))
-    if known is not None:
-        _ = known.people  # a file that cannot be read is told now
-    app = make_app(tidemill, settings, hosts, known)
+    access = None
+    if settings.api_tokens is not None or settings.oidc is not None:
+        tokens = TokenFile(settings.api_tokens) if settings.api_tokens is not None else None
+        if tokens is not None:
+            _ = tokens.people  # a file that cannot be read is told now
+        oidc = Oidc(settings.oidc) if settings.oidc is not None else None
+        access = Access(session_secret(settings.home.resolve() / "api_sessions.key"), tokens, oidc)
+    app = make_app(tidemill, settings, hosts, access)
     await app.state.source.ended.begin()
     config = uvicorn.Config(app, log_level="warning", access_log=False)
     return Server(config)
