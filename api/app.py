@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +11,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
+from temporalio.service import RPCError
 
 from ..worker.client import Tidemill
 from ..worker.settings import Settings
@@ -84,14 +85,22 @@ def make_app(
 @asynccontextmanager
 async def _as_long_as_it_serves(source: Source, _: FastAPI) -> AsyncIterator[None]:
     """Keeps runs that end, where there is an archive."""
-    archiving = asyncio.create_task(archive_for_ever(source)) if source.keeps_all else None
+    beside = [asyncio.create_task(_listed(source))]
+    if source.keeps_all:
+        beside.append(asyncio.create_task(archive_for_ever(source)))
     try:
         yield
     finally:
-        if archiving is not None:
-            archiving.cancel()
-            await asyncio.wait([archiving])
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside)
         source.ended.close()
+
+
+async def _listed(source: Source) -> None:
+    """Lists all DAGs before somebody looks: with thousands of them that takes seconds."""
+    with suppress(RPCError, TimeoutError, RuntimeError):  # whoever looks is told
+        await source.rows()
 
 
 def _add_ui(app: FastAPI, settings: Settings) -> None:

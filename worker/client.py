@@ -48,6 +48,7 @@ from ..model.run.views import RunDetails, RunView, TaskView
 from ..model.spec.dag import DagSpec
 from ..model.spec.timetables import DagRunInfo
 from ..model.states import RunState, TaskState
+from .attempt_starts import AttemptStart, attempt_starts
 from .connection import (
     QUERY_TIMEOUT,
     REFRESH_TIMEOUT,
@@ -225,6 +226,11 @@ class Tidemill:
         """All that a run knows, with the results that are kept in its history."""
         async with clear_errors(f"run {workflow_id!r}", self.task_queue):
             return await self._query(workflow_id, "whole_state", DagRunState)
+
+    async def attempt_starts(self, workflow_id: str) -> list[AttemptStart]:
+        """Which workers have begun which tries of a run."""
+        async with clear_errors(f"run {workflow_id!r}", self.task_queue):
+            return await attempt_starts(self.client, workflow_id)
 
     async def find_run(self, dag_id: str, run_id: str) -> RunView:
         for view in await self.runs(dag_id):

@@ -112,6 +112,8 @@ class Settings(BaseSettings):
     """Where the worker answers /healthz and /readyz, such as 127.0.0.1:8088; None: nowhere."""
     api_tokens: Path | None = None
     """The file of tokens that `tidemill api-tokens create` writes; None: the web is for this host, and asks nobody."""
+    temporal_ui: str | None = Field(default=None, pattern=r"^https?://")
+    """Where Temporal's own user interface is, for links to it, such as https://temporal.example.com."""
     oidc: OidcSettings | None = None
     """JSON: an OpenID provider by which people log in to the web, such as {"issuer": ..., "client_id": ...}."""
     archive: SecretStr | None = None

@@ -85,6 +85,8 @@ def current_progress() -> dict[str, Any] | None:
     if sc is None:
         return None
     progress: dict[str, Any] = {"application_id": sc.applicationId, "ui": sc.uiWebUrl}
+    # The driver is one of those that Spark lists.
+    progress["executors"] = max(0, len(sc._jsc.sc().statusTracker().getExecutorInfos()) - 1)
     store = sc._jsc.sc().statusStore()
     active = store.activeStages()
     if active.length():

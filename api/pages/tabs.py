@@ -1,15 +1,20 @@
 """What Airflow's user interface has no page for: why something waits, what comes next, who holds what."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from ...model.run.identity import dag_workflow_id
 from ...model.run.instance_keys import UNMAPPED, split_key
+from ...model.spec.tasks.spark import SparkWork
 from ..dependencies import Here
 from ..read.instances import instances_of, one_instance
+from ..read.timeline import Timeline, timeline
 from .render import rendered
+from .spark import share_done, spark_options
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 UPCOMING = 10
@@ -17,11 +22,13 @@ UPCOMING = 10
 
 def external_views() -> list[dict[str, Any]]:
     """The tabs, as the user interface's plugins name them."""
-    task = "tidemill/dags/{DAG_ID}/runs/{RUN_ID}/tasks/{TASK_ID}/why?map_index={MAP_INDEX}"
+    task = "tidemill/dags/{DAG_ID}/runs/{RUN_ID}/tasks/{TASK_ID}"
     return [
         _view("Explain", "dag", "explain", "tidemill/dags/{DAG_ID}/explain"),
         _view("Schedule", "dag", "schedule", "tidemill/dags/{DAG_ID}/schedule"),
-        _view("Why", "task_instance", "why", task),
+        _view("Timeline", "dag_run", "timeline", "tidemill/dags/{DAG_ID}/runs/{RUN_ID}/timeline"),
+        _view("Why", "task_instance", "why", f"{task}/why?map_index={{MAP_INDEX}}"),
+        _view("Spark", "task_instance", "spark", f"{task}/spark?map_index={{MAP_INDEX}}"),
         _view("Slots", "nav", "slots", "tidemill/pools"),
         _view("Bundles", "nav", "bundles", "tidemill/bundles"),
     ]
@@ -44,7 +51,8 @@ def _view(name: str, destination: str, route: str, href: str) -> dict[str, Any]:
 async def explain(source: Here, dag_id: str) -> str:
     """Why the DAG does what it does, or nothing."""
     found = await source.tidemill.explain(dag_id)
-    return rendered("explain.html", title=f"Why {dag_id} does what it does", found=found)
+    temporal = source.temporal_link(dag_workflow_id(dag_id))
+    return rendered("explain.html", title=f"Why {dag_id} does what it does", found=found, temporal=temporal)
 
 
 @router.get("/tidemill/dags/{dag_id}/schedule")
@@ -57,11 +65,48 @@ async def schedule(source: Here, dag_id: str) -> str:
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/why")
 async def why(source: Here, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
     """Why a task has its state, and what became of its tries. The index is filled in for mapped tasks only."""
-    index = int(map_index) if re.fullmatch(r"\d{1,6}", map_index) else UNMAPPED
-    _, _, view = await one_instance(source, dag_id, run_id, task_id, index)
+    run, _, view = await one_instance(source, dag_id, run_id, task_id, _index(map_index))
     _, _, views = await instances_of(source, dag_id, run_id)
     upstream = [other for other in views if split_key(other.key)[0] in view.upstream]
-    return rendered("why.html", title=f"{dag_id}.{view.key} in {run_id}", view=view, upstream=upstream)
+    temporal = source.temporal_link(run.workflow_id)
+    return rendered(
+        "why.html", title=f"{dag_id}.{view.key} in {run_id}", view=view, upstream=upstream, temporal=temporal
+    )
+
+
+def _index(given: str) -> int:
+    return int(given) if re.fullmatch(r"\d{1,6}", given) else UNMAPPED
+
+
+@router.get("/tidemill/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/spark")
+async def spark(source: Here, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
+    """What a Spark application is, and how far it has come."""
+    run, spec, view = await one_instance(source, dag_id, run_id, task_id, _index(map_index))
+    task = spec.by_id.get(task_id) if spec is not None else None
+    told = spark_options(task) if isinstance(task, SparkWork) else None
+    return rendered(
+        "spark.html",
+        title=f"Spark application of {dag_id}.{view.key} in {run_id}",
+        view=view,
+        task=told,
+        done=share_done(view.progress or {}),
+        temporal=source.temporal_link(run.workflow_id),
+    )
+
+
+@router.get("/tidemill/dags/{dag_id}/runs/{run_id}/timeline")
+async def show_timeline(source: Here, dag_id: str, run_id: str) -> str:
+    """When each try waited and worked, and where."""
+    run = await source.run(dag_id, run_id)
+    details, starts = await source.details(dag_id, run), await source.starts(dag_id, run)
+    line = Timeline(None, None, []) if details is None else timeline(details, starts or (), datetime.now(UTC))
+    return rendered(
+        "timeline.html",
+        title=f"Tries of {dag_id} in {run_id}",
+        line=line,
+        forgotten=starts is None,
+        temporal=source.temporal_link(run.workflow_id) if starts is not None else None,
+    )
 
 
 @router.get("/tidemill/pools")

@@ -3,7 +3,11 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
+from typing import TypeVar
+from urllib.parse import quote
 
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
@@ -14,6 +18,7 @@ from ...model.run.state import DagRunState
 from ...model.run.views import RunDetails, RunView
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
+from ...worker.attempt_starts import AttemptStart
 from ...worker.client import Tidemill
 from ...worker.connection import NotFoundError
 from ...worker.listing import run_rows
@@ -22,6 +27,7 @@ from ..responses.dags import version_number
 from .cache import Cache
 from .ended_runs import ROUGHLY, EndedRun, EndedRuns
 
+T = TypeVar("T")
 SHORT = 1.0
 """How long an answer about what goes on is held, in seconds."""
 LISTED = 2.0
@@ -46,6 +52,10 @@ MOST_ARCHIVED = 1000
 """How many archived runs of a DAG, or of all, a list shows beside those that Temporal knows."""
 MOST_RUNS = 1000
 """Runs of all DAGs that a list looks at, the newest first."""
+
+
+class _GoesOnError(Exception):
+    """A run has not ended after all."""
 
 
 class Source:
@@ -178,32 +188,62 @@ class Source:
         return await self._cache.get(("runs", dag_id, run_id), ask, LISTED)
 
     async def details(self, dag_id: str, run: RunView) -> RunDetails | None:
-        """A run with its tasks; None while it is queued, and where Temporal has forgotten it."""
-        if run.state is RunState.QUEUED:
-            return None
+        """A run with its tasks; None while it is queued for the first time, and where Temporal has forgotten it."""
 
         async def ask() -> RunDetails:
-            kept = await self._ended(dag_id, run)
-            return kept.details if kept is not None else await self.tidemill.run_by_workflow(run.workflow_id)
+            return (await self._ended(dag_id, run)).details
 
-        try:
-            return await self._details.get(_key(dag_id, run), ask, LONG if run.state.finished else SHORT)
-        except LookupError:
-            return None
+        async def ask_now() -> RunDetails:
+            return await self.tidemill.run_by_workflow(run.workflow_id)
+
+        return await self._of_run(self._details, dag_id, run, ask, ask_now)
 
     async def state(self, dag_id: str, run: RunView) -> DagRunState | None:
         """All that a run knows, with its version of the DAG and the results that are in its history."""
-        if run.state is RunState.QUEUED:
-            return None
 
         async def ask() -> DagRunState:
-            kept = await self._ended(dag_id, run)
-            return kept.state if kept is not None else await self.tidemill.state_of(run.workflow_id)
+            return (await self._ended(dag_id, run)).state
 
+        async def ask_now() -> DagRunState:
+            return await self.tidemill.state_of(run.workflow_id)
+
+        return await self._of_run(self._states, dag_id, run, ask, ask_now)
+
+    async def _of_run(
+        self,
+        held: Cache,
+        dag_id: str,
+        run: RunView,
+        of_ended: Callable[[], Awaitable[T]],
+        now: Callable[[], Awaitable[T]],
+    ) -> T | None:
+        """What there is of a run that has ended, else what it answers now; None where Temporal has forgotten it."""
+        key = _key(dag_id, run)
         try:
-            return await self._states.get(_key(dag_id, run), ask, LONG if run.state.finished else SHORT)
+            if run.state.finished and run.ended_at is not None:
+                with suppress(_GoesOnError):
+                    return await held.get(key, of_ended, LONG)
+            return await held.get((*key, "now"), partial(_or_none, now), SHORT)
         except LookupError:
             return None
+
+    async def starts(self, dag_id: str, run: RunView) -> list[AttemptStart] | None:
+        """Which workers have begun the tries of a run; None where Temporal has forgotten it."""
+        if run.state is RunState.QUEUED:
+            return []
+        seconds = A_WHILE if run.state.finished else SHORT
+        try:
+            ask = partial(self.tidemill.attempt_starts, run.workflow_id)
+            return await self._states.get((*_key(dag_id, run), "starts"), ask, seconds)
+        except LookupError:
+            return None
+
+    def temporal_link(self, workflow_id: str) -> str | None:
+        """The page of a workflow in Temporal's own user interface, where that is known."""
+        if self.settings.temporal_ui is None:
+            return None
+        namespace, quoted = quote(self.tidemill.client.namespace, safe=""), quote(workflow_id, safe="")
+        return f"{self.settings.temporal_ui.rstrip('/')}/namespaces/{namespace}/workflows/{quoted}"
 
     async def run_spec(self, dag_id: str, run: RunView) -> DagSpec | None:
         """The version of the DAG that a run has; None where `details` has none."""
@@ -215,10 +255,8 @@ class Source:
 
         return await self._specs.get(("run", *_key(dag_id, run)), ask, LONG if run.state.finished else A_WHILE)
 
-    async def _ended(self, dag_id: str, run: RunView) -> EndedRun | None:
-        """What there is of a run that has ended, kept by then; None of one that has not. Raises LookupError."""
-        if not run.state.finished or run.ended_at is None:
-            return None
+    async def _ended(self, dag_id: str, run: RunView) -> EndedRun:
+        """What there is of a run that has ended, kept by then. Raises LookupError for one that is gone."""
         kept = await self.ended.find(dag_id, run.run_id, run.ended_at)
         if kept is None:
             try:
@@ -230,8 +268,8 @@ class Source:
                 if kept is None:
                     raise
                 return kept
-            if not details.state.finished:  # it has been cleared meanwhile
-                return None
+            if not details.state.finished:
+                raise _GoesOnError(f"run {run.run_id!r} of DAG {dag_id!r} has been cleared meanwhile")
             kept = EndedRun(run, details, state)
             await self.ended.keep(kept)
         return kept
@@ -240,7 +278,14 @@ class Source:
         """Keeps a run that has ended; whether it was not kept yet. Raises LookupError for one that is gone."""
         if row.ended_at is not None and await self.ended.has(row.dag_id, row.run_id, row.ended_at):
             return False
-        return await self._ended(row.dag_id, await self.run(row.dag_id, row.run_id)) is not None
+        run = await self.run(row.dag_id, row.run_id)
+        if not run.state.finished or run.ended_at is None:
+            return False
+        try:
+            await self._ended(row.dag_id, run)
+        except _GoesOnError:
+            return False
+        return True
 
     async def all_runs(self) -> list[RunRow]:
         """Runs of all DAGs that have begun, the newest first."""
@@ -285,6 +330,14 @@ class Source:
 def _key(dag_id: str, run: RunView) -> tuple[str, str, RunState, datetime | None]:
     """What tells the answers of a run from those that it gives when it has moved."""
     return dag_id, run.run_id, run.state, run.ended_at
+
+
+async def _or_none(ask: Callable[[], Awaitable[T]]) -> T | None:
+    """What is answered; None of a run that is not there: one that is queued for the first time."""
+    try:
+        return await ask()
+    except LookupError:
+        return None
 
 
 def _is(spec: DagSpec) -> Callable[[], Awaitable[DagSpec]]:

@@ -1,10 +1,11 @@
 """What answers share."""
 
 from datetime import timedelta
-from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict
+
+from ...model.errors import InvalidInputError
 
 
 class Answer(BaseModel):
@@ -43,4 +44,10 @@ def number_of(*parts: object) -> int:
     return uuid_of(*parts).int % (2**53 - 1) + 1
 
 
-Extra = dict[str, Any]
+def refuse_note(note: str | None, *shown: str | None) -> None:
+    """Refuses a note, since none are kept. What is shown as one, why something failed, may come back with a change.
+
+    Raises InvalidInputError.
+    """
+    if note and note not in shown:
+        raise InvalidInputError("note: notes are not kept here. Leave it out")

@@ -227,6 +227,11 @@ def operator_of(kind: str) -> str:
     return OPERATORS.get(kind, kind)
 
 
+def shown_try(view: TaskView) -> int:
+    """The number of the last try; one that is cleared has it until its next try begins (as in Airflow)."""
+    return view.try_number or max((attempt.try_number for attempt in view.attempts), default=0)
+
+
 def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> InstanceAnswer:
     """An instance of a task. *spec*: the version of the DAG that the run has; None where that is not known."""
     return InstanceAnswer(
@@ -236,7 +241,7 @@ def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> I
         end_date=view.ended_at,
         duration=seconds_between(view.started_at, view.ended_at, datetime.now(UTC)),
         state=shown_state(view.state),
-        try_number=view.try_number,
+        try_number=shown_try(view),
         logical_date=run.logical_date,
         run_after=run.run_after,
         note=view.error,

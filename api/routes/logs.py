@@ -16,6 +16,7 @@ from ...worker.connection import NotFoundError
 from ...worker.task_logs import TaskLog
 from ..dependencies import Here
 from ..read.instances import one_instance
+from ..responses.tasks import shown_try
 from .task_instances import INSTANCE
 
 router = APIRouter()
@@ -40,11 +41,14 @@ async def get_log(
 ) -> Response:
     """The log of a try from *token* on; a token comes with it as long as the log may grow."""
     _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
-    if not 0 <= try_number <= max(view.try_number, 1):
+    # The user interface asks for the next try as soon as a task is cleared, which may be before we know of that; and a
+    # run that begins again does not know its tries for a moment.
+    last = shown_try(view)
+    if try_number < 0 or (try_number > last + 1 and view.state.finished):
         raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no try {try_number}")
     name = f"{attempt_path(dag_id, dag_run_id, task_id, try_number, map_index)}.log"
     log, offset = TaskLog(source.settings, name), offset_of(token)
-    goes_on = not view.state.finished and try_number == view.try_number
+    goes_on = try_number > last or (try_number == view.try_number and not view.state.finished)
     if NDJSON in accept and not goes_on and token is None:  # all of it, however long: who asks so asks once
         return StreamingResponse(_lines(log), media_type=NDJSON)
     data = await asyncio.to_thread(log.read, offset, -1 if full_content else MOST_BYTES + 1)
@@ -52,7 +56,7 @@ async def get_log(
     if len(part) < len(data) or goes_on:  # a line that is not whole yet waits for its end
         part = part[: part.rfind(b"\n") + 1] or part
     events = [event_of(line) for line in part.decode(errors="replace").splitlines()]
-    if not events and not offset and not goes_on:
+    if not events and not offset and not goes_on and not log.is_there:
         events = [{"event": f"There is no log of this try on this server's host: looked for at {log.places}"}]
     more = str(offset + len(part)) if goes_on or len(part) < len(data) else None
     if NDJSON in accept:
@@ -70,7 +74,7 @@ async def _lines(log: TaskLog) -> AsyncIterator[str]:
         yield "".join(json.dumps(event_of(line.decode(errors="replace"))) + "\n" for line in whole)
     if rest:
         yield json.dumps(event_of(rest.decode(errors="replace"))) + "\n"
-    if not offset:
+    if not offset and not log.is_there:
         told = f"There is no log of this try on this server's host: looked for at {log.places}"
         yield json.dumps({"event": told}) + "\n"
 

@@ -16,6 +16,7 @@ from ..read.filters import cursor_page, matches, ordered, page, seconds_between
 from ..read.instances import would_clear
 from ..read.source import Source
 from ..read.together import each
+from ..responses.common import refuse_note
 from ..responses.dags import version_of
 from ..responses.runs import RunAnswer, RunClearBody, RunCollection, RunPatch, TriggerBody, run_answer
 from ..responses.tasks import ClearedInstances, instance_answer
@@ -133,8 +134,7 @@ async def get_run(source: Here, dag_id: str, dag_run_id: str) -> RunAnswer:
 @router.post(RUNS)
 async def trigger_run(source: Here, dag_id: str, body: TriggerBody) -> RunAnswer:
     """Makes a run. 409, naming the run that holds the date or the id, if there is one."""
-    if body.note:
-        raise InvalidInputError("note: notes are not kept here. Leave it out")
+    refuse_note(body.note)
     if body.partition_key is not None:
         raise InvalidInputError("partition_key: runs by hand have none here. Leave it out, or make a backfill")
     request = TriggerRequest(
@@ -154,8 +154,7 @@ async def trigger_run(source: Here, dag_id: str, body: TriggerBody) -> RunAnswer
 async def patch_run(source: Here, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: Mask = None) -> RunAnswer:
     """Ends a run as success or failed, or has it run again (`queued`)."""
     given = {name: value for name, value in body if update_mask is None or name in update_mask}
-    if given.get("note"):
-        raise InvalidInputError("note: notes are not kept here. Leave it out")
+    refuse_note(given.get("note"), (await source.run(dag_id, dag_run_id)).reason)
     body = RunPatch.model_validate(given)
     if body.state == "queued":
         await source.tidemill.clear(dag_id, dag_run_id, ClearRequest())
@@ -172,6 +171,7 @@ async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBo
     """Has the tasks of a run run again; with `dry_run` only tells which."""
     if body.only_new:
         raise InvalidInputError("only_new is not offered: clear the tasks that you mean")
+    refuse_note(body.note, (await source.run(dag_id, dag_run_id)).reason)
     latest = bool(body.run_on_latest_version)
     request = ClearRequest(only_failed=body.only_failed, run_on_latest_version=latest)
     if body.dry_run:

@@ -18,6 +18,7 @@ from ..read.graph import members_of
 from ..read.instances import instances_of, one_instance, would_clear, would_mark
 from ..read.source import Source
 from ..read.together import each
+from ..responses.common import refuse_note
 from ..responses.tasks import (
     ClearBody,
     Dependencies,
@@ -273,8 +274,6 @@ async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> Instanc
         raise InvalidInputError("dag_run_id and dates exclude each other. Leave the dates out")
     if body.task_ids is not None and not body.task_ids:
         raise InvalidInputError("task_ids is empty: name at least one task, or leave it out for all")
-    if body.note:
-        raise InvalidInputError("note: notes are not kept here. Leave it out")
     if not body.reset_dag_runs:
         raise InvalidInputError("reset_dag_runs = false is not offered: the run goes on with what is cleared")
     for name in ("include_future", "include_past", "only_running"):
@@ -289,6 +288,7 @@ async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> Instanc
         run_on_latest_version=bool(body.run_on_latest_version),
     )
     run, spec, views = await would_clear(source, dag_id, body.dag_run_id, request)
+    refuse_note(body.note, *(view.error for view in views))
     running = [view.key for view in views if view.state is TaskState.RUNNING]
     if body.prevent_running_task and running:
         raise ConflictError(f"{', '.join(running)} are running, and prevent_running_task is set")
@@ -338,6 +338,8 @@ async def try_marking(
     update_mask: Mask = None,  # noqa: ARG001 - a note is refused, and there is one other field
 ) -> InstanceCollection:
     """Which instances a mark would change."""
+    _, _, shown = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    refuse_note(body.note, shown.error)
     run, spec, views = await would_mark(source, dag_id, dag_run_id, mark_of(instance_key(task_id, map_index), body))
     found = [instance_answer(run, view, spec) for view in views if view.state != body.new_state]
     return InstanceCollection(task_instances=found, total_entries=len(found))
@@ -355,6 +357,8 @@ async def mark_instance(
 ) -> InstanceCollection:
     """Gives an instance a state without running it; what runs is stopped first."""
     if update_mask is not None and "new_state" not in update_mask:
+        _, _, shown = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+        refuse_note(body.note, shown.error)
         return InstanceCollection(task_instances=[], total_entries=0)
     before = await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
     await source.tidemill.mark_tasks(dag_id, dag_run_id, mark_of(instance_key(task_id, map_index), body))
@@ -367,8 +371,6 @@ async def mark_instance(
 
 def mark_of(key: str, body: InstancePatch) -> MarkRequest:
     """What is to be marked. Raises InvalidInputError for a state that nobody can give."""
-    if body.note:
-        raise InvalidInputError("note: notes are not kept here. Leave it out")
     if body.new_state not in MARKS:
         raise InvalidInputError(f"new_state = {body.new_state!r}: give {', '.join(MARKS)}")
     if body.include_future or body.include_past:

@@ -82,7 +82,10 @@ def test_lists_show_what_is_asked_for(web: Web) -> None:
             dag["dag_id"] for dag in web.get(f"/ui/dags?{query}").json()["dags"] if dag["dag_id"].startswith("web_")
         ]
 
-    everything = ["web_after", "web_both", "web_daily", "web_hand", "web_long", "web_paused", "web_slow"]
+    everything = [
+        "web_after", "web_both", "web_clicks", "web_daily", "web_hand", "web_long", "web_paused", "web_slow",
+        "web_talks",
+    ]  # fmt: skip
     assert ids("limit=1000") == everything
     assert ids("order_by=-dag_id&limit=1000") == everything[::-1]
     assert ids("paused=true") == ["web_paused"]

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, sync_playwright
 from support import eventually
+from tidemill.model.run.identity import TriggerRequest
 from web_stack import Web
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -33,8 +34,10 @@ class Seen:
     def _response(self, response: Any) -> None:
         path = response.url.removeprefix(self.url)
         told = f"{response.status} {path}"
+        if response.status >= 400:
+            print(told, response.text())
         if response.status >= 400 and not told.startswith(KNOWN):
-            self.wrong.append(told)
+            self.wrong.append(f"{told}: {response.text()[:200]}")
 
     def open(self, path: str, *texts: str) -> None:
         """Goes to *path* and waits until all of *texts* are there."""
@@ -81,7 +84,9 @@ def test_every_page_is_there(seen: Seen, web: Web, tmp_path: Path) -> None:
         f"{run}/tasks/make/xcom": ("return_value",),
         f"{run}/tasks/make/details": ("Operator",),
         f"{run}/tasks/make/rendered_templates": ("Rendered Templates",),
+        f"{run}/plugin/timeline": ("Timeline",),
         f"{run}/tasks/fails/plugin/why": ("Why",),
+        f"{run}/tasks/fails/plugin/spark": ("Spark",),
         f"{run}/tasks/each/mapped/1": ("Logs",),
         f"{run}/tasks/group/group": ("say",),
         "dags/web_daily/tasks/make": ("Overview",),
@@ -103,6 +108,11 @@ def test_every_page_is_there(seen: Seen, web: Web, tmp_path: Path) -> None:
     frame = "iframe"
     seen.open("dags/web_daily/plugin/explain")
     seen.page.frame_locator(frame).get_by_text("What was decided last").wait_for()
+    seen.open(f"{run}/plugin/timeline")
+    seen.page.frame_locator(frame).get_by_text("group.say").first.wait_for()
+    assert seen.page.frame_locator(frame).locator(".bar").count() >= 6
+    seen.open(f"{run}/tasks/fails/plugin/spark")
+    seen.page.frame_locator(frame).get_by_text("runs no Spark application").first.wait_for()
     seen.open(f"{run}/tasks/fails/plugin/why")
     seen.page.frame_locator(frame).get_by_text("exit code 3").first.wait_for()
 
@@ -120,6 +130,98 @@ def test_a_dag_is_paused_and_a_run_is_triggered_with_a_form(seen: Seen, web: Web
     seen.open("dags/web_slow", "web_slow")
     seen.page.locator("label[data-scope=switch]").first.click()
     web.ask(paused(web, "web_slow"))
+
+
+CLICKED = "dags/web_clicks/runs/" + quote("scheduled__2026-01-01T00:00:00+00:00", safe="")
+
+
+def test_a_task_is_cleared_and_marked_by_clicks(seen: Seen, web: Web) -> None:
+    seen.open(f"{CLICKED}/tasks/last", "last")
+    seen.page.get_by_role("button", name="Press shift+c to clear").click()
+    seen.page.get_by_text("Affected Tasks: 1").wait_for()
+    seen.page.get_by_role("button", name="Confirm").click()
+    web.ask(state_of(web, "last", "success", 2))
+    mark(seen, "Mark Task Instance as...", "Failed", "Affected Tasks: 1")
+    web.ask(state_of(web, "last", "failed", 2))
+    # What has failed has a reason, which the dialog sends back as the note of the task.
+    seen.open(f"{CLICKED}/tasks/last", "Failed")
+    mark(seen, "Mark Task Instance as...", "Success", "Affected Tasks: 1")
+    web.ask(state_of(web, "last", "success", 2))
+
+
+def test_a_run_is_marked_by_clicks(seen: Seen, web: Web) -> None:
+    seen.open(CLICKED, "last")
+    mark(seen, "Mark Dag Run as...", "Failed")
+    web.ask(run_state(web, "failed"))
+    seen.open(CLICKED, "Failed")
+    mark(seen, "Mark Dag Run as...", "Success")
+    web.ask(run_state(web, "success"))
+
+
+def mark(seen: Seen, button: str, state: str, text: str = "Confirm") -> None:
+    seen.page.get_by_role("button", name=button).first.click()
+    seen.page.get_by_role("menuitem", name=state).click()
+    seen.page.get_by_text(text).first.wait_for()
+    seen.page.get_by_role("button", name="Confirm").click()
+    seen.page.get_by_role("button", name="Confirm").wait_for(state="hidden")
+
+
+def test_a_backfill_is_begun_by_clicks(seen: Seen, web: Web) -> None:
+    seen.open("dags/web_clicks", "web_clicks")
+    seen.page.get_by_test_id("trigger-dag-button").click()
+    seen.page.get_by_text("Backfill", exact=True).last.click()
+    for day in ("2026/01/01", "2026/01/02"):
+        seen.page.get_by_text("Select date and time").first.click()
+        date = seen.page.get_by_placeholder("YYYY/MM/DD").last
+        date.fill(day)
+        date.press("Enter")
+        seen.page.keyboard.press("Escape")
+    seen.page.get_by_text("All Runs", exact=True).click()
+    seen.page.get_by_text("2 runs").first.wait_for()
+    seen.page.get_by_role("button", name="Run Backfill").click()
+    web.ask(backfilled(web))
+
+
+def test_an_approval_is_given_by_a_click(seen: Seen, web: Web) -> None:
+    web.ask(web.here.tidemill.trigger("web_hand", TriggerRequest(run_id="clicked")))
+    seen.open("dags/web_hand/runs/clicked/tasks/ask/required_actions", "Go on?")
+    seen.page.get_by_role("button", name="Approve").click()
+    details = web.ask(web.here.finished("web_hand", "clicked"))
+    assert details.state == "success"
+
+
+def test_a_log_is_followed_to_its_end(seen: Seen, web: Web) -> None:
+    web.ask(web.here.tidemill.trigger("web_talks", TriggerRequest(run_id="followed")))
+    seen.open("dags/web_talks/runs/followed/tasks/talks", "line 1 of 8")
+    seen.page.get_by_text("line 8 of 8").first.wait_for(timeout=60_000)  # without that anybody loads the page again
+
+
+async def state_of(web: Web, task_id: str, state: str, try_number: int) -> None:
+    async def found() -> Any:
+        runs = await web.here.tidemill.runs("web_clicks")
+        run = next(view for view in runs if view.run_id.endswith("2026-01-01T00:00:00+00:00"))
+        if run.state == "queued":
+            return None
+        details = await web.here.tidemill.run_by_workflow(run.workflow_id)
+        task = next(view for view in details.tasks if view.task_id == task_id)
+        return task.state, task.try_number, details.state.finished
+
+    await eventually(found, lambda got: got == (state, try_number, True))
+
+
+async def run_state(web: Web, state: str) -> None:
+    async def found() -> Any:
+        runs = await web.here.tidemill.runs("web_clicks")
+        return next(view.state for view in runs if view.run_id.endswith("2026-01-01T00:00:00+00:00"))
+
+    await eventually(found, lambda got: got == state)
+
+
+async def backfilled(web: Web) -> None:
+    async def found() -> Any:
+        return [view.state for view in await web.here.tidemill.runs("web_clicks") if view.run_type == "backfill"]
+
+    await eventually(found, lambda states: [str(state) for state in states] == ["success", "success"])
 
 
 async def first_run(web: Web, dag_id: str, name: str) -> Any:

@@ -57,6 +57,12 @@ with DAG("web_long", schedule=None):
     text = "x" * 60
     BashOperator(task_id="prints", bash_command=f"yes {text} | head -60000; echo the last line")
 
+with DAG("web_clicks", schedule="@daily", start_date=datetime(2026, 1, 1), end_date=datetime(2026, 1, 2), catchup=True):
+    BashOperator(task_id="first", bash_command="true") >> BashOperator(task_id="last", bash_command="true")
+
+with DAG("web_talks", schedule=None):
+    BashOperator(task_id="talks", bash_command="for i in 1 2 3 4 5 6 7 8; do echo line $i of 8; sleep 1; done")
+
 with DAG("web_paused", schedule="@daily", start_date=datetime(2099, 1, 1), is_paused_upon_creation=True):
     EmptyOperator(task_id="x")
 """
@@ -123,6 +129,7 @@ async def serve(
             await here.tidemill.register(spec)
         await here.tidemill.set_pool("web_pool", PoolSettings(slots=3, description="For the web"))
         runs = await here.all_finished("web_daily", 3)
+        await here.all_finished("web_clicks", 2)
         await eventually(here.tidemill.dags, lambda found: {"web_daily", "web_paused"} <= {r.dag_id for r in found[0]})
         await here.tidemill.trigger("web_hand", TriggerRequest(run_id="asks"))
         settings = Settings(home=folder / "home", task_queue=here.task_queue)

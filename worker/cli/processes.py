@@ -109,7 +109,9 @@ def dev(
             server = await running.enter_async_context(dev_server(settings.home.resolve(), port=port, ui_port=ui_port))
             running.enter_context(remembered(settings.home.resolve(), server.address))
             tidemill = await running.enter_async_context(running_worker(here, server.address))
-            web = await running.enter_async_context(web_for_dev(tidemill, here, api_port))
+            web = await running.enter_async_context(
+                web_for_dev(tidemill, here.model_copy(update={"temporal_ui": server.ui}), api_port)
+            )
             if web is not None:
                 console.print(f"UI and API   {web}")
             console.print(f"Temporal UI  {server.ui}\nTemporal     {server.address}\nDAGs         {dags}")
@@ -171,7 +173,8 @@ def demo(
             if finished.done():
                 good = finished.result()
                 if keep:
-                    async with web_for_dev(tidemill, settings, 8080) as url:
+                    web = settings.model_copy(update={"temporal_ui": server.ui})
+                    async with web_for_dev(tidemill, web, 8080) as url:
                         console.print(f"everything stays up until Ctrl-C. The flights are at {url or server.ui}")
                         await stopped
                 stopped.cancel()

@@ -1,0 +1,29 @@
+"""A Spark application in words."""
+
+from typing import Any
+
+from ...model.spec.tasks.spark import SparkWork
+
+OF_TASKS = ("application", "application_args", "java_class", "sql", "output")
+SECRET = {"conf", "keytab", "principal", "properties_file"}
+"""Options that may hold secrets, or lead to them."""
+
+
+def spark_options(task: SparkWork) -> list[tuple[str, Any]]:
+    """What the DAG file says of the application; of its conf the names alone."""
+    of_task = task.model_dump(mode="json", exclude_defaults=True)
+    of_spark = task.spark.model_dump(mode="json", exclude_defaults=True, exclude=SECRET)
+    rows: list[tuple[str, Any]] = [(name, of_task[name]) for name in OF_TASKS if name in of_task]
+    rows += of_spark.items()
+    if task.spark.conf:
+        rows.append(("conf", ", ".join(sorted(task.spark.conf))))
+    return rows
+
+
+def share_done(progress: dict[str, Any]) -> float | None:
+    """How much of its work it says is done; else how much of its stage, from 0 to 1; None where it says neither."""
+    if "fraction" in progress:
+        return float(progress["fraction"])
+    if progress.get("tasks"):
+        return float(progress["tasks_done"]) / float(progress["tasks"])
+    return None
