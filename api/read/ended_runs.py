@@ -274,6 +274,7 @@ class EndedRuns:
     async def _all(self, written: list[bytes], kind: type[T]) -> list[T]:
         found = []
         for one in written:
+            await asyncio.sleep(0)  # reading needs no waiting: others on this loop have their turn
             with suppress(*UNREADABLE):
                 found.append(await self._read(one, kind))
         return found
