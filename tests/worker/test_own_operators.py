@@ -294,13 +294,6 @@ def test_an_argument_that_is_misspelt_is_said_with_what_is_meant() -> None:
         made.spec()
 
 
-def test_an_argument_that_is_misspelt_is_said_with_what_is_meant() -> None:
-    with DAG("d") as made:
-        EmptyOperator("a", retires=3)
-    with pytest.raises(InvalidInputError, match=r"task 'a': retires = 3: no such field\. Did you mean 'retries'\?"):
-        made.spec()
-
-
 def test_names_that_task_has_not() -> None:
     with pytest.raises(InvalidInputError, match=r"@task\.docker is not there\. There are @task, @task\.bash"):
         task.docker  # noqa: B018
@@ -359,7 +352,6 @@ def seen(context):
     with open("{tmp_path}/seen", "a") as file:
         print(context["ti"].state, context["dag_run"].state, file=file)
     print("of the whole run" if context["dag_run"].state == "failed" else "of a task")
-    print("of the whole run" if context["dag_run"].state == "failed" else "of a task")
 
 class Looks(BaseOperator):
     def execute(self, context: Context):
@@ -395,7 +387,6 @@ with DAG("finds", on_failure_callback=seen, user_defined_macros={{"m": 1}}):
     lines = await eventually(lambda: read(tmp_path / "seen"), lambda lines: len(lines) >= 2)
     assert sorted(lines) == ["failed running", "running failed"]
     assert await told(here, "tasks", "logs", "finds", "one", "silent") == ""
-    assert "of the whole run" in await told(here, "tasks", "logs", "finds", "one", "__run__")
     assert "of the whole run" in await told(here, "tasks", "logs", "finds", "one", "__run__")
     assert json.loads(await told(here, "tasks", "render", "finds", "fails", "one"))[0] == "echo 1; exit 1"
 
