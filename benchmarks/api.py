@@ -5,7 +5,6 @@ import time
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from statistics import median, quantiles
 from typing import Any
 
 import httpx
@@ -13,6 +12,7 @@ import psutil
 from cli import begin_listed
 from figures import Figure
 from installation import Installation
+from page_times import page_times
 from pydantic import SecretStr
 from temporalio.client import Client
 from tidemill.api.read.ended_runs import EndedRun, EndedRuns
@@ -24,7 +24,6 @@ from tidemill.worker.client import Tidemill
 from tidemill.worker.dev import DevServer
 from tidemill.worker.settings import Settings
 
-ROUNDS = 100
 VIEWERS = 50
 RUNS = 30
 TASKS = 5
@@ -60,14 +59,14 @@ async def web(client: Client, server: DevServer, place: Path, sizes: tuple[int, 
             await _add(here, there, n)
             there = n
             async with web_server(tidemill, settings, "127.0.0.1", 0) as url:
-                figures += await _pages(url, _paths(dag_id), f"{n:,} DAGs")
+                figures += await page_times(url, _paths(dag_id), f"{n:,} DAGs")
         async with web_server(tidemill, settings, "127.0.0.1", 0) as url:
             figures.append(await _viewers(url, tidemill, dag_id))
         archive = f"sqlite:///{place / 'archive.db'}"
         await _fill(Source(tidemill, settings), archive, dag_id)
         settings = settings.model_copy(update={"archive": SecretStr(archive)})
         async with web_server(tidemill, settings, "127.0.0.1", 0) as url:
-            figures += await _pages(url, _archived(dag_id), f"{ARCHIVED:,} archived runs")
+            figures += await page_times(url, _archived(dag_id), f"{ARCHIVED:,} archived runs")
         memory = psutil.Process().memory_info().rss / 2**20
         return [*figures, Figure("memory of the process that serves", "MiB", memory)]
 
@@ -145,23 +144,6 @@ async def _fill(source: Source, archive: str, dag_id: str) -> None:
         await kept.keep_all(copies)
     kept.close()
     source.ended.close()
-
-
-async def _pages(url: str, paths: dict[str, str], beside: str) -> list[Figure]:
-    figures = []
-    async with httpx.AsyncClient(base_url=url, timeout=120) as web:
-        for name, path in paths.items():
-            took = []
-            for _ in range(ROUNDS + 1):
-                start = time.perf_counter()
-                (await web.get(path)).raise_for_status()
-                took.append(1000 * (time.perf_counter() - start))
-                await asyncio.sleep(0.05)
-            first, *took = took
-            figures.append(Figure(f"{name}, {beside}: the first time", "ms", first))
-            figures.append(Figure(f"{name}, {beside}: p50", "ms", median(took)))
-            figures.append(Figure(f"{name}, {beside}: p99", "ms", quantiles(took, n=100)[-1]))
-    return figures
 
 
 async def _viewers(url: str, tidemill: Counting, dag_id: str) -> Figure:

@@ -25,6 +25,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 sys.path.insert(0, str(Path(__file__).parent))
+from airflow_api import airflow_python, airflows
 from assets import assets
 from cli import cli
 from figures import Figure, show, write
@@ -114,6 +115,7 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "installation": lambda: installation(client, server, server.log.parents[1]),
         "assets": lambda: assets(client, server, server.log.parents[1]),
         "api": lambda: web(client, server, server.log.parents[1], (20, *LISTED)),
+        "airflow_api": lambda: airflows(airflow_python(), server.log.parents[1], (20, *LISTED)),
         "shape": lambda: sizes(client, server, server.log.parents[1]),
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),
