@@ -40,6 +40,7 @@ from .routes import (
     offers,
     pools,
     runs,
+    secrets,
     task_instances,
     xcom,
 )
@@ -47,7 +48,7 @@ from .static_ui import WHEEL, ui_folder
 
 ROUTERS = (
     offers, config, health, home, dags, runs, approvals, xcom, logs, task_instances, grid, pools, backfills, notices,
-    assets,
+    assets, secrets,
 )  # fmt: skip
 """The more particular paths first."""
 ICON = Path(__file__).parent / "pages" / "tidemill.svg"

@@ -11,6 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..model.dag.records import DateTakenError
 from ..model.errors import InvalidInputError, explain
 from ..worker.connection import NotFoundError, NoWorkerError
+from .read.database import ArchiveError
 
 log = logging.getLogger(__name__)
 TAKEN = " is taken by "
@@ -68,6 +69,10 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(TimeoutError)
     async def late(_: Request, __: TimeoutError) -> JSONResponse:
         return answer(504, "Temporal has not answered in time. Try again")
+
+    @app.exception_handler(ArchiveError)
+    async def no_archive(_: Request, error: ArchiveError) -> JSONResponse:
+        return answer(503, str(error))
 
     @app.exception_handler(RPCError)
     async def no_service(_: Request, error: RPCError) -> JSONResponse:

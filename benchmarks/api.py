@@ -141,7 +141,7 @@ async def _fill(source: Source, archive: str, dag_id: str) -> None:
                     known.state.model_copy(update={"run": identity}),
                 )
             )
-        await kept.keep_all(copies)
+        await asyncio.gather(*map(kept.keep, copies))
     kept.close()
     source.ended.close()
 

@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 MOST_EXECUTIONS = 10
 """A long run goes on in further executions: so many of them are looked at, the last ones."""
@@ -49,10 +50,15 @@ async def attempt_starts(client: Client, workflow_id: str) -> list[AttemptStart]
         handle = client.get_workflow_handle(workflow_id, run_id=run_id)
         run_id = ""
         open_: dict[int, AttemptStart] = {}
-        async for event in handle.fetch_history_events():
-            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-                run_id = event.workflow_execution_started_event_attributes.continued_execution_run_id
-            _take(event, open_)
+        try:
+            async for event in handle.fetch_history_events():
+                if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+                    run_id = event.workflow_execution_started_event_attributes.continued_execution_run_id
+                _take(event, open_)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND and found:  # what came before is past its retention
+                break
+            raise
         found = [*open_.values(), *found]
         if not run_id:
             break

@@ -53,9 +53,9 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
             except (RuntimeError, LookupError, ValueError, RPCError) as error:
                 problems[dag_id] = str(error)
 
-    async with asyncio.TaskGroup() as reading:
-        async for found in client.list_workflows(DAGS, page_size=PAGE):
-            reading.create_task(read(found))
+    # Listed first: what the service raises is raised as it is.
+    listed = [found async for found in client.list_workflows(DAGS, page_size=PAGE)]
+    await asyncio.gather(*map(read, listed))
     return [rows[dag_id] for dag_id in sorted(rows)], dict(sorted(problems.items()))
 
 
@@ -94,12 +94,13 @@ async def ended_rows(client: Client, since: datetime | None) -> AsyncIterator[Ru
 
 
 async def run_row(found: WorkflowExecution) -> RunRow:
+    bare = {"dag_id": "", "run_id": found.id, "workflow_id": found.id}
     try:
         memo = await found.memo()
+        known = memo.get("view") or {"dag_id": memo.get("dag_id", ""), "run_id": memo.get("run_id", found.id)}
+        row = RunRow.model_validate({**known, "workflow_id": found.id})
     except UNREADABLE:
-        memo = {}
-    known = memo.get("view") or {"dag_id": memo.get("dag_id", ""), "run_id": memo.get("run_id", found.id)}
-    row = RunRow.model_validate({**known, "workflow_id": found.id})
+        row = RunRow.model_validate(bare)
     # How an execution has ended its server knows best: one that was terminated could not write it down.
     ends = {WorkflowExecutionStatus.RUNNING: RunState.RUNNING, WorkflowExecutionStatus.COMPLETED: RunState.SUCCESS}
     end = ends.get(found.status, RunState.FAILED) if found.status is not None else row.state

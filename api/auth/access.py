@@ -20,6 +20,8 @@ FOR_ADMINS = {
     ("POST", "/api/v2/pools"),
     ("PATCH", "/api/v2/pools/{pool_name}"),
 }
+FOR_OPERATORS = {"/api/v2/connections", "/api/v2/connections/{connection_id}"}
+"""What those who only look do not see: hosts and names of accounts."""
 NAMED_ELSEWHERE = "/api/v2/backfills"
 """Operations that begin so are about a DAG that is not named in their path: they ask `check_tags` themselves."""
 READING = ("GET", "HEAD")
@@ -31,7 +33,7 @@ def needed_role(method: str, path: str) -> Role | None:
     if path in OPEN:
         return None
     if method in READING:
-        return Role.VIEWER
+        return Role.OPERATOR if path in FOR_OPERATORS else Role.VIEWER
     if method == "DELETE" or (method, path) in FOR_ADMINS:
         return Role.ADMIN
     return Role.OPERATOR
@@ -50,14 +52,14 @@ async def authorise(request: Request) -> Person:
         raise HTTPException(403, "Forbidden")
     if request.method in READING:
         if access is not None:
-            rates.count(READS, person.name)
+            rates.count(READS, person.known_as)
         return person
     if access is not None:
-        rates.count(CHANGES, person.name)
+        rates.count(CHANGES, person.known_as)
     if not path.startswith(NAMED_ELSEWHERE):
         await check_tags(request.app.state.source, person, request.path_params.get("dag_id"))
     shown = quote(request.url.path, safe="/~:+%")  # a line of the log stays one line
-    audit.info("%s (%s) %s %s", person.name, person.role.name.lower(), request.method, shown)
+    audit.info("%s (%s) %s %s", person.known_as, person.role.name.lower(), request.method, shown)
     return person
 
 
@@ -76,12 +78,13 @@ def address_of(request: Request) -> str:
 
 
 def _known(request: Request, access: Access, rates: Rates) -> Person:
+    """Whose token or session the request shows. Only guesses are counted: of a token nobody has enough."""
     kind, _, bearer = request.headers.get("authorization", "").partition(" ")
-    shown = request.cookies.get(COOKIE, "")
     if kind:
-        rates.check(LOGINS, address_of(request))
-        shown = bearer.strip() if kind.lower() == "bearer" else ""
-    found = (access.person(shown) if kind else access.session_of(shown)) if shown else None
+        found = access.person(bearer.strip()) if kind.lower() == "bearer" else None
+    else:
+        cookie = request.cookies.get(COOKIE)
+        found = access.session_of(cookie) if cookie else None
     if found is not None:
         return found
     if kind:

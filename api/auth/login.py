@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..pages.render import rendered
 from .access import COOKIE, address_of
 from .oidc import Flow, NotKnownError
-from .rates import LOGINS
+from .rates import BEGUN_LOGINS, LOGINS
 from .sessions import SESSION_SECONDS, Access
 from .tokens import Person
 
@@ -40,6 +40,11 @@ def _access(request: Request) -> Access | None:
 
 def _token_of(access: Access | None, token: str) -> Person | None:
     return access.tokens.person(token) if access is not None and access.tokens is not None else None
+
+
+def _count_failure(request: Request) -> None:
+    """Takes note of an attempt to log in. Answers 429 if it is one too many."""
+    request.app.state.rates.count(LOGINS, address_of(request))
 
 
 def same_site(target: str | None, base: str) -> str:
@@ -75,9 +80,9 @@ async def take_form(request: Request) -> Response:
     target = same_site(form.get("next", ["/"])[0], str(request.base_url))
     if access is None:
         return RedirectResponse(target, status_code=303)
-    request.app.state.rates.count(LOGINS, address_of(request))
     person = _token_of(access, form.get("token", [""])[0].strip())
     if person is None:
+        _count_failure(request)
         return _form(access, target, "That is nobody's API token.", 401)
     return _begun(request, access, person, target)
 
@@ -107,7 +112,7 @@ async def ask_provider(request: Request, next: str | None = None) -> Response:  
     access, target = _access(request), same_site(next, str(request.base_url))
     if access is None or access.oidc is None:
         raise HTTPException(404, "no OpenID provider is set: see TIDEMILL_OIDC")
-    request.app.state.rates.count(LOGINS, address_of(request))
+    request.app.state.rates.count(BEGUN_LOGINS, address_of(request))
     try:
         url, flow = await access.oidc.begin(_callback(request))
     except NotKnownError as error:
@@ -126,9 +131,9 @@ async def back_from_provider(request: Request, state: str = "", code: str = "", 
     access = _access(request)
     if access is None or access.oidc is None:
         raise HTTPException(404, "no OpenID provider is set: see TIDEMILL_OIDC")
-    request.app.state.rates.count(LOGINS, address_of(request))
     told = access.brought_back(request.cookies.get(FLOW, ""), FLOW)
-    if told is None or not compare_digest(str(told["state"]), state):
+    if told is None or not compare_digest(str(told["state"]).encode(), state.encode(errors="replace")):
+        _count_failure(request)
         return _form(access, "/", "This login was not begun in this browser, or took too long.", 401)
     target = str(told["next"])
     flow = Flow(str(told["state"]), str(told["nonce"]), str(told["code_verifier"]))
@@ -161,8 +166,8 @@ async def logout(request: Request) -> Response:
 async def exchange(request: Request, given: Credentials) -> JSONResponse:
     """A session for a token, as Airflow's clients ask for one with a name and a password."""
     access = _access(request)
-    request.app.state.rates.count(LOGINS, address_of(request))
     person = _token_of(access, given.password)
     if access is None or person is None:
+        _count_failure(request)
         raise HTTPException(401, "the password is nobody's API token")
     return JSONResponse({"access_token": access.begin_session(person)}, status_code=201)

@@ -80,15 +80,20 @@ class Oidc:
 
     def person_of(self, claims: dict[str, Any]) -> Person:
         """Somebody by what the provider says of them: the highest role of any of their groups."""
-        name = claims.get(self.settings.name_claim) or claims["sub"]
-        told = claims.get(self.settings.roles_claim) or ()
-        groups = [told] if isinstance(told, str) else [one for one in told if isinstance(one, str)]
+        name = str(claims.get(self.settings.name_claim) or claims["sub"])
+        if not name.isprintable():
+            raise NotKnownError(f"the name {name!r} cannot be printed")
+        if self.settings.name_claim == "email" and claims.get("email_verified") is False:
+            raise NotKnownError(f"the provider has not verified that {name} is theirs")
+        told = claims.get(self.settings.roles_claim)
+        groups = [told] if isinstance(told, str) else told if isinstance(told, list) else []
+        groups = [group for group in groups if isinstance(group, str)]
         roles = [self.settings.roles[group] for group in groups if group in self.settings.roles]
         if not roles and self.settings.default_role is not None:
             roles = [self.settings.default_role]
         if not roles:
             raise NotKnownError(f"{name} has no role here: none of the groups {groups} has one")
-        return Person(str(name), max(Role[role.upper()] for role in roles), is_of_oidc=True)
+        return Person(name, max(Role[role.upper()] for role in roles), is_of_oidc=True)
 
     def _client(self, redirect_uri: str) -> Any:
         secret = self.settings.client_secret
@@ -136,7 +141,7 @@ class Oidc:
                 leeway=LEEWAY_SECONDS,
                 options={"require": ["exp", "iat", "iss", "aud", "sub"]},
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, ValueError) as error:
             raise NotKnownError(f"the provider's answer cannot be trusted: {error}") from error
         return found
 

@@ -6,7 +6,9 @@ from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 
 LOGINS = parse("20/minute")
-"""Attempts to log in, and tokens that are nobody's: of one address."""
+"""Attempts to log in that have failed, and tokens that are nobody's: of one address."""
+BEGUN_LOGINS = parse("120/minute")
+"""Ways to an OpenID provider that were begun: of one address."""
 CHANGES = parse("300/minute")
 """Changes by one person."""
 READS = parse("6000/minute")
@@ -22,11 +24,6 @@ class Rates:
     def count(self, what: RateLimitItem, whose: str) -> None:
         """Takes note of a request. Answers 429 if it is one too many."""
         if not self._limiter.hit(what, whose):
-            self._refuse(what)
-
-    def check(self, what: RateLimitItem, whose: str) -> None:
-        """Answers 429 if the next would be one too many."""
-        if not self._limiter.test(what, whose):
             self._refuse(what)
 
     @staticmethod

@@ -3,7 +3,9 @@
 import json
 import os
 import secrets
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import sha256
@@ -13,6 +15,7 @@ from pathlib import Path
 from ...model.errors import InvalidInputError
 
 PREFIX = "tidemill_"
+SECRET_BYTES = 32
 
 
 class Role(IntEnum):
@@ -36,6 +39,11 @@ class Person:
     """The DAGs that they may change have one of these; none: all DAGs."""
     is_of_oidc: bool = False
     """Whether an OpenID provider knows them, and no file of tokens."""
+
+    @property
+    def known_as(self) -> str:
+        """What tells them from all others: a provider may know somebody by the name of somebody's token."""
+        return f"{self.name} by OpenID" if self.is_of_oidc else self.name
 
 
 ANYBODY = Person("anonymous", Role.ADMIN)
@@ -76,16 +84,23 @@ def session_secret(path: Path) -> bytes:
 
     Servers that share the file share sessions; where it cannot be written, they end with the server.
     """
+    fresh = secrets.token_bytes(SECRET_BYTES)
     try:
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(secrets.token_bytes(32))
-        return path.read_bytes() or secrets.token_bytes(32)
-    except FileExistsError:
-        return path.read_bytes()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mine, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(mine, "wb") as file:
+                file.write(fresh)
+            with suppress(FileExistsError):
+                os.link(name, path)  # whole, or not at all: another server may do the same
+        finally:
+            Path(name).unlink()
+        known = path.read_bytes()
     except OSError:
-        return secrets.token_bytes(32)
+        return fresh
+    if len(known) < SECRET_BYTES:
+        raise InvalidInputError(f"{path} is no secret of sessions: it has {len(known)} bytes. Delete it")
+    return known
 
 
 def digest_of(token: str) -> str:
@@ -109,6 +124,8 @@ def read_tokens(path: Path) -> list[tuple[Person, str]]:
 
 def create_token(path: Path, name: str, role: Role, tags: Sequence[str] = ()) -> str:
     """Makes a token for *name*, for changes of DAGs with one of *tags*. Raises InvalidInputError for a taken name."""
+    if not name.isprintable() or not name.strip():
+        raise InvalidInputError(f"name = {name!r}: give one that can be printed")
     known = dict.fromkeys([person.name for person, _ in read_tokens(path)]) if path.exists() else {}
     if name in known:
         raise InvalidInputError(f"name = {name!r} has a token. Revoke that first, or choose another name")

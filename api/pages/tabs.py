@@ -1,5 +1,6 @@
 """What Airflow's user interface has no page for: why something waits, what comes next, who holds what."""
 
+import asyncio
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -100,7 +101,8 @@ async def show_timeline(source: Here, dag_id: str, run_id: str) -> str:
     run = await source.run(dag_id, run_id)
     details, starts = await source.details(dag_id, run), await source.starts(dag_id, run)
     line = Timeline(None, None, []) if details is None else timeline(details, starts or (), datetime.now(UTC))
-    return rendered(
+    return await asyncio.to_thread(  # there may be thousands of tries
+        rendered,
         "timeline.html",
         title=f"Tries of {dag_id} in {run_id}",
         line=line,

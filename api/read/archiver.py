@@ -4,11 +4,8 @@ import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
 
-from temporalio.service import RPCError
-
-from ...model.errors import InvalidInputError
 from ...model.run.row import RunRow
-from ...worker.connection import NoWorkerError
+from ...worker.connection import NotFoundError
 from ...worker.listing import ended_rows
 from .source import Source
 
@@ -19,7 +16,6 @@ LAG = timedelta(minutes=10)
 """Temporal's lists may show an end so much later."""
 AT_ONCE = 4
 """So many runs are asked at a time: each may have to be replayed by a worker."""
-NOT_NOW = (NoWorkerError, InvalidInputError, RPCError, TimeoutError)
 
 
 async def archive_for_ever(source: Source) -> None:
@@ -45,18 +41,23 @@ async def sweep(source: Source) -> int:
         nonlocal kept, left
         try:
             kept += await source.archive(row)
-        except LookupError:  # Temporal has forgotten it meanwhile
+        except NotFoundError:  # Temporal has forgotten it meanwhile
             return
-        except NOT_NOW as error:
+        except Exception as error:  # one that cannot be read keeps no other from being kept
             left += 1
             log.warning("run %s of DAG %s is not archived yet: %s", row.run_id, row.dag_id, error)
         finally:
             room.release()
 
-    async with asyncio.TaskGroup() as keeping:
+    keeping: set[asyncio.Task[None]] = set()
+    try:
         async for row in ended_rows(source.tidemill.client, since):
             await room.acquire()
-            keeping.create_task(keep(row))
+            task = asyncio.create_task(keep(row))
+            keeping.add(task)
+            task.add_done_callback(keeping.discard)
+    finally:
+        await asyncio.gather(*keeping)
     if not left:
         await source.ended.set_swept_until(began - LAG)
     return kept

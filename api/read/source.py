@@ -26,6 +26,7 @@ from ...worker.settings import Settings
 from ..responses.dags import version_number
 from .cache import Cache
 from .ended_runs import ROUGHLY, EndedRun, EndedRuns
+from .together import each
 
 T = TypeVar("T")
 SHORT = 1.0
@@ -90,6 +91,11 @@ class Source:
         self._cache.forget("all_runs")
         self._changed[dag_id] = time.monotonic()
 
+    async def deleted(self, dag_id: str, run_id: str = "") -> int:
+        """Somebody has deleted a run here, or the DAG: the archive forgets it, too. How many runs that had."""
+        await self.changed(dag_id)
+        return await self.ended.delete(dag_id, run_id)
+
     async def rows(self) -> list[DagRow]:
         """A line for every DAG, by dag_id: as they were listed a moment ago, and what was changed here since."""
 
@@ -103,19 +109,19 @@ class Source:
         now = time.monotonic()
         self._changed = {dag_id: at for dag_id, at in self._changed.items() if now - at < STALE}
         changed = [row for row in listed if row.dag_id in self._changed]
-        fresh = {row.dag_id: await self._row_now(row.dag_id, row) for row in changed}
-        return [row for one in listed if (row := fresh.get(one.dag_id, one)) is not None]
+        if not changed:
+            return listed
+        fresh = {row.dag_id: row for row in await each(changed, self._row_now, _as_listed)}
+        gone = {row.dag_id for row in changed} - {*fresh}
+        return [fresh.get(row.dag_id, row) for row in listed if row.dag_id not in gone]
 
     async def row(self, dag_id: str) -> DagRow:
         """The line of a DAG as it is now. Raises NotFoundError for one that is not there."""
         return row_of_view((await self.view(dag_id)).model_dump(mode="json"))
 
-    async def _row_now(self, dag_id: str, listed: DagRow) -> DagRow | None:
-        """Its line by its own answer; None if it is gone."""
-        try:
-            view = await self.view(dag_id)
-        except NotFoundError:
-            return None
+    async def _row_now(self, listed: DagRow) -> DagRow:
+        """Its line by its own answer. Raises NotFoundError if it is gone."""
+        view = await self.view(listed.dag_id)
         return listed.model_copy(update={name: getattr(view, name) for name in OF_VIEW})
 
     async def view(self, dag_id: str) -> DagView:
@@ -155,20 +161,19 @@ class Source:
     async def runs(self, dag_id: str) -> list[RunView]:
         """The runs of a DAG, the newest first."""
 
-        async def ask() -> list[RunView]:
-            listed = await self.tidemill.runs(dag_id)
-            if not self.keeps_all:
-                return listed
-            known = {run.run_id for run in listed}
-            older = [run for run in await self.ended.runs(dag_id, MOST_ARCHIVED) if run.run_id not in known]
-            return listed + older
+        return await self._cache.get(("runs", dag_id), partial(self._runs_now, dag_id), SHORT)
 
-        return await self._cache.get(("runs", dag_id), ask, SHORT)
+    async def _runs_now(self, dag_id: str) -> list[RunView]:
+        listed = await self.tidemill.runs(dag_id)
+        if not self.keeps_all:
+            return listed
+        known = {run.run_id for run in listed}
+        return listed + [run for run in await self.ended.runs(dag_id, MOST_ARCHIVED) if run.run_id not in known]
 
     async def runs_of_row(self, row: DagRow) -> list[RunView]:
         """The same, as of a DAG's line: asked for once while that stays the same."""
         key = ("runs", row.dag_id, "of", row.model_dump_json())
-        return await self._cache.get(key, lambda: self.runs(row.dag_id), A_WHILE)
+        return await self._cache.get(key, partial(self._runs_now, row.dag_id), A_WHILE)
 
     async def run(self, dag_id: str, run_id: str) -> RunView:
         """Raises NotFoundError for a run that is not there."""
@@ -340,6 +345,11 @@ async def _or_none(ask: Callable[[], Awaitable[T]]) -> T | None:
         return None
 
 
+async def _as_listed(row: DagRow) -> DagRow:
+    """The line of a DAG that is silent."""
+    return row
+
+
 def _is(spec: DagSpec) -> Callable[[], Awaitable[DagSpec]]:
     async def answer() -> DagSpec:
         return spec
@@ -348,4 +358,7 @@ def _is(spec: DagSpec) -> Callable[[], Awaitable[DagSpec]]:
 
 
 def _own_file(settings: Settings) -> str:
-    return f"sqlite:///{settings.home.resolve() / 'web.db'}"
+    home = settings.home.resolve()
+    with suppress(OSError):  # then nothing is kept, and it is told at the start
+        home.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{home / 'web.db'}"

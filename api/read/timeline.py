@@ -1,6 +1,7 @@
 """When each try of a run waited and worked, and on which worker: as bars between the run's first and last moment."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -46,9 +47,16 @@ class _Try:
     ended: datetime
 
 
+OfTry = Mapping[tuple[str, int], Sequence[AttemptStart]]
+"""By instance and number, how a try was begun."""
+
+
 def timeline(details: RunDetails, starts: Sequence[AttemptStart], now: datetime) -> Timeline:
     """The tries of a run, the first one first. What goes on ends *now*."""
-    tries = sorted((one for task in details.tasks for one in _tries(task, starts, now)), key=lambda one: one.queued)
+    of_try: dict[tuple[str, int], list[AttemptStart]] = defaultdict(list)
+    for start in starts:
+        of_try[start.key, start.try_number].append(start)
+    tries = sorted((one for task in details.tasks for one in _tries(task, of_try, now)), key=lambda one: one.queued)
     if not tries:
         return Timeline(None, None, [])
     first, last = min(one.queued for one in tries), max(one.ended for one in tries)
@@ -66,23 +74,21 @@ def timeline(details: RunDetails, starts: Sequence[AttemptStart], now: datetime)
             waits=share(one.queued, one.started),
             works=share(one.started, one.ended),
             took=one.ended - one.started,
-            starts=[start for start in starts if (start.key, start.try_number) == (one.key, one.number)],
+            starts=of_try.get((one.key, one.number), []),
         )
         for one in tries
     ]
     return Timeline(first, last, bars)
 
 
-def _tries(task: TaskView, starts: Sequence[AttemptStart], now: datetime) -> list[_Try]:
+def _tries(task: TaskView, of_try: OfTry, now: datetime) -> list[_Try]:
     """The tries of an instance that have begun, or wait for a worker."""
-    queued = {start.try_number: start.queued_at for start in reversed(starts) if start.key == task.key}
     found = []
     for one in task.attempts:
         started = one.started_at or one.ended_at
-        found.append(
-            _Try(task.key, one.try_number, one.state, min(queued.get(one.try_number, started), started), started,
-                 one.ended_at)
-        )  # fmt: skip
+        first = next(iter(of_try.get((task.key, one.try_number), ())), None)
+        queued = min(first.queued_at, started) if first is not None else started
+        found.append(_Try(task.key, one.try_number, one.state, queued, started, one.ended_at))
     if task.try_number and task.try_number not in {one.number for one in found}:
         began = task.queued_at or task.started_at
         if began is not None:

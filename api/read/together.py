@@ -8,6 +8,7 @@ from temporalio.service import RPCError
 
 from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError, NoWorkerError
+from .database import ArchiveError
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -17,7 +18,7 @@ PATIENCE = 3.0
 LONGEST = 10.0
 """How long it waits for all of them."""
 LEAST = 0.05
-SILENT = (NoWorkerError, InvalidInputError, RPCError, TimeoutError)
+SILENT = (ArchiveError, NoWorkerError, InvalidInputError, RPCError, TimeoutError)
 """What is raised where nobody answers in time."""
 
 

@@ -32,7 +32,7 @@ HONESTY = (
     "The user interface is Apache Airflow's, unchanged (Apache-2.0). Tidemill is not a project of the Apache Software "
     "Foundation, and not endorsed by it."
 )
-MENU = ["Assets", "Audit Log", "Dags", "Pools", "Required Actions"]
+MENU = ["Assets", "Audit Log", "Connections", "Dags", "Pools", "Required Actions", "Variables"]
 """Pages that have something to show here."""
 
 

@@ -208,9 +208,12 @@ async def patch_dag(source: Here, dag_id: str, body: DagPatch, update_mask: Mask
 @router.delete("/api/v2/dags/{dag_id}", status_code=204)
 async def delete_dag(source: Here, dag_id: str) -> Response:
     """Forgets a DAG and its runs."""
-    await source.tidemill.delete_dag(dag_id)
-    await source.changed(dag_id)
-    await source.ended.forget(dag_id)
+    try:
+        await source.tidemill.delete_dag(dag_id)
+    except NotFoundError:
+        if not await source.deleted(dag_id):  # else only the archive has known it
+            raise
+    await source.deleted(dag_id)
     return Response(status_code=204)
 
 

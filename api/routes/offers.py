@@ -9,12 +9,18 @@ from ..errors import NotOfferedError
 
 router = APIRouter()
 DAG = "/api/v2/dags/{dag_id}"
-SECRETS = "comes from the environment, a secrets file or a backend of the workers, and is not shown here"
+SECRETS = "come from the environment, a secrets file or a backend of the workers, and are not changed here"
 NOT_OFFERED: dict[tuple[str, str], str] = {
-    ("GET", "/api/v2/variables"): f"a variable {SECRETS}. `tidemill variables` looks one up",
-    ("POST", "/api/v2/variables"): f"a variable {SECRETS}",
-    ("GET", "/api/v2/connections"): f"a connection {SECRETS}. `tidemill connections` looks one up",
-    ("POST", "/api/v2/connections"): f"a connection {SECRETS}",
+    ("POST", "/api/v2/variables"): f"variables {SECRETS}",
+    ("PATCH", "/api/v2/variables"): f"variables {SECRETS}",
+    ("PATCH", "/api/v2/variables/{variable_key}"): f"variables {SECRETS}",
+    ("DELETE", "/api/v2/variables/{variable_key}"): f"variables {SECRETS}",
+    ("POST", "/api/v2/connections"): f"connections {SECRETS}",
+    ("PATCH", "/api/v2/connections"): f"connections {SECRETS}",
+    ("PATCH", "/api/v2/connections/{connection_id}"): f"connections {SECRETS}",
+    ("DELETE", "/api/v2/connections/{connection_id}"): f"connections {SECRETS}",
+    ("POST", "/api/v2/connections/test"): "connections are tested by `tidemill connections test`, where the worker is",
+    ("GET", "/ui/connections/hook_meta"): f"connections {SECRETS}: there are no forms for them",
     ("GET", "/api/v2/config"): "settings are those of each worker: docs/operating.md lists them",
     ("GET", "/api/v2/jobs"): "there are no jobs: Temporal keeps what is to be done",
     ("GET", "/api/v2/providers"): "there are no providers: operators are tidemill's, or classes of your DAG files",

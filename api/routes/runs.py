@@ -11,6 +11,7 @@ from ...model.run.identity import TriggerRequest
 from ...model.run.revisions import ClearRequest, RunMark
 from ...model.run.views import RunView
 from ...model.states import TaskState
+from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Mask, Moment, Offset
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
 from ..read.instances import would_clear
@@ -186,8 +187,12 @@ async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBo
 @router.delete(RUN, status_code=204)
 async def delete_run(source: Here, dag_id: str, dag_run_id: str) -> Response:
     """Forgets a run that is queued or has ended."""
-    await source.tidemill.delete_run(dag_id, dag_run_id)
-    await source.changed(dag_id, dag_run_id)
+    try:
+        await source.tidemill.delete_run(dag_id, dag_run_id)
+    except NotFoundError:
+        if not await source.deleted(dag_id, dag_run_id):  # else only the archive has known it
+            raise
+    await source.deleted(dag_id, dag_run_id)
     return Response(status_code=204)
 
 

@@ -183,7 +183,7 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
         ("GET", "/api/v2/pools?nonsense=1", None, 422, "nonsense is no parameter that this operation has here"),
         ("GET", "/api/v2/dags/web_daily/dagRuns?cursor=%00", None, 422, "cursor is none"),
         ("GET", "/api/v2/nothing", None, 404, "there is no operation"),
-        ("GET", "/api/v2/variables", None, 501, "tidemill variables"),
+        ("POST", "/api/v2/variables", {"key": "a", "value": "b"}, 501, "a secrets file or a backend"),
         ("GET", "/api/v2/dagSources/web_daily?version_number=7", None, 404, "has no version 7"),
         ("POST", "/api/v2/dags/web_daily/dagRuns", {"logical_date": None, "strange": 1}, 422, ""),
         ("POST", "/api/v2/dags/web_daily/dagRuns", {"logical_date": "2026-01-01T00:00:00Z"}, 409, "is taken by"),
@@ -242,6 +242,24 @@ def test_pages_of_our_own_are_escaped_and_carry_the_usual_headers(web: Web) -> N
     assert "web_pool" in web.get("/tidemill/pools").text
     assert "no run" in web.get("/tidemill/dags/web_daily/runs/none/tasks/<b>/why").text
     assert web.get("/tidemill/dags/web_daily/schedule").status_code == 200
+
+
+def test_variables_and_connections_are_named_without_what_is_secret(web: Web) -> None:
+    variables, connections = web.get("/api/v2/variables"), web.get("/api/v2/connections")
+    assert [(one["key"], one["value"]) for one in variables.json()["variables"]] == [("web_region", "***")]
+    known = {one["connection_id"]: one for one in connections.json()["connections"]}
+    shown = {
+        name: known["web_db"][name] for name in ("conn_type", "host", "login", "schema", "port", "password", "extra")
+    }
+    assert shown == {
+        "conn_type": "postgres", "host": "db.example.com", "login": "ann", "schema": "sales", "port": 5432,
+        "password": "***", "extra": "***",
+    }  # fmt: skip
+    assert "cannot be read" in known["web_wrong"]["description"]
+    answers = variables.text + connections.text + web.get("/api/v2/connections/web_wrong").text
+    assert "hush" not in answers
+    assert web.get("/api/v2/connections?connection_id_pattern=web_d").json()["total_entries"] == 1
+    assert web.get("/api/v2/variables/none").status_code == 404
 
 
 def test_another_wheel_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What the web keeps of runs that have ended: it outlives Temporal's retention, workers, and the web server itself."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from tidemill.api.read.archiver import sweep
 from tidemill.api.read.ended_runs import EndedRun, EndedRuns
 from tidemill.api.read.source import Source
 from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.row import RunRow
 from tidemill.model.run.views import RunView
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client import Tidemill
@@ -209,7 +211,8 @@ async def test_only_the_newest_are_kept_without_an_archive(here: Stack, begun: B
         ("what", "is no URL of a database"),
         ("mysql+nodriver://x", "is no URL of a database"),
         ("sqlite:////nowhere/at/all/x.db", "cannot be used: .*unable to open"),
-        ("postgresql://me:secret@127.0.0.1:1/x", r"postgresql\+psycopg://me:\*\*\*@127.0.0.1:1/x cannot be used"),
+        ("postgresql:///x?host=127.0.0.1&port=1&password=secret", r"postgresql\+psycopg:///x cannot be used"),
+        ("postgresql://me:secret@127.0.0.1:1/x", r"postgresql\+psycopg://127.0.0.1:1/x cannot be used"),
     ],
 )
 async def test_a_database_that_cannot_be_used_is_told_at_the_start(here: Stack, url: str, said: str) -> None:
@@ -228,3 +231,82 @@ async def test_a_trigger_is_seen_by_a_list_that_was_just_asked(here: Stack, begu
     await here.tidemill.trigger("kept", TriggerRequest(run_id="two"))
     await source.changed("kept")
     assert [run.run_id for run in await source.runs_of_row(row)] == ["two", "one"]
+
+
+async def test_what_only_the_archive_knows_can_be_deleted_and_stays_so(
+    here: Stack, begun: Begun, tmp_path: Path, archive: str
+) -> None:
+    await a_run(here, tmp_path, "first")
+    source = await begun(archive)
+    await swept(source, "first")
+    ended = await source.ended.find("kept", "first")
+    assert ended is not None
+    lost = EndedRun(ended.view.model_copy(update={"run_id": "lost"}), ended.details, ended.state)
+    await source.ended.keep(lost)
+    settings = settings_of(here, archive)
+    async with (
+        web_server(here.tidemill, settings, "127.0.0.1", free_port()) as url,
+        httpx.AsyncClient(base_url=url, timeout=60) as client,
+    ):
+        assert (await client.delete("/api/v2/dags/kept/dagRuns/lost")).status_code == 204
+        assert (await client.delete("/api/v2/dags/kept/dagRuns/lost")).status_code == 404
+        assert (await client.get("/api/v2/dags/kept/dagRuns/a%00b")).status_code == 404
+        await source.ended.keep(lost)  # by a server that had asked for it before
+        assert await source.ended.find("kept", "lost") is None
+        await here.tidemill.delete_dag("kept")
+        assert (await client.delete("/api/v2/dags/kept")).status_code == 204
+        await source.ended.keep(ended)
+        assert await source.ended.count() == 0
+
+
+async def test_one_run_that_cannot_be_asked_keeps_no_other_from_the_archive(
+    here: Stack, begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await a_run(here, tmp_path, "good")
+    await a_run(here, tmp_path, "odd")
+    source = await begun(f"sqlite:///{tmp_path}/runs.db")
+    archive_one = source.archive
+
+    async def archive(row: RunRow) -> bool:
+        if row.run_id == "odd":
+            raise ValueError("a state that only a later release knows")
+        return await archive_one(row)
+
+    monkeypatch.setattr(source, "archive", archive)
+    await swept(source, "good")
+    assert await source.ended.swept_until() is None  # it is tried again
+    monkeypatch.undo()
+    await swept(source, "odd")
+    assert await source.ended.swept_until() is not None
+
+
+async def test_a_file_that_cannot_be_used_keeps_nobody_from_looking(
+    here: Stack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without an archive it holds nothing that Temporal does not know."""
+    run = await a_run(here, tmp_path, "seen")
+    (here.home / "web.db").mkdir()
+    settings = settings_of(here, None)
+    async with (
+        web_server(here.tidemill, settings, "127.0.0.1", free_port()) as url,
+        httpx.AsyncClient(base_url=url, timeout=60) as client,
+    ):
+        found = (await client.get(f"/api/v2/dags/kept/dagRuns/{run.run_id}/taskInstances")).json()["task_instances"]
+        assert [one["state"] for one in found] == ["success", "success"]
+        assert (await client.get("/api/v2/dags/kept")).status_code == 200
+    assert "is not kept" in caplog.text
+
+
+async def test_what_was_written_with_another_key_is_asked_again(here: Stack, begun: Begun, tmp_path: Path) -> None:
+    run = await a_run(here, tmp_path, "sealed")
+    source = await begun(None)
+    details = await source.details("kept", run)
+    with sqlite3.connect(here.home / "web.db") as there:
+        there.execute("UPDATE tidemill_ended_runs SET details = x'00'")
+        there.execute("UPDATE tidemill_dag_versions SET spec = x'00'")
+    anew = await begun(None)
+    assert await anew.details("kept", run) == details
+    assert (await anew.spec("kept")).dag_id == "kept"
+    again = await anew.ended.find("kept", "sealed")
+    assert again is not None
+    assert again.details == details

@@ -95,6 +95,8 @@ def test_every_page_is_there(seen: Seen, web: Web, tmp_path: Path) -> None:
         "task_instances": ("fails",),
         "required_actions": ("Required Action",),
         "pools": ("web_pool",),
+        "variables": ("web_region",),
+        "connections": ("web_db",),
         "events": ("finished",),
         "plugin/slots": (),
         "plugin/bundles": (),

@@ -103,7 +103,8 @@ def paths_of(web: Web) -> list[str]:
         "/api/v2/eventLogs?dag_id=web_daily", "/api/v2/assets", f"/api/v2/assets/{asset}", "/api/v2/assets/events",
         "/ui/dependencies", "/ui/next_run_assets/web_after", f"{d}/assets/queuedEvents",
         "/api/v2/dags/web_hand/dagRuns/asks/hitlDetails", "/api/v2/dags/~/dagRuns/~/hitlDetails",
-        "/api/v2/dags/web_hand/dagRuns/asks/taskInstances/ask/-1/hitlDetails",
+        "/api/v2/dags/web_hand/dagRuns/asks/taskInstances/ask/-1/hitlDetails", "/api/v2/variables",
+        "/api/v2/variables/web_region", "/api/v2/connections", "/api/v2/connections/web_db",
     ]  # fmt: skip
 
 

@@ -181,3 +181,24 @@ async def test_a_provider_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_settings_that_let_the_wrong_people_in_are_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         OidcSettings.model_validate({"issuer": "https://a", "client_id": "x", "roles": {"a": "viewer"}, **values})
+
+
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        ({"email": "a\nb", "groups": ["data"]}, "cannot be printed"),
+        ({"email": "ann@example.com", "email_verified": False, "groups": ["data"]}, "has not verified"),
+        ({"groups": True}, "no role"),
+        ({"groups": [["data"]]}, "no role"),
+    ],
+)
+def test_claims_that_let_nobody_in(claims: dict[str, Any], said: str) -> None:
+    with pytest.raises(NotKnownError, match=said):
+        Oidc(settings_of("https://a")).person_of({"sub": "ann", **claims})
+
+
+def test_somebody_of_several_groups_has_the_highest_role() -> None:
+    person = Oidc(settings_of("https://a")).person_of({"sub": "ann", "groups": ["data", "staff"]})
+    assert (person.name, person.role, person.known_as) == ("ann", Role.OPERATOR, "ann by OpenID")
+    guest = Oidc(settings_of("https://a", default_role="viewer")).person_of({"sub": "eve"})
+    assert guest.role is Role.VIEWER

@@ -8,13 +8,13 @@ import typer
 
 from ...activities.secrets import Connection, Variable, names_of
 from ...model.errors import InvalidInputError
+from ..shown_secrets import fields_of
 from .output import Json, console, fail, make_table, print_json
 
 variables = typer.Typer(no_args_is_help=True, add_completion=False)
 connections = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Shown = Annotated[bool, typer.Option("--show", help="Print what is hidden otherwise.")]
-HIDDEN = "***"
 TEST_WITHIN = 10.0
 
 
@@ -68,15 +68,6 @@ def test_connection(conn_id: Annotated[str, typer.Argument(help="The connection'
             f"connection {conn_id!r}: {connection.url} does not answer: {error}. Correct it, or start what it leads to"
         )
     console.print(f"connection {conn_id}: {connection.url} answers with {answer.status_code}")
-
-
-def fields_of(connection: Connection, *, shown: bool) -> dict[str, Any]:
-    """The connection's fields, secrets hidden unless *shown*."""
-    secrets = set() if shown else set(connection.secrets())
-    fields = {name: getattr(connection, name) for name in ("conn_id", "conn_type", "host", "port", "schema", "login")}
-    extra = {name: HIDDEN if str(value) in secrets else value for name, value in connection.extra_dejson.items()}
-    password = connection.password if shown or connection.password is None else HIDDEN
-    return {**fields, "password": password, "extra": extra}
 
 
 def found(look: Callable[[], Any]) -> Any:

@@ -1,0 +1,176 @@
+"""The database of what never changes: its tables, and what is done where it fails."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Index,
+    LargeBinary,
+    MetaData,
+    RowMapping,
+    String,
+    Table,
+    create_engine,
+    event,
+)
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
+
+from ...model.errors import InvalidInputError
+
+log = logging.getLogger(__name__)
+WAIT_FOR_LOCK = 30
+"""How long one server waits for another that writes to the same SQLite file, in seconds."""
+TABLES = MetaData()
+RUNS = Table(
+    "tidemill_ended_runs",
+    TABLES,
+    Column("namespace", String, primary_key=True),
+    Column("dag_id", String, primary_key=True),
+    Column("run_id", String, primary_key=True),
+    Column("run_after", Float, nullable=False),
+    Column("ended_at", Float, nullable=False),
+    Column("version", String, nullable=False),
+    Column("view", LargeBinary, nullable=False),
+    Column("row", LargeBinary, nullable=False),
+    Column("details", LargeBinary, nullable=False),
+    Column("state", LargeBinary, nullable=False),
+)
+SPECS = Table(
+    "tidemill_dag_versions",
+    TABLES,
+    Column("namespace", String, primary_key=True),
+    Column("dag_id", String, primary_key=True),
+    Column("version", String, primary_key=True),
+    Column("kept_at", Float, nullable=False),
+    Column("spec", LargeBinary, nullable=False),
+)
+DELETED = Table(
+    "tidemill_deleted_runs",
+    TABLES,
+    Column("namespace", String, primary_key=True),
+    Column("dag_id", String, primary_key=True),
+    Column("run_id", String, primary_key=True),
+    Column("deleted_at", Float, nullable=False),
+)
+"""So that a server that has asked for a run before it was deleted does not bring it back. "": all runs of the DAG."""
+SWEPT = Table(
+    "tidemill_archive",
+    TABLES,
+    Column("namespace", String, primary_key=True),
+    Column("swept_until", Float, nullable=False),
+)
+Index("tidemill_ended_runs_by_date", RUNS.c.namespace, RUNS.c.run_after)
+Index("tidemill_ended_runs_by_dag", RUNS.c.namespace, RUNS.c.dag_id, RUNS.c.run_after)
+
+
+class ArchiveError(Exception):
+    """The archive does not answer. The message says why."""
+
+
+class Database:
+    """A database. One that is disposable is passed over where it fails; an archive says so."""
+
+    def __init__(self, url: str, *, disposable: bool) -> None:
+        self._engine = _engine(url)
+        self._disposable = disposable
+
+    async def begin(self) -> None:
+        """Makes the tables where there are none. Raises InvalidInputError for an archive that cannot be used."""
+        try:
+            await asyncio.to_thread(self._make_tables)
+        except SQLAlchemyError as error:
+            told = _first_line(error)
+            if not self._disposable:
+                raise InvalidInputError(
+                    f"TIDEMILL_ARCHIVE: {self._name} cannot be used: {told}. Correct it, or start it"
+                ) from None
+            log.warning("what never changes is not kept: %s", told)
+
+    def _make_tables(self) -> None:
+        try:
+            TABLES.create_all(self._engine)
+        except SQLAlchemyError:  # once more, since another server may have made them at the same time
+            TABLES.create_all(self._engine)
+
+    def close(self) -> None:
+        """Ends its connections."""
+        self._engine.dispose()
+
+    async def read(self, statement: Any) -> Sequence[RowMapping]:
+        """The rows of a SELECT; none where a disposable database fails. Raises ArchiveError where an archive does."""
+
+        def ask() -> Sequence[RowMapping]:
+            with self._engine.connect() as there:
+                return there.execute(statement).mappings().all()
+
+        try:
+            return await asyncio.to_thread(ask)
+        except SQLAlchemyError as error:
+            self._failed(error)
+            return []
+
+    async def change(self, work: Callable[[Connection], Any]) -> Any:
+        """What *work* gives, in one transaction; None where a disposable database fails. Raises as `read` does."""
+
+        def do() -> Any:
+            with self._engine.begin() as there:
+                return work(there)
+
+        try:
+            return await asyncio.to_thread(do)
+        except IntegrityError:  # another server has just written the same
+            return None
+        except SQLAlchemyError as error:
+            self._failed(error)
+            return None
+
+    def _failed(self, error: SQLAlchemyError) -> None:
+        told = _first_line(error)
+        if not self._disposable:
+            raise ArchiveError(f"the archive does not answer: {told}") from error
+        log.warning("what is kept of ended runs cannot be used: %s", told)
+
+    @property
+    def _name(self) -> str:
+        """What it is called without what may be secret in its URL."""
+        url = self._engine.url
+        return f"{url.drivername}://{f'{url.host}:{url.port}' if url.host else ''}/{url.database or ''}"
+
+
+def _engine(url: str) -> Engine:
+    """Raises InvalidInputError for a URL that is none, and where a driver is not installed."""
+    try:
+        found = make_url(url)
+        if found.drivername in ("postgresql", "postgres"):
+            found = found.set(drivername="postgresql+psycopg")
+        made = create_engine(found, pool_pre_ping=True, hide_parameters=True)
+    except (ArgumentError, ValueError):
+        raise InvalidInputError(
+            "TIDEMILL_ARCHIVE is no URL of a database. Write sqlite:////folder/runs.db or postgresql://user@host/name"
+        ) from None
+    except ImportError as error:
+        raise InvalidInputError(
+            f"TIDEMILL_ARCHIVE needs what is not installed ({error}). For PostgreSQL: "
+            "pip install 'tidemill[postgresql]'"
+        ) from None
+    if made.dialect.name == "sqlite":
+        event.listen(made, "connect", _for_many_servers)
+    return made
+
+
+def _for_many_servers(connection: Any, _: Any) -> None:
+    """Readers do not wait for a writer, nor writers for long."""
+    connection.execute(f"PRAGMA busy_timeout = {WAIT_FOR_LOCK * 1000}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0]
