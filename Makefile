@@ -64,6 +64,7 @@ format: env ## Format the code, and mend what the linter can mend
 chaos: env ## Kill workers and the server at random for a long while, then check every history
 	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)
 	@AWAY_SECONDS=120 $(BIN)/python -m pytest -q tests/workflows/test_outages.py
+	@$(BIN)/python -m pytest -q -m long
 
 bench: env ## Measure: prints a table, writes build/bench.json
 	@$(BIN)/python -P benchmarks/run.py $(ARGS)

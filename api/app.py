@@ -41,14 +41,15 @@ from .routes import (
     pools,
     runs,
     secrets,
+    task_groups,
     task_instances,
     xcom,
 )
 from .static_ui import WHEEL, ui_folder
 
 ROUTERS = (
-    offers, config, health, home, dags, runs, approvals, xcom, logs, task_instances, grid, pools, backfills, notices,
-    assets, secrets,
+    offers, config, health, home, dags, runs, approvals, xcom, logs, task_instances, task_groups, grid, pools,
+    backfills, notices, assets, secrets,
 )  # fmt: skip
 """The more particular paths first."""
 ICON = Path(__file__).parent / "pages" / "tidemill.svg"

@@ -261,6 +261,14 @@ async def get_next_run_assets(source: Here, dag_id: str) -> dict[str, Any]:
     return {"asset_expression": asset_expression(spec), "events": events, "pending_partition_count": None}
 
 
+@router.get("/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/upstreamAssetEvents")
+async def get_upstream_events(source: Here, dag_id: str, dag_run_id: str) -> dict[str, Any]:
+    """The events that a run was made for."""
+    details = await source.details(dag_id, await source.run(dag_id, dag_run_id))
+    found = [event_answer(event) for event in details.run.asset_events] if details is not None else []
+    return {"asset_events": found, "total_entries": len(found)}
+
+
 @router.get("/api/v2/dags/{dag_id}/assets/queuedEvents")
 async def get_queued_events(source: Here, dag_id: str) -> dict[str, Any]:
     """The assets that are there for the DAG's next run."""

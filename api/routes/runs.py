@@ -1,8 +1,12 @@
 """Runs: lists, one of them, making, clearing and marking them."""
 
+import asyncio
+import json
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
 from ...model.dag.row import DagRow
@@ -10,6 +14,7 @@ from ...model.errors import InvalidInputError
 from ...model.run.identity import TriggerRequest
 from ...model.run.revisions import ClearRequest, RunMark
 from ...model.run.views import RunView
+from ...model.spec.references import RETURN_VALUE
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Mask, Moment, Offset
@@ -25,6 +30,7 @@ from ..responses.tasks import ClearedInstances, instance_answer
 router = APIRouter()
 RUNS = "/api/v2/dags/{dag_id}/dagRuns"
 RUN = RUNS + "/{dag_run_id}"
+SHORTEST_INTERVAL = 0.2
 
 
 class RunFilters(BaseModel):
@@ -182,6 +188,32 @@ async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBo
     await source.tidemill.clear(dag_id, dag_run_id, request)
     await source.changed(dag_id, dag_run_id)
     return await get_run(source, dag_id, dag_run_id)
+
+
+@router.get(RUN + "/wait", response_class=StreamingResponse)
+async def wait_for_run(
+    source: Here,
+    dag_id: str,
+    dag_run_id: str,
+    interval: Annotated[float, Query(gt=0, le=3600)],
+    result: Annotated[list[str], Query()] = [],  # noqa: B006
+) -> StreamingResponse:
+    """The run's state, a line of JSON each *interval* seconds until it has ended; then with the *result* of tasks."""
+    await source.run(dag_id, dag_run_id)
+    lines = _states(source, dag_id, dag_run_id, max(interval, SHORTEST_INTERVAL), result)
+    return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+async def _states(source: Source, dag_id: str, run_id: str, interval: float, wanted: list[str]) -> AsyncIterator[str]:
+    while not (run := await source.run(dag_id, run_id)).state.finished:
+        yield json.dumps({"state": str(run.state)}) + "\n"
+        await asyncio.sleep(interval)
+    told: dict[str, Any] = {"state": str(run.state)}
+    if wanted and (state := await source.state(dag_id, run)) is not None:
+        told["results"] = {
+            name: state.instances[name].xcom.get(RETURN_VALUE) for name in wanted if name in state.instances
+        }
+    yield json.dumps(told) + "\n"
 
 
 @router.delete(RUN, status_code=204)

@@ -120,6 +120,12 @@ async def get_connections(
     return {"connections": items, "total_entries": part.total}
 
 
+@router.get("/ui/connections/hook_meta")
+async def get_forms() -> list[dict[str, Any]]:
+    """Forms for kinds of connections: there are none, since they are not changed here."""
+    return []
+
+
 @router.get("/api/v2/connections/{connection_id}")
 async def get_connection(connection_id: str) -> ConnectionAnswer:
     """One of them."""

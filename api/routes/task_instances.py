@@ -340,7 +340,7 @@ async def try_marking(
     """Which instances a mark would change."""
     _, _, shown = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
     refuse_note(body.note, shown.error)
-    run, spec, views = await would_mark(source, dag_id, dag_run_id, mark_of(instance_key(task_id, map_index), body))
+    run, spec, views = await would_mark(source, dag_id, dag_run_id, mark_of((instance_key(task_id, map_index),), body))
     found = [instance_answer(run, view, spec) for view in views if view.state != body.new_state]
     return InstanceCollection(task_instances=found, total_entries=len(found))
 
@@ -361,7 +361,7 @@ async def mark_instance(
         refuse_note(body.note, shown.error)
         return InstanceCollection(task_instances=[], total_entries=0)
     before = await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
-    await source.tidemill.mark_tasks(dag_id, dag_run_id, mark_of(instance_key(task_id, map_index), body))
+    await source.tidemill.mark_tasks(dag_id, dag_run_id, mark_of((instance_key(task_id, map_index),), body))
     await source.changed(dag_id, dag_run_id)
     run, spec, views = await instances_of(source, dag_id, dag_run_id)
     changed = {(one.task_id, one.map_index) for one in before.task_instances}
@@ -369,14 +369,14 @@ async def mark_instance(
     return InstanceCollection(task_instances=found, total_entries=len(found))
 
 
-def mark_of(key: str, body: InstancePatch) -> MarkRequest:
+def mark_of(keys: tuple[str, ...], body: InstancePatch) -> MarkRequest:
     """What is to be marked. Raises InvalidInputError for a state that nobody can give."""
     if body.new_state not in MARKS:
         raise InvalidInputError(f"new_state = {body.new_state!r}: give {', '.join(MARKS)}")
     if body.include_future or body.include_past:
         raise InvalidInputError("include_future and include_past are not offered: mark the runs that you mean")
     return MarkRequest(
-        tasks=(key,),
+        tasks=keys,
         state=TaskState(body.new_state),
         upstream=body.include_upstream,
         downstream=body.include_downstream,

@@ -83,8 +83,8 @@ def test_lists_show_what_is_asked_for(web: Web) -> None:
         ]
 
     everything = [
-        "web_after", "web_both", "web_clicks", "web_daily", "web_hand", "web_long", "web_paused", "web_slow",
-        "web_talks",
+        "web_after", "web_both", "web_clicks", "web_daily", "web_groups", "web_hand", "web_long", "web_paused",
+        "web_slow", "web_talks",
     ]  # fmt: skip
     assert ids("limit=1000") == everything
     assert ids("order_by=-dag_id&limit=1000") == everything[::-1]
@@ -242,6 +242,24 @@ def test_pages_of_our_own_are_escaped_and_carry_the_usual_headers(web: Web) -> N
     assert "web_pool" in web.get("/tidemill/pools").text
     assert "no run" in web.get("/tidemill/dags/web_daily/runs/none/tasks/<b>/why").text
     assert web.get("/tidemill/dags/web_daily/schedule").status_code == 200
+
+
+def test_a_group_is_marked_and_a_run_is_waited_for(web: Web) -> None:
+    run = "/api/v2/dags/web_groups/dagRuns/marked"
+    send(web, "POST", "/api/v2/dags/web_groups/dagRuns", json={"dag_run_id": "marked", "logical_date": None})
+    lines = web.get(f"{run}/wait?interval=0.2&result=group.one&result=none").text.splitlines()
+    assert json.loads(lines[-1]) == {"state": "success", "results": {"group.one": "1"}}
+    tried = send(web, "PATCH", f"{run}/taskGroupInstances/group/dry_run", json={"new_state": "failed"}).json()
+    both = [("group.one", "success"), ("group.two", "success")]
+    assert [(one["task_id"], one["state"]) for one in tried["task_instances"]] == both
+    marked = send(web, "PATCH", f"{run}/taskGroupInstances/group", json={"new_state": "failed"})
+    assert [one["task_id"] for one in marked.json()["task_instances"]] == ["group.one", "group.two"]
+    until(web, run, lambda found: found["state"] == "failed")
+    tasks = web.get(f"{run}/taskInstances").json()["task_instances"]
+    assert {one["task_id"]: one["state"] for one in tasks} == {"group.one": "failed", "group.two": "failed"}
+    assert send(web, "PATCH", f"{run}/taskGroupInstances/none", json={"new_state": "failed"}).status_code == 404
+    assert web.get(f"{run}/wait").status_code == 422
+    send(web, "DELETE", run).raise_for_status()
 
 
 def test_variables_and_connections_are_named_without_what_is_secret(web: Web) -> None:

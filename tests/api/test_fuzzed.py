@@ -11,7 +11,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from web_stack import Web
 
-EXAMPLES = 6
+EXAMPLES = 3
 """For each operation, and as many of what its schema does not allow."""
 
 

@@ -60,6 +60,11 @@ with DAG("web_long", schedule=None):
 with DAG("web_clicks", schedule="@daily", start_date=datetime(2026, 1, 1), end_date=datetime(2026, 1, 2), catchup=True):
     BashOperator(task_id="first", bash_command="true") >> BashOperator(task_id="last", bash_command="true")
 
+with DAG("web_groups", schedule=None):
+    with TaskGroup("group"):
+        BashOperator(task_id="one", bash_command="echo 1")
+        BashOperator(task_id="two", bash_command="echo 2")
+
 with DAG("web_talks", schedule=None):
     BashOperator(task_id="talks", bash_command="for i in 1 2 3 4 5 6 7 8; do echo line $i of 8; sleep 1; done")
 
