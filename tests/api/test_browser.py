@@ -263,3 +263,46 @@ def test_an_operation_that_fails_leaves_the_page_standing(
     seen.open(texts[0], texts[1])
     page.close()
     assert [told for told in seen.wrong if told.startswith("page error")] == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("", "tidemill"),
+        ("dags", "web_daily"),
+        ("dags/web_daily", "web_daily"),
+        ("dags/web_daily/runs", "web_daily"),
+        ("dags/web_daily/code", "web_daily"),
+        ("dags/web_daily/runs/RUN", "web_daily"),
+        ("dags/web_daily/runs/RUN/tasks/make", "make"),
+        ("assets", "Assets"),
+        ("pools", "Pools"),
+    ],
+)
+def test_whichever_operation_fails_the_page_stands(browser: Any, web: Web, path: str, text: str) -> None:
+    """Each operation that a page calls fails by itself; `/ui/config` says what the page is, and is left out."""
+    path = path.replace("RUN", quote(web.failed_run, safe=""))
+    asked = operations_of(browser, web, path, text)
+    assert len(asked) > 5
+    for one in sorted(asked):
+        page = browser.new_page()
+        page.route(f"{web.url}{one}*", lambda route: route.fulfill(status=500, json={"detail": "it fails alone"}))
+        seen = Seen(page, web.url)
+        seen.open(path)
+        page.get_by_test_id("nav-home-link").wait_for(timeout=60_000)
+        page.close()
+        assert [told for told in seen.wrong if told.startswith("page error")] == [], one
+
+
+def operations_of(browser: Any, web: Web, path: str, text: str) -> set[str]:
+    """What a page asks the server for."""
+    page = browser.new_page()
+    asked: set[str] = set()
+    page.on("request", lambda request: asked.add(request.url.removeprefix(web.url).partition("?")[0]))
+    seen = Seen(page, web.url)
+    seen.open(path, text)
+    page.wait_for_timeout(2000)
+    page.close()
+    return {one for one in asked if one.startswith(("/ui/", "/api/")) and one != "/ui/config"}
