@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, timedelta
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -15,8 +16,10 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
+    WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowHandle,
+    WorkflowQueryRejectedError,
     WorkflowUpdateFailedError,
 )
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
@@ -479,9 +482,15 @@ class Tidemill:
     async def _query(self, workflow_id: str, query: str, answer: type[T], *arguments: Any) -> T:
         handle = self.client.get_workflow_handle(workflow_id)
         reject = QueryRejectCondition.NOT_OPEN if workflow_id.startswith(ENDLESS) else None
-        found: T = await handle.query(
-            query, args=arguments, result_type=answer, rpc_timeout=QUERY_TIMEOUT, reject_condition=reject
+        ask = partial(
+            handle.query, query, args=arguments, result_type=answer, rpc_timeout=QUERY_TIMEOUT, reject_condition=reject
         )
+        try:
+            found: T = await ask()
+        except WorkflowQueryRejectedError as error:
+            if error.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
+                raise
+            found = await ask()  # it went on as another execution while it was asked
         return found
 
     async def _update(

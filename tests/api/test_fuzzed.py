@@ -46,9 +46,9 @@ def test_no_operation_has_a_defect_for_any_input(web: Web) -> None:
             cases = operation.as_strategy(generation_mode=mode)
             with suppress(Unsatisfiable):  # an operation without parameters has no wrong ones
                 _tried(cases, call)
-    assert statuses[200] > 100
-    assert statuses[404] > 100
-    assert statuses[422] > 100
+    assert statuses[200] > 40
+    assert statuses[404] > 40
+    assert statuses[422] > 40
     assert web.get("/api/v2/dags?limit=1000").json()["total_entries"] == before
 
 

@@ -61,7 +61,12 @@ def nothing_left(home: Path, within: float = 20) -> None:
 
 
 def drivers(home: Path) -> list[psutil.Process]:
-    return [process for process in processes_with(str(home / "attempts")) if "java" in process.name()]
+    found = []
+    for process in processes_with(str(home / "attempts")):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            if "java" in process.name():
+                found.append(process)
+    return found
 
 
 async def test_the_demo_survives_ctrl_c_and_sigkill_and_gets_the_numbers_right(spark_home: Path) -> None:
