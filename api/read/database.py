@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -27,6 +29,8 @@ from ...model.errors import InvalidInputError
 log = logging.getLogger(__name__)
 WAIT_FOR_LOCK = 30
 """How long one server waits for another that writes to the same SQLite file, in seconds."""
+OF_POSTGRESQL = {"connect_timeout": 10, "tcp_user_timeout": 30_000, "options": "-c statement_timeout=30000"}
+"""A host that is lost answers nothing: seconds for a connection, milliseconds for what is sent and for a statement."""
 TABLES = MetaData()
 RUNS = Table(
     "tidemill_ended_runs",
@@ -150,7 +154,8 @@ def _engine(url: str) -> Engine:
         found = make_url(url)
         if found.drivername in ("postgresql", "postgres"):
             found = found.set(drivername="postgresql+psycopg")
-        made = create_engine(found, pool_pre_ping=True, hide_parameters=True)
+        bounds = OF_POSTGRESQL if found.get_backend_name() == "postgresql" else {}
+        made = create_engine(found, pool_pre_ping=True, hide_parameters=True, connect_args=bounds)
     except (ArgumentError, ValueError):
         raise InvalidInputError(
             "TIDEMILL_ARCHIVE is no URL of a database. Write sqlite:////folder/runs.db or postgresql://user@host/name"
@@ -161,8 +166,16 @@ def _engine(url: str) -> Engine:
             "pip install 'tidemill[postgresql]'"
         ) from None
     if made.dialect.name == "sqlite":
+        _only_for_the_server(made)
         event.listen(made, "connect", _for_many_servers)
     return made
+
+
+def _only_for_the_server(engine: Engine) -> None:
+    """Keeps results of all DAGs from tasks of another user. What SQLite puts beside the file is as the file."""
+    if engine.url.database:
+        with suppress(OSError):  # one that cannot be written is told when the tables are made
+            Path(engine.url.database).touch(mode=0o600, exist_ok=True)
 
 
 def _for_many_servers(connection: Any, _: Any) -> None:

@@ -160,7 +160,6 @@ class Source:
 
     async def runs(self, dag_id: str) -> list[RunView]:
         """The runs of a DAG, the newest first."""
-
         return await self._cache.get(("runs", dag_id), partial(self._runs_now, dag_id), SHORT)
 
     async def _runs_now(self, dag_id: str) -> list[RunView]:

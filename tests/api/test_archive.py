@@ -157,6 +157,7 @@ async def test_an_ended_run_is_asked_of_temporal_once(here: Stack, begun: Begun,
     run = await a_run(here, tmp_path, "once")
     first = await begun(None)
     details = await first.details("kept", run)
+    assert (here.home / "web.db").stat().st_mode & 0o077 == 0  # tasks may run as another user
     lost = Tidemill(await Client.connect("127.0.0.1:1", lazy=True, plugins=[ModelsPlugin()]))
     anew = Source(lost, settings_of(here, None))
     assert await anew.details("kept", run) == details

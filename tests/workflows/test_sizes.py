@@ -53,7 +53,7 @@ async def test_a_run_does_not_stand_still_behind_its_slowest_task(impatient_serv
 
 async def test_hundreds_of_tasks_wait_for_a_pool_through_several_histories(tmp_path: Path) -> None:
     """Each execution goes on asking for what the one before has asked for, in one message."""
-    suggest = {"limit.historyCount.suggestContinueAsNew": 250}
+    suggest = {"limit.historyCount.suggestContinueAsNew": 500}
     with temporal_server(tmp_path / "server", **suggest) as address:
         await in_a_narrow_pool(address, tmp_path)
 
@@ -61,10 +61,10 @@ async def test_hundreds_of_tasks_wait_for_a_pool_through_several_histories(tmp_p
 async def in_a_narrow_pool(address: str, tmp_path: Path) -> None:
     async with stack(address, tmp_path / "home") as here:
         await here.tidemill.set_pool("narrow", PoolSettings(slots=16))
-        mapped = {"by": {"env": [{"N": str(n)} for n in range(200)]}, "into": "fields"}
+        mapped = {"by": {"env": [{"N": str(n)} for n in range(400)]}, "into": "fields"}
         task = bash("each", "true", pool="narrow", expand=mapped)
         details = await here.run_once(dag("through_a_pool", [task], max_active_tasks=500))
-        ended_well(details, 200)
+        ended_well(details, 400)
         view = await eventually(lambda: here.tidemill.pool("narrow"), lambda pool: not pool.holders)
         assert view.queued == ()
 

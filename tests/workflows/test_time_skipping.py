@@ -111,22 +111,22 @@ async def a_year(tmp_path: Path) -> None:
     assert all(run.queued_at >= run.run_after for run in runs)
 
 
-async def test_a_sensor_that_pokes_for_days_leaves_the_home_as_flat_as_one_poke(tmp_path: Path) -> None:
-    """240 pokes, one an hour: no folder, no file and no line of a log for each."""
-    pokes, days = tmp_path / "pokes", timedelta(days=11)
-    command = f"echo poke >> {pokes}; [ $(wc -l < {pokes}) -ge 240 ]"
+async def test_a_sensor_that_pokes_for_a_month_leaves_the_home_as_flat_as_one_poke(tmp_path: Path) -> None:
+    """720 pokes, one an hour: no folder, no file and no line of a log for each."""
+    pokes, month = tmp_path / "pokes", timedelta(days=31)
+    command = f"echo poke >> {pokes}; [ $(wc -l < {pokes}) -ge 720 ]"
     sensor = {"kind": "bash_sensor", "task_id": "wait", "command": command, "poke_interval": 3600}
     async with await WorkflowEnvironment.start_time_skipping(test_server_existing_path=time_skipping_server()) as env:
         client = await Client.connect(
             env.client.service_client.config.target_host, plugins=[TidemillPlugin(tmp_path / "home")]
         )
-        tidemill = Tidemill(client, f"days-{uuid.uuid4()}")
+        tidemill = Tidemill(client, f"month-{uuid.uuid4()}")
         async with Worker(client, task_queue=tidemill.task_queue):
-            await tidemill.register(dag("patient", [{**sensor, "timeout": days.total_seconds()}]))
+            await tidemill.register(dag("patient", [{**sensor, "timeout": month.total_seconds()}]))
             run = await tidemill.trigger("patient")
-            await in_parts(env, days.days)
+            await in_parts(env, month.days)
             assert await tidemill.wait(run) is RunState.SUCCESS
-    assert len(pokes.read_text().split()) == 240
+    assert len(pokes.read_text().split()) == 720
     kept = [path for place in ("attempts", "logs") for path in (tmp_path / "home" / place).rglob("*")]
     assert len([path for path in kept if path.is_dir()]) < 20
     assert len([path for path in kept if path.is_file()]) < 20
