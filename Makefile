@@ -6,7 +6,7 @@ BIN := .venv/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check chaos bench format docs schema lock histories clean
+.PHONY: help env demo test check chaos airflow bench format docs schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,10 +44,17 @@ FORCE:
 .venv/.demo-ready: .venv/.demo-requirements pyproject.toml build/.files
 	$(INSTALL_CHECKOUT)
 
+# Airflow pins what the web does not: it has an environment of its own, in which tidemill is the one of .venv.
+.venv-airflow/.ready: requirements-airflow.lock .venv/.ready
+	@test -x .venv-airflow/bin/python || $(PYTHON) -m venv .venv-airflow
+	@.venv-airflow/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
+	@.venv-airflow/bin/python scripts/share_environment.py .venv
+	@touch $@
+
 demo: .venv/.demo-ready ## Catch up on a week of real flights with Spark, and look at the result
 	@$(BIN)/tidemill demo $(ARGS)
 
-test: env ## Run the checks and every test
+test: env .venv-airflow/.ready ## Run the checks and every test
 	@$(BIN)/python scripts/check_prerequisites.py
 	@$(MAKE) --no-print-directory check
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -66,14 +73,18 @@ chaos: env ## Kill workers and the server at random for a long while, then check
 	@AWAY_SECONDS=120 $(BIN)/python -m pytest -q tests/workflows/test_outages.py
 	@$(BIN)/python -m pytest -q -m long
 
+airflow: .venv-airflow/.ready ## Run every example DAG file of Airflow, and compare with Airflow's own dag.test()
+	@$(BIN)/python -P tests/airflow/run_examples.py $(ARGS)
+
 bench: env ## Measure: prints a table, writes build/bench.json
 	@$(BIN)/python -P benchmarks/run.py $(ARGS)
 
 histories: env ## Record histories for the replay tests (adds, never replaces)
 	@$(BIN)/python -P tests/record_histories.py $(ARGS)
 
-docs: env ## Write the tables of docs/coming_from_airflow.md from the code
+docs: env ## Write the tables of docs/coming_from_airflow.md from the code, and docs/contract.md
 	@$(BIN)/python -P scripts/write_arguments.py
+	@$(BIN)/python -P scripts/write_contract.py
 
 schema: env ## Write docs/dag.schema.json from the models
 	@$(BIN)/python -P -c "import json; from tidemill.model.spec.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))" > docs/dag.schema.json
@@ -81,11 +92,15 @@ schema: env ## Write docs/dag.schema.json from the models
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
   --no-emit-index-url --no-emit-find-links pyproject.toml
 
+# What the environment with Airflow takes from the one beside it.
+SHARED_WITH_AIRFLOW = pyspark pyspark-client temporalio pandas numpy pyarrow
+
 lock: ## Pin what pyproject.toml asks for: for workers, for the demo, for tests
 	@$(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --extra spark --extra s3 --extra otel --extra openlineage --extra api --extra postgresql --output-file requirements.lock
 	@$(COMPILE) --extra test --constraint requirements.lock --output-file requirements-test.lock
 	@$(COMPILE) --extra demo --extra api --constraint requirements-test.lock --output-file requirements-demo.lock
+	@$(COMPILE) --extra test-airflow $(addprefix --no-emit-package ,$(SHARED_WITH_AIRFLOW)) --output-file requirements-airflow.lock
 
 clean: ## Remove what was built, and the environment
-	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-airflow build .mypy_cache .ruff_cache .pytest_cache .hypothesis

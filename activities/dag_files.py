@@ -38,10 +38,15 @@ def find_dag_files(path: Path) -> list[Path]:
     return [root / name for name in Tree(root).dag_files()]
 
 
-def read_dag_files(path: Path, *, paused_at_creation: bool = False) -> list[ParsedFile]:
-    """The DAGs at *path*: a DAG file, a folder of them, or one DAG as .json. Errors are those of their files."""
+def read_dag_files(
+    path: Path, *, paused_at_creation: bool = False, airflow_python: str | None = None
+) -> list[ParsedFile]:
+    """The DAGs at *path*: a DAG file, a folder of them, or one DAG as .json. Errors are those of their files.
+
+    *airflow_python* reads those that import Airflow; None: this Python, if it has Airflow.
+    """
     root = path.resolve() if path.is_dir() else path.resolve().parent
-    with own_workplace(paused_at_creation=paused_at_creation) as workplace:
+    with own_workplace(paused_at_creation=paused_at_creation, airflow_python=airflow_python) as workplace:
         return [
             _read_json(file) if file.suffix == ".json" else _parse(workplace, root, file)
             for file in find_dag_files(path)
@@ -55,23 +60,30 @@ def parse_dag_file(path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile
 
 
 @contextmanager
-def own_workplace(*, paused_at_creation: bool = False, results_url: str | None = None) -> Iterator[Workplace]:
+def own_workplace(
+    *, paused_at_creation: bool = False, results_url: str | None = None, airflow_python: str | None = None
+) -> Iterator[Workplace]:
     """A workplace without a worker, as long as the block. Its children find the caller's environment."""
     with tempfile.TemporaryDirectory() as home:
         workplace = Workplace(
-            home=Path(home), environment=("*",), dags_are_paused_at_creation=paused_at_creation, xcom_url=results_url
+            home=Path(home),
+            environment=("*",),
+            dags_are_paused_at_creation=paused_at_creation,
+            xcom_url=results_url,
+            airflow_python=airflow_python,
         )
         try:
             yield workplace
         finally:
-            workplace.forks.close()
+            workplace.close()
 
 
 def _parse(workplace: Workplace, root: Path, path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
     name = path.relative_to(root).as_posix()
     paused = workplace.dags_are_paused_at_creation
-    file = FileToParse(root, name, str(path), timeout, paused_at_creation=paused)
-    answer = parsed(workplace.forks, file, Unattended(timeout, too_long=TimeoutError))
+    kept = workplace.key_values
+    file = FileToParse(root, name, str(path), timeout, paused_at_creation=paused, key_values=kept)
+    answer = parsed(workplace.forks, workplace.airflow_forks_of(None), file, Unattended(timeout, too_long=TimeoutError))
     if "error" in answer:
         return ParsedFile(path, error=answer["error"])
     return ParsedFile(path, dags=tuple(read_dag(dag) for dag in answer["dags"]), notices=tuple(answer["notices"]))

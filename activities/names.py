@@ -29,6 +29,7 @@ SPARK_SUFFIX = "-spark"
 FOLLOWING_SUFFIX = "-following"
 FILES_SUFFIX = "-files"
 WATCHING_SUFFIX = "-watching"
+TRIGGERS_SUFFIX = "-triggers"
 
 
 def calls_queue(task_queue: str) -> str:

@@ -50,7 +50,9 @@ class NotifyActivities:
         attempt = notice.attempt.model_copy(update={"callback": called, "execution": execution})
         folder = AttemptFolder.of(self._workplace.home, attempt)
         if (earlier := folder.read("result.json")) is None:
-            earlier = forked(self._workplace, attempt, folder, "function", Watch(None), calls_code=True).result
+            # A file may have DAGs of both kinds: the callbacks of one for Airflow have no tasks of tidemill's.
+            work = "airflow" if notice.written_for == "airflow" else "function"
+            earlier = forked(self._workplace, attempt, folder, work, Watch(None), calls_code=True).result
         outcome_of(earlier)
         self._workplace.leftovers.add(folder.path)
 

@@ -4,16 +4,10 @@ from temporalio import activity
 
 from ..model.run.attempts import TaskAttempt
 from ..model.run.task_instances import Outcome
-from .attempts.outcomes import outcome_of
-from .attempts.way import Ended, Kind, carried_out
+from .attempts.way import Kind, carried_out
 from .workplace import Workplace
 
-
-def _outcome(_: TaskAttempt, ended: Ended) -> Outcome:
-    return outcome_of(ended.result)
-
-
-FUNCTION = Kind(work="function", calls_code=True, outcome=_outcome)
+FUNCTION = Kind(work="function", calls_code=True)
 
 
 class PythonActivities:

@@ -20,7 +20,12 @@ from ..model.errors import InvalidInputError
 from ..model.spec.references import texts
 from .masking import HERE, Masker
 
-SENSITIVE = ("password", "secret", "token", "api_key", "apikey", "passphrase", "private_key", "access_key")
+SENSITIVE = (
+    "password", "secret", "token", "api_key", "apikey", "passphrase", "private_key", "access_key", "passwd", "bearer",
+    "authorization", "auth_header", "connection_string", "dsn", "proxy", "proxies", "service_account", "service_key",
+    "keyfile_dict", "webhook_url",
+)  # fmt: skip
+"""What the names of secrets have in them: Airflow's list, and access_key."""
 SECRETS_COUNT_FOR_SECONDS = 60.0
 """How long an answer of a backend of the user's own is used before it is asked again."""
 
@@ -143,6 +148,13 @@ def ask_worker(ask: Question, tell: Callable[..., None]) -> None:
     HERE.heard = lambda secret: tell(mask=secret)
 
 
+def question_of_worker(**question: Any) -> dict[str, Any]:
+    """What this process's worker answers. Raises InvalidInputError where there is none."""
+    if _worker is None:
+        raise InvalidInputError("there is no worker to ask here")
+    return _worker(**question)
+
+
 def refuse_lookups() -> None:
     """Has this process look up nothing from now on: what it works out comes into Temporal's history."""
     global _worker
@@ -198,7 +210,7 @@ def _secrets_in(content: dict[str, Any], of_vars: dict[str, str], of_conns: dict
     collected = Masker(heard=found.add)
     variables = {**content.get("variables", {}), **of_vars}
     for key, value in variables.items():
-        if _is_sensitive(key):
+        if is_sensitive(key):
             for secret in _leaves(_text(value)):
                 collected.add(secret)
     for conn_id, value in {**content.get("connections", {}), **of_conns}.items():
@@ -228,7 +240,8 @@ def fresh_masker() -> Masker:
     return Masker({*known_secrets(), *HERE.secrets})
 
 
-def _is_sensitive(name: str) -> bool:
+def is_sensitive(name: str) -> bool:
+    """Whether what is called so is secret."""
     return any(word in name.lower() for word in SENSITIVE)
 
 
@@ -243,7 +256,7 @@ class Variable:
         """The variable's value. Raises InvalidInputError if there is none and no default."""
         text = look_up("variable", key)
         if text is not None:
-            if _is_sensitive(key):
+            if is_sensitive(key):
                 for secret in _leaves(text):
                     mask(secret)
             return json.loads(text) if deserialize_json else text
@@ -288,7 +301,7 @@ class Connection:
 
     def secrets(self) -> list[Any]:
         """What of the connection is not to be shown."""
-        return [self.password, *(value for key, value in self.extra_dejson.items() if _is_sensitive(key))]
+        return [self.password, *(value for key, value in self.extra_dejson.items() if is_sensitive(key))]
 
     @classmethod
     def get(cls, conn_id: str) -> "Connection":

@@ -18,6 +18,9 @@ from .attempts.watch import handed_over
 from .attempts.way import Conversation
 from .masking import Masker
 from .processes.call import ServerGone
+from .processes.forks import Forks
+from .work.airflow.schedules import OWN
+from .work.needing_airflow import INSTALL
 from .work.timetable import in_time
 from .workplace import Workplace
 
@@ -97,15 +100,22 @@ class TimetableActivities:
     def _ask_elsewhere(self, question: Question) -> str:
         """The answer of a user's timetable, as JSON. Raises TimetableRaisedError, or ServerGone."""
         request = {"question": question.model_dump_json()}
-        answer = self._workplace.forks.call(
-            "timetable", request, listener=Conversation(None, Masker()), checks=_Deadline()
-        )
+        listener = Conversation(None, Masker(), key_values=self._workplace.key_values)
+        answer = self._forks_of(question).call("timetable", request, listener=listener, checks=_Deadline())
         if answer.result is None:
             raise TimetableRaisedError(f"the timetable's process {describe_exit(answer.code)}")
         if "raised" in answer.result:
             raise TimetableRaisedError(answer.result["raised"])
         text: str = answer.result["text"]
         return text
+
+    def _forks_of(self, question: Question) -> Forks:
+        """Where the class of a timetable can be imported: those written for Airflow, where Airflow is."""
+        if not isinstance(question.timetable, Custom) or question.timetable.name != OWN:
+            return self._workplace.forks
+        if (forks := self._workplace.airflow_forks_of(question.bundle)) is None:
+            raise TimetableRaisedError(INSTALL)
+        return forks
 
 
 def _last_words(error: Exception) -> str:

@@ -2,17 +2,20 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..model.run.attempts import TaskAttempt
 from ..model.run.task_instances import Failure
 from ..model.spec.dag import DagSource
 from ..model.spec.tasks import SparkOptions
+from .attempts.key_values import KeyValues
 from .attempts.leftovers import Leftovers
 from .attempts.log import LIMIT_BYTES, AttemptLog, LogFormat
 from .attempts.log_store import LogStore
@@ -22,10 +25,12 @@ from .attempts.xcom_store import XComStore
 from .bundles.listing import Tree
 from .bundles.snapshots import SnapshotDamagedError, Snapshots
 from .masking import Masker
+from .processes.airflow import AirflowForks
 from .processes.call import MEMORY_MEGABYTES, ForkSettings, RunAs
 from .processes.forks import CodePlace, Forks
 from .spark.driver_memory import MemoryBudget, budget_of_host
 from .work.dag_import import archive_of
+from .work.needing_airflow import INSTALL
 
 MOST_SPARK_TASKS = 32
 
@@ -61,6 +66,10 @@ class Workplace:
     """Modules that are imported once, for all tasks."""
     fork_memory: int = MEMORY_MEGABYTES
     """What may be held by processes that have imported a DAG file and wait for its next task, in MiB."""
+    airflow_python: str | None = None
+    """The interpreter that DAG files are imported by that import Airflow; None: this one, if it has Airflow."""
+    airflow_pythons: Mapping[str, str] = field(default_factory=dict)
+    """Those of bundles that have one of their own."""
     run_as: RunAs | None = None
     """The user that tasks run as; None: the worker's own."""
     drain: timedelta = timedelta()
@@ -73,6 +82,10 @@ class Workplace:
     @cached_property
     def results(self) -> XComStore:
         return XComStore(self.xcom_url or (self.home / "xcom").as_uri())
+
+    @cached_property
+    def key_values(self) -> KeyValues:
+        return KeyValues(f"{self.results.url.rstrip('/')}/_values")
 
     @cached_property
     def memory(self) -> MemoryBudget:
@@ -95,6 +108,29 @@ class Workplace:
                 run_as=self.run_as,
             )
         )
+
+    @cached_property
+    def _airflow_forks(self) -> AirflowForks:
+        return AirflowForks(self.forks.settings, self.home)
+
+    def airflow_forks_of(self, bundle: str | None) -> Forks | None:
+        """Those that have imported Airflow, for files of *bundle*; None where there is none."""
+        python = self.airflow_pythons.get(bundle or "", self.airflow_python)
+        python = python or (sys.executable if has_airflow() else None)
+        return None if python is None else self._airflow_forks.of(python)
+
+    def forks_of(self, source: DagSource | None) -> Forks:
+        """Whose children import the file *source*. Fails the task where it needs Airflow, and there is none."""
+        if source is None or not source.imports_airflow:
+            return self.forks
+        if (forks := self.airflow_forks_of(source.bundle)) is None:
+            raise task_failed(Failure(error_type="ModuleNotFoundError", message=INSTALL))
+        return forks
+
+    def close(self) -> None:
+        """Ends every child."""
+        self.forks.close()
+        self._airflow_forks.close()
 
     @cached_property
     def leftovers(self) -> Leftovers:
@@ -189,6 +225,12 @@ class Workplace:
         if source is not None and source.name is not None and (kept := self._kept(source)) is not None:
             return folder_of(kept / source.name)
         return self.dags_folder or Path.cwd()
+
+
+def has_airflow() -> bool:
+    """Whether Airflow is installed beside tidemill; a folder that is only called so does not count."""
+    found = find_spec("airflow")
+    return found is not None and found.origin is not None
 
 
 def digest_of(path: Path, roots: tuple[Path, ...]) -> str:

@@ -4,6 +4,7 @@
 `make bench ARGS="spark tpch"` what tidemill adds to Spark, and TPC-H at the scale of its published answers;
 `make bench ARGS=installation` a hundred DAG files with a worker in a process of its own;
 `make bench ARGS=cli` what commands cost, and lists of 10,000 DAGs;
+`make bench ARGS=airflow` a DAG file of Airflow's on tidemill, and on Airflow's own LocalExecutor;
 `make bench ARGS=api` what pages of the web wait for, with 1,000 and 10,000 DAGs;
 `make bench ARGS=assets` from data to the run that waits for it;
 `make bench ARGS=files` folders of a thousand DAG files;
@@ -26,6 +27,7 @@ from temporalio.worker import Worker
 
 sys.path.insert(0, str(Path(__file__).parent))
 from airflow_api import airflow_python, airflows
+from airflow_tasks import airflow_tasks
 from assets import assets
 from cli import cli
 from figures import Figure, show, write
@@ -115,6 +117,7 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "installation": lambda: installation(client, server, server.log.parents[1]),
         "assets": lambda: assets(client, server, server.log.parents[1]),
         "api": lambda: web(client, server, server.log.parents[1], (20, *LISTED)),
+        "airflow": lambda: airflow_tasks(server.address, server.log.parents[1]),
         "airflow_api": lambda: airflows(airflow_python(), server.log.parents[1], (20, *LISTED)),
         "shape": lambda: sizes(client, server, server.log.parents[1]),
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),

@@ -6,6 +6,8 @@ ever added; a change that cannot replay one of them needs a patch marker in the 
 
 import asyncio
 import json
+import os
+import shutil
 import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -15,12 +17,14 @@ from typing import Any
 from temporalio.client import Client
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "airflow"))
+from airflow_stack import DAGS, airflow_place, read_file, register
 from support import Stack, bash, dag, empty, eventually, stack, temporal_server
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.messages import Answer
-from tidemill.model.run.revisions import ClearRequest, RunMark
+from tidemill.model.run.revisions import ClearRequest, MarkRequest, RunMark
 from tidemill.model.states import TaskState
 
 FOLDER = Path(__file__).parent / "histories"
@@ -167,6 +171,34 @@ async def watched(here: Stack) -> None:
     await here.all_finished("parts", 5)
 
 
+async def airflow_files(here: Stack, folder: Path, out: Path) -> None:
+    """Deferral in all its ends, pokes, a form, a failure that ends what waits, a mark; what triggers say of assets."""
+    shutil.copytree(DAGS, folder)
+    plugin: Any = here.tidemill.client.config()["plugins"][0]
+    for name in ("waiting", "everything", "watched"):
+        await register(here, (await asyncio.to_thread(read_file, plugin.place, folder / f"{name}.py")).values())
+    for name in ("fires", "ends", "fails", "well", "badly", "silently", "begun_1", "poked"):
+        (out / name).touch()
+    for dag_id in ("deferring", "ended", "begun", "fails_fast", "taskflow"):
+        run = await here.tidemill.trigger(dag_id)
+        await here.finished(dag_id, run.run_id)
+    run = await here.tidemill.trigger("killed")
+    await eventually(
+        lambda: here.tidemill.run("killed", run.run_id),
+        lambda found: all(task.state == "deferred" for task in found.tasks),
+    )
+    await here.tidemill.mark_tasks("killed", run.run_id, MarkRequest(tasks=("wait",), state=TaskState.FAILED))
+    await here.finished("killed", run.run_id)
+    asking = await here.tidemill.trigger("asking")
+    await eventually(
+        lambda: here.tidemill.run("asking", asking.run_id), lambda found: any(task.form for task in found.tasks)
+    )
+    await here.tidemill.respond("asking", asking.run_id, Answer(task="ask", chosen=("two",)))
+    await here.finished("asking", asking.run_id)
+    (out / "alone").write_text("first second")
+    await here.all_finished("on_arrival", 1)
+
+
 DAG_FILE = """
 from tidemill import DAG, BashOperator
 with DAG("recorded_file"):
@@ -186,6 +218,14 @@ async def main(label: str) -> None:
                     await watched(here)
                     await files_and_spark(here, Path(folder, name, "dags"))
                     await save(here.tidemill.client, f"{label}-{name}")
+            with temporal_server(Path(folder, name, "airflow"), **config) as address:
+                out = Path(folder, name, "out")
+                out.mkdir()
+                os.environ["TEST_OUT"] = str(out)
+                home = Path(folder, name, "airflow-home")
+                async with stack(address, home, place=airflow_place(home)) as here:
+                    await airflow_files(here, Path(folder, name, "airflow-dags"), out)
+                    await save(here.tidemill.client, f"{label}-airflow-{name}")
 
 
 async def save(client: Client, label: str) -> None:

@@ -163,7 +163,8 @@ async def stack(
 
 async def replay_all(client: Client, task_queue: str, home: Path) -> None:
     """Replays every workflow of a test, without a cache: what a worker does after a restart."""
-    replayer = Replayer(workflows=[], plugins=[TidemillPlugin(home)])
+    # Without its watch for steps that take two seconds: a busy machine is no mistake of a workflow.
+    replayer = Replayer(workflows=[], plugins=[TidemillPlugin(home)], debug_mode=True)
     async for found in client.list_workflows(f'TaskQueue = "{task_queue}"'):
         history = await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
         await replayer.replay_workflow(history)

@@ -1,8 +1,11 @@
 """What the documentation shows works: every block of code, and every command."""
 
+import importlib.util
 import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,3 +56,24 @@ def test_commands_exist_with_their_options(line: str) -> None:
 def test_the_settings_that_are_documented_are_the_ones_there_are() -> None:
     told = set(re.findall(r"^\| `TIDEMILL_(\w+)`", (ROOT / "docs" / "operating.md").read_text(), re.MULTILINE))
     assert told == {name.upper() for name in Settings.model_fields}
+
+
+def test_the_contract_names_what_is_there_and_is_written_anew() -> None:
+    path = ROOT / "scripts" / "write_contract.py"
+    spec = importlib.util.spec_from_file_location("write_contract", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert {name: gone for name, row in script.rows().items() if (gone := script.gone(row))} == {}
+    assert script.page() == (ROOT / "docs" / "contract.md").read_text(), "run `make docs`"
+
+
+def test_the_tested_release_of_temporal_is_the_one_that_is_named() -> None:
+    temporal = Path(sys.executable).with_name("temporal")
+    if not temporal.exists():
+        pytest.skip("the Temporal CLI is not beside this Python")
+    told = subprocess.run([str(temporal), "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"Server (\d+\.\d+)", told)
+    assert found is not None, told
+    assert f"What is tested is Temporal {found[1]}" in (ROOT / "docs" / "temporal.md").read_text()

@@ -14,10 +14,11 @@ ROOMS = {
     "spec": set(),
     "asset": {"spec"},
     "run": {"spec", "asset"},
-    "pool": {"run"},
+    "pool": {"spec", "run"},
     "bundle": set(),
     "dag": {"spec", "run", "bundle", "asset"},
     "authoring": {"spec", "run"},
+    "simulation": {"spec", "asset", "run", "pool", "dag"},
 }
 """The rooms of the model, and which others each of them knows."""
 

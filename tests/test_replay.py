@@ -20,7 +20,7 @@ async def test_a_recorded_history_replays(path: Path, tmp_path: Path) -> None:
     text = path.read_text()
     started = json.loads(text)["events"][0]["workflowExecutionStartedEventAttributes"]
     history = WorkflowHistory.from_json(started["workflowId"], text)
-    await Replayer(workflows=[], plugins=[TidemillPlugin(tmp_path)]).replay_workflow(history)
+    await Replayer(workflows=[], plugins=[TidemillPlugin(tmp_path)], debug_mode=True).replay_workflow(history)
 
 
 def test_there_are_histories_of_both_kinds_with_and_without_continue_as_new() -> None:
@@ -41,7 +41,7 @@ async def test_another_release_of_cron_or_of_the_time_zones_cannot_change_what_w
     real = Cron.next
     monkeypatch.setattr(Cron, "next", lambda self, instant: moved(real(self, instant)))
     assert spec.schedule.next_dagrun_info(None, spec.restriction, start) != await asked_before(spec, start, real)
-    await Replayer(workflows=[], plugins=[TidemillPlugin(tmp_path)]).replay_workflow(history)
+    await Replayer(workflows=[], plugins=[TidemillPlugin(tmp_path)], debug_mode=True).replay_workflow(history)
 
 
 def moved(tick: datetime | None) -> datetime | None:

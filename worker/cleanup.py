@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import fsspec
 from temporalio.client import Client, WorkflowQueryFailedError
@@ -149,8 +150,9 @@ def _is_needed(name: str, known: Known, blobs: set[str], kept_at: datetime) -> b
     """Whether the object *name* of the store may be asked for again."""
     kind, _, rest = name.removeprefix("_code/").partition("/")
     if not name.startswith("_code/"):
-        run_id = next((part.removeprefix("run_id=") for part in name.split("/") if part.startswith("run_id=")), None)
-        return run_id is None or run_id in known.run_ids
+        parts = (part.removeprefix("run_id=") for part in name.split("/") if part.startswith("run_id="))
+        run_id = next(parts, None)
+        return run_id is None or not known.run_ids.isdisjoint((run_id, unquote(run_id)))
     if kind == "manifests":
         return known.needs_code(rest.removesuffix(".json"), kept_at)
     return rest in blobs if kind == "blobs" else kind != "specs"

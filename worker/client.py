@@ -37,6 +37,7 @@ from ..model.dag.assets import wanted_ties
 from ..model.dag.backfill_request import BackfillRequest
 from ..model.dag.backfills import BackfillPlan, BackfillProgress
 from ..model.dag.explaining import Explanation
+from ..model.dag.hand_over import HandOver
 from ..model.dag.previews import Preview
 from ..model.dag.row import DagRow
 from ..model.dag.ticks import Ticks
@@ -98,6 +99,10 @@ class Tidemill:
         """Stops the making of runs, or lets it go on. Runs that have started go on either way."""
         async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             await self._dag(dag_id).signal("pause" if paused else "unpause")
+
+    async def take_over(self, dag_id: str, handed: HandOver) -> bool:
+        """Has a DAG go on after the last run that another scheduler has made. False if it did already."""
+        return await self._change_dag(dag_id, "take_over", bool, handed)
 
     async def trigger(self, dag_id: str, request: TriggerRequest | None = None) -> RunIdentity:
         """Creates a manual run. Raises InvalidInputError, naming the run that holds the date if one does."""

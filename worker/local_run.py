@@ -36,6 +36,7 @@ from ..model.run.task_instances import Attempt, Failure, Outcome, TaskInstance, 
 from ..model.run.views import RunDetails, run_details, why
 from ..model.spec.dag import DagSource, DagSpec
 from ..model.spec.tasks import (
+    AirflowTask,
     BashFunctionTask,
     BashSensorTask,
     BashTask,
@@ -47,12 +48,28 @@ from ..model.spec.tasks import (
     TimeTask,
 )
 from ..model.states import RunState, TaskState
+from .local_airflow import AirflowFile
 
 Told = Callable[[TaskInstance], None]
 
 
+@dataclass(frozen=True)
+class OfAirflow:
+    """A DAG of a file that is imported here, with Airflow."""
+
+    file: AirflowFile
+    dag_id: str
+
+
+LocalDag = DAG | OfAirflow
+
+
 def run_locally(
-    dag: DAG, *, logical_date: datetime | None = None, conf: dict[str, Any] | None = None, told: Told = lambda _: None
+    dag: LocalDag,
+    *,
+    logical_date: datetime | None = None,
+    conf: dict[str, Any] | None = None,
+    told: Told = lambda _: None,
 ) -> RunDetails:
     """Runs *dag* to its end and returns the run with its tasks. *told* hears of every task that ends.
 
@@ -63,7 +80,7 @@ def run_locally(
 
 
 def try_locally(
-    dag: DAG, task_id: str, *, logical_date: datetime | None = None, conf: dict[str, Any] | None = None
+    dag: LocalDag, task_id: str, *, logical_date: datetime | None = None, conf: dict[str, Any] | None = None
 ) -> Outcome | Failure:
     """Runs one task of *dag* once, as if all upstream had succeeded without a result.
 
@@ -79,53 +96,69 @@ def try_locally(
         return local.work(instance)
 
 
-@contextmanager
-def _begun(dag: DAG, logical_date: datetime | None, conf: dict[str, Any] | None, told: Told) -> Iterator["_LocalRun"]:
+def _spec_of(dag: LocalDag) -> DagSpec:
+    if isinstance(dag, OfAirflow):
+        return dag.file.spec(dag.dag_id)
     path = dag.defined_in
-    spec = dag.spec(source=DagSource(path=path, sha256="0" * 64) if path is not None else None)
+    return dag.spec(source=DagSource(path=path, sha256="0" * 64) if path is not None else None)
+
+
+@contextmanager
+def _begun(
+    dag: LocalDag, logical_date: datetime | None, conf: dict[str, Any] | None, told: Told
+) -> Iterator["_LocalRun"]:
+    spec = _spec_of(dag)
     now = datetime.now(UTC)
     request = TriggerRequest(logical_date=logical_date, conf=conf or {})
     with own_workplace() as workplace:
         state = DagRunState(run=manual_run(spec.dag_id, spec.schedule, request, now), spec=spec, started_at=now)
-        yield _LocalRun(state, [dag], workplace, told)
+        yield _LocalRun(state, dag, workplace, told)
 
 
 @dataclass(frozen=True)
 class LocalFacts:
     """What tasks of a run without a server may ask: of their own DAG and run."""
 
-    spec: DagSpec
+    state: DagRunState
     run: KnownRun
     log_url: str = ""
     started_at: datetime | None = None
 
     def facts(self, question: Question) -> Any:
         """The answer; nothing is known of others."""
-        mine = question.dag_id == self.spec.dag_id
+        spec = self.state.spec
+        mine = question.dag_id == spec.dag_id
         if question.about == "runs":
             asked = mine and question.run_id in (None, self.run.run_id)
             return [self.run.model_dump(mode="json")] if asked else []
-        return of_dag(self.spec) if mine and question.about == "dag" else {}
+        if question.about == "xcom" and mine:
+            made = self.state.of_task(question.task_ids[0])
+            return {str(i.map_index): i.xcom[question.key] for i in made if question.key in i.xcom}
+        return of_dag(spec) if mine and question.about == "dag" else {}
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """The same for a child process."""
         return {"answer": self.facts(Question.model_validate(question))}
 
+    def trigger(self, attempt: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """There is nobody who could start a run."""
+        return {"error": f"DAG {wanted['dag_id']!r} cannot be triggered without a server. Use tidemill dags trigger"}
+
 
 class _LocalRun:
     """One run, task after task."""
 
-    def __init__(self, state: DagRunState, dags: list[DAG], workplace: Workplace, told: Told) -> None:
+    def __init__(self, state: DagRunState, dag: LocalDag, workplace: Workplace, told: Told) -> None:
         state.fill()
         self.state = state
         self.plan = RunPlan(state.spec, state.states)
         known = {"run_type": str(state.run.run_type), "state": RunState.RUNNING, "queued_at": state.started_at}
         fields = {name: getattr(state.run, name) for name in ("run_id", "logical_date", "run_after")}
         self._facts = LocalFacts(
-            state.spec, KnownRun(**fields, **known, started_at=state.started_at), started_at=state.started_at
+            state, KnownRun(**fields, **known, started_at=state.started_at), started_at=state.started_at
         )
         workplace.facts.run_facts = self._facts
-        self._dags = dags
+        self._dag = dag
         self._workplace = workplace
         self._told = told
         self._values: dict[str, list[dict[str, Any]]] = {}
@@ -196,7 +229,7 @@ class _LocalRun:
                 break
         instance.move(TaskState.RUNNING)
         if isinstance(outcome, Outcome):
-            instance.xcom = outcome.xcom
+            instance.xcom, instance.mapped_length = outcome.xcom, outcome.mapped_length
             self.plan.skip(instance.key, instance.skips)
         self._end(instance, state, outcome.note if isinstance(outcome, Outcome) else outcome.error_type)
 
@@ -213,7 +246,7 @@ class _LocalRun:
             attempt = self.state.attempt(instance, "local", mine)
             outcome = self._waited(attempt, instance)
             result = outcome.xcom.get("return_value")
-            instance.skips = skipped_tasks(self.state.spec, attempt.task, result)
+            instance.skips = outcome.skips or skipped_tasks(self.state.spec, attempt.task, result)
             return outcome
         except ApplicationError as error:
             if error.type == TASK_FAILED and error.details:
@@ -234,6 +267,8 @@ class _LocalRun:
     def _performed(self, attempt: TaskAttempt) -> Outcome:
         here = ActivityEnvironment()
         match attempt.task:
+            case AirflowTask() if isinstance(self._dag, OfAirflow):
+                return self._dag.file.performed(attempt, self._facts, self._workplace.key_values)
             case EmptyTask() | TimeTask():
                 return Outcome()
             case LatestOnlyTask():
@@ -247,7 +282,8 @@ class _LocalRun:
             case BashFunctionTask():
                 return here.run(BashActivities(self._workplace).run_function, attempt)
             case CallTask():
-                return _outcome(perform(self._dags, attempt, facts=self._facts))
+                assert isinstance(self._dag, DAG)  # noqa: S101
+                return _outcome(perform([self._dag], attempt, facts=self._facts))
             case _:
                 raise InvalidInputError(
                     f"task {attempt.task.task_id!r} of kind {attempt.task.kind!r} needs a server. "

@@ -21,6 +21,8 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from ..activities.airflow import AirflowActivities
+from ..activities.airflow_triggers import TriggerActivities
 from ..activities.attempts.run_facts import RunFacts
 from ..activities.bash import BashActivities
 from ..activities.bundles.files import FileActivities
@@ -30,6 +32,7 @@ from ..activities.names import (
     FILES_SUFFIX,
     FOLLOWING_SUFFIX,
     SPARK_SUFFIX,
+    TRIGGERS_SUFFIX,
     WATCHING_SUFFIX,
     control_queue,
 )
@@ -80,6 +83,7 @@ FILE_THREADS = 8
 MOST_FOLLOWED = 200
 MOST_CALLS = 200
 MOST_WATCHED = 200
+MOST_TRIGGERS = 1000
 STOPS_WITHIN = timedelta(seconds=60)
 
 
@@ -96,6 +100,7 @@ class TidemillPlugin(SimplePlugin):
 
         self._spark_activities = SparkActivities(place)
         self._watch_activities = WatchActivities(place)
+        self._trigger_activities = TriggerActivities(place)
         self.place = place
         self._making_beside = False
         self._beside: WeakSet[Worker] = WeakSet()
@@ -116,6 +121,7 @@ class TidemillPlugin(SimplePlugin):
                 BashActivities(place).run,
                 BashActivities(place).run_function,
                 PythonActivities(place).run,
+                AirflowActivities(place).run,
                 NotifyActivities(place).notify,
                 WaitingActivities(place).poke_file,
                 self._spark_activities.run,
@@ -135,7 +141,7 @@ class TidemillPlugin(SimplePlugin):
         loop = asyncio.get_running_loop()
         self._spark_activities.temporal = TemporalAccess(worker.client, loop)
         self._watch_activities.other_namespaces = OtherNamespaces(worker.client, loop)
-        self.place.facts.run_facts = RunFacts(worker.client, loop, self.place.results)
+        self.place.facts.run_facts = RunFacts(worker.client, loop, self.place.results, self.place.key_values)
         beside = self._workers_beside(worker)
         _stop_together(worker, beside)
         build_models()
@@ -147,14 +153,14 @@ class TidemillPlugin(SimplePlugin):
                 await super().run_worker(worker, next)
         finally:  # only now: until then, one of them may still let its tasks finish
             await warming
-            await asyncio.to_thread(self.place.forks.close)
+            await asyncio.to_thread(self.place.close)
 
     def _workers_beside(self, worker: Worker) -> list[Worker]:
         self._making_beside = True
         try:
             made = [self._control_worker(worker), self._calls_worker(worker)]
             if not worker.config().get("no_remote_activities"):
-                made += [self._files_worker(worker), self._watching_worker(worker)]
+                made += [self._files_worker(worker), self._watching_worker(worker), self._triggers_worker(worker)]
                 if self.place.most_spark_tasks:
                     made += [self._spark_worker(worker), self._following_worker(worker)]
         finally:
@@ -206,6 +212,9 @@ class TidemillPlugin(SimplePlugin):
 
     def _watching_worker(self, worker: Worker) -> Worker:
         return self._worker_beside(worker, WATCHING_SUFFIX, [self._watch_activities.watch], MOST_WATCHED)
+
+    def _triggers_worker(self, worker: Worker) -> Worker:
+        return self._worker_beside(worker, TRIGGERS_SUFFIX, [self._trigger_activities.watch], MOST_TRIGGERS)
 
     def _spark_worker(self, worker: Worker) -> Worker:
         return self._worker_beside(worker, SPARK_SUFFIX, [self._spark_activities.run], self.place.most_spark_tasks)

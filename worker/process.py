@@ -48,6 +48,8 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         dags_are_paused_at_creation=settings.dags_are_paused_at_creation,
         preload=settings.preload,
         fork_memory=settings.fork_memory_mb,
+        airflow_python=settings.airflow_python,
+        airflow_pythons=settings.airflow_pythons,
         run_as=user_of(settings.run_as),
         drain=timedelta(seconds=settings.drain_seconds),
         grace=timedelta(seconds=settings.grace_seconds),
@@ -111,14 +113,15 @@ async def running_worker(settings: Settings, address: str | None = None) -> Asyn
             yield Tidemill(client, settings.task_queue)
 
 
-async def until_stopped() -> None:
-    """Waits for SIGINT or SIGTERM."""
+async def until_stopped(within: timedelta | None = None) -> None:
+    """Waits for SIGINT or SIGTERM, no longer than *within*."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     try:
-        await stopped.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), within.total_seconds() if within is not None else None)
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(ValueError):

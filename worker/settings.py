@@ -91,6 +91,10 @@ class Settings(BaseSettings):
     """JSON: modules that are imported once for all tasks, such as ["pandas"]."""
     fork_memory_mb: int = Field(default=256, ge=16)
     """What processes may hold that have imported a DAG file and wait for its next task."""
+    airflow_python: str | None = None
+    """The Python of an environment with `tidemill[airflow]`, for DAG files that import Airflow; None: the worker's."""
+    airflow_pythons: dict[str, str] = {}
+    """JSON: the same for single bundles, by their names, such as {"team_a": "/opt/team_a/bin/python"}."""
     run_as: str | None = None
     """The operating system's user that tasks run as; the worker has to be root. None: the worker's own user."""
     drain_seconds: float = Field(default=600, ge=0)

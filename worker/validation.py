@@ -49,12 +49,16 @@ class Validation(Model):
     notices: tuple[FileNotice, ...] = ()
 
 
-def check_path(path: Path) -> Validation:
-    """Checks the file at *path*, or the DAG files of the folder, as a bundle would find them."""
-    files = read_dag_files(path)
+def check_path(path: Path, airflow_python: str | None = None) -> Validation:
+    """Checks the file at *path*, or the DAG files of the folder, as a bundle would find them.
+
+    *airflow_python* reads those that import Airflow; None: this Python, if it has Airflow.
+    """
+    files = read_dag_files(path, airflow_python=airflow_python)
     dags = [FoundDag(dag_id=s.dag_id, version=s.version, path=str(file.path)) for file in files for s in file.dags]
     errors = [FileError(path=str(file.path), error=file.error) for file in files if file.error is not None]
-    ports = tuple(FilePort(path=str(file.path), port=port) for file in files for port in ports_of(file.path))
+    unread = [file.path for file in files if file.error is not None]
+    ports = tuple(FilePort(path=str(path), port=port) for path in unread for port in ports_of(path))
     notices = [FileNotice(path=str(file.path), notice=NO_DAG) for file in files if not (file.dags or file.error)]
     notices += (FileNotice(path=str(file.path), notice=notice) for file in files for notice in file.notices)
     return Validation(dags=tuple(dags), errors=(*errors, *_twice(dags)), ports=ports, notices=tuple(notices))

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, cast
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from ...model.asset.events import AssetEvent
+from ...model.asset.state import AssetView
+from ...model.run.attempts import TaskAttempt
 from ...model.run.facts import KnownRun, Question
-from ...model.run.identity import RunIdentity, dag_workflow_id
+from ...model.run.identity import RunIdentity
+from ...model.run.messages import XComQuestion
 from ...model.run.state import DagRunState
 from ...model.run.views import RunDetails, RunView
-from ...model.spec.dag import DagSpec
+from ...model.spec.dag import DagSpec, enclosing
+from ..asking import Asking, is_busy
+from ..dag_handle import DagHandle, DagNotFoundError
+from .key_values import KeyValues
+from .run_starts import RunStarts
 from .xcom_store import XComStore
 
 T = TypeVar("T")
-ANSWER_WITHIN, ASKED_WITHIN = 8.0, timedelta(seconds=5)
-"""Heartbeats of the task that asks wait as long."""
+ANSWER_WITHIN, FETCHED_WITHIN, PATIENCE = 8.0, 60.0, timedelta(seconds=2)
+"""Heartbeats of the task that asks wait as long; it asks again where its question can be answered later."""
+GIVEN_UP_AFTER = 90.0
+"""In seconds, as long as a task asks again."""
 OF_A_DAG = (
     "description",
     "tags",
@@ -40,6 +51,9 @@ class Answers(Protocol):
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """The answer, or why there is none."""
 
+    def trigger(self, attempt: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+        """Starts a run, once for each try: that it `exists` already by somebody else, or an `error`, or nothing."""
+
 
 @dataclass
 class FactsAccess:
@@ -53,6 +67,20 @@ class FactsAccess:
             return {"answer": [] if question["about"] == "runs" else {}}
         return self.run_facts.answer(question)
 
+    def trigger(self, attempt: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+        """Starts a run for a try."""
+        if self.run_facts is None:
+            return {"error": "no run can be started from here. Have a worker run the task"}
+        return self.run_facts.trigger(attempt, wanted)
+
+
+class _UnansweredError(Exception):
+    """There is no answer; perhaps one `later`."""
+
+    def __init__(self, told: str, *, later: bool) -> None:
+        super().__init__(told)
+        self.later = later
+
 
 @dataclass(frozen=True)
 class RunFacts:
@@ -61,16 +89,52 @@ class RunFacts:
     client: Client
     loop: asyncio.AbstractEventLoop
     results: XComStore
+    marks: KeyValues
+    _under_way: dict[str, Future[Any]] = field(default_factory=dict)
+    """Questions whose answer takes longer than somebody waits for at a time."""
+
+    @cached_property
+    def _asking(self) -> Asking:
+        return Asking(self.client, PATIENCE)
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """The answer, or why there is none."""
-        asked = asyncio.run_coroutine_threadsafe(self._answer(Question.model_validate(question)), self.loop)
+        """The answer, or why there is none, and whether there may be one `later`."""
+        about = f"{question['about']} of {question['dag_id']!r} cannot be asked for"
+        asked = Question.model_validate(question)
         try:
-            return {"answer": asked.result(ANSWER_WITHIN)}
+            return {"answer": self._within(asked.model_dump_json(), lambda: self._answer(asked))}
+        except _UnansweredError as error:
+            return {"error": f"{about}: {error}", "later": error.later}
+
+    def trigger(self, attempt: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+        """Starts a run, once for each try, however often this is asked for."""
+        starts, of = RunStarts(self._asking, self.marks), TaskAttempt.model_validate(attempt)
+        try:
+            return self._within(f"{of.uuid} {wanted['dag_id']} {wanted['run_id']}", lambda: starts.start(of, wanted))
+        except _UnansweredError as error:
+            return {"error": f"DAG {wanted['dag_id']!r} cannot be triggered: {error}", "later": error.later}
+
+    def _within(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What comes of *work*. It goes on where that takes long, and who asks again waits for the same."""
+        asked = self._under_way.pop(key, None)
+        if asked is None:  # given up when nobody asks any more: what is begun then would surprise
+            asked = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work(), GIVEN_UP_AFTER), self.loop)
+        try:
+            return cast("T", asked.result(ANSWER_WITHIN))
+        except TimeoutError as error:
+            if not asked.done():
+                self._under_way[key] = asked
+                asked.add_done_callback(lambda _: self.loop.call_soon_threadsafe(self._forget_later, key, asked))
+            raise _UnansweredError("it takes long", later=not asked.done()) from error
         except Exception as error:
-            return {"error": f"{question['about']} of {question['dag_id']!r} cannot be asked for: {error}"}
-        finally:
-            asked.cancel()
+            raise _UnansweredError(str(error) or type(error).__name__, later=is_busy(error)) from error
+
+    def _forget_later(self, key: str, asked: Future[Any]) -> None:
+        self.loop.call_later(FETCHED_WITHIN, self._forget, key, asked)
+
+    def _forget(self, key: str, asked: Future[Any]) -> None:
+        if self._under_way.get(key) is asked:
+            del self._under_way[key]
 
     async def _answer(self, question: Question) -> Any:
         answers: dict[str, Callable[[Question], Awaitable[Any]]] = {
@@ -80,18 +144,20 @@ class RunFacts:
             "results": self._results,
             "events": self._events,
             "consumed": self._consumed,
+            "xcom": self._xcom,
+            "asset": self._asset,
         }
         return await answers[question.about](question)
 
     async def _dag(self, question: Question) -> dict[str, Any]:
-        return of_dag(await self._ask(dag_workflow_id(question.dag_id), "spec", DagSpec))
+        return of_dag(await DagHandle(self._asking, question.dag_id).spec())
 
     async def _runs(self, question: Question) -> list[dict[str, Any]]:
         """All runs that the DAG knows; of one that is asked for alone also its interval."""
         found = await self._views(question)
         known = [self._known(view) for view in found]
         if question.run_id is not None and found:
-            identity = await self._ask(found[0].workflow_id, "identity", RunIdentity)
+            identity = await self._asking.query(found[0].workflow_id, "identity", RunIdentity)
             if (interval := identity.data_interval) is not None:
                 dates = {"data_interval_start": interval.start, "data_interval_end": interval.end}
                 known = [known[0].model_copy(update=dates)]
@@ -102,7 +168,9 @@ class RunFacts:
         return KnownRun.model_validate({**fields, "run_type": str(view.run_type)})
 
     async def _states(self, question: Question) -> dict[str, Any]:
-        details = [await self._ask(view.workflow_id, "describe", RunDetails) for view in await self._views(question)]
+        workflows = [question.of_workflow] if question.of_workflow else []
+        workflows = workflows or [view.workflow_id for view in await self._views(question)]
+        details = [await self._asking.query(workflow_id, "describe", RunDetails) for workflow_id in workflows]
         return {
             task.key: {
                 "task_id": task.task_id,
@@ -121,21 +189,55 @@ class RunFacts:
         views = await self._views(question)
         if not views:
             return {}
-        state = await self._ask(views[0].workflow_id, "whole_state", DagRunState)
+        state = await self._asking.query(views[0].workflow_id, "whole_state", DagRunState)
         found = {task_id: _result(state, task_id, question.key) for task_id in question.task_ids}
         left = {task_id: value for task_id, value in found.items() if value is not None}
         filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, left)
         return filled
 
+    async def _xcom(self, question: Question) -> dict[str, Any]:
+        """By map_index: what the instances of one task have left under a key."""
+        wanted = XComQuestion(task_id=question.task_ids[0], key=question.key)
+        found: dict[str, Any] = {}
+        for workflow_id in await self._runs_with(question):
+            found = await self._asking.query(workflow_id, "xcom", dict[str, Any], wanted)
+            if found:
+                break
+        filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, found)
+        return filled
+
+    async def _runs_with(self, question: Question) -> list[str]:
+        """The workflows of the runs in which a result may be: the one that is meant, then those before it."""
+        if question.of_workflow is not None and not question.include_prior_dates:
+            return [question.of_workflow]
+        views = await DagHandle(self._asking, question.dag_id).runs()
+        meant = [view for view in views if view.run_id == question.run_id]
+        if not question.include_prior_dates or not meant or meant[0].logical_date is None:
+            return [view.workflow_id for view in meant]
+        date = meant[0].logical_date
+        before = [view for view in views if view.logical_date is not None and view.logical_date <= date]
+        before.sort(key=lambda view: view.logical_date or date, reverse=True)
+        return [view.workflow_id for view in before]
+
+    async def _asset(self, question: Question) -> dict[str, Any]:
+        """An asset by the id of its workflow; nothing where there is none."""
+        try:
+            found = await self._asking.query(question.key, "describe", AssetView)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return {}
+        return found.model_dump(mode="json")
+
     async def _consumed(self, question: Question) -> list[dict[str, Any]]:
         """The events that a run was made for."""
-        identity = await self._ask(question.key, "identity", RunIdentity)
+        identity = await self._asking.query(question.key, "identity", RunIdentity)
         return [event.model_dump(mode="json") for event in identity.asset_events]
 
     async def _events(self, question: Question) -> list[dict[str, Any]]:
         """The last events of an asset; none where there is no such asset."""
         try:
-            found = await self._ask(question.key, "events", list[AssetEvent])
+            found = await self._asking.query(question.key, "events", list[AssetEvent])
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -143,13 +245,12 @@ class RunFacts:
         return [event.model_dump(mode="json") for event in found]
 
     async def _views(self, question: Question) -> Sequence[RunView]:
-        views = await self._ask(dag_workflow_id(question.dag_id), "runs", list[RunView])
+        """The runs of a DAG; none of one that is not registered, as for a sensor that waits for it."""
+        try:
+            views = await DagHandle(self._asking, question.dag_id).runs()
+        except DagNotFoundError:
+            return []
         return [view for view in views if question.run_id in (None, view.run_id)]
-
-    async def _ask(self, workflow_id: str, query: str, kind: type[T]) -> T:
-        handle = self.client.get_workflow_handle(workflow_id)
-        answer: T = await handle.query(query, result_type=kind, rpc_timeout=ASKED_WITHIN)
-        return answer
 
 
 def of_dag(spec: DagSpec) -> dict[str, Any]:
@@ -160,7 +261,18 @@ def of_dag(spec: DagSpec) -> dict[str, Any]:
         **{name: known.get(name, DagSpec.model_fields[name].default) for name in OF_A_DAG},
         "owner": ", ".join(owners) or "airflow",
         "task_ids": [task.task_id for task in spec.tasks],
+        "groups": _groups(spec),
     }
+
+
+def _groups(spec: DagSpec) -> dict[str, list[str]]:
+    """The tasks of each group, by its id and by the last part of it: groups may leave out those that they are in."""
+    found: dict[str, list[str]] = {}
+    for task in spec.tasks:
+        for group in enclosing(task.group):
+            for name in {group, group.rpartition(".")[2]}:
+                found.setdefault(name, []).append(task.task_id)
+    return found
 
 
 def _result(state: DagRunState, task_id: str, key: str) -> Any:

@@ -15,19 +15,24 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from temporalio.exceptions import ApplicationError
+
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import TaskAttempt
 from ...model.run.context import resolve
 from ...model.run.task_instances import Failure, Outcome
+from ...model.spec.dag import DagSource
 from ...model.spec.references import texts
 from ...model.states import TaskState
 from .. import metrics, tracing
 from ..masking import HERE, Masker
+from ..names import TASK_FAILED
 from ..processes.call import Answer, ServerGone
 from ..processes.forks import CodePlace, ImportFailed
-from ..secrets import fresh_masker, look_up
+from ..secrets import fresh_masker, look_up, names_of
 from ..workplace import Workplace
 from .folder import AttemptFolder
+from .key_values import KeyValues
 from .log import AttemptLog, last_printed
 from .outcomes import outcome_of, unanswered
 from .run_facts import FactsAccess
@@ -35,6 +40,7 @@ from .watch import Watch, handed_over, stopping_cleanly, task_failed
 
 INCLUDES = re.compile(r"\{%-?\s*(include|import|from|extends)\b")
 """What a template asks for another file with."""
+WAITS = (TaskState.UP_FOR_RESCHEDULE, TaskState.DEFERRED, TaskState.AWAITING_INPUT)
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,10 @@ class Ended:
     tail: tuple[str, ...]
 
 
+def _as_answered(_: TaskAttempt, ended: Ended) -> Outcome:
+    return outcome_of(ended.result)
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of work, as the way needs to know it."""
@@ -54,7 +64,7 @@ class Kind:
     """What the child does: a name of `work.child.WORKS`."""
     calls_code: bool
     """Whether it needs the DAG file."""
-    outcome: Callable[[TaskAttempt, Ended], Outcome]
+    outcome: Callable[[TaskAttempt, Ended], Outcome] = _as_answered
     """Reads the child's answer. Raises the task's failure."""
 
 
@@ -72,13 +82,25 @@ def _outcome(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watc
     earlier = _earlier(folder, attempt, kind)
     if earlier is None:
         folder.end_earlier_start()
-        ended = forked(workplace, workplace.results.fill(attempt), folder, kind.work, watch, calls_code=kind.calls_code)
-        earlier = kind.outcome(attempt, ended)
+        earlier = _now(workplace, attempt, folder, kind, watch)
         if not (folder.path / "result.json").exists():
             folder.write("result.json", {"outcome": earlier.model_dump(mode="json")})
-    if earlier.state is not TaskState.UP_FOR_RESCHEDULE:  # else the next poke works in the same place
+    if earlier.state not in WAITS:  # else it goes on in the same place
         workplace.leftovers.add(AttemptFolder.of(workplace.home, attempt.model_copy(update={"poke": 1})).path)
     return earlier
+
+
+def _now(workplace: Workplace, attempt: TaskAttempt, folder: AttemptFolder, kind: Kind, watch: Watch) -> Outcome:
+    """Has the work done."""
+    filled = workplace.results.fill(attempt)
+    try:
+        ended = forked(workplace, filled, folder, kind.work, watch, calls_code=kind.calls_code)
+    except ApplicationError as error:
+        # What it has come to counts, though its process has ended badly after that, as in a callback.
+        if error.type != TASK_FAILED or (left := folder.read("result.json")) is None:
+            raise
+        return outcome_of(left, fresh_masker())
+    return kind.outcome(attempt, ended)
 
 
 def _earlier(folder: AttemptFolder, attempt: TaskAttempt, kind: Kind) -> Outcome | None:
@@ -118,7 +140,14 @@ def forked(
     masker = fresh_masker()
     with workplace.log_at(folder.log, masker) as log:
         answer = _followed(
-            workplace, work, request, Conversation(log, masker, workplace.facts), watch, code, connect=connect
+            workplace,
+            work,
+            request,
+            Conversation(log, masker, workplace.facts, workplace.key_values),
+            watch,
+            code,
+            attempt.source if code is not None else None,
+            connect=connect,
         )
         if log.last_line is None and (failure := (answer.result or {}).get("failure")) is not None:
             # It failed before its work began, and who looks for the reason looks into the log.
@@ -137,11 +166,12 @@ def _followed(
     conversation: "Conversation",
     watch: Watch,
     code: CodePlace | None,
+    source: DagSource | None,
     *,
     connect: bool,
 ) -> Answer:
     try:
-        return workplace.forks.call(
+        return workplace.forks_of(source).call(
             work,
             request,
             listener=conversation,
@@ -159,9 +189,16 @@ def _followed(
 class Conversation:
     """What a worker hears from a child, and answers."""
 
-    def __init__(self, log: AttemptLog | None, masker: Masker, facts: FactsAccess | None = None) -> None:
+    def __init__(
+        self,
+        log: AttemptLog | None,
+        masker: Masker,
+        facts: FactsAccess | None = None,
+        key_values: KeyValues | None = None,
+    ) -> None:
         self._log = log
         self._facts = facts or FactsAccess()
+        self._key_values = key_values
         self.masker = masker
 
     def output(self, data: bytes) -> None:
@@ -180,11 +217,23 @@ class Conversation:
         try:
             if "about" in question:
                 return self._facts.answer(question)
+            if "trigger" in question:
+                return self._facts.trigger(question["attempt"], question["trigger"])
+            if "store" in question:
+                return self._kept(question)
+            if "names" in question:
+                return {"names": [*names_of(question["names"])]}
             return {"text": look_up(question["look_up"], question["name"])}
         except InvalidInputError as error:
             return {"error": str(error)}
         except Exception as error:
             return {"error": f"the secrets backend failed: {type(error).__name__}: {self.masker.masked(str(error))}"}
+
+    def _kept(self, question: dict[str, Any]) -> dict[str, Any]:
+        """What is asked of values that tasks keep; where nobody keeps any, there are none."""
+        if self._key_values is None:
+            return {"found": False, "keys": []}
+        return self._key_values.answer(question)
 
 
 def workplace_watch(workplace: Workplace, timeout: timedelta | None, **more: Any) -> Watch:
@@ -212,7 +261,8 @@ def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_his
     }
     code = workplace.code_of(attempt) if attempt.templates_need_code else None
     conversation = Conversation(None, fresh_masker(), workplace.facts)
-    answer = _followed(workplace, "render", request, conversation, watch, code, connect=False)
+    source = attempt.source if code is not None else None
+    answer = _followed(workplace, "render", request, conversation, watch, code, source, connect=False)
     if answer.result is None:
         raise task_failed(unanswered(answer.code))
     if "invalid" in answer.result:

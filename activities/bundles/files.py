@@ -86,8 +86,10 @@ class FileActivities:
             timeout=settings.dag_file_processor_timeout,
             memory_mb=settings.dag_file_memory_mb,
             paused_at_creation=self._workplace.dags_are_paused_at_creation,
+            key_values=self._workplace.key_values,
         )
-        answer = parsed(self._workplace.forks, file, Watch(file.timeout, too_long=TimeoutError))
+        airflow = self._workplace.airflow_forks_of(settings.name)
+        answer = parsed(self._workplace.forks, airflow, file, Watch(file.timeout, too_long=TimeoutError))
         seconds, modules = time.monotonic() - start, Tree(root).closure(question.path)
         metrics.parsed(settings.name, timedelta(seconds=seconds), failed="error" in answer)
         read = {*answer.get("files", question.extras)}

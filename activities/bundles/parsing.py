@@ -1,11 +1,12 @@
 """Parses one DAG file in a fork of a warm process, limited in time and memory: what it does hurts only itself."""
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from ..attempts.key_values import KeyValues
 from ..attempts.outcomes import describe_exit
 from ..attempts.watch import Watch, handed_over
 from ..attempts.way import Conversation
@@ -29,6 +30,10 @@ class FileToParse:
     memory_mb: int = MEMORY_MB
     paused_at_creation: bool = False
     """What holds for DAGs that say nothing of it."""
+    airflow_is_offered: bool = False
+    """Whether it can be read elsewhere if it imports Airflow."""
+    key_values: KeyValues | None = None
+    """Where variables are that tasks have set: they are read at the top of files, too."""
 
 
 class _Printed:
@@ -52,14 +57,24 @@ class _Printed:
         return f" Its last words: {' / '.join(lines)}" if any(lines) else ""
 
 
-def parsed(forks: Forks, file: FileToParse, watch: Watch) -> dict[str, Any]:
+def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: Watch) -> dict[str, Any]:
     """The file's DAGs as JSON or its `error`, and which `files` below the root it read, as far as that is known.
+
+    A file that imports Airflow is read below *airflow*, if there is one.
 
     *watch* raises TimeoutError when the file has had its time. Raises what makes Temporal ask again
     if the trouble is not the file's.
     """
     if not file.root.is_dir():
         raise handed_over(f"{file.root} is not there on this worker")
+    answer = _parsed(forks, file, watch, airflow_is_offered=airflow is not None)
+    if answer.get("needs_airflow") and airflow is not None:
+        return _parsed(airflow, file, watch)
+    return answer
+
+
+def _parsed(forks: Forks, file: FileToParse, watch: Watch, *, airflow_is_offered: bool = False) -> dict[str, Any]:
+    file = replace(file, airflow_is_offered=airflow_is_offered)
     try:
         return _ask(forks, file, watch, "files")
     except ServerGone:
@@ -77,8 +92,9 @@ def _ask(forks: Forks, file: FileToParse, watch: Watch, separate: str) -> dict[s
         "lasting": file.lasting,
         "memory_mb": file.memory_mb,
         "paused_at_creation": file.paused_at_creation,
+        "airflow_is_offered": file.airflow_is_offered,
     }
-    printed = _Printed(Conversation(None, fresh_masker()))
+    printed = _Printed(Conversation(None, fresh_masker(), key_values=file.key_values))
     watch.restart()
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -6,12 +6,13 @@ import logging
 import os
 import select
 import socket
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -78,6 +79,10 @@ class ForkSettings:
     environment: tuple[str, ...] = ()
     """Patterns of environment variables that children get beside the usual ones."""
     run_as: RunAs | None = None
+    python: str = sys.executable
+    """The interpreter that the server is."""
+    fixed_environment: Mapping[str, str] = field(default_factory=dict)
+    """What children find in their environment whatever the worker's own says."""
 
 
 class Server:
@@ -117,7 +122,9 @@ class Call:
         self._result: dict[str, Any] | None = None
         self._code: int | None = None
         self._pid: int | None = None
+        self._ending = False
         self.imported: Callable[[float], None] = lambda _: None
+        self.connected: Callable[[Callable[[dict[str, Any]], None]], None] = lambda _: None
 
     def run(self) -> Answer:
         self._mine, theirs = channel.pair()
@@ -134,6 +141,7 @@ class Call:
                     os.close(printed)
             self._mine.setblocking(False)
             os.set_blocking(self._output, False)
+            self.connected(lambda message: channel.send(self._mine, message))
             self._follow()
             assert self._code is not None  # noqa: S101
             if self._result is None and (folder := self._request.get("folder")) is not None:
@@ -202,7 +210,10 @@ class Call:
         elif "mask" in message:
             self._listener.mask(message["mask"])
         elif "ask" in message:
-            reply(descriptors, self._listener.answer(message["ask"]))
+            asked = message["ask"]
+            reply(descriptors, {"ending": self._ending} if "ending" in asked else self._listener.answer(asked))
+        elif "event" in message:
+            self._listener.answer(message)
         elif "pid" in message:
             self._pid = message["pid"]
         elif "imported" in message:
@@ -220,6 +231,7 @@ class Call:
 
     def _end(self) -> None:
         """Ends the child, with all that it has started."""
+        self._ending = True
         with suppress(ServerGone):
             if self._grace:
                 self._server.send({"stop": self._id})
@@ -241,11 +253,16 @@ class Call:
                 log.warning("what an ending call says cannot be taken: %s", error)
 
 
+def environment_of(settings: ForkSettings) -> dict[str, str]:
+    """The environment of every child, as it is now."""
+    return {**for_children(os.environ, settings.environment), **settings.fixed_environment}
+
+
 def settings_of(settings: ForkSettings) -> dict[str, Any]:
     """What every child is told: who it is, and its environment as it is now."""
     run_as = settings.run_as
     return {
-        "env": for_children(os.environ, settings.environment),
+        "env": environment_of(settings),
         "uid": run_as.uid if run_as is not None else None,
         "gid": run_as.gid if run_as is not None else None,
     }

@@ -13,8 +13,11 @@ PASSED_ON = (
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
 )  # fmt: skip
 """What programs need to find themselves. Nothing here is a secret by its purpose."""
-NEVER = ("TEMPORAL_*", "TIDEMILL_*")
-"""The worker's own, whatever an operator lists."""
+NEVER = (
+    "TEMPORAL_*", "TIDEMILL_*", "AIRFLOW__DATABASE__*", "AIRFLOW__CORE__FERNET_KEY*", "AIRFLOW__API__SECRET_KEY*",
+    "AIRFLOW__API_AUTH__*", "AIRFLOW__WEBSERVER__*", "AIRFLOW__CELERY*", "AIRFLOW__CORE__SQL_ALCHEMY_CONN*",
+)  # fmt: skip
+"""The worker's own, whatever an operator lists; and what is secret of an Airflow that the host may have had."""
 LOOKED_UP = ("TIDEMILL_CONN_*", "TIDEMILL_VAR_*", "AIRFLOW_CONN_*", "AIRFLOW_VAR_*", "TIDEMILL_SECRETS_*")
 """By which a process that cannot ask its worker, such as a Spark driver, finds variables and connections."""
 

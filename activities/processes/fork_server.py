@@ -183,11 +183,14 @@ def serve(control: socket.socket, code: Code | None = None) -> None:
 
 def main(control: str, *preload: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides, also on the terminal's Ctrl-C
-    for module in preload:
+    for name in preload:
         try:
-            importlib.import_module(module)
+            module, _, function = name.partition(":")
+            imported = importlib.import_module(module)
+            if function:
+                getattr(imported, function)()
         except Exception as error:
-            print(f"{module} cannot be imported ahead of time: {error}", file=sys.stderr)
+            print(f"{name} cannot be imported ahead of time: {type(error).__name__}: {error}", file=sys.stderr)
     warm_up()
     serve(socket.socket(fileno=int(control)))
 

@@ -5,7 +5,6 @@ import os
 import select
 import socket
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -27,10 +26,10 @@ from .call import (
     Listener,
     Server,
     ServerGone,
+    environment_of,
     reply,
     settings_of,
 )
-from .environment import for_children
 
 WARM_FROM_SECONDS = 0.03
 """A DAG file whose import takes longer gets a parent of its own at once, in which it is imported already."""
@@ -98,7 +97,7 @@ class Forks:
     """All children of one worker. Safe to use from many threads."""
 
     def __init__(self, settings: ForkSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._lock = threading.Lock()
         self._first: tuple[Server, subprocess.Popen[bytes]] | None = None
         self._warm: OrderedDict[str, _Warm] = OrderedDict()
@@ -122,20 +121,28 @@ class Forks:
         grace: float = 0.0,
         connect: bool = False,
         separate: str | None = None,
+        connected: Callable[[Callable[[dict[str, Any]], None]], None] | None = None,
     ) -> Answer:
         """Has a child do *work*, and follows it to its end.
 
         When *checks* raises, the child is sent SIGTERM, has *grace* seconds, is ended with all that it has started,
         and the exception goes on. With *connect* the child can be a client of Spark Connect at once. *separate*
-        names a parent for calls that are not to be children of the first one. Raises ServerGone, ImportFailed.
+        names a parent for calls that are not to be children of the first one. *connected* is given a way to tell the
+        child more while it works. Raises ServerGone, ImportFailed.
         """
+        if connected is not None:
+            assert code is not None  # noqa: S101
+            whole = {**request, "work": work, "code": code.as_request()}
+            call = Call(self._main(), whole, listener, checks, grace, self.settings)
+            call.connected = connected
+            return call.run()
         whole = {**request, "work": work, "code": code.as_request() if code is not None else None}
         if connect or separate is not None:
             key = f"connect {code}{code.digest() if code else ''}" if connect else f"separate {separate}"
             with self._warmed(key, code if connect else None, listener, checks, connect=connect) as server:
-                return Call(server, whole, listener, checks, grace, self._settings).run()
+                return Call(server, whole, listener, checks, grace, self.settings).run()
         if code is None:
-            return Call(self._main(), whole, listener, checks, grace, self._settings).run()
+            return Call(self._main(), whole, listener, checks, grace, self.settings).run()
         return self._call_code(code, whole, listener, checks, grace)
 
     def _call_code(
@@ -145,8 +152,8 @@ class Forks:
         seconds = self._import_seconds(name, checks)
         if seconds is not None and self._is_worth_a_parent(name, seconds):
             with self._warmed(name + code.digest(), code, listener, checks) as server:
-                return Call(server, request, listener, checks, grace, self._settings).run()
-        call = Call(self._main(), request, listener, checks, grace, self._settings)
+                return Call(server, request, listener, checks, grace, self.settings).run()
+        call = Call(self._main(), request, listener, checks, grace, self.settings)
         call.imported = lambda found: self._note_seconds(name, found)
         try:
             return call.run()
@@ -161,7 +168,7 @@ class Forks:
             if seconds >= WARM_FROM_SECONDS or any(key.startswith(name) for key in self._warm):
                 return True
             held = sum(warm.megabytes for warm in self._warm.values())
-            return calls >= WARM_FROM_CALLS and held < self._settings.memory_megabytes
+            return calls >= WARM_FROM_CALLS and held < self.settings.memory_megabytes
 
     def _import_seconds(self, name: str, checks: Checks) -> float | None:
         """How long the file's import takes; None if the caller is the one to find out."""
@@ -199,22 +206,22 @@ class Forks:
 
     def _started(self) -> tuple[Server, "subprocess.Popen[bytes]"]:
         mine, theirs = channel.pair()
-        argv = [sys.executable, "-P", "-m", "tidemill.activities.processes.fork_server", str(theirs.fileno())]
+        argv = [self.settings.python, "-P", "-m", "tidemill.activities.processes.fork_server", str(theirs.fileno())]
         with theirs, self._log() as printed:
             process = subprocess.Popen(
-                [*argv, *self._settings.preload],
+                [*argv, *self.settings.preload],
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=printed,
                 pass_fds=[theirs.fileno()],
-                env=for_children(os.environ, self._settings.environment),
+                env=environment_of(self.settings),
                 start_new_session=True,
             )
         return Server(mine, lambda: process.poll() is None), process
 
     @contextmanager
     def _log(self) -> Iterator[int]:
-        path = self._settings.log
+        path = self.settings.log
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > LARGEST_SERVER_LOG:
             path.replace(path.with_suffix(".log.1"))
@@ -276,7 +283,7 @@ class Forks:
         id_ = uuid.uuid4().hex
         try:
             with theirs, their_control, self._log() as printed:
-                channel.send(mine, {**request, **settings_of(self._settings)})
+                channel.send(mine, {**request, **settings_of(self.settings)})
                 main.send({"fork": id_}, (theirs.fileno(), printed, their_control.fileno()))
             warm.mine = mine
             self._await_ready(main, warm, control, listener, checks)
@@ -321,7 +328,7 @@ class Forks:
         too_old = time.monotonic() - IDLE_SECONDS
         spare = []
         for key, warm in [(key, warm) for key, warm in self._warm.items() if not warm.users]:
-            if held > self._settings.memory_megabytes or warm.used_at < too_old:
+            if held > self.settings.memory_megabytes or warm.used_at < too_old:
                 held -= warm.megabytes
                 spare.append(self._warm.pop(key))
         return spare

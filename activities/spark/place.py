@@ -11,6 +11,7 @@ from ...model.spec.tasks import SparkOptions, SparkSqlTask, SparkSubmitTask, Spa
 from ..attempts.watch import Watch, task_failed
 from ..attempts.way import rendered
 from ..masking import HERE
+from ..secrets import Connection, look_up
 from ..workplace import Workplace
 
 DEFAULT_CONNECTION = "default"
@@ -80,17 +81,36 @@ def shown(master: str | None) -> str:
 def _connection(options: SparkOptions, workplace: Workplace) -> SparkOptions:
     known = workplace.spark_connections
     defaults = SparkOptions(conf=dict(workplace.spark_conf))
-    if options.conn_id == AIRFLOWS_DEFAULT and options.conn_id not in known:
+    is_default = options.conn_id == AIRFLOWS_DEFAULT and AIRFLOWS_DEFAULT not in known
+    if is_default and look_up("connection", AIRFLOWS_DEFAULT) is None:
         options = options.model_copy(update={"conn_id": None})
     if options.conn_id is not None and options.conn_id not in known:
+        if (text := look_up("connection", options.conn_id)) is not None:
+            return of_connection(Connection.read(options.conn_id, text)).over(defaults)
         raise invalid(
             f"no Spark connection {options.conn_id!r} is known to this worker, only {', '.join(known) or 'none'}. "
-            "Set TIDEMILL_SPARK_CONNECTIONS, or name the master in the task"
+            "Set TIDEMILL_SPARK_CONNECTIONS or an Airflow connection, or name the master in the task"
         )
     if options.conn_id is None and (options.master is not None or DEFAULT_CONNECTION not in known):
         master = SparkOptions(master=workplace.spark_master) if workplace.spark_master else SparkOptions()
         return (master if options.master is None else SparkOptions()).over(defaults)
     return known[options.conn_id or DEFAULT_CONNECTION].over(defaults)
+
+
+def of_connection(connection: Connection) -> SparkOptions:
+    """A Spark connection as Airflow's provider reads it. Raises ValueError for what is no option of Spark."""
+    host = connection.host or ""
+    whole = connection.conn_type == "spark" and host and ("://" in host or not connection.port)
+    master = host if whole else f"{connection.conn_type}://{host}" if host else connection.conn_type
+    extra = connection.extra_dejson
+    wanted = {
+        "master": f"{master}:{connection.port}" if connection.port else master,
+        "deploy_mode": extra.get("deploy-mode"),
+        "yarn_queue": extra.get("queue"),
+        "namespace": extra.get("namespace"),
+        "principal": extra.get("principal"),
+    }
+    return SparkOptions(**{name: value for name, value in wanted.items() if value is not None})
 
 
 def invalid(message: str) -> Exception:

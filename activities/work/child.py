@@ -28,6 +28,8 @@ from .dag_import import Code, import_code
 from .failures import describe_failure, print_failure
 
 Answer = dict[str, Any]
+ASKED_FOR, ASKED_EVERY = 90.0, 1.0
+"""In seconds. While workers are replaced, or a workflow has other work, nobody answers for a moment."""
 
 
 @dataclass
@@ -56,7 +58,13 @@ class Job:
             Path(folder, ANSWER).write_text(json.dumps(answer))
 
     def ask(self, **question: Any) -> dict[str, Any]:
-        """What the worker answers. Raises ConnectionError if it is gone."""
+        """What the worker answers; asked again while that may come later. Raises ConnectionError if it is gone."""
+        deadline = time.monotonic() + ASKED_FOR
+        while (answer := self._ask(question)).get("later") and time.monotonic() < deadline:
+            time.sleep(ASKED_EVERY)
+        return answer
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         # An end of its own for each answer: threads and forks of the task may ask at the same time.
         mine, theirs = channel.pair()
         with mine:
@@ -116,7 +124,21 @@ def _connect(job: Job) -> Answer:
     return connect.run(job)
 
 
+def _airflow(job: Job) -> Answer:
+    from .airflow import task
+
+    return task.run(job)
+
+
+def _airflow_triggers(job: Job) -> Answer:
+    from .airflow import triggers
+
+    return triggers.run(job)
+
+
 WORKS: dict[str, Callable[[Job], Answer]] = {
+    "airflow": _airflow,
+    "airflow_triggers": _airflow_triggers,
     "bash": bash.run,
     "bash_function": bash.run_function,
     "command": bash.run_command,

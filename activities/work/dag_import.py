@@ -4,14 +4,25 @@ import importlib.util
 import os
 import sys
 import zipimport
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from ...model.authoring.dags import DAG, collect
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import TaskAttempt
+
+
+class HasId(Protocol):
+    """A DAG, as tidemill's or as Airflow's."""
+
+    dag_id: str
+
+
+D = TypeVar("D", bound=HasId)
 
 
 @dataclass(frozen=True)
@@ -20,6 +31,8 @@ class Code:
 
     path: Path
     dags: list[DAG]
+    airflow_dags: list[Any] = field(default_factory=list)
+    """Those that are written for Airflow; only where Airflow is imported there are any."""
 
 
 _roots: list[str] = []
@@ -33,10 +46,31 @@ def shown_path(path: str) -> str:
 
 def import_code(path: Path, roots: Iterable[Path]) -> Code:
     """Imports the DAG file at *path*. Whatever it raises passes through."""
-    return Code(path, import_dags(path, [*roots]))
+    if "airflow.sdk" not in sys.modules:
+        return Code(path, import_dags(path, [*roots]))
+    from .airflow.reading import FoundDags
+
+    found = FoundDags(module_name(path))
+    with asked_while_imported():
+        return Code(path, import_dags(path, [*roots]), found.all())
 
 
-def dag_of(dags: Iterable[DAG], attempt: TaskAttempt) -> DAG:
+@contextmanager
+def asked_while_imported() -> Iterator[None]:
+    """Has a file's variables and connections answered that it asks for at its top, unless somebody does already."""
+    from airflow.sdk.execution_time import task_runner
+
+    if hasattr(task_runner, "SUPERVISOR_COMMS"):
+        yield
+        return
+    from .airflow.answers.importing import answer_of_file
+    from .airflow.wire import answered
+
+    with answered(answer_of_file):
+        yield
+
+
+def dag_of(dags: Iterable[D], attempt: TaskAttempt) -> D:
     """The DAG of *attempt* among those that its file makes. Raises InvalidInputError if it is none of them."""
     for dag in dags:
         if dag.dag_id == attempt.run.dag_id:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ...model.authoring.dags import DAG, paused_at_creation
 from ...model.errors import InvalidInputError
 from ...model.spec.dag import DagSource, DagSpec
-from .dag_import import digest_of, import_dags, shown_path
+from .dag_import import Code, digest_of, import_code, shown_path
 from .failures import describe_failure, place_of
+from .needing_airflow import NeedsAirflow, noticing
 from .templates import check, settings_of
 
 if TYPE_CHECKING:
@@ -25,13 +26,19 @@ TASK = re.compile(r"task '([\w.\-]+)'")
 LARGEST_FILE = 256 * 1024 * 1024
 
 
-def parse(path: Path, lasting: str, roots: tuple[Path, ...]) -> dict[str, Any]:
-    """The file's DAGs as JSON, or what is wrong with it; *lasting* is the path that the DAGs know it by."""
+def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offered: bool = False) -> dict[str, Any]:
+    """The file's DAGs as JSON, or what is wrong with it; *lasting* is the path that the DAGs know it by.
+
+    Or that it has to be read where Airflow is imported, if that is offered.
+    """
     try:
-        source = DagSource(path=lasting, sha256=digest_of(path))
-        dags = import_dags(path, roots)
-        notices = list(dict.fromkeys(notice for dag in dags for notice in dag.notices))
-        return {"dags": [_spec(dag, source) for dag in dags], "notices": notices}
+        source = DagSource(path=lasting, sha256=digest_of(path), imports_airflow="airflow.sdk" in sys.modules)
+        with noticing(offered=airflow_is_offered):
+            code = import_code(path, roots)
+        notices = list(dict.fromkeys(notice for dag in code.dags for notice in dag.notices))
+        return _with_airflow({"dags": [_spec(dag, source) for dag in code.dags], "notices": notices}, code, source)
+    except NeedsAirflow:
+        return {"needs_airflow": True}
     except InvalidInputError as error:
         place = place_of(error)
         return {"error": str(error) + (f"\n  at {place}" if place is not None else "")}
@@ -39,6 +46,18 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...]) -> dict[str, Any]:
         failure = describe_failure(error)
         where = "".join(f"\n  {line}" for line in failure.traceback[-5:])
         return {"error": f"{failure.error_type}: {failure.message}{where}"}
+
+
+def _with_airflow(result: dict[str, Any], code: Code, source: DagSource) -> dict[str, Any]:
+    """*result*, and the DAGs of the file that are written for Airflow."""
+    if code.airflow_dags:
+        from .airflow.reading import spec_of
+
+        for dag in code.airflow_dags:
+            spec, notices = spec_of(dag, source, paused_at_creation=paused_at_creation.get())
+            result["dags"].append(spec.model_dump(mode="json"))
+            result["notices"] += notices
+    return result
 
 
 def _spec(dag: DAG, source: DagSource) -> dict[str, Any]:
@@ -91,7 +110,7 @@ def run(job: Job) -> dict[str, Any]:
     sys.addaudithook(hear)
     path = root / request["name"]
     paused_at_creation.set(request.get("paused_at_creation", False))
-    result = parse(path, request["lasting"], (root,))
+    result = parse(path, request["lasting"], (root,), airflow_is_offered=request.get("airflow_is_offered", False))
     modules = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
     files = opened | {file for file in modules if isinstance(file, str) and file.startswith(prefix)}
     # Also those that are not there: what misses them is parsed again when they come.

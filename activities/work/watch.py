@@ -28,6 +28,8 @@ def run(job: Job) -> dict[str, Any]:
     """Looks until there is something, or the time of the request is over."""
     request = job.request
     try:
+        if request["files"] is None and (answer := _airflow(job)) is not None:
+            return {"answer": answer.model_dump(mode="json")}
         look = _files(request) if request["files"] is not None else _own(job)
         return {"answer": _repeated(look, request["position"], request["seconds"]).model_dump(mode="json")}
     except BaseException as error:
@@ -50,6 +52,15 @@ def _files(request: dict[str, Any]) -> _Looking:
     return _Looking(
         lambda position: look_at_files(trigger, position, time.time()), trigger.poll_interval.total_seconds()
     )
+
+
+def _airflow(job: Job) -> WatchAnswer | None:
+    """What is found for an asset of an Airflow DAG; None for any other."""
+    if not (dags := job.imported().airflow_dags):
+        return None
+    from .airflow import watchers
+
+    return watchers.look(job) if watchers.are_for(dags, job.request["asset"]) else None
 
 
 def _own(job: Job) -> _Looking:

@@ -77,7 +77,7 @@ def _leaf(spec: DagSpec, task: Task, *, typed: bool) -> dict[str, Any]:
         "setup_teardown_type": kind,
     }
     if typed:
-        return {**node, "type": "task", "operator": operator_of(task.kind)}
+        return {**node, "type": "task", "operator": operator_of(task.kind, getattr(task, "operator_name", None))}
     return {**node, "doc_md": task.doc_md}
 
 

@@ -214,7 +214,7 @@ def task_answer(spec: DagSpec, task: Task) -> TaskAnswer:
         template_fields=None,
         downstream_task_ids=sorted(spec.downstreams[task.task_id]),
         doc_md=task.doc_md,
-        operator_name=operator_of(task.kind),
+        operator_name=operator_of(task.kind, getattr(task, "operator_name", None)),
         params={name: param_of(param) for name, param in spec.params.items()},
         class_ref=None,
         is_mapped=task.task_id in spec.mapped,
@@ -222,9 +222,9 @@ def task_answer(spec: DagSpec, task: Task) -> TaskAnswer:
     )
 
 
-def operator_of(kind: str) -> str:
-    """What Airflow calls a kind of task."""
-    return OPERATORS.get(kind, kind)
+def operator_of(kind: str, own: str | None = None) -> str:
+    """What Airflow calls a kind of task; a task of its own has a class of its *own*."""
+    return own or OPERATORS.get(kind, kind)
 
 
 def shown_try(view: TaskView) -> int:
@@ -245,7 +245,7 @@ def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> I
         logical_date=run.logical_date,
         run_after=run.run_after,
         note=view.error,
-        rendered_map_index=str(view.map_index) if view.map_index != UNMAPPED else None,
+        rendered_map_index=view.map_label or (str(view.map_index) if view.map_index != UNMAPPED else None),
     )
 
 
@@ -275,8 +275,8 @@ def _common(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> dict[str,
         "pool_slots": task.pool_slots if task is not None else 1,
         "queue": view.queue,
         "priority_weight": task.priority_weight if task is not None else None,
-        "operator": operator_of(view.kind),
-        "operator_name": operator_of(view.kind),
+        "operator": operator_of(view.kind, view.operator),
+        "operator_name": operator_of(view.kind, view.operator),
         "queued_when": view.queued_at,
         "scheduled_when": None,
         "dag_version": None,

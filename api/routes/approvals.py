@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 
 from ...model.errors import InvalidInputError
+from ...model.run.forms import InputForm
 from ...model.run.instance_keys import instance_key
 from ...model.run.messages import Answer as ApprovalAnswer
 from ...model.spec.dag import DagSpec
@@ -42,19 +43,29 @@ class AnswerBody(Body):
     params_input: dict[str, Any] = {}
 
 
-def _detail(run: Any, spec: DagSpec | None, view: Any) -> dict[str, Any] | None:
+def _form(spec: DagSpec | None, view: Any) -> InputForm | None:
+    """What a person is asked by the task; None: nobody is asked anything, or not yet."""
     task = spec.by_id.get(view.task_id) if spec is not None else None
-    if not isinstance(task, ApprovalTask):
+    if isinstance(task, ApprovalTask):
+        fields = task.model_dump(include={"options", "subject", "defaults", "multiple"})
+        return InputForm.model_validate({"subject": "", **fields, "options": task.options, "body": task.doc_md})
+    form: InputForm | None = view.form
+    return form
+
+
+def _detail(run: Any, spec: DagSpec | None, view: Any) -> dict[str, Any] | None:
+    form = _form(spec, view)
+    if form is None:
         return None
     waits = view.state is TaskState.AWAITING_INPUT
     return {
-        "options": list(task.options),
-        "subject": task.subject,
-        "body": task.doc_md,
-        "defaults": list(task.defaults) if task.defaults is not None else None,
-        "multiple": task.multiple,
-        "params": {},
-        "assigned_users": [],
+        "options": list(form.options),
+        "subject": form.subject,
+        "body": form.body,
+        "defaults": list(form.defaults) if form.defaults is not None else None,
+        "multiple": form.multiple,
+        "params": form.params,
+        "assigned_users": [{"id": name, "name": name} for name in form.assigned_users],
         "created_at": (view.started_at or view.queued_at or run.run_after).isoformat(),
         "responded_by_user": None,
         "responded_at": view.ended_at.isoformat() if not waits and view.ended_at is not None else None,
@@ -151,9 +162,15 @@ async def answer_approval(
     person: Annotated[Person, Depends(authorise)],
 ) -> dict[str, Any]:
     """Answers for a person."""
-    if body.params_input:
+    _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    if body.params_input and view.form is None:
         raise InvalidInputError("params_input: approvals have no params here. Leave it out")
-    answer = ApprovalAnswer(task=instance_key(task_id, map_index), chosen=tuple(body.chosen_options), by=person.name)
+    answer = ApprovalAnswer(
+        task=instance_key(task_id, map_index),
+        chosen=tuple(body.chosen_options),
+        params=body.params_input,
+        by=person.name,
+    )
     await source.tidemill.respond(dag_id, dag_run_id, answer)
     await source.changed(dag_id, dag_run_id)
     return {

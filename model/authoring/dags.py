@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 from dateutil.relativedelta import relativedelta
 
-from ..base import Model
+from ..base import Model, to_utc
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec, read_dag
 from ..spec.schedules import ScheduleKind
+from ..spec.timetables import Custom, DagRunInfo, DataInterval, TimeRestriction
+from ..spec.timetables.base import BaseTimetable, infos_between
 from .arguments import refuse_unknown, sorted_out
 from .assets import schedule_of
 from .callbacks import Callback, functions_of, notifiers_of
@@ -28,6 +30,8 @@ from .dates import aware, zone_name
 from .nodes import Group, Node, reading
 from .params import plain_params
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNRESTRICTED = TimeRestriction(earliest=None, latest=None, catchup=True)
 Schedule = str | timedelta | relativedelta | Sequence[Any] | Model | Any | None
 
 _made: list[DAG] = []
@@ -156,6 +160,28 @@ class DAG:
             raise InvalidInputError("dag.test() needs the whole of tidemill. Import DAG from `tidemill`")
         return runner(self, logical_date=aware(logical_date, self.timezone), conf=conf)
 
+    def next_dagrun_info(
+        self, last_automated_dagrun: DataInterval | None, *, restricted: bool = True, now: datetime | None = None
+    ) -> DagRunInfo | None:
+        """The run after the automated one over *last_automated_dagrun* (None: there was none yet); None: there is none.
+
+        Airflow's method of the same name. *now* matters only without catchup; None: the end of the run before, or the
+        start_date. Not *restricted*, it asks the timetable alone, whatever start_date, end_date and catchup say.
+        Raises InvalidInputError where a class of one's own is the timetable: `tidemill dags preview` asks that.
+        """
+        spec = self.spec()
+        bounds = spec.restriction if restricted else UNRESTRICTED
+        before = last_automated_dagrun.end if last_automated_dagrun is not None else spec.start_date
+        return _timetable(spec).next_dagrun_info(last_automated_dagrun, bounds, to_utc(now or before or EPOCH))
+
+    def iter_dagrun_infos_between(
+        self, earliest: datetime, latest: datetime, now: datetime | None = None
+    ) -> Iterator[DagRunInfo]:
+        """The runs whose logical dates are from *earliest* to *latest*, in order (Airflow: the same name)."""
+        end = to_utc(latest)
+        next_run = _timetable(self.spec()).next_dagrun_info
+        return infos_between(next_run, to_utc(earliest), end, to_utc(now) if now is not None else end)
+
     def __enter__(self) -> Self:
         self._outer = reading.set(self)
         return self
@@ -241,6 +267,16 @@ class DAG:
 
 
 ARGUMENTS = [*inspect.signature(DAG.__init__).parameters]
+
+
+def _timetable(spec: DagSpec) -> BaseTimetable:
+    """What the DAG's schedule is asked by. Raises InvalidInputError for a class of one's own."""
+    if isinstance(spec.schedule, Custom):
+        raise InvalidInputError(
+            f"DAG {spec.dag_id!r}: its timetable is a class of its own, which answers in a process of its own. "
+            "Use `tidemill dags preview`"
+        )
+    return spec.schedule
 
 
 def _texts(given: str | Iterable[str] | None) -> tuple[str, ...]:

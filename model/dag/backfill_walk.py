@@ -34,6 +34,7 @@ class BackfillQuestion(Brief, Model):
     offset: int = 0
     """How many runs of the backfill have been taken before, in the order of their creation."""
     folder: str | None = None
+    bundle: str | None = None
     most: int = Field(default=BATCH, ge=1)
     after: DataInterval | None = None
     skip: int = 0

@@ -29,6 +29,7 @@ class DagBackfills(DagData):
             request=request,
             timetable=spec.schedule,
             folder=spec.folder,
+            bundle=spec.bundle,
             created_at=now,
             total=batch.total,
             counted_to=batch.counted_to,

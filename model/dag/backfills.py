@@ -73,6 +73,7 @@ class Backfill(Brief, Record):
     request: BackfillRequest
     timetable: Timetable
     folder: str | None = None
+    bundle: str | None = None
     created_at: Instant
     total: int
     offset: int = 0
@@ -139,7 +140,13 @@ class Backfill(Brief, Record):
     def first_question(cls, spec: DagSpec, request: BackfillRequest, now: datetime) -> BackfillQuestion:
         """How many runs the backfill would have, as far as that can be said at once, and which come first."""
         return BackfillQuestion(
-            timetable=spec.schedule, request=request, now=now, folder=spec.folder, counts=True, placed=True
+            timetable=spec.schedule,
+            request=request,
+            now=now,
+            folder=spec.folder,
+            bundle=spec.bundle,
+            counts=True,
+            placed=True,
         )
 
     def _question(
@@ -151,6 +158,7 @@ class Backfill(Brief, Record):
             now=self.created_at,
             offset=self.offset,
             folder=self.folder,
+            bundle=self.bundle,
             most=most,
             after=after,
             skip=skip,

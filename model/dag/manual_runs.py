@@ -40,7 +40,9 @@ def question_of(spec: DagSpec, request: TriggerRequest) -> IntervalQuestion | No
     """What the timetable has to be asked for *request*; None if nothing."""
     if request.logical_date is None or request.data_interval_start is not None:
         return None
-    return IntervalQuestion(timetable=spec.schedule, run_after=request.logical_date, folder=spec.folder)
+    return IntervalQuestion(
+        timetable=spec.schedule, run_after=request.logical_date, folder=spec.folder, bundle=spec.bundle
+    )
 
 
 def answer_trigger(

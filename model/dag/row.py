@@ -51,6 +51,8 @@ class DagRow(Model):
     bundle: str | None = None
     owners: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    written_for: str = "tidemill"
+    """Whose classes its file is written with: tidemill's, or Airflow's."""
 
     @property
     def status(self) -> str:

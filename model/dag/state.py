@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 
 from ..base import iso
 from ..bundle.data import DagFileState
-from ..errors import OtherBundleError
+from ..errors import InvalidInputError, OtherBundleError
 from ..run.identity import RunIdentity, RunType, run_id, scheduled_run
 from ..run.messages import RunReport
 from ..run.revisions import Revision
@@ -22,6 +22,7 @@ from ..spec.timetables import DagRunInfo, TimeRestriction
 from ..states import RunState, TaskState
 from .assets import DagAssets
 from .backfilling import DagBackfills
+from .hand_over import HandOver
 from .past import DagPast
 from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun, short_past
 from .ticks import Ticks, TicksQuestion, due
@@ -70,6 +71,7 @@ class DagState(DagAssets, DagBackfills, DagPast):
             last=self.last_automated_interval,
             now=now,
             folder=self.spec.folder,
+            bundle=self.spec.bundle,
             most=1 if self.spec.schedule.answers_by_moment else most,
         )
 
@@ -145,6 +147,11 @@ class DagState(DagAssets, DagBackfills, DagPast):
                 continue
             created.append(self.create(run, now, f"due since {iso(info.run_after)}"))
         return created
+
+    def can_still_create(self, now: datetime) -> bool:
+        """Whether the runs worked out ahead ran out while more of them may be due."""
+        info = self.next_info
+        return self.question(now) is not None and self.room(now) > 0 and (info is None or info.run_after <= now)
 
     def create_by_assets(self, now: datetime) -> list[TrackedRun]:
         """Creates the runs that assets have made due."""
@@ -322,6 +329,24 @@ class DagState(DagAssets, DagBackfills, DagPast):
         self.expect_assets(now)
         self.replan()
         self.note(now, DecisionKind.REGISTERED, spec.version, "a new version was registered")
+        return True
+
+    def take_over(self, handed: HandOver, now: datetime) -> bool:
+        """Goes on after the last run that another scheduler has made. False if it did already.
+
+        Raises InvalidInputError where runs have been made here since.
+        """
+        if self.last_automated_interval == handed.last_interval:
+            return False
+        if self.last_automated_interval is not None:
+            raise InvalidInputError(
+                f"DAG {self.spec.dag_id!r} has made runs of its schedule here, the last for "
+                f"{iso(self.last_automated_interval.start)}. Delete the DAG here first, if it is to begin anew"
+            )
+        self.last_automated_interval = handed.last_interval
+        self.replan()
+        told = f"goes on after the run for {iso(handed.last_interval.start)}, the last that {handed.by} has made"
+        self.note(now, DecisionKind.REGISTERED, self.spec.version, told)
         return True
 
     def _check_owner(self, spec: DagSpec) -> None:

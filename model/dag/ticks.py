@@ -22,6 +22,8 @@ class TicksQuestion(Model):
     most: int = Field(ge=1, le=1000)
     folder: str | None = None
     """Where a timetable of the user's own may be found, beside what is installed."""
+    bundle: str | None = None
+    """Whose Python imports it, where it is written for Airflow."""
 
 
 class IntervalQuestion(Model):
@@ -31,6 +33,7 @@ class IntervalQuestion(Model):
     timetable: Timetable
     run_after: Instant
     folder: str | None = None
+    bundle: str | None = None
 
 
 Question = TicksQuestion | IntervalQuestion | BackfillQuestion

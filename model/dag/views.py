@@ -104,6 +104,7 @@ def dag_row(state: DagState) -> DagRow:
         bundle=source.bundle if source is not None else None,
         owners=within(tuple(sorted({task.owner for task in spec.tasks if task.owner}))),
         tags=within(spec.tags),
+        written_for=spec.written_for,
     )
 
 

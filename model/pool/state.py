@@ -12,6 +12,7 @@ from pydantic import Field, PositiveInt
 from ..base import Instant, Model, Record, Request, iso
 from ..errors import InvalidInputError
 from ..run.instance_keys import UNMAPPED
+from ..spec.tasks import BaseTask
 
 UNLIMITED = -1
 
@@ -169,3 +170,9 @@ def pool_workflow_id(name: str) -> str:
 def limit_workflow_id(dag_id: str, task_id: str) -> str:
     """The pool of max_active_tis_per_dag of one task."""
     return f"limit:{dag_id}:{task_id}"
+
+
+def pools_of(dag_id: str, task: BaseTask) -> list[str]:
+    """The pools that have to let *task* in. Always in one order, so that two tasks never wait for each other."""
+    limit = [limit_workflow_id(dag_id, task.task_id)] if task.max_active_tis_per_dag is not None else []
+    return limit + ([pool_workflow_id(task.pool)] if task.pool is not None else [])

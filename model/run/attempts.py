@@ -9,6 +9,7 @@ from ..base import Brief, Instant, Model
 from ..spec.dag import DagSource
 from ..spec.notifiers import Event
 from ..spec.tasks import Task
+from .deferrals import Deferral
 from .identity import RunIdentity
 from .instance_keys import UNMAPPED, instance_key
 from .task_instances import Submission
@@ -58,6 +59,12 @@ class TaskAttempt(Brief, Model):
     params: dict[str, Any] = {}
     xcom: dict[str, dict[str, Any]] = {}
     """Results of tasks upstream, by task_id and key: those that the arguments name or may pull."""
+    tries_cleared: int = 0
+    """How many tries there had been when the task was cleared last: `retries` count from there."""
+    run_started_at: Instant | None = None
+    """When the run began; only tasks of Airflow's ask."""
+    resume: Deferral | None = None
+    """Where the try goes on that has waited outside of a worker."""
     callback: CallbackCall | None = None
     inline_limit: int = INLINE_LIMIT
     """Results of more bytes than this are kept outside of history."""

@@ -11,11 +11,15 @@ from ..states import RunState
 class Question(Model):
     """What a task asks its worker."""
 
-    about: Literal["dag", "runs", "states", "results", "events", "consumed"]
+    about: Literal["dag", "runs", "states", "results", "events", "consumed", "xcom", "asset"]
     dag_id: str
     run_id: str | None = None
     task_ids: tuple[str, ...] = ()
     key: str = ""
+    of_workflow: str | None = None
+    """The workflow of the run that is meant, where that is known: its DAG need not be asked for it."""
+    include_prior_dates: bool = False
+    """Whether the latest earlier run is meant that has what is asked for."""
 
 
 class KnownRun(Model):
@@ -33,7 +37,14 @@ class KnownRun(Model):
     data_interval_end: Instant | None = None
 
 
-class Facts(Protocol):
+class Asked(Protocol):
+    """Who knows of runs."""
+
+    def facts(self, question: Question) -> Any:
+        """The answer as JSON. Raises InvalidInputError where nobody can be asked."""
+
+
+class Facts(Asked, Protocol):
     """Where a task asks."""
 
     @property
@@ -43,9 +54,6 @@ class Facts(Protocol):
     @property
     def started_at(self) -> datetime | None:
         """When its process began to work on the attempt."""
-
-    def facts(self, question: Question) -> Any:
-        """The answer as JSON. Raises InvalidInputError where nobody can be asked."""
 
 
 class NoFacts:
@@ -59,7 +67,7 @@ class NoFacts:
         return [] if question.about == "runs" else {}
 
 
-def runs_of(facts: Facts, dag_id: str, run_id: str | None = None) -> list[KnownRun]:
+def runs_of(facts: Asked, dag_id: str, run_id: str | None = None) -> list[KnownRun]:
     """The runs of a DAG, newest first; or one of them, with its interval."""
     return [KnownRun.model_validate(run) for run in facts.facts(Question(about="runs", dag_id=dag_id, run_id=run_id))]
 

@@ -82,6 +82,17 @@ class RunIdentity(Model):
             return self
         return self.model_copy(update={"asset_events": ()})
 
+    def __hash__(self) -> int:
+        return hash((self.dag_id, self.run_id))
+
+    def __lt__(self, other: "RunIdentity") -> bool:
+        """By DAG, then by date: logical_date, or run_after where there is none; then by run_id."""
+        return self._order < other._order
+
+    @property
+    def _order(self) -> tuple[str, datetime, str]:
+        return self.dag_id, self.logical_date or self.run_after, self.run_id
+
     @property
     def key(self) -> str:
         """What is unique about the run within its DAG."""

@@ -1,13 +1,14 @@
 """Mapped tasks: over which values a task is run, and what each of its instances is given."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product, zip_longest
 from math import prod
 from typing import Any
 
 from ..spec.expansion import Expansion
-from ..spec.references import CONCAT, FILL, MAPPED, STORED, ZIP, is_stored, is_xcom_reference, replace
+from ..spec.references import CONCAT, FILL, MAPPED, RETURN_VALUE, STORED, ZIP, is_stored, is_xcom_reference, replace
+from .task_instances import TaskInstance
 
 MAX_MAP_LENGTH = 10_000
 """How many instances one task may be mapped to (Airflow: core.max_map_length)."""
@@ -73,6 +74,19 @@ def _combined(source: Any, lookup: Lookup) -> Any:
     if isinstance(source, Mapping) and CONCAT in source:
         return [value for part in source[CONCAT] for value in _values("concat", part, lookup)]
     return source
+
+
+def length_of(instances: Sequence[TaskInstance], key: str) -> int:
+    """Over how many values a result can be mapped; of a mapped task, over one for each instance that has left it.
+
+    Raises NotMappableError.
+    """
+    if not instances or instances[0].map_index >= 0:
+        return sum(1 for instance in instances if key in instance.xcom)
+    [made] = instances
+    if key == RETURN_VALUE and made.mapped_length is not None:
+        return made.mapped_length
+    return len(_listed(f"the result of {made.task_id!r}", made.xcom.get(key)))
 
 
 def with_values(value: Any, values: Mapping[str, Any]) -> Any:

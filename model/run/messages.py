@@ -37,6 +37,13 @@ class DagNews(Brief, Model):
     """Whether `past` names only the tasks whose state is another than was told before."""
 
 
+class XComQuestion(Model):
+    """What one task has left in a run, by its instances."""
+
+    task_id: str
+    key: str
+
+
 class Answer(Request):
     """A person's answer to an approval task."""
 

@@ -26,6 +26,8 @@ class Notice(Brief, Model):
     """Which notice of its run this is."""
     asset: str | None = None
     """The asset that it happened to, in the place of a run."""
+    written_for: str = "tidemill"
+    """Whose classes the DAG is written with: a function of its file is called as they do it."""
 
     @property
     def key(self) -> str:

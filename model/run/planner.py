@@ -4,7 +4,7 @@
 upstreams changed, so that a step costs the same in a run of ten tasks and of five thousand.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..spec.dag import DagSpec
@@ -242,6 +242,16 @@ class RunPlan:
                 self.record(key, TaskState.QUEUED)
                 decisions.append(Decision(key, TaskState.QUEUED, "a slot is free"))
         return decisions
+
+    def carry_out(self, expand: Callable[[], bool], follow: Callable[[Decision], None]) -> None:
+        """Has each decision followed, and mapped tasks expanded (True: there were any), until nothing follows."""
+        while True:
+            expanded = expand()
+            decisions = self.decide()
+            for decision in decisions:
+                follow(decision)
+            if not decisions and not expanded:
+                return
 
     def _stop_rest(self) -> list[Decision]:
         """fail_fast: the first failure ends everything but teardowns."""

@@ -6,13 +6,14 @@ from typing import Any, Self
 from ..base import Instant, Model, Record
 from ..spec.dag import DagSpec, param_value
 from ..spec.graph import ancestors
-from ..spec.tasks import BaseTask, Task
+from ..spec.references import LENGTH, XCOM_REFERENCE
+from ..spec.tasks import AirflowTask, BaseTask, Task
 from ..states import TaskState
 from .attempts import INLINE_LIMIT, TaskAttempt
 from .context import resolve
 from .identity import RunIdentity, RunType
 from .instance_keys import UNMAPPED, instance_key
-from .mapping import instances, with_values
+from .mapping import instances, length_of, with_values
 from .past import Past, remembered, summarised
 from .revisions import Revision
 from .task_instances import TaskInstance
@@ -113,8 +114,14 @@ class DagRunState(Record):
 
     def values_of(self, task_id: str) -> list[dict[str, Any]]:
         """The arguments of each instance of a mapped task. Raises NotMappableError."""
-        expansion = self.spec.mapped[task_id]
-        return instances(expansion, lambda reference: resolve(reference, self._results([reference["$xcom"]], UNMAPPED)))
+        return instances(self.spec.mapped[task_id], self._value_of)
+
+    def _value_of(self, reference: dict[str, Any]) -> Any:
+        """The result that a reference names, or as many numbers as it has values."""
+        task_id = reference[XCOM_REFERENCE]
+        if not reference.get(LENGTH):
+            return resolve(reference, self._results([task_id], UNMAPPED))
+        return [*range(length_of(self.of_task(task_id), reference["key"]))]
 
     def expand(self, task_ids: list[str], n: int) -> None:
         """Puts *n* instances in the place of each of the tasks."""
@@ -143,6 +150,8 @@ class DagRunState(Record):
                 instance.state, instance.reason = TaskState.FAILED, "its run's execution was ended"
             elif not instance.state.finished and instance.state is not TaskState.NONE:
                 instance.state, instance.reason = TaskState.NONE, None
+                if instance.deferral is not None:  # what it waited for is not watched any more: it begins anew
+                    instance.pokes, instance.deferral, instance.wake_at = 0, None, None
 
     # What a worker is sent
 
@@ -163,6 +172,7 @@ class DagRunState(Record):
             waiting_since=instance.waiting_since,
             execution=execution,
             inline_limit=limit,
+            **self._of_airflow(task, instance),
             params={**defaults, **self.run.conf},
             xcom=self._results_for(task, instance.map_index),
             source=self.spec.source,
@@ -172,6 +182,16 @@ class DagRunState(Record):
             template_searchpath=self.spec.template_searchpath,
             templates_need_code=self.spec.templates_need_code,
         )
+
+    def _of_airflow(self, task: Task, instance: TaskInstance) -> dict[str, Any]:
+        """What only tasks of Airflow's are told."""
+        if not isinstance(task, AirflowTask):
+            return {}
+        return {
+            "tries_cleared": instance.tries_cleared,
+            "run_started_at": self.started_at,
+            "resume": instance.deferral,
+        }
 
     def _results_for(self, task: Task, map_index: int) -> dict[str, dict[str, Any]]:
         """The results that *task* can see: those it names, or all upstream of it if it may pull any."""
@@ -198,9 +218,13 @@ class DagRunState(Record):
 
 def one_of(task: Task, values: dict[str, Any]) -> Task:
     """*task* as one instance of it is run: with its own arguments, and mapped over nothing."""
+    if isinstance(task, AirflowTask) and task.expand is None:  # it finds its values itself
+        return task
     if task.expand is None:  # mapped with its group
         fields = with_values(task.model_dump(), values)
         return type(task).model_validate(fields)
+    if task.expand.into == "index":
+        return task.model_copy(update={"expand": None})
     if task.expand.into == "kwargs":
         kwargs = {**getattr(task, "kwargs", {}), **values}
         return task.model_copy(update={"expand": None, "kwargs": kwargs})

@@ -8,6 +8,7 @@ from ..asset.outlets import OutletEvent
 from ..base import Brief, Instant, Model, Record
 from ..spec.tasks import BaseTask, PokedTask
 from ..states import TaskState, check_transition
+from .deferrals import Deferral
 from .instance_keys import UNMAPPED, instance_key
 
 # Airflow's own bound on an exponential backoff that has none.
@@ -24,6 +25,10 @@ class Failure(Brief, Model):
     kinds: tuple[str, ...] = ()
     """The names of the exception's class and of those that it is derived from."""
     retryable: bool = True
+    retry_delay: timedelta | None = None
+    """When the next try is to be, where the task has said so itself."""
+    xcom: dict[str, Any] = {}
+    """What the task had pushed before it failed."""
 
 
 class Submission(Brief, Model):
@@ -56,6 +61,14 @@ class Outcome(Brief, Model):
     staged: StagedOutput | None = None
     asset_events: tuple[OutletEvent, ...] = ()
     """What the task has said of the assets that it writes."""
+    deferral: Deferral | None = None
+    """What the try waits for, and how it goes on."""
+    skips: tuple[str, ...] = ()
+    """The tasks that it has decided not to run, where it says so itself."""
+    mapped_length: int | None = None
+    """How many values the result has, where only its own code can count them."""
+    map_label: str | None = None
+    """What an instance of a mapped task calls itself (Airflow: rendered_map_index)."""
 
 
 class Attempt(Brief, Model):
@@ -91,6 +104,11 @@ class TaskInstance(Brief, Record):
     skips: tuple[str, ...] = ()
     """The tasks that this one, a branch or a short circuit, has decided not to run."""
     xcom: dict[str, Any] = {}
+    mapped_length: int | None = None
+    """How many values the result has, where only its own code can count them."""
+    map_label: str | None = None
+    deferral: Deferral | None = None
+    """What it waits for outside of a worker; then how its try goes on."""
     attempts: list[Attempt] = []
 
     def move(self, state: TaskState, reason: str | None = None) -> None:
@@ -103,6 +121,7 @@ class TaskInstance(Brief, Record):
         """Forgets the result, for another try; earlier tries are kept."""
         self.tries_cleared = self.try_number
         self.xcom, self.skips, self.pokes = {}, (), 0
+        self.mapped_length = self.map_label = self.deferral = None
         self.retry_at = self.wake_at = self.waiting_since = None
         self.queued_at = self.started_at = self.ended_at = None
 

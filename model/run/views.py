@@ -7,7 +7,9 @@ from typing import Any
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from ..base import Instant, Model, iso
+from ..spec.tasks import AirflowTask
 from ..states import RunState, TaskState
+from .forms import InputForm
 from .identity import RunIdentity, RunType
 from .instance_keys import UNMAPPED, instance_key
 from .planner import RunPlan
@@ -39,6 +41,10 @@ class RunView(Model):
         return written
 
 
+OF_AIRFLOW = ("operator", "map_label", "form")
+"""Fields that only tasks of Airflow's have: others are written without."""
+
+
 class TaskView(Model):
     """A task of a run."""
 
@@ -63,6 +69,19 @@ class TaskView(Model):
     attempts: tuple[Attempt, ...]
     progress: dict[str, Any] | None = None
     """What the running attempt last told of itself, such as Spark's stage; filled in by the client."""
+    operator: str | None = None
+    """The class of a task of Airflow's."""
+    map_label: str | None = None
+    form: InputForm | None = None
+    """What a person is asked."""
+
+    @model_serializer(mode="wrap")
+    def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        for name in OF_AIRFLOW:
+            if written[name] is None:
+                del written[name]
+        return written
 
     @property
     def key(self) -> str:
@@ -151,4 +170,7 @@ def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
         why=why,
         error=f"{failure.error_type}: {failure.message}" if failure is not None else None,
         attempts=tuple(instance.attempts),
+        operator=task.operator_name if isinstance(task, AirflowTask) else None,
+        map_label=instance.map_label,
+        form=instance.deferral.form if instance.deferral is not None else None,
     )

@@ -45,6 +45,8 @@ class DagSource(Brief, Model):
     """The root of its bundle, where that is a folder."""
     snapshot: str | None = None
     """The kept copy of the file and of all that it needs. None: it is only where `path` says."""
+    imports_airflow: bool = False
+    """Whether the file imports Airflow: it is imported in processes that have."""
 
 
 class DagSpec(Brief, Model):
@@ -102,6 +104,8 @@ class DagSpec(Brief, Model):
     groups: tuple[TaskGroup, ...] = ()
     edge_labels: dict[str, dict[str, str]] = {}
     """What to write on the edge from a task to one downstream of it, in a picture of the DAG."""
+    written_for: Literal["tidemill", "airflow"] = "tidemill"
+    """Whose classes the DAG is written with."""
     source: DagSource | None = None
 
     @model_validator(mode="before")
@@ -225,6 +229,11 @@ class DagSpec(Brief, Model):
     def folder(self) -> str | None:
         """Where the DAG's file is; modules beside it can be imported by its timetable and tasks."""
         return self.source.path.rpartition("/")[0] if self.source is not None else None
+
+    @property
+    def bundle(self) -> str | None:
+        """The bundle that the DAG's file belongs to."""
+        return self.source.bundle if self.source is not None else None
 
     @cached_property
     def upstreams(self) -> dict[str, tuple[str, ...]]:

@@ -18,8 +18,9 @@ class Expansion(Brief, Model):
 
     by: dict[str, Any] = {}
     each: Any = None
-    into: Literal["kwargs", "fields"] = "kwargs"
-    """Whether the values are arguments of the task's function, or fields of the task."""
+    into: Literal["kwargs", "fields", "index"] = "kwargs"
+    """Whether the values are arguments of the task's function, or fields of the task; index: the task finds them by its
+    map_index itself."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

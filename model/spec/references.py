@@ -5,6 +5,8 @@ from typing import Any
 
 XCOM_REFERENCE = "$xcom"
 RETURN_VALUE = "return_value"
+LENGTH = "length"
+"""In a reference: that not the values are meant, but how many there are."""
 MAPPED = "$map"
 """In a task of a mapped group: the argument of that name of the group."""
 ZIP = "$zip"

@@ -58,6 +58,18 @@ def test_results_of_a_run_that_temporal_knows_stay_whatever_their_age(tmp_path: 
     assert result.exists()
 
 
+def test_what_a_task_has_kept_goes_with_its_run_and_what_belongs_to_no_run_stays(tmp_path: Path) -> None:
+    place = Workplace(home=tmp_path)
+    values = place.key_values
+    scopes = {run_id: f"dag_id=d/run_id={run_id}/task_id=t" for run_id in ("manual__2026-11-23T00:00:00+00:00", "old")}
+    for scope in (*scopes.values(), "variables", "asset_name=a"):
+        values.put(scope, "key/run_id=latest", 1)
+    aged(tmp_path)
+    cleanup(place, Known(run_ids={"manual__2026-11-23T00:00:00+00:00"}), MONTH)
+    found = {scope for scope in (*scopes.values(), "variables", "asset_name=a") if values.keys(scope)}
+    assert found == {scopes["manual__2026-11-23T00:00:00+00:00"], "variables", "asset_name=a"}
+
+
 async def test_what_a_task_needs_that_runs_for_months_stays(
     here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

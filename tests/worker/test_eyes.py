@@ -4,6 +4,9 @@ import asyncio
 import json
 import re
 import signal
+import subprocess
+import sys
+import uuid
 from pathlib import Path
 
 import httpx
@@ -57,3 +60,10 @@ async def test_a_worker_tells_its_health_and_what_it_does(server: str, tmp_path:
                 assert await asyncio.wait_for(get(f"{url}/healthz"), 30) is None
             finally:
                 worker.send_signal(signal.SIGCONT)
+
+
+def test_a_worker_runs_as_long_as_it_is_told(server: str, tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("tidemill")), "worker", "--run-duration", "2"]
+    env = worker_environment(server, tmp_path / "home", f"test-{uuid.uuid4().hex[:8]}")
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, "worker polls task queue" in done.stdout) == (0, True), done.stderr

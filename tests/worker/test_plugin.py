@@ -22,7 +22,8 @@ def test_the_example_runs(server: str, tmp_path: Path) -> None:
         [sys.executable, "-P", str(EXAMPLE)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    # On a busy machine, the SDK's core writes warnings of its own there, too.
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("\x1b[2m")]
     assert lines[0] == "Hello, Temporal"
     assert lines[1].startswith("manual__")
     assert lines[1].endswith(" success")

@@ -5,16 +5,12 @@ That server's time stands still while no worker polls, so a downtime is no part 
 workflow continues as new while a child of it runs: the DAG's workflow waits for a moment at which none does.
 """
 
-import asyncio
 import uuid
-from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import psutil
 from support import at, dag, empty
 from temporalio.client import Client
-from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 from tidemill.model.dag.state import DagState
@@ -23,19 +19,9 @@ from tidemill.model.spec.timetables.cron import zone
 from tidemill.model.states import RunState
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
+from time_skipping import time_skipping_server, with_skipped_time
 
 ZONE = "Europe/Berlin"
-STANDS_STILL_AFTER = 80
-
-
-def time_skipping_server() -> str:
-    import shutil
-    import sys
-
-    beside = Path(sys.executable).with_name("temporal-test-server")
-    found = str(beside) if beside.is_file() else shutil.which("temporal-test-server")
-    assert found is not None
-    return found
 
 
 async def in_parts(env: WorkflowEnvironment, days: int) -> None:
@@ -51,24 +37,7 @@ def expected(state: DagState, until: datetime) -> list[datetime]:
 
 
 async def test_a_year_with_a_pause_both_changes_of_the_clocks_and_a_new_schedule(tmp_path: Path) -> None:
-    for _ in range(3):  # when its time stands still for good, that server is ended, and started anew
-        watchdog = asyncio.get_running_loop().call_later(STANDS_STILL_AFTER, end_server)
-        try:
-            return await a_year(tmp_path)
-        except (RPCError, RuntimeError) as error:
-            if not watchdog.cancelled() and watchdog.when() > asyncio.get_running_loop().time():
-                raise
-            last = error
-        finally:
-            watchdog.cancel()
-    raise AssertionError("the time-skipping server's time has stood still three times") from last
-
-
-def end_server() -> None:
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            if "temporal-test-server" in process.name():
-                process.kill()
+    await with_skipped_time(lambda: a_year(tmp_path))
 
 
 async def a_year(tmp_path: Path) -> None:

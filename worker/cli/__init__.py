@@ -18,6 +18,14 @@ class Commands(LazyGroup):
         "variables": ("secrets:variables", "Look up variables as a task on this host would."),
         "connections": ("secrets:connections", "Look up connections as a task on this host would, and test them."),
         "backfill": ("backfills:app", "Run a DAG over a range of the past."),
+        "migrate": (
+            "migrate:app",
+            "Move here from an Airflow: check its DAG files, bring over what it knows.",
+        ),
+        "simulate": (
+            "simulate:simulate_command",
+            "Say what DAGs will do over a time: runs, delays, queues. No server is asked, and nothing is run.",
+        ),
         "bundles": ("bundles:app", "Keep the DAGs of folders and repositories registered."),
         "worker": (
             "processes:worker",

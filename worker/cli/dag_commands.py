@@ -12,7 +12,7 @@ from rich.markup import escape
 from ...activities.dag_files import own_workplace
 from ...activities.timetables import TimetableActivities
 from ...activities.work.dag_import import import_dags
-from ...model.authoring.dags import DAG
+from ...activities.work.needing_airflow import NeedsAirflow, noticing
 from ...model.dag.explaining import Explanation
 from ...model.dag.row import timetable_summary
 from ...model.dag.ticks import TicksQuestion
@@ -24,7 +24,9 @@ from ...model.run.task_instances import TaskInstance
 from ...model.spec.dag import DagSpec
 from ...model.spec.timetables import DagRunInfo
 from ..client import Tidemill
-from ..local_run import run_locally
+from ..local_airflow import AirflowFile, go_on_with_airflow
+from ..local_run import LocalDag, OfAirflow, run_locally
+from ..settings import read_settings
 from .completion import DagId
 from .dag_files import read_path
 from .output import (
@@ -131,6 +133,7 @@ def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
         now=datetime.now(UTC),
         most=n,
         folder=spec.folder,
+        bundle=spec.bundle,
     )
     with own_workplace() as workplace:
         answer = TimetableActivities(workplace).ask_timetable(question)
@@ -139,11 +142,19 @@ def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
     return list(answer.infos)
 
 
-def dag_in(path: Path, dag_id: str) -> DAG:
-    """The DAG of that id in the file at *path*, imported here; one clear line where it is not."""
+def dag_in(path: Path, dag_id: str) -> LocalDag:
+    """The DAG of that id in the file at *path*, imported here; one clear line where it is not.
+
+    For a file that imports Airflow, the Python that has it takes over.
+    """
     if not path.is_file():
         fail(f"{path} is not on this host. Say with --file where the DAG file is")
-    dags = {made.dag_id: made for made in import_dags(path.resolve())}
+    try:
+        with noticing(offered=True):
+            dags = {made.dag_id: made for made in import_dags(path.resolve())}
+    except NeedsAirflow:
+        go_on_with_airflow(read_settings().airflow_python)
+        return OfAirflow(AirflowFile(path.resolve()), dag_id)
     if dag_id not in dags:
         fail(f"{path} defines no DAG {dag_id!r}. It defines: {', '.join(dags) or 'none'}")
     return dags[dag_id]

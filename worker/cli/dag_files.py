@@ -50,7 +50,12 @@ def how_registered(done: Registration, *, paused: bool) -> str:
 
 def read_path(path: Path) -> tuple[list[DagSpec], list[str]]:
     """The DAGs at *path*, and what is wrong with files that could not be read."""
-    parsed = read_dag_files(path, paused_at_creation=read_settings().dags_are_paused_at_creation)
+    settings = read_settings()
+    parsed = read_dag_files(
+        path,
+        paused_at_creation=settings.dags_are_paused_at_creation,
+        airflow_python=settings.airflow_python,
+    )
     specs = [spec for file in parsed for spec in file.dags]
     return specs, [f"{file.path}: {file.error}" for file in parsed if file.error is not None]
 
@@ -61,9 +66,9 @@ def validate(
 ) -> None:
     """Check DAG files without a server: exit code 0 if every one can be registered.
 
-    Of a file that imports `airflow`, says which names have a counterpart here, and which have none.
+    Of a file that imports `airflow` where there is none, says which names have a counterpart here, and which have none.
     """
-    found = check_path(path)
+    found = check_path(path, read_settings().airflow_python)
     if as_json:
         print_json(found)
     else:

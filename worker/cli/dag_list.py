@@ -40,7 +40,7 @@ def list_dags(
     if as_json:
         print_json(rows)
     else:
-        columns = ["DAG", "STATUS", "SCHEDULE", "NEXT RUN AFTER", "LAST RUN", "RUNS", "VERSION", "FILE"]
+        columns = ["DAG", "STATUS", "SCHEDULE", "NEXT RUN AFTER", "LAST RUN", "RUNS", "VERSION", "FOR", "FILE"]
         console.print(make_table(columns, [_cells(row) for row in rows]))
     for message in silent.values():
         errors.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
@@ -57,6 +57,7 @@ def _cells(row: DagRow) -> tuple[object, ...]:
         state_text(row.last_run.state) if row.last_run else "",
         f"{row.active_runs}+{row.queued_runs}/{row.max_active_runs}",
         row.version,
+        row.written_for,
         row.source or "",
     )
 

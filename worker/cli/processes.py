@@ -43,7 +43,12 @@ def set_up_logging() -> None:
     logging.getLogger("temporalio").setLevel(logging.WARNING)
 
 
-def worker(home: Home = None) -> None:
+def worker(
+    home: Home = None,
+    run_duration: Annotated[
+        float | None, typer.Option(min=0, help="Seconds after which it stops as at SIGTERM; it runs on by default.")
+    ] = None,
+) -> None:
     """Run a worker: it polls the task queue until it is stopped by SIGINT or SIGTERM."""
     set_up_logging()
     hide_memory()
@@ -58,7 +63,7 @@ def worker(home: Home = None) -> None:
                 running.append(asyncio.create_task(cleaning_up(tidemill, settings)))
             console.print(f"worker polls task queue {settings.task_queue!r}; stop it with Ctrl-C")
             try:
-                await until_stopped()
+                await until_stopped(timedelta(seconds=run_duration) if run_duration is not None else None)
             finally:
                 for task in running:
                     task.cancel()

@@ -156,13 +156,15 @@ def respond(
     task: Task,
     chosen: Annotated[list[str], typer.Argument(help="The answer: one of the task's options, or several.")],
     by: Annotated[str | None, typer.Option(help="Who answers.")] = None,
+    params: Annotated[str | None, typer.Option(help="What the task's form asks for, as a JSON object.")] = None,
 ) -> None:
     """Answer a task that waits for a person."""
+    given = read_conf(params)
 
     async def work() -> None:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        await tidemill.respond(dag_id, view.run_id, Answer(task=task, chosen=tuple(chosen), by=by))
+        await tidemill.respond(dag_id, view.run_id, Answer(task=task, chosen=tuple(chosen), by=by, params=given))
 
     run(work())
     console.print(f"{task}: {', '.join(chosen)}")

@@ -21,6 +21,7 @@ from ...model.asset.state import Delivery
 from ...model.dag.backfill_request import BackfillRequest
 from ...model.dag.backfills import Backfill, BackfillPlan, BackfillProgress, check_backfill, check_batch
 from ...model.dag.explaining import Explanation, explain_dag
+from ...model.dag.hand_over import HandOver
 from ...model.dag.inputs import check_workflow_id, read_file_state, read_report, read_start, read_update
 from ...model.dag.manual_runs import TriggerQuestion
 from ...model.dag.previews import Preview, preview, upcoming
@@ -114,7 +115,7 @@ class DagWorkflow:
             self.state.create_due(workflow.now())
             dealt_with = await self._create_for_backfills()
             await self._start_queued()
-            done = self.state.ticks == ahead and not dealt_with and not self._can_still_create()
+            done = self.state.ticks == ahead and not dealt_with and not self.state.can_still_create(workflow.now())
             # A catch-up has no end of its own that a history could wait for.
             if done or self._ripe():
                 return
@@ -159,16 +160,6 @@ class DagWorkflow:
     def _look_up_if_held(self) -> None:
         if self._hold_until is not None:
             self._alarm.ring()
-
-    def _can_still_create(self) -> bool:
-        """Whether the runs worked out ahead ran out while more of them may be due."""
-        info = self.state.next_info
-        question = self.state.question(workflow.now())
-        return (
-            question is not None
-            and self.state.room(workflow.now()) > 0
-            and (info is None or info.run_after <= workflow.now())
-        )
 
     async def _create_for_backfills(self) -> int:
         """Creates what backfills have room for; how many dates were dealt with."""
@@ -271,6 +262,14 @@ class DagWorkflow:
         if self.state.pause(False, workflow.now()):
             self._runs.tell_all()
         self._alarm.ring()
+
+    @workflow.update
+    async def take_over(self, handed: HandOver) -> bool:
+        """Goes on after the last run that another scheduler has made. False if it did already."""
+        with refusing():
+            changed = self.state.take_over(handed, workflow.now())
+        self._alarm.ring()
+        return changed
 
     @workflow.signal
     def file_state(self, file: Any) -> None:

@@ -12,8 +12,8 @@ from ...model.pool.state import (
     LeaseRequest,
     PoolSettings,
     PoolState,
-    limit_workflow_id,
     pool_workflow_id,
+    pools_of,
 )
 from ...model.run.planner import RunPlan
 from ...model.run.state import DagRunState, HeldLease
@@ -60,7 +60,7 @@ class Leases:
             task = self._task(key)
             self._state.leases_made += 1
             lease_id = f"{workflow.info().workflow_id}#{self._state.leases_made}"
-            held = HeldLease(lease_id=lease_id, pools=tuple(_pools(self._state.run.dag_id, task)))
+            held = HeldLease(lease_id=lease_id, pools=tuple(pools_of(self._state.run.dag_id, task)))
             self._state.leases[key] = held
             asked.setdefault(held.pools[0], []).append(self._request(key, held))
         self._ask_pools(asked)
@@ -183,9 +183,3 @@ class Leases:
 
     def _task(self, key: str) -> BaseTask:
         return self._state.spec.by_id[self._state.instances[key].task_id]
-
-
-def _pools(dag_id: str, task: BaseTask) -> list[str]:
-    """The pools that have to let *task* in. Always in one order, so that two tasks never wait for each other."""
-    limit = [limit_workflow_id(dag_id, task.task_id)] if task.max_active_tis_per_dag is not None else []
-    return limit + ([pool_workflow_id(task.pool)] if task.pool is not None else [])

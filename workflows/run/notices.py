@@ -39,6 +39,7 @@ class Notices:
                 attempt=self._attempt(instance),
                 of_run=of_run,
                 number=self._state.notices,
+                written_for=self._state.spec.written_for,
             )
             sending = asyncio.create_task(send_notice(notice, notice.key))
             self._sending.add(sending)

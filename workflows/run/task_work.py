@@ -112,6 +112,7 @@ async def _is_latest(spec: DagSpec, attempt: TaskAttempt) -> bool:
             last=run.data_interval,
             now=workflow.now(),
             folder=spec.folder,
+            bundle=spec.bundle,
             most=1,
         ),
     )

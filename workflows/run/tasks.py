@@ -18,6 +18,8 @@ from ...model.errors import InvalidInputError
 from ...model.run.attempts import inline_limit
 from ...model.run.branching import skipped_tasks
 from ...model.run.changes import Change, answer_of, run_marked
+from ...model.run.deferrals import Deferral, TriggerEnd
+from ...model.run.forms import unanswered
 from ...model.run.mapping import NotMappableError
 from ...model.run.messages import Answer
 from ...model.run.planner import Decision, RunEnd, RunPlan
@@ -28,7 +30,7 @@ from ...model.run.task_instances import Attempt, Failure, Outcome, TaskInstance,
 from ...model.run.views import why
 from ...model.spec.notifiers import Event
 from ...model.spec.references import RETURN_VALUE
-from ...model.spec.tasks import ApprovalTask, EmptyTask, PokedTask, WaitingTask
+from ...model.spec.tasks import AirflowTask, ApprovalTask, EmptyTask, PokedTask, WaitingTask
 from ...model.states import RunState, TaskState
 from .. import lineage, metrics
 from ..command_budget import CommandBudget
@@ -39,6 +41,7 @@ from .leases import Leases
 from .notices import Notices
 from .pool_messages import TOGETHER
 from .task_work import failure_of, work_of
+from .triggers import Triggers
 
 RESULTS_LIMIT = 1_000_000
 EVENTS = {
@@ -66,6 +69,7 @@ class RunTasks:
         self.notices = Notices(state)
         self.assets = AssetEvents(state)
         self._clocks = Clocks(self._fail_run)
+        self._triggers = Triggers(state, self._trigger_ended, self._fail_run)
         self._deadlines = Deadlines(state, self._clocks, self.notices)
         self._values: dict[str, list[dict[str, Any]]] = {}
         self._results_size = sum(len(json.dumps(i.xcom, default=str)) for i in state.instances.values() if i.xcom)
@@ -120,13 +124,7 @@ class RunTasks:
 
     def go_on(self) -> None:
         """Everything that follows now. Again and again: a task without work is done at once, and lets others start."""
-        while True:
-            expanded = self._expand()
-            decisions = self.plan.decide()
-            for decision in decisions:
-                self._follow(decision)
-            if not decisions and not expanded:
-                break
+        self.plan.carry_out(self._expand, self._follow)
         self.leases.ask(self._drained(self.plan.wanted_leases))
         self.leases.give_back(self._drained(self.plan.returned_leases))
 
@@ -181,6 +179,7 @@ class RunTasks:
         instance.move(decision.state, decision.reason)
         if decision.state.finished:
             self._clocks.forget(instance.key)
+            self._triggers.stop(instance.key)
             self.leases.give_back([instance.key])
             self._end_of(instance)
         elif decision.state is TaskState.QUEUED:
@@ -189,6 +188,7 @@ class RunTasks:
     def _begin(self, instance: TaskInstance) -> None:
         if not instance.pokes:
             instance.try_number += 1
+            instance.xcom = {}
             lineage.task_started(self.state, instance)
             self.notices.tell(Event.ON_EXECUTE, instance)
         instance.queued_at, instance.started_at, instance.ended_at = workflow.now(), None, None
@@ -242,7 +242,8 @@ class RunTasks:
             return
         if isinstance(outcome, Outcome):
             self._count_try(instance, outcome, outcome.state)
-            instance.xcom = self._kept(instance, outcome)
+            instance.xcom = {**instance.xcom, **self._kept(instance, outcome)}
+            instance.mapped_length, instance.map_label = outcome.mapped_length, outcome.map_label
             if instance.skips:
                 self.plan.skip(instance.key, instance.skips)
             if outcome.state is TaskState.SUCCESS:
@@ -266,7 +267,8 @@ class RunTasks:
             return Failure(error_type="SensorTimeout", message=outcome.note or "", retryable=False)
         if outcome.state is TaskState.SUCCESS:
             try:
-                instance.skips = skipped_tasks(self.state.spec, task, outcome.xcom.get(RETURN_VALUE))
+                said = tuple(task_id for task_id in outcome.skips if task_id in self.state.spec.by_id)
+                instance.skips = said or skipped_tasks(self.state.spec, task, outcome.xcom.get(RETURN_VALUE))
             except InvalidInputError as error:
                 return Failure(error_type="InvalidInput", message=str(error))
         return self._within_budget(outcome)
@@ -290,7 +292,7 @@ class RunTasks:
         instance.ended_at = now
         started = outcome.started_at if isinstance(outcome, Outcome) else None
         instance.started_at = instance.waiting_since or started or instance.queued_at
-        instance.waiting_since, instance.wake_at, instance.pokes = None, None, 0
+        instance.waiting_since, instance.wake_at, instance.pokes, instance.deferral = None, None, 0, None
         instance.attempts.append(
             Attempt(
                 try_number=instance.try_number,
@@ -311,9 +313,13 @@ class RunTasks:
         tries = instance.try_number - instance.tries_cleared
         again = may_retry(task, tries, failure)
         state = TaskState.UP_FOR_RETRY if again else TaskState.FAILED
-        self._count_try(instance, failure, state)
+        self._count_try(instance, failure.model_copy(update={"xcom": {}}) if failure.xcom else failure, state)
+        instance.xcom = {**instance.xcom, **failure.xcom}
         if again:
-            instance.retry_at = workflow.now() + retry_delay(task, tries, f"{run.dag_id}#{instance.key}#{run.key}")
+            delay = failure.retry_delay
+            if delay is None:
+                delay = retry_delay(task, tries, f"{run.dag_id}#{instance.key}#{run.key}")
+            instance.retry_at = workflow.now() + delay
         self._move(instance, state, failure.error_type)
         if again:
             self._set_clock(instance)
@@ -344,12 +350,18 @@ class RunTasks:
         if isinstance(task, PokedTask):
             instance.pokes += 1
             instance.wake_at = workflow.now() + poke_delay(task, instance.pokes)
+        elif isinstance(task, AirflowTask):
+            instance.pokes += 1
+            instance.xcom = {**instance.xcom, **outcome.xcom}
+            instance.deferral = outcome.deferral
+            instance.wake_at = outcome.wake_at if outcome.deferral is None else outcome.deferral.alarm
         if outcome.state is TaskState.UP_FOR_RESCHEDULE:  # as in Airflow it counts nowhere between two pokes
             self.leases.give_back([instance.key])
         else:
             self.leases.park(instance.key)
         self._move(instance, outcome.state, outcome.note)
         self._set_clock(instance)
+        self._triggers.begin(instance)
 
     def _set_clocks(self) -> None:
         """Starts what waits for time alone: the run's own timeout, retries and waits that were carried over."""
@@ -361,6 +373,7 @@ class RunTasks:
         for instance in self.state.instances.values():
             if instance.state in WAITS or instance.state is TaskState.UP_FOR_RETRY:
                 self._set_clock(instance)
+                self._triggers.begin(instance)
 
     def _set_clock(self, instance: TaskInstance) -> None:
         until = instance.retry_at if instance.state is TaskState.UP_FOR_RETRY else instance.wake_at
@@ -370,6 +383,9 @@ class RunTasks:
     def _wake(self, instance: TaskInstance) -> None:
         """The time has come that *instance* waits for."""
         instance.retry_at, self._news = None, True
+        if instance.deferral is not None and instance.state in WAITS:
+            self._end_wait(instance, instance.deferral)
+            return
         match instance.state:
             case TaskState.UP_FOR_RETRY:
                 self._move(instance, TaskState.SCHEDULED, "the retry delay is over")
@@ -381,6 +397,47 @@ class RunTasks:
                 self.finish_wait(instance, self._unanswered(instance))
             case _:
                 pass
+
+    def _end_wait(self, instance: TaskInstance, deferral: Deferral) -> None:
+        """The moment has come that a try waits for, or that ends its wait."""
+        now = workflow.now()
+        if instance.state is TaskState.AWAITING_INPUT:
+            self.resume(instance, deferral.woken(unanswered(deferral.form, now)))
+        elif deferral.moment is None or now < deferral.moment:
+            self._triggers.stop(instance.key)
+            self.resume(instance, deferral.failed("Trigger timeout"))
+        elif deferral.ends_task:
+            self._end_by_trigger(instance, deferral, TaskState.SUCCESS)
+        else:
+            self.resume(instance, deferral.woken(deferral.event))
+
+    def _trigger_ended(self, instance: TaskInstance, deferral: Deferral, end: TriggerEnd) -> None:
+        """A trigger has said what has happened."""
+        instance.xcom = {**instance.xcom, **end.xcom}
+        if end.error is not None:
+            self.resume(instance, deferral.failed(end.error, end.traceback))
+        elif end.ended is None:
+            self.resume(instance, deferral.woken(end.event))
+        else:
+            self._end_by_trigger(instance, deferral, TaskState(end.ended))
+
+    def _end_by_trigger(self, instance: TaskInstance, deferral: Deferral, state: TaskState) -> None:
+        """Its trigger has ended the task. Callbacks of a failure are called by a process of the task's (as in Airflow:
+        only those)."""
+        task = self.state.spec.by_id[instance.task_id]
+        self._clocks.forget(instance.key)
+        if state is not TaskState.FAILED:
+            self.finish_wait(instance, Outcome(state=state, started_at=instance.waiting_since, xcom=instance.xcom))
+        elif isinstance(task, AirflowTask) and task.calls_back:
+            self.resume(instance, deferral.failed_by_trigger())
+        else:
+            self._fail(instance, Failure(error_type="TriggerFailed", message="its trigger has ended the task"))
+
+    def resume(self, instance: TaskInstance, deferral: Deferral) -> None:
+        """A try that has waited outside of a worker goes on."""
+        self._clocks.forget(instance.key)
+        instance.deferral, instance.wake_at = deferral, None
+        self._move(instance, TaskState.SCHEDULED, "what it waited for has come")
 
     def _unanswered(self, instance: TaskInstance) -> Outcome | Failure:
         task = self.state.spec.by_id[instance.task_id]
@@ -414,6 +471,7 @@ class RunTasks:
             instance = self.state.instances[key]
             self.plan.forget_skips(key)
             self._clocks.forget(key)
+            self._triggers.stop(key)
             if key in self._attempts:
                 self._stop(instance, state, change.reason)
                 continue
@@ -473,11 +531,13 @@ class RunTasks:
                 self._stop(instance, TaskState.SKIPPED, reason)
             elif not instance.state.finished:
                 self._clocks.forget(instance.key)
+                self._triggers.stop(instance.key)
                 self._move(instance, TaskState.SKIPPED, reason)
 
     async def wind_up(self, end: RunEnd) -> None:
         """The run is over: nothing is waited for, and nothing is held, any more."""
         self._clocks.forget_all()
+        self._triggers.stop_all()
         if self.ended is not None:
             self.stop_all(end.reason)
         self.leases.give_back([*self.state.leases])
@@ -493,7 +553,12 @@ class RunTasks:
         """Waits for messages on their way: a workflow that closes takes them with it."""
         await self.leases.all_told()
         await self.notices.all_told()
+        await self._triggers.all_stopped()
         await workflow.wait_condition(lambda: self.assets.all_told)
+
+    def leave_triggers(self) -> None:
+        """The run's next execution watches them."""
+        self._triggers.leave()
 
     async def all_stopped(self) -> None:
         """Waits until no attempt is under way."""

@@ -15,9 +15,10 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 from ...activities.runs import LastExecution, load_run
 from ...model.errors import InvalidInputError
 from ...model.run.changes import Change, answer_of, cleared, marked
+from ...model.run.forms import answered
 from ...model.run.identity import RunIdentity, dag_workflow_id
 from ...model.run.instance_keys import split_key
-from ...model.run.messages import Answer, DagNews, RunReport, TasksEnded
+from ...model.run.messages import Answer, DagNews, RunReport, TasksEnded, XComQuestion
 from ...model.run.past import Past, remembered
 from ...model.run.planner import RunEnd
 from ...model.run.revisions import ClearRequest, MarkRequest, Revision, RunMark
@@ -198,6 +199,7 @@ class DagRunWorkflow:
             self._tell_of_tasks()
             await self._all_told()
         if self.tasks.ended is None and not self.tasks.busy:  # else it was ended meanwhile
+            self.tasks.leave_triggers()
             self.state.executions += 1
             workflow.continue_as_new(self.state, memo=memo_with_view())
 
@@ -305,9 +307,13 @@ class DagRunWorkflow:
         """Answers an approval task; the answer is its result."""
         await workflow.wait_condition(lambda: self._ready)
         instance = self._awaiting(answer)
-        task = self.state.spec.by_id[instance.task_id]
-        assert isinstance(task, ApprovalTask)  # noqa: S101
+        task, deferral = self.state.spec.by_id[instance.task_id], instance.deferral
         with refusing():
+            if deferral is not None and deferral.form is not None:
+                event = answered(deferral.form, answer, workflow.now())
+                self.tasks.resume(instance, deferral.woken(event))
+                return instance.key
+            assert isinstance(task, ApprovalTask)  # noqa: S101
             outcome = answer_of(task, answer)
         self.tasks.finish_wait(instance, outcome)
         return instance.key
@@ -324,6 +330,12 @@ class DagRunWorkflow:
         return instance
 
     # Questions
+
+    @workflow.query
+    def xcom(self, question: XComQuestion) -> dict[str, Any]:
+        """By map_index: what the instances of a task have left under a key."""
+        made = self.state.of_task(question.task_id)
+        return {str(i.map_index): i.xcom[question.key] for i in made if question.key in i.xcom}
 
     @workflow.query
     def describe(self) -> RunDetails:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from .airflow import AirflowTask
 from .base import BaseTask, WeightRule, require_order
 from .code import (
     BashFunctionTask,
@@ -59,13 +60,15 @@ Task = Annotated[
     | ApprovalTask
     | ActivityTask
     | WorkflowTask
-    | TriggerDagTask,
+    | TriggerDagTask
+    | AirflowTask,
     Field(discriminator="kind"),
 ]
 """Any kind of task."""
 
 __all__ = [
     "ActivityTask",
+    "AirflowTask",
     "ApprovalTask",
     "BaseTask",
     "BashFunctionTask",

@@ -1,0 +1,93 @@
+"""Small values that tasks keep over their tries and runs: a JSON file each, where results are kept, too."""
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+LARGEST = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class KeyValues:
+    """Values by scope and key, below a URL that fsspec knows. The last one that is written holds.
+
+    A scope is a path; where it names a run by `run_id=`, its values go when nobody knows the run any more.
+    """
+
+    url: str
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """What a task asks: `store` is get, set, delete, clear or keys."""
+        scope, key = question["scope"], question.get("key", "")
+        match question["store"]:
+            case "get":
+                return self.get(scope, key)
+            case "set":
+                self.put(scope, key, question["value"], question.get("expires_at"))
+            case "delete":
+                self.delete(scope, key)
+            case "clear":
+                for name in self.keys(scope):
+                    self.delete(scope, name)
+            case "keys":
+                return {"keys": self.keys(scope)}
+        return {}
+
+    def get(self, scope: str, key: str) -> dict[str, Any]:
+        """`found`, and then the `value`; one that has expired is not there."""
+        try:
+            with fsspec.open(self._path(scope, key), "r") as file:
+                kept = json.load(file)
+        except (FileNotFoundError, NotADirectoryError):
+            return {"found": False}
+        until = kept.get("expires_at")
+        if until is not None and datetime.fromisoformat(until) <= datetime.now(UTC):
+            return {"found": False}
+        return {"found": True, "value": kept["value"]}
+
+    def put(self, scope: str, key: str, value: Any, expires_at: str | None = None) -> None:
+        text = json.dumps({"value": value, "expires_at": expires_at})
+        if len(text) > LARGEST:
+            raise ValueError(f"{key!r} has {len(text):,} bytes, and may have {LARGEST:,}. Keep a path instead")
+        store, path = fsspec.core.url_to_fs(self._path(scope, key))
+        if not isinstance(store, LocalFileSystem):  # object stores show a file when it is whole
+            with store.open(path, "wb") as file:
+                file.write(text.encode())
+            return
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}")
+        opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # a variable may be a secret
+        with os.fdopen(opened, "w", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(target)
+
+    def delete(self, scope: str, key: str) -> None:
+        store, path = fsspec.core.url_to_fs(self._path(scope, key))
+        if store.exists(path):
+            store.rm(path)
+
+    def keys(self, scope: str) -> list[str]:
+        """The keys of *scope*, in order."""
+        store, path = fsspec.core.url_to_fs(self._folder(scope))
+        try:
+            found = store.ls(path, detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        names = [str(name).rpartition("/")[2] for name in found]
+        return sorted(
+            unquote(name.removesuffix(".json")) for name in names if name.endswith(".json") and not name.startswith(".")
+        )
+
+    def _folder(self, scope: str) -> str:
+        return f"{self.url}/{quote(scope, safe='/=')}"
+
+    def _path(self, scope: str, key: str) -> str:
+        return f"{self._folder(scope)}/{quote(key, safe='')}.json"

@@ -1,0 +1,60 @@
+"""How a fork server is started whose children find Airflow imported."""
+
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from .call import ForkSettings
+from .forks import Forks
+
+WARM_UP = "tidemill.activities.work.airflow.warm:warm_up"
+NO_DATABASE = "airflow-db-not-allowed:///"
+"""No task and no DAG file has Airflow's metadata database: there is none."""
+PASSED_ON = ("AIRFLOW_HOME", "AIRFLOW__*")
+
+
+class AirflowForks:
+    """Fork servers that have imported Airflow, one for each interpreter. Safe to use from many threads."""
+
+    def __init__(self, settings: ForkSettings, home: Path) -> None:
+        self._settings = settings
+        self._home = home
+        self._by_python: dict[str, Forks] = {}
+        self._lock = threading.Lock()
+
+    def of(self, python: str) -> Forks:
+        """The one whose interpreter is *python*."""
+        with self._lock:
+            if python not in self._by_python:
+                self._by_python[python] = Forks(settings_with_airflow(self._settings, python, self._home))
+            return self._by_python[python]
+
+    def close(self) -> None:
+        """Ends every child."""
+        with self._lock:
+            for forks in self._by_python.values():
+                forks.close()
+
+
+def settings_with_airflow(settings: ForkSettings, python: str, home: Path) -> ForkSettings:
+    """*settings* for children of the interpreter *python*; Airflow's own files, if it needs any, are below *home*."""
+    return replace(
+        settings,
+        log=settings.log.with_name("airflow_dag_files.log"),
+        preload=(*settings.preload, WARM_UP),
+        environment=(*settings.environment, *PASSED_ON),
+        python=python,
+        fixed_environment={**settings.fixed_environment, **airflow_variables(python, home)},
+    )
+
+
+def airflow_variables(python: str, home: Path) -> dict[str, str]:
+    """What processes with Airflow find in their environment, whatever the worker's own says."""
+    return {
+        "AIRFLOW_HOME": os.environ.get("AIRFLOW_HOME", str((home / "airflow").absolute())),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": NO_DATABASE,
+        # `python` is what Airflow makes virtual environments with.
+        "PATH": os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", os.defpath)]),
+    }

@@ -1,0 +1,175 @@
+"""From how Airflow's Task SDK says that a task has ended to what its run is told."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ....model.asset.outlets import OutletEvent
+from ....model.run.attempts import TaskAttempt
+from ....model.run.deferrals import Deferral
+from ....model.run.task_instances import Failure, Outcome
+from ....model.spec.references import RETURN_VALUE
+from ....model.states import TaskState
+from ..failures import describe_failure
+from .told import Told
+
+SMALL_BYTES, MOST_SMALL = 1024, 10
+OF_A_MOMENT = "airflow.providers.standard.triggers.temporal.DateTimeTrigger"
+"""The one trigger that waits for nothing but a moment: TimeDeltaTrigger is written as it, too."""
+
+
+def result_of(attempt: TaskAttempt, told: Told, error: BaseException | None, started: datetime) -> dict[str, Any]:
+    """What goes into `result.json`: an outcome, or a failure."""
+    end = told.end or {"type": "none"}
+    match end["type"], end.get("state"):
+        case ("SucceedTask", _):
+            return _outcome(_succeeded(told, end, started))
+        case ("TaskState", "skipped" | "removed"):
+            return _outcome(Outcome(state=TaskState.SKIPPED, started_at=started, xcom=told.results))
+        case ("RescheduleTask", _):
+            return _outcome(_rescheduled(told, end, started))
+        case ("DeferTask", _):
+            return _outcome(_deferred(attempt, told, end, started))
+        case ("AwaitInputTask", _):
+            return _outcome(_awaiting(attempt, told, end, started))
+        case _:
+            return _failed(attempt, told, end, error, started)
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    return {"outcome": outcome.model_dump(mode="json")}
+
+
+def _succeeded(told: Told, end: dict[str, Any], started: datetime) -> Outcome:
+    return Outcome(
+        started_at=started,
+        xcom=told.results,
+        mapped_length=told.lengths.get(RETURN_VALUE),
+        skips=tuple(dict.fromkeys(told.skips)),
+        asset_events=_events(end),
+        map_label=told.map_label,
+    )
+
+
+def _events(end: dict[str, Any]) -> tuple[OutletEvent, ...]:
+    """What the task has said of its outlets; keys of one asset are one event with several."""
+    found: dict[str, OutletEvent] = {}
+    for said in end.get("outlet_events") or ():
+        key = {name: said["dest_asset_key"][name] for name in ("name", "uri")}
+        alias = said.get("source_alias_name")
+        keys = (said["partition_key"],) if said.get("partition_key") is not None else ()
+        event = OutletEvent.model_validate(
+            {
+                "asset": {**key, "extra": said.get("dest_asset_extra") or {}},
+                "alias": alias,
+                "extra": said["extra"] or {},
+            }
+        )
+        name = repr((key, alias, said["extra"]))
+        before = found.get(name)
+        together = (*before.partition_keys, *keys) if before is not None else keys
+        found[name] = event.model_copy(update={"partition_keys": together})
+    return tuple(found.values())
+
+
+def _rescheduled(told: Told, end: dict[str, Any], started: datetime) -> Outcome:
+    return Outcome(
+        state=TaskState.UP_FOR_RESCHEDULE,
+        started_at=started,
+        wake_at=end["reschedule_date"],
+        xcom=told.results,
+        note="not yet",
+    )
+
+
+def _deferred(attempt: TaskAttempt, told: Told, end: dict[str, Any], started: datetime) -> Outcome:
+    deferral = Deferral(
+        next_method=end["next_method"],
+        next_kwargs=end.get("next_kwargs") or {},
+        trigger=end["classpath"],
+        trigger_kwargs=end.get("trigger_kwargs") or {},
+        timeout_at=_timeout(end.get("trigger_timeout")),
+        since=_since(attempt, started),
+        **_moment(end),
+    )
+    note = f"waits for {end['classpath'].rpartition('.')[2]}"
+    return Outcome(state=TaskState.DEFERRED, started_at=started, deferral=deferral, xcom=told.results, note=note)
+
+
+def _moment(end: dict[str, Any]) -> dict[str, Any]:
+    """Where the trigger waits for a moment alone: that, and what it would say then."""
+    from airflow.sdk.module_loading import import_string
+    from airflow.sdk.serde import deserialize, serialize
+
+    if end["classpath"] != OF_A_MOMENT:
+        return {}
+    kwargs: Any = deserialize(end.get("trigger_kwargs") or {})
+    try:
+        moment = import_string(OF_A_MOMENT)(**kwargs).moment
+    except Exception:  # no moment: its trigger says so
+        return {}
+    return {
+        "moment": moment.astimezone(UTC),
+        "event": serialize(moment),
+        "ends_task": bool(kwargs.get("end_from_trigger")),
+    }
+
+
+def _awaiting(attempt: TaskAttempt, told: Told, end: dict[str, Any], started: datetime) -> Outcome:
+    deferral = Deferral(
+        next_method=end["next_method"],
+        next_kwargs=end.get("next_kwargs") or {},
+        timeout_at=_timeout(end.get("timeout")),
+        form=told.form,
+        since=_since(attempt, started),
+    )
+    subject = told.form.subject if told.form is not None else ""
+    return Outcome(
+        state=TaskState.AWAITING_INPUT, started_at=started, deferral=deferral, xcom=told.results, note=subject
+    )
+
+
+def _since(attempt: TaskAttempt, started: datetime) -> datetime:
+    """When the try began, however often it has waited since."""
+    return attempt.resume.since if attempt.resume is not None and attempt.resume.since is not None else started
+
+
+def _timeout(after: Any) -> datetime | None:
+    if after is None:
+        return None
+    return datetime.now(UTC) + (after if isinstance(after, timedelta) else _read_duration(after))
+
+
+def _read_duration(written: Any) -> timedelta:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(timedelta).validate_python(written)
+
+
+def _failed(
+    attempt: TaskAttempt, told: Told, end: dict[str, Any], error: BaseException | None, started: datetime
+) -> dict[str, Any]:
+    failure = describe_failure(error) if error is not None else _unsaid(end)
+    delay = end.get("retry_delay_seconds")
+    failure = failure.model_copy(
+        update={
+            # Airflow says of a last try, too, that it has failed for good: that is no reason against a clear.
+            "retryable": end["type"] == "RetryTask"
+            or attempt.try_number > attempt.task.retries + attempt.tries_cleared,
+            "retry_delay": timedelta(seconds=delay) if delay is not None else None,
+            "xcom": _small(told.results),
+        }
+    )
+    return {"failure": failure.model_dump(mode="json"), "started_at": started.isoformat()}
+
+
+def _small(results: dict[str, Any]) -> dict[str, Any]:
+    """What of a failed try others may still look at: it stays in history, and there may be many tries."""
+    small = {key: value for key, value in results.items() if len(json.dumps(value, default=str)) <= SMALL_BYTES}
+    return dict([*small.items()][:MOST_SMALL])
+
+
+def _unsaid(end: dict[str, Any]) -> Failure:
+    return Failure(error_type="TaskFailed", message=f"the task has ended without a reason ({end['type']})")

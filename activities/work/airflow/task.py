@@ -1,0 +1,252 @@
+"""Has Airflow's Task SDK run one try of a task, and tells what has come of it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_URL, uuid5
+
+from ....model.errors import InvalidInputError
+from ....model.run.attempts import TaskAttempt, attempt_uuid
+from ....model.run.identity import operator_run_id
+from ....model.run.task_instances import Outcome
+from ....model.spec.tasks import AirflowTask
+from ..dag_import import dag_of, file_of
+from ..failures import describe_failure, print_failure
+from .answers import Asking
+from .answers.assets import consumed
+from .answers.table import answer
+from .by_trigger import TriggerFailed, begun_by_trigger, fail, is_failed_by_trigger
+from .outcomes import result_of
+from .reading import is_mapped_operator
+from .told import Told
+from .wire import answered
+
+if TYPE_CHECKING:
+    from ..child import Job
+
+TRIGGERS_RUNS = "TriggerDagRunOperator"
+ENDS_WELL = ("success", "skipped", "deferred", "up_for_reschedule", "awaiting_input")
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Runs the task of the request's attempt, and leaves its result where another start of it finds it."""
+    attempt = TaskAttempt.model_validate(job.request["attempt"])
+    told = Told()
+    asking = Asking(attempt, told, job)
+    with answered(lambda message, _: answer(asking, message)):
+        try:
+            dag = dag_of(job.imported().airflow_dags, attempt)
+            task = _task_of(dag, attempt)
+        except BaseException as error:
+            print_failure(error)
+            return {"failure": describe_failure(error).model_dump(mode="json")}
+        if attempt.callback is not None:
+            return _call_back(dag, attempt)
+        result = perform(task, attempt, told, job)
+    if result is None:
+        return {"failure": _stopped()}
+    _leave(job, result)
+    return result
+
+
+def _leave(job: Job, result: dict[str, Any]) -> None:
+    """Puts *result* where another start of the same try finds it."""
+    if (folder := job.request.get("folder")) is not None:
+        with suppress(OSError):  # another user may not write there: then the worker does, from the answer
+            whole = Path(folder, "result.json")
+            whole.with_suffix(".new").write_text(json.dumps(result))
+            whole.with_suffix(".new").replace(whole)
+
+
+def _stopped() -> dict[str, Any]:
+    return describe_failure(InterruptedError("the task was stopped")).model_dump(mode="json")
+
+
+def perform(task: Any, attempt: TaskAttempt, told: Told, job: Job) -> dict[str, Any] | None:
+    """Runs *task* to the end of its try; what has come of it, or None if it was stopped from outside.
+
+    What has come of it is left before callbacks are called: a try that is killed in one does not run again.
+    """
+    from airflow.sdk.execution_time import task_runner
+
+    started = datetime.now(UTC)
+    try:
+        ti = runtime_instance(task, attempt, started)
+        context = ti.get_template_context()
+        told.end = begun_by_trigger(task, context) if attempt.resume is None else None
+    except BaseException as error:  # such as a param that does not fit its schema
+        print_failure(error)
+        return {"failure": describe_failure(error).model_dump(mode="json"), "started_at": started.isoformat()}
+    log = _logger()
+    if told.end is not None:
+        return result_of(attempt, told, None, started)
+    if is_failed_by_trigger(attempt):
+        reason: BaseException | None = TriggerFailed("its trigger has ended the task")
+        state, told.end = fail(ti, attempt, datetime.now(UTC))
+    else:
+        state, _, reason = task_runner.run(ti, context, log)
+        if state not in ENDS_WELL and job.ask(ending=True)["ending"]:
+            return None  # nobody's failure: it goes on elsewhere, or was not wanted any more
+    context["exception"] = reason
+    _leave(job, result_of(attempt, told, reason, started))
+    task_runner.finalize(ti, state, context, log, reason)
+    return result_of(attempt, told, reason, started)
+
+
+def _logger() -> Any:
+    import structlog
+
+    return structlog.get_logger("airflow.task")
+
+
+def _task_of(dag: Any, attempt: TaskAttempt) -> Any:
+    if attempt.callback is not None:
+        return None
+    task = dag.task_dict.get(attempt.task.task_id)
+    if task is None:
+        raise InvalidInputError(
+            f"task {attempt.task.task_id!r} is no longer in DAG {dag.dag_id!r} of {file_of(attempt)}. "
+            "Put it back, or register the DAG again"
+        )
+    _name_its_run(task, operator_run_id(attempt.run, attempt.key, attempt.try_number))
+    return task
+
+
+def _name_its_run(task: Any, run_id: str) -> None:
+    """Names the run that *task* starts, if it starts one and leaves that open.
+
+    Else the moment would name it, and a try that is started again would start another run.
+    """
+    is_mapped = is_mapped_operator(task)
+    kind = task.operator_class if is_mapped else type(task)
+    if not any(base.__name__ == TRIGGERS_RUNS for base in kind.__mro__):
+        return
+    if is_mapped:
+        task.partial_kwargs.setdefault("trigger_run_id", run_id)
+    elif not task.trigger_run_id:
+        task.trigger_run_id = run_id
+
+
+def identity_of(attempt: TaskAttempt) -> dict[str, Any]:
+    """What a task instance is called; its id is the same over the pokes of a try, and after it has waited."""
+    run, task_id = attempt.run, attempt.task.task_id
+    return {
+        "id": attempt_uuid(run, task_id, attempt.try_number, attempt.map_index, attempt.execution),
+        "task_id": task_id,
+        "dag_id": run.dag_id,
+        "run_id": run.run_id,
+        "try_number": attempt.try_number,
+        "map_index": attempt.map_index,
+    }
+
+
+def runtime_instance(task: Any, attempt: TaskAttempt, started: datetime) -> Any:
+    """The task instance as Airflow's own runner makes it."""
+    from airflow.sdk.api.datamodels._generated import TaskInstanceState, TIRunContext
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance, _register_deserialization_allowed_classes
+
+    _register_deserialization_allowed_classes(task.dag, _logger())
+    source, resume = attempt.source, attempt.resume
+    version = source.sha256 if source is not None else ""
+    context = TIRunContext.model_validate(run_context(attempt, started))
+    return RuntimeTaskInstance.model_construct(
+        **identity_of(attempt),
+        dag_version_id=uuid5(NAMESPACE_URL, version),
+        queue=task.queue,
+        context_carrier=None,
+        hostname="",
+        task=task,
+        bundle_instance=_bundle(attempt),
+        _ti_context_from_server=context,
+        max_tries=context.max_tries,
+        start_date=resume.since if resume is not None and resume.since is not None else started,
+        state=TaskInstanceState.RUNNING,
+        is_mapped=attempt.map_index >= 0,
+        sentry_integration="",
+    )
+
+
+def _bundle(attempt: TaskAttempt) -> Any:
+    source = attempt.source
+    path = Path(source.root or Path(source.path).parent) if source is not None else Path.cwd()
+    return SimpleNamespace(
+        name=(source.bundle if source is not None else None) or "dags-folder",
+        version=source.snapshot if source is not None else None,
+        path=path,
+    )
+
+
+def run_context(attempt: TaskAttempt, started: datetime) -> dict[str, Any]:
+    """What Airflow's API server tells a task of its run."""
+    resume, retries = attempt.resume, attempt.task.retries + attempt.tries_cleared
+    return {
+        "dag_run": run_of(attempt),
+        "task_reschedule_count": attempt.poke - 1 if resume is None else 0,
+        "max_tries": retries,
+        "should_retry": attempt.try_number <= retries,
+        "next_method": resume.next_method if resume is not None else None,
+        "next_kwargs": resume.next_kwargs if resume is not None else None,
+        "start_date": (resume.since if resume is not None else None) or started,
+    }
+
+
+def run_of(attempt: TaskAttempt) -> dict[str, Any]:
+    """The run as Airflow's models have it."""
+    run = attempt.run
+    interval = run.data_interval
+    return {
+        "dag_id": run.dag_id,
+        "run_id": run.run_id,
+        "logical_date": run.logical_date,
+        "data_interval_start": interval.start if interval is not None else None,
+        "data_interval_end": interval.end if interval is not None else None,
+        "run_after": run.run_after,
+        "start_date": attempt.run_started_at or run.run_after,
+        "end_date": None,
+        "run_type": str(run.run_type),
+        "state": "running",
+        "conf": run.conf,
+        "consumed_asset_events": [consumed(event) for event in run.asset_events],
+        "partition_key": run.partition_key,
+        "partition_date": run.partition_date,
+    }
+
+
+def _call_back(dag: Any, attempt: TaskAttempt) -> dict[str, Any]:
+    """Calls what the DAG wants called at the end of a run."""
+    called = attempt.callback
+    assert called is not None  # noqa: S101
+    started = datetime.now(UTC)
+    given = getattr(dag, called.event.value, None) or ()
+    failure: dict[str, Any] | None = None
+    try:
+        context = _context_of_run(dag, attempt, started)
+        for function in [given] if callable(given) else given:
+            try:
+                function(context)
+            except BaseException as error:  # the others are called all the same, as in Airflow
+                print_failure(error)
+                failure = failure or describe_failure(error).model_dump(mode="json")
+    except BaseException as error:
+        print_failure(error)
+        failure = describe_failure(error).model_dump(mode="json")
+    if failure is not None:
+        return {"failure": failure}
+    return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
+
+
+def _context_of_run(dag: Any, attempt: TaskAttempt, started: datetime) -> dict[str, Any]:
+    """What a callback of the run is given: the context of its last task, as in Airflow."""
+    assert attempt.callback is not None  # noqa: S101
+    task = dag.topological_sort()[-1] if dag.tasks else None
+    if task is None or is_mapped_operator(task):
+        context = {"dag": dag, "run_id": attempt.run.run_id, "dag_run": SimpleNamespace(**run_of(attempt))}
+    else:
+        last = AirflowTask(task_id=task.task_id, operator=type(task).__name__)
+        context = runtime_instance(task, attempt.model_copy(update={"task": last}), started).get_template_context()
+    return {**context, "reason": attempt.callback.reason}

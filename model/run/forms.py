@@ -1,0 +1,78 @@
+"""What a person is asked while a task waits, and what the task hears of the answer (Airflow: human in the loop)."""
+
+from datetime import datetime
+from typing import Any
+
+from ..base import Brief, Model
+from ..errors import InvalidInputError
+from .messages import Answer
+
+
+class InputForm(Brief, Model):
+    """What a person is asked (Airflow: HITLDetail)."""
+
+    subject: str
+    options: tuple[str, ...]
+    body: str | None = None
+    defaults: tuple[str, ...] | None = None
+    multiple: bool = False
+    params: dict[str, Any] = {}
+    """By name: value, schema and description."""
+    assigned_users: tuple[str, ...] = ()
+    """Who may answer; none: everybody who may answer at all."""
+
+
+def answered(form: InputForm, answer: Answer, at: datetime) -> dict[str, Any]:
+    """What a task hears of a person's answer. Raises InvalidInputError for one that is not offered, or not theirs."""
+    unknown = [choice for choice in answer.chosen if choice not in form.options]
+    if unknown or not answer.chosen or (len(answer.chosen) > 1 and not form.multiple):
+        many = "one or more" if form.multiple else "one"
+        raise InvalidInputError(
+            f"task {answer.task!r}: {list(answer.chosen)} is no answer. Choose {many} of {', '.join(form.options)}"
+        )
+    if form.assigned_users and answer.by not in form.assigned_users:
+        raise InvalidInputError(
+            f"task {answer.task!r} waits for {', '.join(form.assigned_users)}, and not for {answer.by or 'somebody'}"
+        )
+    if unknown := sorted(answer.params.keys() - form.params.keys()):
+        raise InvalidInputError(
+            f"task {answer.task!r}: {', '.join(unknown)} is no field of its form. It has: {', '.join(form.params)}"
+        )
+    params = {**_defaults(form), **answer.params}
+    return _heard(answer.chosen, params, at, {"id": answer.by, "name": answer.by} if answer.by else None)
+
+
+def unanswered(form: InputForm | None, at: datetime) -> dict[str, Any]:
+    """What it hears where nobody has answered in time."""
+    if form is None or form.defaults is None:
+        told = "The Human-in-the-loop response timeout has passed without a response."
+        return {"error": told, "error_type": "timeout"}
+    return {**_heard(form.defaults, _defaults(form), at, None), "timedout": True}
+
+
+def _defaults(form: InputForm) -> dict[str, Any]:
+    return {
+        name: param["value"] if isinstance(param, dict) and "value" in param else param
+        for name, param in form.params.items()
+    }
+
+
+def _heard(chosen: tuple[str, ...], params: dict[str, Any], at: datetime, by: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "chosen_options": [*chosen],
+        "params_input": params,
+        "responded_at": _written(at),
+        "responded_by_user": by,
+        "timedout": False,
+    }
+
+
+def _written(at: datetime) -> dict[str, Any]:
+    """An instant as Airflow's serde writes it."""
+    zone = {
+        "__classname__": "builtins.tuple",
+        "__version__": 1,
+        "__data__": ["UTC", "pendulum.tz.timezone.Timezone", 1, True],
+    }
+    data = {"timestamp": at.timestamp(), "tz": zone}
+    return {"__classname__": "datetime.datetime", "__version__": 2, "__data__": data}

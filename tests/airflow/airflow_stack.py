@@ -1,0 +1,46 @@
+"""Airflow beside tidemill, for tests: the Python of an environment that has both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from support import Stack
+from tidemill.activities.attempts.watch import Unattended
+from tidemill.activities.bundles.parsing import PARSE_TIMEOUT, FileToParse, parsed
+from tidemill.activities.workplace import Workplace
+from tidemill.model.spec.dag import DagSpec, read_dag
+
+ROOT = Path(__file__).parents[2]
+PYTHON = Path(os.environ.get("AIRFLOW_PYTHON", ROOT / ".venv-airflow" / "bin" / "python"))
+DAGS = Path(__file__).with_name("dags")
+needs_airflow = pytest.mark.skipif(
+    not PYTHON.exists(), reason=f"Airflow is not there: `make .venv-airflow/.ready` makes {PYTHON.parents[1].name}"
+)
+
+
+def airflow_place(home: Path, **more: object) -> Workplace:
+    """The surroundings of a worker that reads DAG files that import Airflow."""
+    return Workplace(home=home, airflow_python=str(PYTHON), environment=("TEST_*",), **more)  # type: ignore[arg-type]
+
+
+def read_file(place: Workplace, path: Path) -> dict[str, DagSpec]:
+    """The DAGs of a file, by dag_id. Fails if it cannot be read."""
+    answer = answer_of(place, path)
+    assert "error" not in answer, answer["error"]
+    return {dag["dag_id"]: read_dag(dag) for dag in answer["dags"]}
+
+
+def answer_of(place: Workplace, path: Path) -> dict[str, object]:
+    """What reading a file comes to."""
+    file = FileToParse(path.parent, path.name, str(path))
+    watch = Unattended(PARSE_TIMEOUT, too_long=TimeoutError)
+    return parsed(place.forks, place.airflow_forks_of(None), file, watch)
+
+
+async def register(stack: Stack, specs: Iterable[DagSpec]) -> None:
+    """Makes the DAGs known, none of them paused."""
+    for spec in specs:
+        await stack.tidemill.register(spec.model_copy(update={"is_paused_upon_creation": False}))

@@ -1,0 +1,148 @@
+"""From a real Airflow to tidemill: files checked, schedules that go on where they were, secrets that stay secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_stack import PYTHON, airflow_place, needs_airflow, read_file
+from old_airflow import KEY, OldAirflow
+from support import Stack, stack, worker_environment
+from tidemill.model.dag.hand_over import HandOver
+from tidemill.model.errors import InvalidInputError
+from tidemill.model.spec.timetables import DataInterval
+from tidemill.worker.migration.database import read_database
+from tidemill.worker.migration.files import Verdict, check_files
+
+pytestmark = [needs_airflow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> OldAirflow:
+    """An Airflow that has made some runs, and has stopped."""
+    made = OldAirflow(tmp_path_factory.mktemp("old") / "airflow")
+    made.live()
+    return made
+
+
+@pytest.fixture
+async def here(server: str, tmp_path: Path) -> Any:
+    home = tmp_path / "home"
+    async with stack(server, home, place=airflow_place(home)) as made:
+        yield made
+
+
+async def command(made: Stack, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Calls tidemill beside the worker of this test, which has to answer meanwhile."""
+    env = {**worker_environment(made.address, made.home, made.task_queue), "TIDEMILL_AIRFLOW_PYTHON": str(PYTHON)}
+    argv = [str(Path(sys.executable).with_name("tidemill")), *arguments]
+    return await asyncio.to_thread(
+        subprocess.run, argv, env={**env, **more}, capture_output=True, text=True, check=False
+    )
+
+
+async def registered(made: Stack, old: OldAirflow) -> None:
+    """Airflow's DAGs, paused, as with TIDEMILL_DAGS_ARE_PAUSED_AT_CREATION."""
+    place = airflow_place(made.home)
+    try:
+        specs = read_file(place, old.dags / "moving.py")
+    finally:
+        place.close()
+    for spec in specs.values():
+        await made.tidemill.register(spec.model_copy(update={"is_paused_upon_creation": True}))
+
+
+def next_runs_of_airflow(old: OldAirflow) -> dict[str, datetime]:
+    """What Airflow's own scheduler would have made next."""
+    with sqlite3.connect(old.home / "airflow.db") as connection:
+        rows = connection.execute("SELECT dag_id, next_dagrun FROM dag WHERE next_dagrun IS NOT NULL").fetchall()
+    return {dag_id: datetime.fromisoformat(date).replace(tzinfo=UTC) for dag_id, date in rows}
+
+
+@pytest.mark.parametrize("way", ["database", "api"])
+async def test_the_first_run_here_is_the_one_that_airflow_would_have_made_next(
+    here: Stack, old: OldAirflow, tmp_path: Path, way: str
+) -> None:
+    await registered(here, old)
+    wanted = next_runs_of_airflow(old)
+    secrets = tmp_path / "secrets.json"
+    if way == "database":
+        where = ["--airflow-db", old.database]
+        done = await command(
+            here, "migrate", "import", *where, "--secrets-file", str(secrets), "--json", AIRFLOW__CORE__FERNET_KEY=KEY
+        )
+    else:
+        with old.api() as (url, token):
+            where = ["--airflow-api", url, "--token", token]
+            done = await command(here, "migrate", "import", *where, "--secrets-file", str(secrets), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    brought = {dag["dag_id"]: dag for dag in told["dags"]}
+    assert {*brought} == {"moving_caught_up", "moving_latest", "moving_manual", "moving_paused"}
+    assert {dag_id for dag_id, dag in brought.items() if dag["is_paused"]} == {"moving_paused"}
+    for dag_id in ("moving_caught_up", "moving_latest"):
+        dates = [run.logical_date for run in await here.tidemill.runs(dag_id)]
+        dates += [info.logical_date for info in await here.tidemill.upcoming(dag_id, 1)]
+        assert min(date for date in dates if date is not None) == wanted[dag_id]
+    runs = await here.all_finished("moving_caught_up", 2)
+    dates = [run.logical_date for run in runs]
+    assert dates == [wanted["moving_caught_up"] + n * timedelta(hours=1) for n in range(len(runs))]
+    [pool] = [pool for pool in await here.tidemill.pools() if pool.name == "few"]
+    assert (pool.settings.slots, pool.settings.include_deferred) == (3, True)
+    kept = json.loads(secrets.read_text())
+    assert kept["variables"]["plain"] == "value"
+    assert secrets.stat().st_mode & 0o777 == 0o600
+    if way == "database":
+        assert kept["variables"]["api_key"] == "told to nobody"
+        assert kept["connections"]["store"]["password"] == "open-sesame"
+        assert kept["connections"]["store"]["extra"] == {"timeout": 3}
+    else:
+        assert {*told["hidden"]} == {"variable api_key", "connection store"}
+        assert "api_key" not in kept["variables"]
+    again = await command(here, "migrate", "import", "--airflow-db", old.database, "--json")
+    assert again.returncode != 0  # without the key, nothing is half done
+    assert "AIRFLOW__CORE__FERNET_KEY" in again.stderr
+
+
+async def test_a_dag_that_has_made_runs_here_is_not_set_back(here: Stack, old: OldAirflow) -> None:
+    await registered(here, old)
+    facts = read_facts(old)
+    interval = facts["moving_caught_up"]
+    assert await here.tidemill.take_over("moving_caught_up", HandOver(last_interval=interval))
+    assert not await here.tidemill.take_over("moving_caught_up", HandOver(last_interval=interval))  # once is enough
+    other = DataInterval(start=interval.start - timedelta(days=1), end=interval.end - timedelta(days=1))
+    with pytest.raises(InvalidInputError, match="has made runs of its schedule here"):
+        await here.tidemill.take_over("moving_caught_up", HandOver(last_interval=other))
+
+
+def read_facts(old: OldAirflow) -> dict[str, DataInterval]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW__CORE__FERNET_KEY", KEY)
+        facts = read_database(old.database)
+    return {dag.dag_id: dag.last_interval for dag in facts.dags if dag.last_interval is not None}
+
+
+def test_each_file_is_told_what_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "fine.py").write_text("from airflow.sdk import DAG\nfine = DAG('fine', schedule=None)\n")
+    (tmp_path / "old.py").write_text("from airflow.operators.bash_operator import BashOperator\n")
+    (tmp_path / "provider.py").write_text("import airflow.providers.snowflake.hooks.snowflake\n")
+    (tmp_path / "broken.py").write_text("from airflow.sdk import DAG\nDAG('a b', schedule=None)\n")
+    (tmp_path / "helper.py").write_text("X = 1\n")
+    found = {file.path: file for file in check_files(tmp_path, str(PYTHON))}
+    assert {path: file.verdict for path, file in found.items()} == {
+        "fine.py": Verdict.RUNS,
+        "old.py": Verdict.NEEDS,
+        "provider.py": Verdict.NEEDS,
+        "broken.py": Verdict.CANNOT,
+        "helper.py": Verdict.NO_DAG,
+    }
+    assert "airflow.providers.standard.operators.bash.BashOperator" in found["old.py"].told[0]
+    assert "apache-airflow-providers-snowflake" in found["provider.py"].told[0]
+    assert "broken.py:2" in found["broken.py"].told[0]

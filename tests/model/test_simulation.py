@@ -1,0 +1,102 @@
+"""What a simulation says: limits, pools, workers, retries, downtimes and assets, by the engine's own decisions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from support import bash, dag, empty
+from tidemill.model.errors import InvalidInputError
+from tidemill.model.pool.state import PoolSettings
+from tidemill.model.simulation.assumptions import Assumptions, Downtime
+from tidemill.model.simulation.spans import Simulation
+from tidemill.model.simulation.summary import most_at_once, summaries
+from tidemill.model.simulation.world import simulate
+from tidemill.model.spec.dag import DagSpec
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def hourly(dag_id: str, tasks: list[Any], **more: Any) -> DagSpec:
+    return dag(dag_id, tasks, **{"schedule": "@hourly", "start_date": START.isoformat(), "catchup": True, **more})
+
+
+def after(hours: float, *specs: DagSpec, **assumed: Any) -> Simulation:
+    return simulate(specs, START, START + hours * HOUR, Assumptions(**assumed))
+
+
+def test_runs_are_made_when_they_are_due_and_take_as_long_as_their_tasks() -> None:
+    found = after(
+        5.5, hourly("d", [bash("a", "x"), bash("b", "x", "a"), empty("c", "b")]), duration=10 * timedelta(minutes=1)
+    )
+    assert [run.run_after for run in found.runs] == [START + n * HOUR for n in range(1, 6)]
+    assert {run.ended_at - run.started_at for run in found.runs if run.ended_at and run.started_at} == {HOUR / 3}
+    assert {run.state for run in found.runs} == {"success"}
+    assert len(found.tries) == 10
+
+
+def test_max_active_runs_holds_up_and_the_delay_grows() -> None:
+    slow = {"duration": 2 * HOUR}
+    alone = after(24, hourly("d", [bash("a", "x")], max_active_runs=1), **slow)
+    assert most_at_once((r.started_at, r.ended_at or alone.end) for r in alone.runs if r.started_at) == 1
+    [summary] = summaries(alone)
+    assert summary.longest_delay > 10 * 3600
+    [wider] = summaries(after(24, hourly("d", [bash("a", "x")], max_active_runs=4), **slow))
+    assert (wider.longest_delay, wider.most_tasks) == (0, 2)
+
+
+def test_pools_and_workers_let_in_as_many_as_they_have() -> None:
+    tasks = [bash(f"t{n}", "x", pool="few") for n in range(6)]
+    pooled = after(2.9, hourly("d", tasks), pools={"few": PoolSettings(slots=2)})
+    assert most_at_once((t.started_at, t.ended_at) for t in pooled.tries if t.started_at and t.ended_at) == 2
+    assert pooled.notes == ()
+    assert after(2, hourly("d", tasks)).notes == ("pool 'few' is taken to be unlimited",)
+    workers = after(2.9, hourly("d", [bash(f"t{n}", "x") for n in range(6)]), worker_slots=3)
+    assert most_at_once((t.started_at, t.ended_at) for t in workers.tries if t.started_at and t.ended_at) == 3
+    assert {t.started_at - t.queued_at for t in workers.tries if t.started_at} == {timedelta(), timedelta(minutes=1)}
+
+
+def test_tries_fail_and_are_retried_as_the_task_says() -> None:
+    task = bash("a", "x", retries=1, retry_delay=600)
+    [run] = after(1.9, hourly("d", [task]), failing_tries={"d.a": 1}).runs
+    assert (run.state, run.ended_at) == ("success", START + HOUR + timedelta(minutes=12))
+    failed = after(1.9, hourly("d", [task, bash("b", "x", "a")]), failing_tries={"d.a": 2})
+    assert [run.state for run in failed.runs] == ["failed"]
+    assert [(t.try_number, t.state) for t in failed.tries] == [(1, "up_for_retry"), (2, "failed")]
+
+
+def test_after_a_downtime_catchup_decides_what_is_made() -> None:
+    down = (Downtime(start=START + 1.5 * HOUR, end=START + 5.5 * HOUR),)
+    all_of_them = after(6.9, hourly("d", [bash("a", "x")]), downtimes=down)
+    assert [run.created_at for run in all_of_them.runs] == [START + n * HOUR for n in (1, 5.5, 5.5, 5.5, 5.5, 6)]
+    latest = after(6.9, hourly("d", [bash("a", "x")], catchup=False), downtimes=down)
+    assert [run.logical_date for run in latest.runs][-2:] == [START + 4 * HOUR, START + 5 * HOUR]
+
+
+def test_a_task_that_depends_on_the_past_waits_for_it() -> None:
+    found = after(6, hourly("d", [bash("a", "x", depends_on_past=True)], max_active_runs=9), duration=2 * HOUR)
+    assert most_at_once((t.started_at, t.ended_at or found.end) for t in found.tries if t.started_at) == 1
+
+
+def test_an_asset_wakes_who_waits_for_it() -> None:
+    asset = {"kind": "asset", "name": "sales"}
+    writes = hourly("writes", [bash("a", "x", outlets=[asset])])
+    reads = dag("reads", [bash("b", "x")], schedule={"kind": "asset", "condition": asset})
+    runs = [run for run in after(3.5, writes, reads).runs if run.dag_id == "reads"]
+    assert [run.created_at for run in runs] == [START + n * HOUR + timedelta(minutes=1) for n in (1, 2, 3)]
+
+
+def test_mapped_tasks_have_as_many_instances_as_is_assumed() -> None:
+    mapped = bash("each", "x", "a", expand={"by": {"command": {"$xcom": "a"}}, "into": "fields"})
+    found = after(1.5, hourly("d", [bash("a", "x"), mapped]), map_lengths={"d.each": 3})
+    assert [t.key for t in found.tries] == ["a", "each[0]", "each[1]", "each[2]"]
+
+
+def test_what_cannot_be_simulated_is_said() -> None:
+    with pytest.raises(InvalidInputError, match="is no period"):
+        simulate([], START, START, Assumptions())
+    own = dag("own", [empty("a")], schedule={"kind": "custom", "name": "mine:Mine"})
+    with pytest.raises(InvalidInputError, match="'own': its timetable is a class of its own"):
+        after(1, own)

@@ -1,0 +1,143 @@
+"""`tidemill simulate`: what DAGs will do over a time, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.markup import escape
+
+from ...model.errors import InvalidInputError, explain
+from ...model.simulation.assumptions import Assumptions, Downtime
+from ...model.simulation.spans import Simulation
+from ...model.simulation.summary import DagSummary, summaries
+from ...model.simulation.world import simulate
+from ...model.spec.dag import DagSpec, read_dag
+from .dag_files import read_path
+from .output import Json, console, errors, fail, instant_text, make_table, print_json, read_instant
+
+CHANGEABLE = ("max_active_runs", "max_active_tasks", "schedule", "catchup", "start_date", "end_date")
+NAMED = "DAG.TASK=VALUE; without a name it is for all others."
+Texts = list[str] | None
+
+
+def simulate_command(
+    path: Annotated[Path, typer.Argument(help="A DAG file, a folder of them, or a DAG as .json.", exists=True)],
+    start: Annotated[str | None, typer.Option("--from", help="When it begins; now by default.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="When it ends; a day later by default.")] = None,
+    dag: Annotated[Texts, typer.Option(help="Only this DAG; may be given several times.")] = None,
+    duration: Annotated[Texts, typer.Option(help=f"Seconds that a try takes: {NAMED} 60 by default.")] = None,
+    fails: Annotated[Texts, typer.Option(help="How many tries of a task fail in each run: DAG.TASK=VALUE.")] = None,
+    mapped: Annotated[Texts, typer.Option(help="How many instances a mapped task has: DAG.TASK=VALUE.")] = None,
+    pool: Annotated[Texts, typer.Option(help="How many slots a pool has: NAME=SLOTS.")] = None,
+    slots: Annotated[int | None, typer.Option(min=1, help="Tasks that all workers together run at a time.")] = None,
+    downtime: Annotated[Texts, typer.Option(help="When no worker runs: FROM/TO.")] = None,
+    what_if: Annotated[
+        Texts, typer.Option(help=f"A change to compare with: [DAG.]NAME=VALUE, of {', '.join(CHANGEABLE)}.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what DAGs will do over a time: runs, delays, queues. No server is asked, and nothing is run."""
+    specs, problems = read_path(path)
+    for problem in problems:
+        errors.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
+    chosen = [spec for spec in specs if not dag or spec.dag_id in dag]
+    if not chosen:
+        fail(f"{path} defines no such DAG. It defines: {', '.join(spec.dag_id for spec in specs) or 'none'}")
+    begin = read_instant(start, "--from") if start is not None else datetime.now(UTC).replace(microsecond=0)
+    until = read_instant(end, "--to") if end is not None else begin + timedelta(days=1)
+    try:
+        taken = _assumptions(duration, fails, mapped, pool, slots, downtime)
+        found = {"as it is": simulate(chosen, begin, until, taken)}
+        if what_if:
+            found[", ".join(what_if)] = simulate(_changed(chosen, what_if), begin, until, taken)
+    except InvalidInputError as error:
+        fail(str(error))
+    if as_json:
+        print_json([{"world": name, **_as_json(simulation)} for name, simulation in found.items()])
+    else:
+        _show(found)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _as_json(simulation: Simulation) -> dict[str, Any]:
+    return {**simulation.model_dump(mode="json"), "dags": [s.model_dump(mode="json") for s in summaries(simulation)]}
+
+
+def _show(found: dict[str, Simulation]) -> None:
+    columns = ["DAG", "RUNS", "FAILED", "UNFINISHED", "LONGEST DELAY", "MEAN DELAY", "MOST QUEUED", "MOST TASKS", "END"]
+    for name, simulation in found.items():
+        rows = [_row(summary) for summary in summaries(simulation)]
+        title = f"{name}: {instant_text(simulation.start)} to {instant_text(simulation.end)}"
+        console.print(make_table(columns, rows, title=escape(title)))
+        for note in simulation.notes:
+            errors.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
+
+
+def _row(one: DagSummary) -> tuple[object, ...]:
+    longest, mean = (str(timedelta(seconds=round(seconds))) for seconds in (one.longest_delay, one.mean_delay))
+    counts = (one.runs, one.failed, one.unfinished)
+    return (one.dag_id, *counts, longest, mean, one.most_queued, one.most_tasks, instant_text(one.last_end))
+
+
+def _assumptions(
+    duration: Texts, fails: Texts, mapped: Texts, pool: Texts, slots: int | None, downtime: Texts
+) -> Assumptions:
+    """What the options say. Raises InvalidInputError."""
+    durations = {name: _seconds(text) for name, text in _pairs("--duration", duration or (), bare="duration")}
+    fields: dict[str, Any] = {
+        "durations": {name: value for name, value in durations.items() if name != "duration"},
+        "failing_tries": dict(_pairs("--fails", fails or ())),
+        "map_lengths": dict(_pairs("--mapped", mapped or ())),
+        "pools": {name: {"slots": value} for name, value in _pairs("--pool", pool or ())},
+        "worker_slots": slots,
+        "downtimes": [_downtime(text) for text in downtime or ()],
+    }
+    if "duration" in durations:
+        fields["duration"] = durations["duration"]
+    try:
+        return Assumptions.model_validate(fields)
+    except ValidationError as error:
+        raise explain(error, "what is assumed") from None
+
+
+def _seconds(text: str) -> float | str:
+    """A number of seconds; or a duration by ISO 8601, such as PT2H."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _downtime(text: str) -> Downtime:
+    start, sign, end = text.partition("/")
+    if not sign:
+        raise InvalidInputError(f"--downtime {text!r} has no end. Write FROM/TO")
+    return Downtime(start=read_instant(start, "--downtime"), end=read_instant(end, "--downtime"))
+
+
+def _pairs(option: str, texts: Iterable[str], bare: str | None = None) -> Iterable[tuple[str, str]]:
+    for text in texts:
+        name, sign, value = text.rpartition("=")
+        if not sign and bare is None:
+            raise InvalidInputError(f"{option} {text!r} names nothing. Write NAME=VALUE")
+        yield (name if sign else str(bare)), value
+
+
+def _changed(specs: Iterable[DagSpec], changes: Iterable[str]) -> list[DagSpec]:
+    """The DAGs with what is asked for. Raises InvalidInputError."""
+    written = {spec.dag_id: spec.model_dump(mode="json") for spec in specs}
+    for change in changes:
+        where, sign, value = change.partition("=")
+        dag_id, _, name = where.rpartition(".")
+        if not sign or name not in CHANGEABLE or (dag_id and dag_id not in written):
+            known = ", ".join(CHANGEABLE)
+            raise InvalidInputError(f"--what-if {change!r}: write [DAG.]NAME=VALUE, where NAME is one of {known}")
+        for concerned in [dag_id] if dag_id else [*written]:
+            written[concerned][name] = value
+    return [read_dag(document) for document in written.values()]

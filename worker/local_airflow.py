@@ -1,0 +1,152 @@
+"""Runs DAGs that are written for Airflow in one process, without a server: a debugger stops in their operators."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..activities.attempts.key_values import KeyValues
+from ..activities.attempts.outcomes import outcome_of
+from ..activities.processes.airflow import airflow_variables
+from ..activities.secrets import names_of
+from ..activities.work.dag_import import Code, import_code
+from ..activities.workplace import has_airflow
+from ..model.errors import InvalidInputError
+from ..model.run.attempts import TaskAttempt
+from ..model.run.deferrals import Deferral, TriggerEnd
+from ..model.run.facts import Facts, Question
+from ..model.run.task_instances import Outcome
+from ..model.run.triggering import TriggerQuestion
+from ..model.spec.dag import DagSource, DagSpec
+from ..model.states import TaskState
+
+
+def go_on_with_airflow(python: str | None) -> None:
+    """Has the Python that has Airflow take over this command, unless this one has it. Raises InvalidInputError."""
+    if has_airflow():
+        return
+    if python is None:
+        raise InvalidInputError(
+            "the file imports Airflow, and there is none here. Install tidemill[airflow], or name a Python that has "
+            "both by TIDEMILL_AIRFLOW_PYTHON"
+        )
+    os.execv(python, [python, "-P", "-m", "tidemill.worker", *sys.argv[1:]])  # noqa: S606 - the user's own command
+
+
+class AirflowFile:
+    """A DAG file that is imported here, with Airflow."""
+
+    def __init__(self, path: Path) -> None:
+        from ..activities.work.airflow.warm import warm_up
+
+        os.environ.update(airflow_variables(sys.executable, path.parent))
+        warm_up()
+        self.path = path
+        self.code: Code = import_code(path, ())
+
+    def spec(self, dag_id: str) -> DagSpec:
+        """A DAG of the file as data. Raises InvalidInputError if there is none of that id."""
+        from ..activities.work.airflow.reading import spec_of
+
+        source = DagSource(path=str(self.path), sha256="0" * 64, imports_airflow=True)
+        for dag in self.code.airflow_dags:
+            if dag.dag_id == dag_id:
+                return spec_of(dag, source)[0]
+        known = ", ".join(dag.dag_id for dag in self.code.airflow_dags) or "none"
+        raise InvalidInputError(f"{self.path} defines no DAG {dag_id!r}. It defines: {known}")
+
+    def performed(self, attempt: TaskAttempt, facts: Facts, values: KeyValues) -> Outcome:
+        """What a try comes to, however often it leaves its worker. Raises the task's failure."""
+        from ..activities.work.airflow import task
+
+        xcom: dict[str, Any] = {}
+        while True:
+            outcome = outcome_of(task.run(_Here(attempt, self.code, facts, values)))  # type: ignore[arg-type]
+            xcom |= outcome.xcom
+            match outcome.state:
+                case TaskState.UP_FOR_RESCHEDULE:
+                    _sleep_until(outcome.wake_at)
+                    since = attempt.waiting_since or outcome.started_at
+                    attempt = attempt.model_copy(update={"poke": attempt.poke + 1, "waiting_since": since})
+                case TaskState.DEFERRED:
+                    assert outcome.deferral is not None  # noqa: S101
+                    resumed = self._waited(attempt, outcome.deferral)
+                    if isinstance(resumed, Outcome):
+                        return resumed.model_copy(update={"xcom": {**xcom, **resumed.xcom}})
+                    attempt = attempt.model_copy(update={"resume": resumed, "poke": attempt.poke + 1})
+                case TaskState.AWAITING_INPUT:
+                    raise InvalidInputError(
+                        f"task {attempt.task.task_id!r} waits for a person, and there is nobody to ask without a "
+                        "server. Try the DAG out with `tidemill dev`"
+                    )
+                case _:
+                    return outcome.model_copy(update={"xcom": xcom})
+
+    def _waited(self, attempt: TaskAttempt, deferral: Deferral) -> Deferral | Outcome:
+        """What comes of a wait: how the try goes on, or its end."""
+        if deferral.moment is not None:
+            _sleep_until(deferral.moment)
+            return Outcome() if deferral.ends_task else deferral.woken(deferral.event)
+        end = _watched(TriggerQuestion(attempt=attempt, deferral=deferral))
+        if end.error is not None:
+            return deferral.failed(end.error, end.traceback)
+        if end.ended is None:
+            return deferral.woken(end.event)
+        if end.ended == TaskState.FAILED:
+            return deferral.failed_by_trigger()
+        return Outcome(state=TaskState(end.ended), xcom=end.xcom)
+
+
+def _watched(question: TriggerQuestion) -> TriggerEnd:
+    from ..activities.work.airflow.triggers import first_event, trigger_of
+
+    async def watched() -> TriggerEnd:
+        return await first_event(trigger_of(question))
+
+    try:
+        return asyncio.run(watched())
+    except Exception as error:
+        return TriggerEnd(error="Trigger failure", traceback=(f"{type(error).__name__}: {error}",))
+
+
+def _sleep_until(at: datetime | None) -> None:
+    if at is not None:
+        time.sleep(max(0.0, (at - datetime.now(UTC)).total_seconds()))
+
+
+@dataclass
+class _Here:
+    """What a task asks its worker, answered by this process."""
+
+    attempt: TaskAttempt
+    code: Code
+    _facts: Facts
+    _values: KeyValues
+    request: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.request = {"attempt": self.attempt.model_dump(mode="json")}
+
+    def imported(self) -> Code:
+        return self.code
+
+    def facts(self, question: Question) -> Any:
+        return self._facts.facts(question)
+
+    def tell(self, **_: Any) -> None:
+        """Nobody masks what is printed here."""
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        if "store" in question:
+            return self._values.answer(question)
+        if "names" in question:
+            return {"names": [*names_of(question["names"])]}
+        if "trigger" in question:
+            return {"error": "no run can be started without a server. Use `tidemill dags trigger`"}
+        return {"ending": False}

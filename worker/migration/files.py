@@ -1,0 +1,83 @@
+"""What each DAG file of an Airflow needs to be run here."""
+
+import re
+from enum import StrEnum
+from pathlib import Path
+
+from ...activities.dag_files import ParsedFile, read_dag_files
+from ...model.base import Model
+
+MISSING = re.compile(r"No module named '([\w.]+)'")
+PROVIDER = "airflow.providers."
+GONE = {
+    "airflow.operators.dummy": "airflow.providers.standard.operators.empty.EmptyOperator",
+    "airflow.operators.dummy_operator": "airflow.providers.standard.operators.empty.EmptyOperator",
+    "airflow.operators.bash_operator": "airflow.providers.standard.operators.bash.BashOperator",
+    "airflow.operators.python_operator": "airflow.providers.standard.operators.python.PythonOperator",
+    "airflow.operators.subdag": "airflow.sdk.TaskGroup",
+    "airflow.utils.dates": "pendulum, such as pendulum.today('UTC').add(days=-1)",
+    "airflow.utils.weekday": "airflow.providers.standard.utils.weekday",
+    "airflow.utils.helpers": "airflow.sdk, which has chain and cross_downstream",
+    "airflow.datasets": "airflow.sdk.Asset",
+    "airflow.timetables.datasets": "airflow.timetables.assets",
+    "airflow.hooks.base_hook": "airflow.sdk.BaseHook",
+    "airflow.contrib": "the provider that has taken it over",
+    "airflow.lineage.entities": "airflow.sdk.Asset",
+}
+"""What Airflow itself has no more since its release 3, and where it is now."""
+
+
+class Verdict(StrEnum):
+    """Whether a file can be run as it is."""
+
+    RUNS = "runs as is"
+    NO_DAG = "no DAG in it"
+    NEEDS = "needs something"
+    CANNOT = "cannot be read"
+
+
+class CheckedFile(Model):
+    """What came of one file."""
+
+    path: str
+    verdict: Verdict
+    dags: tuple[str, ...] = ()
+    written_for: str | None = None
+    told: tuple[str, ...] = ()
+    """What is needed, or what changes nothing here; with the line where there is one."""
+
+
+def check_files(folder: Path, airflow_python: str | None) -> list[CheckedFile]:
+    """Reads every DAG file of *folder*, as a worker would."""
+    return [_checked(file, folder) for file in read_dag_files(folder, airflow_python=airflow_python)]
+
+
+def _checked(file: ParsedFile, folder: Path) -> CheckedFile:
+    path = file.path.relative_to(folder.resolve()).as_posix() if folder.is_dir() else file.path.name
+    if file.error is not None:
+        need = _need(file.error)
+        verdict = Verdict.NEEDS if need is not None else Verdict.CANNOT
+        return CheckedFile(path=path, verdict=verdict, told=(need, file.error) if need is not None else (file.error,))
+    return CheckedFile(
+        path=path,
+        verdict=Verdict.RUNS if file.dags else Verdict.NO_DAG,
+        dags=tuple(spec.dag_id for spec in file.dags),
+        written_for=next((spec.written_for for spec in file.dags), None),
+        told=file.notices,
+    )
+
+
+def _need(error: str) -> str | None:
+    """What would mend *error*, if that can be told from it."""
+    if (found := MISSING.search(error)) is None:
+        return None
+    module = found[1]
+    for gone, now in GONE.items():
+        if module == gone or module.startswith(f"{gone}."):
+            return f"Airflow 3 has no {module}: import {now}"
+    if module.startswith(PROVIDER):
+        name = module.removeprefix(PROVIDER).split(".hooks")[0].split(".operators")[0].split(".sensors")[0]
+        return f"a provider: pip install apache-airflow-providers-{name.split('.')[0]} (or a longer name of it: {name})"
+    if module.startswith("airflow."):
+        return f"Airflow 3 has no {module}: see its upgrade guide"
+    return f"a package: the module {module}"
