@@ -152,13 +152,25 @@ async def stack(
     task_queue = f"test-{uuid.uuid4().hex[:8]}"
     place = place or Workplace(home=home, environment=("TEST_*", "MODES_*"))
     client = await Client.connect(address, plugins=[TidemillPlugin(home, workplace=place)])
-    async with Worker(client, task_queue=task_queue, max_cached_workflows=cached, **worker_options):
+    async with patient(Worker(client, task_queue=task_queue, max_cached_workflows=cached, **worker_options)):
         made = Stack(Tidemill(client, task_queue), address, home, task_queue)
         try:
             yield made
         finally:
             await end_workflows(client, task_queue)
     await replay_all(client, task_queue, home)
+
+
+def patient(worker: Worker) -> Worker:
+    """*worker* with a longer watch for steps that hang.
+
+    A worker's own two seconds of wall clock interrupt a large step on a starved machine. The server gives it another
+    try, but the interruption may come up in whatever pytest does at that moment. It cannot be set by an argument.
+    """
+    inner = worker._workflow_worker
+    assert inner is not None and inner._deadlock_timeout_seconds == 2
+    inner._deadlock_timeout_seconds = 60
+    return worker
 
 
 async def replay_all(client: Client, task_queue: str, home: Path) -> None:
