@@ -168,7 +168,8 @@ def patient(worker: Worker) -> Worker:
     try, but the interruption may come up in whatever pytest does at that moment. It cannot be set by an argument.
     """
     inner = worker._workflow_worker
-    assert inner is not None and inner._deadlock_timeout_seconds == 2
+    assert inner is not None
+    assert inner._deadlock_timeout_seconds == 2
     inner._deadlock_timeout_seconds = 60
     return worker
 
