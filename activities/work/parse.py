@@ -15,6 +15,7 @@ from ...model.errors import InvalidInputError
 from ...model.spec.dag import DagSource, DagSpec
 from .dag_import import Code, digest_of, import_code, shown_path
 from .failures import describe_failure, place_of
+from .moving_dates import moving_start_dates
 from .needing_airflow import NeedsAirflow, noticing
 from .templates import check, settings_of
 
@@ -36,6 +37,7 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offer
         with noticing(offered=airflow_is_offered):
             code = import_code(path, roots)
         notices = list(dict.fromkeys(notice for dag in code.dags for notice in dag.notices))
+        notices += moving_start_dates(path) if code.dags or code.airflow_dags else []
         return _with_airflow({"dags": [_spec(dag, source) for dag in code.dags], "notices": notices}, code, source)
     except NeedsAirflow:
         return {"needs_airflow": True}

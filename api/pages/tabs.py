@@ -8,9 +8,11 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from ...model.dag.local_times import by_the_clock
 from ...model.run.identity import dag_workflow_id
 from ...model.run.instance_keys import UNMAPPED, split_key
 from ...model.spec.tasks.spark import SparkWork
+from ...model.spec.timetables.words import in_words
 from ..dependencies import Here
 from ..read.instances import instances_of, one_instance
 from ..read.timeline import Timeline, timeline
@@ -60,7 +62,9 @@ async def explain(source: Here, dag_id: str) -> str:
 async def schedule(source: Here, dag_id: str) -> str:
     """The next runs of the DAG."""
     view, infos = await source.view(dag_id), await source.tidemill.upcoming(dag_id, UPCOMING)
-    return rendered("schedule.html", title=f"What comes next in {dag_id}", note=view.next_dagrun_note, infos=infos)
+    runs, words = by_the_clock(infos, view.schedule), in_words(view.schedule)
+    title = f"What comes next in {dag_id}"
+    return rendered("schedule.html", title=title, note=view.next_dagrun_note, runs=runs, words=words)
 
 
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/why")

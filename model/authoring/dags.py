@@ -23,6 +23,7 @@ from ..spec.dag import DagSpec, read_dag
 from ..spec.schedules import ScheduleKind
 from ..spec.timetables import Custom, DagRunInfo, DataInterval, TimeRestriction
 from ..spec.timetables.base import BaseTimetable, infos_between
+from ..spec.timetables.cron import DstPolicy
 from .arguments import refuse_unknown, sorted_out
 from .assets import schedule_of
 from .callbacks import Callback, functions_of, notifiers_of
@@ -79,6 +80,8 @@ class DAG:
         tags: Iterable[str] = (),
         timezone: str | None = None,
         schedule_kind: ScheduleKind = "data_interval",
+        dst_policy: DstPolicy = "airflow",
+        jitter: timedelta | None = None,
         is_paused_upon_creation: bool | None = None,
         disable_bundle_versioning: bool = False,
         allowed_run_types: Iterable[str] | str | None = None,
@@ -112,6 +115,8 @@ class DAG:
             "dag_id": dag_id,
             "schedule": schedule_of(schedule),
             "schedule_kind": schedule_kind,
+            "dst_policy": dst_policy,
+            "jitter": jitter,
             "timezone": self.timezone,
             "start_date": aware(start_date, self.timezone),
             "end_date": aware(end_date, self.timezone),
@@ -181,6 +186,11 @@ class DAG:
         end = to_utc(latest)
         next_run = _timetable(self.spec()).next_dagrun_info
         return infos_between(next_run, to_utc(earliest), end, to_utc(now) if now is not None else end)
+
+    def on_schedule(self, date: datetime) -> bool:
+        """Whether *date*, an aware datetime, is the logical date of one of the DAG's scheduled runs."""
+        spec = self.spec()
+        return _timetable(spec).on_schedule(to_utc(date), spec.restriction)
 
     def __enter__(self) -> Self:
         self._outer = reading.set(self)

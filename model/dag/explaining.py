@@ -51,6 +51,8 @@ def next_run(state: DagState, now: datetime) -> str:
         return f"by time at {iso(info.run_after)}; by assets: {state.waits_for_assets()}"
     if info is None:
         return _no_next(state)
+    if info.run_after <= now < state.made_at(info):
+        return f"due since {iso(info.run_after)}, and made at {iso(state.made_at(info))}: jitter spreads the starts"
     if info.run_after <= now:
         return f"due since {iso(info.run_after)}"
     if state.start_date_moves >= 2 and state.last_automated_interval is None:

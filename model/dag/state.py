@@ -25,7 +25,7 @@ from .backfilling import DagBackfills
 from .hand_over import HandOver
 from .past import DagPast
 from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun, short_past
-from .ticks import Ticks, TicksQuestion, due
+from .ticks import Ticks, TicksQuestion, due, spread
 
 LEDGER_LENGTH = 500
 MOST_RUNNING = 1000
@@ -129,10 +129,14 @@ class DagState(DagAssets, DagBackfills, DagPast):
         """Whether such a run takes a slot, as in releases before 0.2."""
         self._future_takes_room = they_count
 
+    def made_at(self, info: DagRunInfo) -> datetime:
+        """When the run of *info* is made, if nothing stands in its way: later than it is due by the DAG's jitter."""
+        return info.run_after + spread(self.spec.dag_id, info.run_after, self.spec.jitter)
+
     def create_due(self, now: datetime) -> list[TrackedRun]:
         """Creates every scheduled run that is due and that the limit lets in, in order."""
         created: list[TrackedRun] = []
-        while not self.held_up and self.broken is None and self.ticks and self.ticks[0].run_after <= now:
+        while not self.held_up and self.broken is None and self.ticks and self.made_at(self.ticks[0]) <= now:
             if not self.room(now) or self._late(now):
                 break
             info, *rest = self.ticks
@@ -151,7 +155,7 @@ class DagState(DagAssets, DagBackfills, DagPast):
     def can_still_create(self, now: datetime) -> bool:
         """Whether the runs worked out ahead ran out while more of them may be due."""
         info = self.next_info
-        return self.question(now) is not None and self.room(now) > 0 and (info is None or info.run_after <= now)
+        return self.question(now) is not None and self.room(now) > 0 and (info is None or self.made_at(info) <= now)
 
     def create_by_assets(self, now: datetime) -> list[TrackedRun]:
         """Creates the runs that assets have made due."""
@@ -402,7 +406,7 @@ class DagState(DagAssets, DagBackfills, DagPast):
         starts = [self.not_before(t.run) for t in self.queued]
         times = [start for start in starts if start > now]
         if self.ticks and not self.held_up and self.broken is None and self.room(now):
-            times.append(self.ticks[0].run_after)
+            times.append(self.made_at(self.ticks[0]))
         return min(times, default=None) if not self.held_up else None
 
 

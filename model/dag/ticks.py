@@ -1,6 +1,7 @@
 """The coming runs of a DAG, worked out ahead and then kept: a schedule is read once, not on every replay."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
@@ -70,6 +71,14 @@ def walk(next_run: NextRun, question: TicksQuestion) -> Ticks:
         infos.append(info)
         last, now = info.data_interval, max(now, info.run_after)
     return Ticks(infos=tuple(infos))
+
+
+def spread(dag_id: str, run_after: datetime, jitter: timedelta | None) -> timedelta:
+    """How long after *run_after* the run is made: any moment of *jitter*, and always the same for the same run."""
+    if jitter is None:
+        return timedelta()
+    digest = sha256(f"{dag_id} {run_after.isoformat()}".encode()).digest()
+    return jitter * (int.from_bytes(digest[:8]) / 2**64)
 
 
 def due(infos: tuple[DagRunInfo, ...], now: datetime) -> int:

@@ -22,7 +22,7 @@ from .schedules import ScheduleKind, read_schedule
 from .task_groups import TaskGroup
 from .tasks import Task, require_order
 from .timetables import Continuous, Null, TimeRestriction, Timetable, waited_for
-from .timetables.cron import zone
+from .timetables.cron import DstPolicy, zone
 from .trigger_rule import TriggerRule
 
 PARAM_KEYS = {"value", "schema", "description"}
@@ -65,6 +65,11 @@ class DagSpec(Brief, Model):
     schedule: Timetable = Null()
     schedule_kind: ScheduleKind = "data_interval"
     timezone: str = "UTC"
+    dst_policy: DstPolicy = "airflow"
+    """What the schedule's expression means where the clocks of the time zone change."""
+    jitter: PositiveDuration | None = None
+    """Over what time the starts of due runs are spread: each falls on a moment of its own within it, the same always
+    for the same DAG and run. Less than the time between two runs, or some are late without catchup."""
     start_date: Instant | None = None
     end_date: Instant | None = None
     catchup: bool = False

@@ -15,18 +15,24 @@ ScheduleKind = Literal["data_interval", "trigger"]
 
 
 def read_schedule(fields: dict[str, Any]) -> dict[str, Any]:
-    """*fields* of a DAG with `schedule` written out as a timetable, in the DAG's time zone if it names none."""
+    """*fields* of a DAG with `schedule` written out as a timetable.
+
+    It has the DAG's `timezone` and `dst_policy` where it names none of its own.
+    """
     schedule = fields.get("schedule")
-    zone = fields.get("timezone")
-    if zone is not None and isinstance(schedule, ZONED) and "timezone" not in schedule.model_fields_set:
-        schedule = schedule.model_copy(update={"timezone": zone})
-        return {**fields, "schedule": schedule}
-    if zone is not None and isinstance(schedule, dict) and str(schedule.get("kind")) in ZONED_KINDS:
-        return {**fields, "schedule": {"timezone": zone, **schedule}}
-    if schedule is None or isinstance(schedule, dict | BaseModel):
-        return fields if schedule is not None else {**fields, "schedule": {"kind": "null"}}
-    kind = fields.get("schedule_kind", "data_interval")
-    return {**fields, "schedule": timetable_for(schedule, fields.get("timezone", "UTC"), kind)}
+    if schedule is None:
+        return {**fields, "schedule": {"kind": "null"}}
+    of_dag = {name: fields[name] for name in ("timezone", "dst_policy") if fields.get(name) is not None}
+    if isinstance(schedule, ZONED):
+        missing = {name: value for name, value in of_dag.items() if name not in schedule.model_fields_set}
+        return {**fields, "schedule": schedule.model_copy(update=missing)}
+    if isinstance(schedule, BaseModel):
+        return fields
+    if isinstance(schedule, dict):
+        zoned = str(schedule.get("kind")) in ZONED_KINDS
+        return {**fields, "schedule": {**of_dag, **schedule}} if zoned else fields
+    made = timetable_for(schedule, fields.get("timezone", "UTC"), fields.get("schedule_kind", "data_interval"))
+    return {**fields, "schedule": {**of_dag, **made} if made["kind"] in ZONED_KINDS else made}
 
 
 def timetable_for(schedule: Any, timezone: str, kind: ScheduleKind) -> dict[str, Any]:

@@ -68,6 +68,33 @@ def test_validation_names_every_problem_and_needs_no_server(tmp_path: Path) -> N
     assert "skipped.py" not in told
 
 
+def test_a_start_date_that_moves_is_noticed_in_every_spelling(tmp_path: Path) -> None:
+    (tmp_path / "moves.py").write_text(MOVES)
+    told = json.loads(command(None, "dags", "validate", str(tmp_path), "--json"))
+    lines = [notice["notice"].partition(" moves ")[0] for notice in told["notices"]]
+    assert lines == [
+        "line 5: start_date = datetime.now()",
+        "line 8: start_date = days_ago(1)",
+        "line 10: start_date = datetime.today() - timedelta(days=3)",
+    ]
+
+
+MOVES = """
+from datetime import datetime, timedelta
+from tidemill import DAG, EmptyOperator, days_ago
+
+with DAG("a", schedule="@daily", start_date=datetime.now()):
+    EmptyOperator(task_id="t")
+
+args = {"start_date": days_ago(1), "retries": 1}
+with DAG("b", schedule="@daily", default_args=args):
+    EmptyOperator(task_id="t", start_date=datetime.today() - timedelta(days=3))
+
+with DAG("c", schedule="@daily", start_date=datetime(2026, 1, 1)):
+    EmptyOperator(task_id="now", start_date=datetime(2026, 1, 2))
+"""
+
+
 def test_validation_says_what_of_airflow_has_a_counterpart(tmp_path: Path) -> None:
     (tmp_path / "ported.py").write_text(OF_AIRFLOW + GOOD.format(dag_id="ported"))
     told = command(None, "dags", "validate", str(tmp_path), code=1)

@@ -201,8 +201,12 @@ def test_old_and_new_schedules_neither_overlap_nor_double(
     change = start + timedelta(hours=7 * before)
     intervals = intervals_of(state, change)
     state.register(dag("d", [empty("a")], schedule=new, **fields), change)
+    of_old = len(intervals)
     intervals += intervals_of(state, change + timedelta(hours=after))
     assert all(a.end <= b.start for a, b in pairwise(intervals))
+    if catchup and 0 < of_old < len(intervals):
+        first = intervals[of_old]
+        assert first.start - intervals[of_old - 1].end < first.end - first.start, "no gap but a part of an interval"
 
 
 def intervals_of(state: DagState, now: datetime) -> list[DataInterval]:

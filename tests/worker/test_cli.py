@@ -98,7 +98,9 @@ async def test_a_dag_is_tried_out_without_a_server(here: Stack) -> None:
 
 async def test_preview_shows_logical_date_interval_and_run_time(here: Stack) -> None:
     preview = await told(here, "dags", "preview", str(EXAMPLES / "hello.json"), "-n", "3", "--json")
-    assert [set(info) for info in preview["hello"]] == [{"logical_date", "run_after", "data_interval"}] * 3
+    assert [set(info) for info in preview["hello"]] == [
+        {"logical_date", "run_after", "data_interval", "run_after_local", "clock_change"}
+    ] * 3
     first, second, _ = preview["hello"]
     assert first["data_interval"]["end"] == second["data_interval"]["start"] == first["run_after"]
     await told(here, "dags", "register", str(EXAMPLES / "hello.json"))

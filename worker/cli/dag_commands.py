@@ -9,26 +9,20 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from ...activities.dag_files import own_workplace
-from ...activities.timetables import TimetableActivities
 from ...activities.work.dag_import import import_dags
 from ...activities.work.needing_airflow import NeedsAirflow, noticing
 from ...model.dag.explaining import Explanation
 from ...model.dag.row import timetable_summary
-from ...model.dag.ticks import TicksQuestion
 from ...model.dag.views import DagView
 from ...model.errors import InvalidInputError
 from ...model.errors import explain as clear
 from ...model.run.identity import RunIdentity, TriggeredBy, TriggerRequest
 from ...model.run.task_instances import TaskInstance
-from ...model.spec.dag import DagSpec
-from ...model.spec.timetables import DagRunInfo
 from ..client import Tidemill
 from ..local_airflow import AirflowFile, go_on_with_airflow
 from ..local_run import LocalDag, OfAirflow, run_locally
 from ..settings import read_settings
 from .completion import DagId
-from .dag_files import read_path
 from .output import (
     Json,
     console,
@@ -87,59 +81,6 @@ def explain(dag_id: DagId, as_json: Json = False) -> None:
         console.print(escape(line), soft_wrap=True)
     decisions = [(instant_text(d.at), d.kind, d.about, d.reason) for d in reversed(told.decisions)]
     console.print(make_table(["AT", "DECISION", "ABOUT", "WHY"], decisions))
-
-
-def preview(
-    target: Annotated[str, typer.Argument(help="A registered DAG's id, or a DAG file.")],
-    n: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many runs.")] = 10,
-    as_json: Json = False,
-) -> None:
-    """Show the next runs: logical date, data interval, and when each is created."""
-    if Path(target).is_file():
-        specs, problems = read_path(Path(target))
-        if problems:
-            fail(problems[0])
-        answers = {spec.dag_id: next_runs(spec, n) for spec in specs}
-    else:
-
-        async def work() -> dict[str, list[DagRunInfo]]:
-            return {target: await (await Tidemill.connect()).upcoming(target, n)}
-
-        answers = run(work())
-    if as_json:
-        print_json(
-            {
-                dag_id: [{"logical_date": i.logical_date, **i.model_dump()} for i in infos]
-                for dag_id, infos in answers.items()
-            }
-        )
-        return
-    for dag_id, infos in answers.items():
-        rows = [
-            (*map(instant_text, (i.logical_date, i.data_interval.start, i.data_interval.end, i.run_after)),)
-            for i in infos
-        ]
-        console.print(make_table(["LOGICAL DATE", "INTERVAL START", "INTERVAL END", "RUN AFTER"], rows, title=dag_id))
-        if len(infos) < n:
-            console.print(f"no run after {len(infos)}: the schedule ends there" if infos else "no scheduled run")
-
-
-def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
-    """The first *n* runs of a DAG that is not registered. Its own kind of timetable is asked in its own process."""
-    question = TicksQuestion(
-        timetable=spec.schedule,
-        restriction=spec.restriction,
-        last=None,
-        now=datetime.now(UTC),
-        most=n,
-        folder=spec.folder,
-        bundle=spec.bundle,
-    )
-    with own_workplace() as workplace:
-        answer = TimetableActivities(workplace).ask_timetable(question)
-    if answer.error is not None:
-        fail(f"DAG {spec.dag_id!r}: timetable: {answer.error}")
-    return list(answer.infos)
 
 
 def dag_in(path: Path, dag_id: str) -> LocalDag:

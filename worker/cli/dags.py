@@ -14,8 +14,8 @@ class DagCommands(LazyGroup):
             "Say why the next run is due when it is, or why nothing is created, and what was decided last.",
         ),
         "preview": (
-            "dag_commands:preview",
-            "Show the next runs: logical date, data interval, and when each is created.",
+            "preview:preview",
+            "Show the next runs: logical date, data interval, and when each is created, in UTC and by the local clock.",
         ),
         "test": (
             "dag_commands:try_dag",

@@ -3,9 +3,9 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
-from pydantic import model_validator
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ...base import Instant, Model
 
@@ -74,6 +74,14 @@ class BaseTimetable(Model):
     argument, so that the answer can be recorded and asked for again.
     """
 
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the policy that there always was, so that no DAG changes its version with a release."""
+        fields: dict[str, Any] = write(self)
+        if fields.get("dst_policy") == "airflow":
+            del fields["dst_policy"]
+        return fields
+
     @property
     def periodic(self) -> bool:
         """Whether the runs follow a calendar, so that a backfill of a range means something."""
@@ -83,6 +91,19 @@ class BaseTimetable(Model):
     def answers_by_moment(self) -> bool:
         """Whether each answer only holds for the moment of asking, so that none is worked out ahead."""
         return False
+
+    def on_schedule(self, date: datetime, restriction: TimeRestriction) -> bool:
+        """Whether a scheduled run has *date* as its logical date, within the bounds of *restriction*."""
+        start = self.grid_start(date, restriction)
+        bounds = restriction.model_copy(update={"earliest": start, "catchup": True})
+        info = self.next_dagrun_info(None, bounds, date)
+        while info is not None and info.logical_date < date:
+            info = self.next_dagrun_info(info.data_interval, bounds, date)
+        return info is not None and info.logical_date == date
+
+    def grid_start(self, date: datetime, restriction: TimeRestriction) -> datetime:
+        """From where the runs are walked to see whether one is about *date*."""
+        return restriction.earliest or date
 
     def check(self) -> None:
         """Raises TimetableError or CronError for what only shows when the schedule is used."""
@@ -109,6 +130,11 @@ class BaseTimetable(Model):
     @abstractmethod
     def manual_interval(self, run_after: datetime) -> DataInterval:
         """The interval of a manual run at *run_after* (Airflow: infer_manual_data_interval)."""
+
+
+def first_on_clock(date: datetime, restriction: TimeRestriction) -> datetime:
+    """*date* within *restriction*: an expression of a clock means the same wherever one begins to walk."""
+    return date if restriction.earliest is None else max(date, restriction.earliest)
 
 
 NextRun = Callable[[DataInterval | None, TimeRestriction, datetime], DagRunInfo | None]

@@ -1,10 +1,7 @@
 """Which instants a cron expression names in a time zone.
 
-Reads the dialect that Airflow reads, through croniter. Two policies at a change of the clocks,
-as in Airflow: an expression whose hour field is `*` ticks at every matching instant, both times
-through the hour that comes twice; any other names wall-clock times, each of which happens once:
-in the hour that comes twice the second time counts, and a time that is skipped moves forward by
-the length of the gap.
+Reads the dialect that Airflow reads, through croniter. What happens at a change of the clocks is
+the policy of the DAG (see `DstPolicy`).
 """
 
 import difflib
@@ -12,6 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
+from typing import Literal
 
 from croniter import CroniterError, croniter
 
@@ -27,6 +25,16 @@ PRESETS = {
 }
 """Airflow's own presets; croniter adds `@midnight` and `@annually`."""
 
+DstPolicy = Literal["airflow", "every_instant", "first_instant"]
+"""What an expression means where the clocks change.
+
+`every_instant`: it ticks whenever the clock shows a matching time: twice in the hour that comes twice, not at all in an
+hour that is skipped. `first_instant`: each matching wall-clock time happens once: the first time in the hour that comes
+twice, and a time that is skipped moves forward by the length of the gap. `airflow`: an expression whose hour field is
+`*` ticks at every instant; any other names wall-clock times as in `first_instant`, but of an hour that comes twice the
+second counts.
+"""
+
 _MOMENT = timedelta(microseconds=1)
 # The longest stretch that a clock was ever moved by (Samoa crossed the date line).
 _LONGEST_SHIFT = timedelta(hours=25)
@@ -41,15 +49,15 @@ RANDOM = re.compile(r"(?:^|[\s,])r(?:\(|/|,|\s|$)", re.IGNORECASE)
 
 
 @lru_cache(maxsize=2048)
-def cron(expression: str, timezone: str) -> "Cron":
+def cron(expression: str, timezone: str, dst_policy: DstPolicy = "airflow") -> "Cron":
     """The parsed expression, shared by all who use it. Raises CronError."""
-    return Cron(expression, timezone)
+    return Cron(expression, timezone, dst_policy)
 
 
 class Cron:
     """A cron expression read in a time zone; answers which tick comes next, and which came last."""
 
-    def __init__(self, expression: str, timezone: str) -> None:
+    def __init__(self, expression: str, timezone: str, dst_policy: DstPolicy = "airflow") -> None:
         self.expression = PRESETS.get(expression, expression)
         self.zone: tzinfo = zone(timezone)
         if RANDOM.search(self.expression):
@@ -66,19 +74,20 @@ class Cron:
                 f"cannot read cron expression {expression!r}: {error}. "
                 "Write five fields (minute hour day month weekday), such as 0 6 * * 1-5, or a preset such as @daily"
             ) from error
-        self.every_hour = fields[1] == ["*"]
+        self.dst_policy = dst_policy
+        self.by_instant = fields[1] == ["*"] if dst_policy == "airflow" else dst_policy == "every_instant"
 
     def next(self, instant: datetime) -> datetime | None:
         """The first tick after *instant*; None if there is none within croniter's horizon."""
         instant = instant.astimezone(UTC)
-        if self.every_hour:
+        if self.by_instant:
             return self._next_by_clock(instant)
         return min((tick for tick in self._wall_ticks_near(instant, forward=True) if tick > instant), default=None)
 
     def prev(self, instant: datetime) -> datetime | None:
         """The last tick before *instant*; None if there is none within croniter's horizon."""
         instant = instant.astimezone(UTC)
-        if self.every_hour:
+        if self.by_instant:
             return self._prev_by_clock(instant)
         return max((tick for tick in self._wall_ticks_near(instant, forward=False) if tick < instant), default=None)
 
@@ -123,12 +132,12 @@ class Cron:
         return instant.astimezone(self.zone).replace(tzinfo=None, fold=0)
 
     def _resolve(self, wall: datetime) -> datetime:
-        """The instant at which the clock shows *wall*: the second one, or moved out of a gap."""
+        """The instant at which the clock shows *wall*; moved out of a gap, and of two that of the policy."""
         first = wall.replace(tzinfo=self.zone, fold=0)
         second = wall.replace(tzinfo=self.zone, fold=1)
         before, after = _offset(first), _offset(second)
         # In a gap fold=0 means the offset before it; reading the time by that moves it forward.
-        return (wall - (min(after, before))).replace(tzinfo=UTC)
+        return (wall - (before if self.dst_policy == "first_instant" else min(after, before))).replace(tzinfo=UTC)
 
     def _shift_near(self, instant: datetime) -> timedelta:
         """How far the clock is moved within a day or so of *instant*."""

@@ -5,8 +5,8 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from .base import BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, within
-from .cron import Cron, cron
+from .base import BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, first_on_clock, within
+from .cron import Cron, DstPolicy, cron
 from .deltas import Delta, exact, floor, minus, plus, require_positive
 
 
@@ -16,11 +16,16 @@ class CronInterval(BaseTimetable):
     kind: Literal["cron_interval"] = "cron_interval"
     expression: str
     timezone: str = "UTC"
+    dst_policy: DstPolicy = "airflow"
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
-        cron(self.expression, self.timezone)
+        _ = self._ticks
         return self
+
+    @property
+    def _ticks(self) -> Cron:
+        return cron(self.expression, self.timezone, self.dst_policy)
 
     @property
     def names_runs_by_interval(self) -> bool:
@@ -29,7 +34,7 @@ class CronInterval(BaseTimetable):
     def next_dagrun_info(
         self, last: DataInterval | None, restriction: TimeRestriction, now: datetime
     ) -> DagRunInfo | None:
-        ticks = cron(self.expression, self.timezone)
+        ticks = self._ticks
         start = self._earliest(ticks, restriction, now)
         if last is not None:
             start = self._after(ticks, last, start)
@@ -39,12 +44,15 @@ class CronInterval(BaseTimetable):
         return None if end is None else DagRunInfo.interval(start, end)
 
     def manual_interval(self, run_after: datetime) -> DataInterval:
-        ticks = cron(self.expression, self.timezone)
+        ticks = self._ticks
         end = ticks.at_or_before(run_after)
         start = None if end is None else ticks.prev(end)
         if end is None or start is None:
             return DataInterval.exact(run_after)
         return DataInterval(start=start, end=end)
+
+    def grid_start(self, date: datetime, restriction: TimeRestriction) -> datetime:
+        return first_on_clock(date, restriction)
 
     @staticmethod
     def _earliest(ticks: Cron, restriction: TimeRestriction, now: datetime) -> datetime | None:
@@ -100,6 +108,14 @@ class DeltaInterval(BaseTimetable):
 
     def manual_interval(self, run_after: datetime) -> DataInterval:
         return DataInterval(start=minus(run_after, self.delta), end=run_after)
+
+    def grid_start(self, date: datetime, restriction: TimeRestriction) -> datetime:
+        step = exact(self.delta)
+        if step is None or restriction.earliest is None or date < restriction.earliest:
+            return restriction.earliest or date
+        if restriction.catchup:
+            return date - (date - restriction.earliest) % step
+        return max(restriction.earliest, floor(date, step))
 
     def _latest_complete(self, earliest: datetime | None, now: datetime) -> datetime:
         step = exact(self.delta)

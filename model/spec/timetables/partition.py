@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from .base import DataInterval
-from .cron import cron, zone
+from .cron import zone
 from .trigger import CronTrigger, RunImmediately
 
 KEY_FORMAT = "%Y-%m-%dT%H:%M:%S"
@@ -28,7 +28,7 @@ class CronPartition(CronTrigger):
 
     def partition_of(self, run_after: datetime) -> tuple[datetime, str]:
         """The date and the key of the run at that tick."""
-        found, date = cron(self.expression, self.timezone), run_after
+        found, date = self._ticks, run_after
         for _ in range(abs(self.run_offset)):
             moved = found.next(date) if self.run_offset > 0 else found.prev(date)
             if moved is None:
@@ -48,7 +48,7 @@ class CronPartition(CronTrigger):
     def partitions_between(self, earliest: datetime, latest: datetime) -> Iterator[tuple[datetime, str]]:
         """Date and key of each partition from *earliest* to *latest*, read by the clock of the expression's zone."""
         first, last = self.backfill_bounds(earliest, latest)
-        found = cron(self.expression, self.timezone)
+        found = self._ticks
         tick = found.at_or_after(first)
         while tick is not None and tick <= last:
             yield tick, self.written(tick)

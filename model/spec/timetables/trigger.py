@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .base import ZERO, BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, within
-from .cron import cron
+from .base import ZERO, BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, first_on_clock, within
+from .cron import Cron, DstPolicy, cron
 from .deltas import Delta, minus, plus, require_positive
 
 RunImmediately = Annotated[bool, Field(strict=True)] | timedelta | None
@@ -65,20 +65,28 @@ class CronTrigger(_Trigger):
     kind: Literal["cron_trigger"] = "cron_trigger"
     expression: str
     timezone: str = "UTC"
+    dst_policy: DstPolicy = "airflow"
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
-        cron(self.expression, self.timezone)
+        _ = self._ticks
         return self
 
+    @property
+    def _ticks(self) -> Cron:
+        return cron(self.expression, self.timezone, self.dst_policy)
+
+    def grid_start(self, date: datetime, restriction: TimeRestriction) -> datetime:
+        return first_on_clock(date, restriction)
+
     def _after(self, at: datetime) -> datetime | None:
-        return cron(self.expression, self.timezone).next(at)
+        return self._ticks.next(at)
 
     def _at_or_after(self, at: datetime) -> datetime | None:
-        return cron(self.expression, self.timezone).at_or_after(at)
+        return self._ticks.at_or_after(at)
 
     def _at_or_before(self, at: datetime) -> datetime | None:
-        return cron(self.expression, self.timezone).at_or_before(at)
+        return self._ticks.at_or_before(at)
 
     def _first(self, now: datetime) -> datetime | None:
         past, future = self._at_or_before(now), self._after(now)
@@ -126,12 +134,13 @@ class MultiCronTrigger(BaseTimetable):
     kind: Literal["multi_cron_trigger"] = "multi_cron_trigger"
     expressions: Annotated[tuple[str, ...], Field(min_length=1)]
     timezone: str = "UTC"
+    dst_policy: DstPolicy = "airflow"
     interval: Delta = ZERO
     run_immediately: RunImmediately = None
 
     def check(self) -> None:
         for expression in self.expressions:
-            cron(expression, self.timezone)
+            cron(expression, self.timezone, self.dst_policy)
 
     def next_dagrun_info(
         self, last: DataInterval | None, restriction: TimeRestriction, now: datetime
@@ -151,11 +160,15 @@ class MultiCronTrigger(BaseTimetable):
     def manual_interval(self, run_after: datetime) -> DataInterval:
         return DataInterval(start=minus(run_after, self.interval), end=run_after)
 
+    def grid_start(self, date: datetime, restriction: TimeRestriction) -> datetime:
+        return first_on_clock(date, restriction)
+
     def _members(self) -> list[CronTrigger]:
         return [
             CronTrigger(
                 expression=expression,
                 timezone=self.timezone,
+                dst_policy=self.dst_policy,
                 interval=self.interval,
                 run_immediately=self.run_immediately,
             )

@@ -1,0 +1,34 @@
+"""A schedule in plain words."""
+
+from typing import Any
+
+from cron_descriptor import ExpressionDescriptor, FormatError, Options
+
+from .cron import PRESETS
+
+
+def in_words(schedule: dict[str, Any]) -> str | None:
+    """What the cron expression of *schedule*, a timetable as data, says; None where it has none that can be told."""
+    expressions = schedule.get("expressions") or [schedule.get("expression")]
+    told = [_told(str(expression)) for expression in expressions if expression is not None]
+    if not told or None in told:
+        return None
+    zone = schedule.get("timezone", "UTC")
+    return f"{'; and '.join(part for part in told if part)} ({zone})"
+
+
+def _seconds_first(expression: str) -> str:
+    """Croniter has seconds behind the weekday, the describing library before the minutes."""
+    fields = expression.split()
+    return " ".join([fields[5], *fields[:5], *fields[6:]]) if len(fields) > 5 else expression
+
+
+def _told(expression: str) -> str | None:
+    options = Options()
+    options.use_24hour_time_format = True
+    options.day_of_week_start_index_zero = True
+    try:
+        read = ExpressionDescriptor(_seconds_first(PRESETS.get(expression, expression)), options)
+        return str(read.get_description())
+    except (FormatError, ValueError, IndexError):
+        return None
