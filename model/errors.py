@@ -6,6 +6,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from .dropped_arguments import DROPPED
+
 
 class InvalidInputError(ValueError):
     """What the user gave cannot be used. The message is meant to be shown as it is."""
@@ -41,7 +43,7 @@ def _line(details: Any, model: type[BaseModel] | None, task_ids: Sequence[str]) 
 def _problem(details: Any, model: type[BaseModel] | None) -> str:
     match details["type"]:
         case "extra_forbidden":
-            return "no such field. " + _suggest(str(details["loc"][-1]), _fields_at(details["loc"], model))
+            return "no such field. " + _advice(details["loc"], model)
         case "missing":
             return "is missing. Give it a value"
         case "union_tag_invalid":
@@ -56,10 +58,23 @@ def _fields_at(loc: Sequence[str | int], model: type[BaseModel] | None) -> Itera
     """The fields that there are where an unknown one was found: of the DAG, or of a kind of task."""
     if model is None:
         return ()
-    if len(loc) < 4 or loc[0] != "tasks":
+    if not _is_in_task(loc):
         return model.model_fields
     kinds = get_args(get_args(get_args(model.model_fields["tasks"].annotation)[0])[0])
     return next((kind.model_fields for kind in kinds if kind.model_fields["kind"].default == loc[2]), ())
+
+
+def _is_in_task(loc: Sequence[str | int]) -> bool:
+    """Whether a field of a task is meant: `("tasks", 0, "bash", "retries")`."""
+    return len(loc) >= 4 and loc[0] == "tasks"
+
+
+def _advice(loc: Sequence[str | int], model: type[BaseModel] | None) -> str:
+    """What to write instead of the field at *loc*, which there is not."""
+    name, whose = str(loc[-1]), "task" if _is_in_task(loc) else "DAG"
+    if name in DROPPED[whose] and (whose == "task" or len(loc) == 1):
+        return DROPPED[whose][name].replace("=...", "")
+    return _suggest(name, _fields_at(loc, model))
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tidemill.model.authoring.arguments import ACCEPTED, DROPPED
+from tidemill.model.authoring.arguments import ACCEPTED
+from tidemill.model.dropped_arguments import DROPPED
 
 PAGE = Path(__file__).parents[1] / "docs" / "coming_from_airflow.md"
 MARK = "<!-- tables: written by `make docs` -->"

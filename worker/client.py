@@ -38,6 +38,7 @@ from ..model.dag.backfill_request import BackfillRequest
 from ..model.dag.backfills import BackfillPlan, BackfillProgress
 from ..model.dag.explaining import Explanation
 from ..model.dag.hand_over import HandOver
+from ..model.dag.manual_runs import ConfChange
 from ..model.dag.previews import Preview
 from ..model.dag.row import DagRow
 from ..model.dag.ticks import Ticks
@@ -107,6 +108,14 @@ class Tidemill:
     async def trigger(self, dag_id: str, request: TriggerRequest | None = None) -> RunIdentity:
         """Creates a manual run. Raises InvalidInputError, naming the run that holds the date if one does."""
         return await self._change_dag(dag_id, "trigger_run", RunIdentity, request or TriggerRequest())
+
+    async def trigger_runs(self, dag_id: str, requests: Sequence[TriggerRequest]) -> list[RunIdentity]:
+        """Creates several manual runs in one step, or none of them if one is refused. Raises InvalidInputError."""
+        return await self._change_dag(dag_id, "trigger_runs", list[RunIdentity], list(requests))
+
+    async def set_conf(self, dag_id: str, run_id: str, conf: dict[str, Any]) -> RunIdentity:
+        """Gives a run another conf that is still queued. Raises InvalidInputError for one that has begun."""
+        return await self._change_dag(dag_id, "set_conf", RunIdentity, ConfChange(run_id=run_id, conf=conf))
 
     async def describe(self, dag_id: str) -> DagView:
         return await self._ask_dag(dag_id, "describe", DagView)

@@ -31,7 +31,8 @@ from ..model.run.facts import KnownRun, Question
 from ..model.run.identity import TriggerRequest, manual_run
 from ..model.run.mapping import NotMappableError
 from ..model.run.planner import Decision, RunEnd, RunPlan
-from ..model.run.state import DagRunState, progress
+from ..model.run.progress import progress
+from ..model.run.state import DagRunState
 from ..model.run.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry
 from ..model.run.views import RunDetails, run_details, why
 from ..model.spec.dag import DagSource, DagSpec

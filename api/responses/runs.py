@@ -132,7 +132,7 @@ def run_answer(
         run_type=run.run_type,
         state=run.state,
         triggered_by=TRIGGERED_BY.get(triggered_by, triggered_by) if triggered_by is not None else None,
-        triggering_user_name=None,
+        triggering_user_name=identity.triggering_user_name if identity is not None else None,
         conf=identity.conf if identity is not None else None,
         note=run.reason if run.state == "failed" else None,
         dag_versions=[version] if version is not None else [],

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
@@ -17,6 +17,8 @@ from ...model.run.views import RunView
 from ...model.spec.references import RETURN_VALUE
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
+from ..auth.access import authorise
+from ..auth.tokens import ANYBODY, Person
 from ..dependencies import Here, Limit, Mask, Moment, Offset
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
 from ..read.instances import would_clear
@@ -139,7 +141,9 @@ async def get_run(source: Here, dag_id: str, dag_run_id: str) -> RunAnswer:
 
 
 @router.post(RUNS)
-async def trigger_run(source: Here, dag_id: str, body: TriggerBody) -> RunAnswer:
+async def trigger_run(
+    source: Here, dag_id: str, body: TriggerBody, person: Annotated[Person, Depends(authorise)]
+) -> RunAnswer:
     """Makes a run. 409, naming the run that holds the date or the id, if there is one."""
     refuse_note(body.note)
     if body.partition_key is not None:
@@ -151,6 +155,7 @@ async def trigger_run(source: Here, dag_id: str, body: TriggerBody) -> RunAnswer
         data_interval_start=body.data_interval_start,
         data_interval_end=body.data_interval_end,
         conf=body.conf or {},
+        triggering_user_name=None if person is ANYBODY else person.name[:100],
     )
     made = await source.tidemill.trigger(dag_id, request)
     await source.changed(dag_id)

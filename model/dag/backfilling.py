@@ -85,6 +85,8 @@ class DagBackfills(DagData):
         done = self._ended_before(run)
         holder = self._in_flight(run, done)
         if holder is not None:
+            if run.key in self.runs:
+                backfill.awaits += (run.key,)
             self.skip_in_backfill(backfill, f"{holder} is in flight or holds the date", run, now)
         elif done is not None and not backfill.request.reprocess_behavior.again(done.state):
             self.skip_in_backfill(backfill, f"{done.run_id} exists already and ended in {done.state}", run, now)
@@ -150,7 +152,6 @@ class DagBackfills(DagData):
 
     def close_backfills(self, now: datetime) -> None:
         for backfill in self.backfills:
-            if backfill.close_if_done(now):
-                progress = backfill.progress()
-                told = f"{progress.succeeded} succeeded, {progress.failed} failed, {progress.skipped} skipped"
-                self.note(now, DecisionKind.BACKFILL, backfill.backfill_id, f"{progress.state}: {told}")
+            if backfill.close_if_done(now, self.runs):
+                told = f"{backfill.succeeded} succeeded, {backfill.failed} failed, {backfill.skipped} skipped"
+                self.note(now, DecisionKind.BACKFILL, backfill.backfill_id, f"{backfill.state}: {told}")

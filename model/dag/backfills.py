@@ -4,10 +4,12 @@ A backfill is an entry in its DAG's state, not a second engine: its runs are cre
 workflow, at the same ids, under a limit of their own.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 
 from ..base import Brief, Instant, Model, Record, iso
 from ..errors import InvalidInputError
+from ..run.progress import Progress, percent, together
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, DataInterval, Timetable
 from ..states import RunState
@@ -26,7 +28,7 @@ class BackfillPlan(Brief, Model):
 
 
 class BackfillProgress(Brief, Model):
-    """How far a backfill is. The field names are those of Airflow's progress line."""
+    """How far a backfill is: its runs, and in `tasks` what they are made of."""
 
     backfill_id: str
     total_dagruns: int
@@ -46,24 +48,14 @@ class BackfillProgress(Brief, Model):
     completed_at: Instant | None
     counted: bool = True
     """Whether `total_dagruns` is all: a large range is counted while its runs run."""
-
-    @property
-    def finished(self) -> int:
-        return self.succeeded + self.failed + self.skipped
-
-    @property
-    def pct(self) -> float:
-        """Finished runs of all runs, in percent; a backfill of nothing is complete."""
-        return 100.0 * self.finished / self.total_dagruns if self.total_dagruns else 100.0
-
-    def line(self, tasks: int) -> str:
-        """Airflow's old progress line, for a DAG of *tasks* tasks."""
-        total = self.total_dagruns * tasks
-        done = [n * tasks for n in (self.finished, self.succeeded, self.skipped, self.failed)]
-        return (
-            f"[backfill progress: {self.pct:.1f}%] | total dagruns: {self.total_dagruns} | total tasks: {total} | "
-            f"finished: {done[0]} | succeeded: {done[1]} | skipped: {done[2]} | failed: {done[3]}"
-        )
+    awaits: tuple[str, ...] = ()
+    """The runs of its range that others had made and that are under way: it is complete when they have ended, too."""
+    finished: int | None = None
+    """Runs that have succeeded, failed or been skipped. None, as below: a release before tells of it."""
+    pct: float | None = None
+    """Finished runs of all runs, in percent; 100 where there are none."""
+    tasks: Progress | None = None
+    """The tasks of its runs: those of ended runs as they were counted, for each other run those of today's DAG."""
 
 
 class Backfill(Brief, Record):
@@ -90,6 +82,10 @@ class Backfill(Brief, Record):
     """Up to which run `total` counts; None: up to the last."""
     after: DataInterval | None = None
     """The run before the next to be asked for."""
+    ended_tasks: Progress | None = None
+    """The tasks of its ended runs."""
+    awaits: tuple[str, ...] = ()
+    """Keys of runs in its range that others had made."""
     pages: tuple[BackfillPage, ...] = ()
     """Where the runs of one that runs backwards can be taken up, oldest first."""
 
@@ -198,27 +194,38 @@ class Backfill(Brief, Record):
             self.error, self.cancelled = batch.error, True
         return self.cancelled
 
-    def ended(self, state: RunState) -> None:
-        """One of its runs has ended."""
+    def ended(self, state: RunState, tasks: Progress | None) -> None:
+        """One of its runs has ended; *tasks* are its, counted."""
+        if tasks is not None:
+            self.ended_tasks = together(self.ended_tasks, tasks)
         if state is RunState.SUCCESS:
             self.succeeded += 1
         else:
             self.failed += 1
 
-    def close_if_done(self, now: datetime) -> bool:
-        """Closes the backfill when nothing is left of it to do. True if it did so now."""
-        done = not self.infos and self.offset >= self.total and self.counted
+    def close_if_done(self, now: datetime, under_way: Collection[str]) -> bool:
+        """Closes the backfill when nothing is left of it to do. True if it did so now.
+
+        *under_way* are the keys of the DAG's runs: those of its range that others had made are waited for.
+        """
+        self.awaits = tuple(key for key in self.awaits if key in under_way)
+        done = not self.infos and self.offset >= self.total and self.counted and not self.awaits
         if self.open and self.running == 0 and (done or self.cancelled):
             self.completed_at = now
             return True
         return False
 
-    def progress(self) -> BackfillProgress:
-        state = "cancelled" if self.cancelled else "running" if self.open else "completed"
-        if self.error is not None:
-            state = f"failed: timetable: {self.error}"
+    @property
+    def state(self) -> str:
+        """One word for it, or what is the matter with its timetable."""
         if self.open and self.is_paused:
-            state = "paused"
+            return "paused"
+        if self.error is not None:
+            return f"failed: timetable: {self.error}"
+        return "cancelled" if self.cancelled else "running" if self.open else "completed"
+
+    def progress(self, tasks_per_run: int) -> BackfillProgress:
+        """How far it is; a run that has not ended is taken to have so many tasks."""
         return BackfillProgress(
             backfill_id=self.backfill_id,
             total_dagruns=self.total,
@@ -228,7 +235,7 @@ class Backfill(Brief, Record):
             succeeded=self.succeeded,
             failed=self.failed,
             is_paused=self.is_paused,
-            state=state,
+            state=self.state,
             from_date=self.request.from_date,
             to_date=self.request.to_date,
             run_backwards=self.request.run_backwards,
@@ -237,7 +244,25 @@ class Backfill(Brief, Record):
             created_at=self.created_at,
             completed_at=self.completed_at,
             counted=self.counted,
+            awaits=self.awaits,
+            finished=self.succeeded + self.failed + self.skipped,
+            pct=percent(self.succeeded + self.failed + self.skipped, self.total),
+            tasks=self._tasks(tasks_per_run),
         )
+
+    def _tasks(self, tasks_per_run: int) -> Progress:
+        """Its tasks; those of skipped runs are nobody's to run."""
+        uncounted = self.succeeded + self.failed - (self.ended_tasks.total_dagruns if self.ended_tasks else 0)
+        ended = {
+            "finished": tasks_per_run * uncounted,
+            "succeeded": tasks_per_run * min(uncounted, self.succeeded),
+            "failed": tasks_per_run * (uncounted - min(uncounted, self.succeeded)),
+        }
+        left = self.total - self.skipped - self.succeeded - self.failed
+        others = Progress(
+            total_dagruns=left + uncounted, total_tasks=tasks_per_run * (left + uncounted), skipped=0, **ended
+        )
+        return together(self.ended_tasks, others)
 
 
 def runs_text(total: int, *, counted: bool) -> str:

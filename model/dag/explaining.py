@@ -97,9 +97,9 @@ def _why_queued(state: DagState, run_id: str, now: datetime) -> str:
 def _backfill(state: DagState, backfill_id: str) -> str:
     backfill = state.backfill(backfill_id)
     assert backfill is not None  # noqa: S101
-    progress = backfill.progress()
-    runs = runs_text(progress.total_dagruns, counted=progress.counted)
-    told = f"{backfill_id}: {progress.finished} of {runs} finished, {progress.running} under way"
+    finished = backfill.succeeded + backfill.failed + backfill.skipped
+    runs = runs_text(backfill.total, counted=backfill.counted)
+    told = f"{backfill_id}: {finished} of {runs} finished, {backfill.running} under way"
     if backfill.is_paused:
         return f"{told}; paused"
     if state.held_up is not None:
@@ -108,6 +108,9 @@ def _backfill(state: DagState, backfill_id: str) -> str:
         return f"{told}; cancelled, waits for the runs under way"
     if backfill.request.run_backwards and not backfill.counted:
         return f"{told}; the runs are counted before the last of them can be the first"
+    if backfill.awaits and finished == backfill.total:
+        others = ", ".join(state.runs[key].run.run_id for key in backfill.awaits if key in state.runs)
+        return f"{told}; waits for {others}, which others had made in its range"
     if not backfill.room:
         return f"{told}; its max_active_runs = {backfill.request.max_active_runs} is reached"
     return told

@@ -1,8 +1,10 @@
 """Turning a trigger into a run: checked against the DAG's params, its interval worked out."""
 
+from typing import Any
+
 from pydantic import ValidationError
 
-from ..base import Instant, Model
+from ..base import Instant, Model, Request
 from ..errors import InvalidInputError, explain
 from ..run.identity import RunIdentity, TriggeredBy, TriggerRequest, manual_run
 from ..sizes import check_conf_size
@@ -17,6 +19,13 @@ class TriggerQuestion(Model):
     spec: DagSpec
     request: object
     now: Instant
+
+
+class ConfChange(Request):
+    """Another conf for a run that has not begun."""
+
+    run_id: str
+    conf: dict[str, Any]
 
 
 class TriggerAnswer(Model):

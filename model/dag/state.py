@@ -5,7 +5,7 @@ so are its decisions: which runs are due, which may start, who holds a date. The
 and ask nobody.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from pydantic import PrivateAttr
@@ -229,6 +229,37 @@ class DagState(DagAssets, DagBackfills, DagPast):
                 return RunReport(key=tracked.run.key, state=end, ended_at=now, reason=reason, past=past)
         return None
 
+    def changeable(self, run_id: str) -> TrackedRun:
+        """The run of that id, if it has not begun. Raises InvalidInputError."""
+        for tracked in self.queued:
+            if tracked.run.run_id == run_id and not tracked.again:
+                return tracked
+        raise InvalidInputError(
+            f"DAG {self.spec.dag_id!r} has no queued run {run_id!r}: the conf of a run is fixed once it has begun. "
+            "Trigger another run with that conf"
+        )
+
+    def all_free(self, runs: Sequence[RunIdentity]) -> list[RunIdentity]:
+        """*runs*, those without a run_id of their own told apart. Raises InvalidInputError where one is taken."""
+        found: list[RunIdentity] = []
+        ids = {t.run.run_id for t in self.runs.values()} | {r.run_id for r in self.ledger} | {*self.dates.values()}
+        dates: set[str] = set()
+        for run in runs:
+            n, own = 1, run
+            while run.run_id == run_id(RunType.MANUAL, run.run_after) and own.run_id in ids:
+                n += 1
+                own = run.model_copy(update={"run_id": f"{run.run_id}_{n}"})
+            holder = self.holder(own)
+            if holder is not None or own.run_id in ids or own.key in dates:
+                held = f"by run {holder!r}" if holder is not None else "twice in this request"
+                raise InvalidInputError(
+                    f"DAG {self.spec.dag_id!r}: {run.key} is taken {held}. None of the {len(runs)} runs was created"
+                )
+            ids.add(own.run_id)
+            dates.add(own.key)
+            found.append(own)
+        return found
+
     def delete_run(self, run_id: str) -> bool:
         """Forgets a run that is not under way: its date and its run_id are free. False if there is none."""
         known = [t.run.run_id for t in self.queued] + [record.run_id for record in self.ledger] + [*self.dates.values()]
@@ -284,8 +315,8 @@ class DagState(DagAssets, DagBackfills, DagPast):
         self.note(report.ended_at, DecisionKind.FINISHED, tracked.run.run_id, f"{report.state}: {report.reason}")
         backfill = self.backfill(tracked.backfill_id)
         if backfill is not None:
-            backfill.ended(report.state)
-            self.close_backfills(report.ended_at)
+            backfill.ended(report.state, report.progress)
+        self.close_backfills(report.ended_at)
         if report.state is RunState.FAILED or pause_on_success:
             self._pause_after_failures(report.ended_at)
         return True

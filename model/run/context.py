@@ -118,6 +118,7 @@ def _known(attempt: TaskAttempt) -> KnownRun:
         run_after=run.run_after,
         data_interval_start=interval.start if interval is not None else None,
         data_interval_end=interval.end if interval is not None else None,
+        triggering_user_name=run.triggering_user_name,
     )
 
 

@@ -167,7 +167,7 @@ class DagRunView:
         self.partition_key: str | None = None
         self.partition_date: pendulum.DateTime | None = None
         self.external_trigger = known.run_type == "manual"
-        self.triggering_user_name = None
+        self.triggering_user_name = known.triggering_user_name
         self.note = None
         self._facts = facts
 

@@ -35,6 +35,7 @@ class KnownRun(Model):
     ended_at: Instant | None = None
     data_interval_start: Instant | None = None
     data_interval_end: Instant | None = None
+    triggering_user_name: str | None = None
 
 
 class Asked(Protocol):

@@ -41,8 +41,8 @@ class TriggeredBy(StrEnum):
     OPERATOR = "operator"
 
 
-OF_ASSETS = ("asset_events", "partition_key", "partition_date")
-"""Fields that only a run has that assets have made, or a partition: others are written without."""
+OF_SOME = ("asset_events", "partition_key", "partition_date", "triggering_user_name")
+"""Fields that only some runs have, such as those that assets have made: others are written without."""
 
 
 ODD = r"[^A-Za-z0-9_.~:+-]"
@@ -68,11 +68,13 @@ class RunIdentity(Model):
     """The events that the run was made for (Airflow: consumed_asset_events)."""
     partition_key: str | None = None
     partition_date: Instant | None = None
+    triggering_user_name: str | None = None
+    """Whose request made the run, where somebody is known to have asked (Airflow's name)."""
 
     @model_serializer(mode="wrap")
     def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = write(self)
-        return {name: value for name, value in written.items() if name not in OF_ASSETS or value}
+        return {name: value for name, value in written.items() if name not in OF_SOME or value}
 
     @property
     def in_short(self) -> "RunIdentity":
@@ -267,11 +269,13 @@ class TriggerRequest(Request):
     conf: dict[str, Any] = {}
     triggered_by: TriggeredBy | None = None
     run_type: Literal["manual", "asset_materialization"] = "manual"
+    triggering_user_name: str | None = Field(default=None, max_length=100)
 
     @model_serializer(mode="wrap")
     def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = write(self)
-        return {name: value for name, value in written.items() if (name, value) != ("run_type", "manual")}
+        unsaid: dict[str, Any] = {"run_type": "manual", "triggering_user_name": None}
+        return {name: value for name, value in written.items() if name not in unsaid or value != unsaid[name]}
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -309,4 +313,5 @@ def manual_run(
         logical_date=request.logical_date,
         data_interval=data_interval,
         conf=request.conf,
+        triggering_user_name=request.triggering_user_name,
     )

@@ -5,6 +5,7 @@ from typing import Any
 from ..base import Brief, Instant, Model, Request
 from ..states import RunState, TaskState
 from .past import Past
+from .progress import Progress
 
 
 class RunReport(Model):
@@ -16,6 +17,8 @@ class RunReport(Model):
     reason: str
     past: dict[str, TaskState] = {}
     """How those tasks ended that the next run looks back at."""
+    progress: Progress | None = None
+    """How its tasks ended, counted. None: it has not begun, or an earlier release tells of it."""
 
 
 class TasksEnded(Brief, Model):

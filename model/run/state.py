@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from ..base import Instant, Model, Record
+from ..base import Instant, Record, iso
 from ..spec.dag import DagSpec, param_value
 from ..spec.graph import ancestors
 from ..spec.references import LENGTH, XCOM_REFERENCE
@@ -15,6 +15,7 @@ from .identity import RunIdentity, RunType
 from .instance_keys import UNMAPPED, instance_key
 from .mapping import instances, length_of, with_values
 from .past import Past, remembered, summarised
+from .progress import progress
 from .revisions import Revision
 from .task_instances import TaskInstance
 
@@ -233,40 +234,23 @@ def one_of(task: Task, values: dict[str, Any]) -> Task:
     return type(task).model_validate({**task.model_dump(), "expand": None, **values})
 
 
-class Progress(Model):
-    """How far a run is. The field names are those of Airflow's old progress line."""
-
-    total_tasks: int
-    finished: int
-    succeeded: int
-    skipped: int
-    failed: int
-
-    @property
-    def pct(self) -> float:
-        """Finished tasks of all tasks, in percent; a run without tasks is complete."""
-        return 100.0 * self.finished / self.total_tasks if self.total_tasks else 100.0
-
-
-def progress(counts: Mapping[TaskState, int]) -> Progress:
-    """The progress of a run with so many instances in each state."""
-    return Progress(
-        total_tasks=sum(counts.values()),
-        finished=sum(n for state, n in counts.items() if state.finished),
-        succeeded=counts[TaskState.SUCCESS],
-        skipped=counts[TaskState.SKIPPED],
-        failed=counts[TaskState.FAILED] + counts[TaskState.UPSTREAM_FAILED],
-    )
-
-
 def task_table(state: DagRunState, counts: Mapping[TaskState, int], most: int = 40) -> str:
     """The run as Markdown, for Temporal's own UI."""
     done = progress(counts)
-    lines = [f"**{state.run.run_id}**: {done.finished} of {done.total_tasks} tasks finished"]
+    lines = [f"**{state.run.run_id}**: {done.finished} of {done.total_tasks} tasks finished", "", _dates(state.run)]
     if len(state.instances) <= most:
         lines += ["", "| task | state | try | |", "|---|---|---|---|"]
         lines += [f"| {i.key} | {i.state} | {i.try_number or ''} | {_remark(i)} |" for i in state.instances.values()]
     return "\n".join(lines)
+
+
+def _dates(run: RunIdentity) -> str:
+    told = [f"run after {iso(run.run_after)}"]
+    if run.logical_date is not None:
+        told.insert(0, f"logical date {iso(run.logical_date)}")
+    if run.data_interval is not None:
+        told.insert(1, f"data interval {iso(run.data_interval.start)} to {iso(run.data_interval.end)}")
+    return ", ".join(told)
 
 
 def _remark(instance: TaskInstance) -> str:

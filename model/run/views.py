@@ -13,8 +13,9 @@ from .forms import InputForm
 from .identity import RunIdentity, RunType
 from .instance_keys import UNMAPPED, instance_key
 from .planner import RunPlan
+from .progress import Progress
 from .row import RunRow
-from .state import DagRunState, Progress
+from .state import DagRunState
 from .task_instances import Attempt, TaskInstance
 
 

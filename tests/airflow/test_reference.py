@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemill.model.authoring.arguments import ACCEPTED, DROPPED, OF_KINDS
+from tidemill.model.authoring.arguments import ACCEPTED, OF_KINDS
 from tidemill.model.authoring.nodes import FIELDS_OF_KINDS
 from tidemill.model.authoring.operators import SPARK_OPTIONS
+from tidemill.model.dropped_arguments import DROPPED
 
 import tidemill
 from tidemill import DAG, Param, task

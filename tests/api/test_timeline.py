@@ -16,7 +16,7 @@ from tidemill.api.pages.render import rendered
 from tidemill.api.pages.spark import share_done, spark_options
 from tidemill.api.read.timeline import timeline
 from tidemill.model.run.identity import RunIdentity, RunType, TriggeredBy, TriggerRequest
-from tidemill.model.run.state import Progress
+from tidemill.model.run.progress import Progress
 from tidemill.model.run.task_instances import Attempt
 from tidemill.model.run.views import RunDetails, TaskView
 from tidemill.model.spec.tasks.spark import SparkOptions, SparkSubmitTask

@@ -35,7 +35,7 @@ def made(state: DagState, request: BackfillRequest, in_time: int) -> Backfill:
 def created(backfill: Backfill, in_time: int) -> list[datetime]:
     """The dates of all its runs, in the order of their creation; each ends at once."""
     dates: list[datetime] = []
-    while not backfill.close_if_done(NOW):
+    while not backfill.close_if_done(NOW, ()):
         if (question := backfill.counting_question()) is not None:
             backfill.count(answer(question, in_time))
         if (question := backfill.question()) is not None:
@@ -60,7 +60,7 @@ def test_the_parts_are_the_whole(schedule: Any, days: int, backwards: bool, in_t
     if whole.total:
         backfill = made(state, request, in_time)
         assert created(backfill, in_time) == [info.logical_date for info in whole.infos]
-        assert backfill.progress().total_dagruns == whole.total
+        assert backfill.progress(1).total_dagruns == whole.total
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -93,11 +93,11 @@ def test_half_a_million_dates_are_known_a_part_at_a_time_and_begin_at_once() -> 
     assert asked is not None
     state.count_backfill(asked[0], answer(asked[1], 500), NOW)
     assert (backfill.total, backfill.counted) == (700, False)
-    assert backfill.progress().counted is False
+    assert backfill.progress(1).counted is False
     backfill.offset = backfill.total
     backfill.infos = ()
     assert backfill.question() is None  # those after it are not counted yet
-    assert not backfill.close_if_done(NOW)
+    assert not backfill.close_if_done(NOW, ())
 
 
 def test_what_runs_backwards_waits_until_it_is_counted() -> None:
@@ -116,7 +116,7 @@ def test_a_timetable_that_raises_while_its_runs_are_counted_ends_the_backfill() 
     backfill = made(state, BackfillRequest(from_date=at("2024-05-01"), to_date=NOW), 200)
     state.count_backfill(backfill.backfill_id, BackfillBatch(total=0, error="ValueError: no"), NOW)
     assert not backfill.open
-    assert backfill.progress().state == "failed: timetable: ValueError: no"
+    assert backfill.progress(1).state == "failed: timetable: ValueError: no"
 
 
 def test_a_range_that_reaches_far_into_the_future_is_worked_out_up_to_now() -> None:

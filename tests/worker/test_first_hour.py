@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from support import TIDEMILL, Stack, at, bash, dag, empty, told, without_times
-from tidemill.model.authoring.arguments import ACCEPTED, DROPPED, OF_KINDS, UNSAID
+from tidemill.model.authoring.arguments import ACCEPTED, OF_KINDS, UNSAID
 from tidemill.model.authoring.nodes import FIELDS_OF_KINDS
+from tidemill.model.dropped_arguments import DROPPED
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.spec.dag import read_dag
 from tidemill.model.spec.tasks.spark import SparkSubmitTask
 from tidemill.model.spec.timetables import CronTrigger
 from tidemill.worker.connection import NotFoundError, connect
@@ -68,6 +70,14 @@ def test_a_dag_argument_that_is_no_more(name: str, told: str) -> None:
     with pytest.raises(InvalidInputError, match=f"DAG 'd': {name} is no argument here") as raised:
         DAG("d", **{name: "@daily"})
     assert str(raised.value).endswith(told)
+
+
+def test_in_json_the_successors_are_named_too() -> None:
+    with pytest.raises(InvalidInputError, match=r"schedule_interval = '@daily': no such field. Write schedule$"):
+        read_dag({"dag_id": "d", "schedule_interval": "@daily", "tasks": []})
+    task = {"kind": "bash", "task_id": "a", "command": "true", "task_concurrency": 1}
+    with pytest.raises(InvalidInputError, match=r"task 'a': task_concurrency = 1: .* Write max_active_tis_per_dag$"):
+        read_dag({"dag_id": "d", "tasks": [task]})
 
 
 @pytest.mark.parametrize(("name", "told"), [*DROPPED["task"].items()])

@@ -29,6 +29,17 @@ def test_the_example_runs(server: str, tmp_path: Path) -> None:
     assert lines[1].endswith(" success")
 
 
+def test_a_scheduler_of_ones_own_asks_for_runs_from_a_plain_workflow(server: str, tmp_path: Path) -> None:
+    example = EXAMPLE.with_name("own_scheduler.py")
+    env = {**os.environ, "TEMPORAL_ADDRESS": server}
+    done = subprocess.run(
+        [sys.executable, "-P", str(example)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("working_day__")]
+    assert lines == ["working_day__2025-12-23 success", "working_day__2025-12-26 success"]
+
+
 async def test_what_the_owner_set_stays(server: str, tmp_path: Path) -> None:
     client = await Client.connect(server, plugins=[TidemillPlugin(tmp_path)])
     async with Worker(

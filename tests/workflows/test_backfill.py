@@ -41,7 +41,8 @@ async def test_a_range_is_run_once_each_in_order(here: Stack) -> None:
     filled = [run for run in runs if run.run_type is RunType.BACKFILL]
     assert [run.logical_date for run in filled] == [ago(n) for n in (9, 8, 7, 6, 5)]
     assert filled[0].run_id == f"backfill__{ago(8).isoformat()}"
-    assert progress.line(1) == (
+    assert progress.tasks is not None
+    assert progress.tasks.line == (
         "[backfill progress: 100.0%] | total dagruns: 5 | total tasks: 5 | "
         "finished: 5 | succeeded: 5 | skipped: 0 | failed: 0"
     )

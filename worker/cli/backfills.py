@@ -68,8 +68,8 @@ def create(
 
 
 async def follow(tidemill: Tidemill, dag_id: str, backfill_id: str) -> None:
-    """A live bar until the backfill has ended, then Airflow's progress line."""
-    tasks = len((await tidemill.spec(dag_id)).tasks)
+    """A live bar until the backfill has ended, with Airflow's progress line whenever a run of it has ended."""
+    told = None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         shown = bar.add_task(f"{dag_id} {backfill_id}", total=None)
@@ -77,10 +77,12 @@ async def follow(tidemill: Tidemill, dag_id: str, backfill_id: str) -> None:
             progress = await find(tidemill, dag_id, backfill_id)
             total = progress.total_dagruns if progress.counted else None
             bar.update(shown, completed=progress.finished, total=total)
+            if progress.tasks is not None and progress.finished != told:
+                told = progress.finished
+                bar.console.print(progress.tasks.line, markup=False, soft_wrap=True)
             if progress.completed_at is not None:
                 break
             await asyncio.sleep(REFRESH_SECONDS)
-    console.print(progress.line(tasks), markup=False, soft_wrap=True)
 
 
 async def find(tidemill: Tidemill, dag_id: str, backfill_id: str) -> BackfillProgress:
@@ -120,18 +122,19 @@ def show_backfill(
 ) -> None:
     """Show how far a backfill is. With --watch the exit code is 1 if a run of it has failed."""
 
-    async def work() -> tuple[BackfillProgress, int]:
+    async def work() -> BackfillProgress:
         tidemill = await Tidemill.connect()
         if watch:
             await follow(tidemill, dag_id, backfill_id)
-        return await find(tidemill, dag_id, backfill_id), len((await tidemill.spec(dag_id)).tasks)
+        return await find(tidemill, dag_id, backfill_id)
 
-    progress, tasks = run(work())
+    progress = run(work())
     if as_json:
         print_json(progress)
     elif not watch:
         console.print(f"{progress.state}, {progress.running} under way")
-        console.print(progress.line(tasks), markup=False, soft_wrap=True)
+        if progress.tasks is not None:
+            console.print(progress.tasks.line, markup=False, soft_wrap=True)
     if watch and progress.failed:
         raise typer.Exit(1)
 

@@ -1,5 +1,6 @@
 """`tidemill dags`: looking at a DAG, trying it out, pausing and triggering it."""
 
+import getpass
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -150,9 +151,11 @@ def trigger(
         "logical_date": in_utc(logical_date) or now,
         "run_after": in_utc(run_after),
         "conf": read_conf(conf),
+        "triggered_by": TriggeredBy.CLI,
+        "triggering_user_name": getpass.getuser(),
     }
     try:
-        request = TriggerRequest.model_validate({**fields, "triggered_by": TriggeredBy.CLI})
+        request = TriggerRequest.model_validate(fields)
     except ValidationError as error:
         fail(str(clear(error, f"trigger of DAG {dag_id!r}", TriggerRequest)))
 

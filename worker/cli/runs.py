@@ -1,6 +1,7 @@
 """`tidemill runs`: listing runs, looking into one, running one again."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+from ...model.run.identity import RunIdentity
 from ...model.run.revisions import ClearRequest, RunMark
 from ...model.run.row import RunRow
 from ...model.run.views import RunDetails, RunView, TaskView
@@ -20,6 +22,7 @@ from ..connection import connect
 from ..gantt import draw_gantt
 from ..listing import run_rows
 from .completion import AnyDagId, DagId, RunId
+from .dag_commands import read_conf
 from .output import Json, console, duration_text, fail, instant_text, make_table, print_json, run, show, state_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -75,12 +78,13 @@ def runs_table(views: list[RunView]) -> Table:
             state_text(view.state),
             view.run_type,
             instant_text(view.logical_date),
+            instant_text(view.run_after),
             duration_text(view.started_at, view.ended_at) if view.started_at else "",
             (view.reason or "").split("\n")[0] if view.state == "failed" else "",
         )
         for view in views
     ]
-    return make_table(["RUN", "STATE", "TYPE", "LOGICAL DATE", "DURATION", ""], rows)
+    return make_table(["RUN", "STATE", "TYPE", "LOGICAL DATE", "RUN AFTER", "DURATION", ""], rows)
 
 
 @app.command("show")
@@ -134,9 +138,20 @@ def run_group(details: RunDetails) -> Group:
         f"[bold]{details.run.run_id}[/]  {state_text(details.state)}  "
         f"{counts.finished} of {counts.total_tasks} tasks finished"
     )
+    tree.add(dates_line(details.run))
     for task in details.tasks:
         tree.add(task_line(task))
     return Group(tree)
+
+
+def dates_line(identity: RunIdentity) -> str:
+    """What the run is about, and from when it could start."""
+    told = [f"run after {instant_text(identity.run_after)}"]
+    if (interval := identity.data_interval) is not None:
+        told.insert(0, f"data interval {instant_text(interval.start)} to {instant_text(interval.end)}")
+    if identity.logical_date is not None:
+        told.insert(0, f"logical date {instant_text(identity.logical_date)}")
+    return f"[dim]{', '.join(told)}[/]"
 
 
 def task_line(task: TaskView) -> str:
@@ -206,6 +221,24 @@ def mark(dag_id: DagId, run_id: RunId, state: Annotated[RunState, typer.Argument
 
     run(work())
     console.print(f"{run_id} is marked {state}")
+
+
+@app.command()
+def set_conf(
+    dag_id: DagId,
+    run_id: RunId,
+    conf: Annotated[str, typer.Argument(help="The run's conf, as a JSON object.")],
+    as_json: Json = False,
+) -> None:
+    """Give a run another conf that is still queued: it is held against the DAG's params, as at a trigger."""
+
+    async def work() -> RunIdentity:
+        tidemill = await Tidemill.connect()
+        view = await resolve(tidemill, dag_id, run_id)
+        return await tidemill.set_conf(dag_id, view.run_id, read_conf(conf))
+
+    changed = run(work())
+    show(changed, as_json, make_table(["RUN", "CONF"], [(changed.run_id, json.dumps(changed.conf))]))
 
 
 @app.command()

@@ -23,7 +23,7 @@ from ...model.dag.backfills import Backfill, BackfillPlan, BackfillProgress, che
 from ...model.dag.explaining import Explanation, explain_dag
 from ...model.dag.hand_over import HandOver
 from ...model.dag.inputs import check_workflow_id, read_file_state, read_report, read_start, read_update
-from ...model.dag.manual_runs import TriggerQuestion
+from ...model.dag.manual_runs import ConfChange, TriggerQuestion
 from ...model.dag.previews import Preview, preview, upcoming
 from ...model.dag.records import DateTakenError, TrackedRun
 from ...model.dag.state import MOST_RUNNING, DagState
@@ -214,6 +214,20 @@ class DagWorkflow:
 
     async def _trigger(self, request: Any, by: TriggeredBy) -> RunIdentity:
         now = workflow.now()
+        asked = await self._ask_trigger(request, by, now)
+        return self._create(asked, now)
+
+    def _create(self, asked: RunIdentity, now: datetime) -> RunIdentity:
+        self._check_confs(asked)
+        try:
+            made = self.state.create(asked, now, f"triggered by {asked.triggered_by}")
+        except DateTakenError as error:
+            raise InvalidInputError(str(error)) from None
+        self._alarm.ring()
+        return made.run
+
+    async def _ask_trigger(self, request: Any, by: TriggeredBy, now: datetime) -> RunIdentity:
+        """The run that *request* asks for. Raises InvalidInputError."""
         if self.state.held_up is not None and not self.state.is_paused:
             raise InvalidInputError(f"DAG {self.state.spec.dag_id!r} cannot be triggered: {self.state.held_up}")
         if isinstance(request, dict):
@@ -222,13 +236,7 @@ class DagWorkflow:
         answer = await ask(TimetableActivities.ask_trigger, question)
         if answer.run is None:
             raise InvalidInputError(answer.error or "the trigger was refused")
-        self._check_confs(answer.run)
-        try:
-            made = self.state.create(answer.run, now, f"triggered by {answer.run.triggered_by}")
-        except DateTakenError as error:
-            raise InvalidInputError(str(error)) from None
-        self._alarm.ring()
-        return made.run
+        return answer.run
 
     def _check_confs(self, run: RunIdentity) -> None:
         size = self.state.size_of_confs(run) if run.conf else 0
@@ -396,6 +404,28 @@ class DagWorkflow:
             return await self._trigger(request[0] if request else {}, TriggeredBy.CLIENT)
 
     @workflow.update
+    async def trigger_runs(self, requests: list[Any]) -> list[RunIdentity]:
+        """Creates several manual runs, or none of them if one is refused. Takes `TriggerRequest`s."""
+        now = workflow.now()
+        with refusing():
+            asked = await asyncio.gather(*(self._ask_trigger(each, TriggeredBy.CLIENT, now) for each in requests))
+            return [self._create(run, now) for run in self.state.all_free(asked)]
+
+    @workflow.update
+    async def set_conf(self, change: ConfChange) -> RunIdentity:
+        """Gives a run another conf that has not begun. Raises InvalidInputError."""
+        with refusing():
+            tracked = self.state.changeable(change.run_id)
+            fields = {"run_id": change.run_id, "conf": change.conf}
+            asked = await self._ask_trigger(fields, TriggeredBy.CLIENT, workflow.now())
+            if self.state.changeable(change.run_id) is not tracked:
+                raise InvalidInputError(f"run {change.run_id!r} was deleted and made again meanwhile")
+            changed = tracked.run.model_copy(update={"conf": asked.conf})
+            self._check_confs(changed)
+            tracked.run = changed
+            return changed
+
+    @workflow.update
     def register(self, *spec: Any) -> Registration:
         """Puts another version of the DAG in place, at once."""
         with refusing():
@@ -465,14 +495,14 @@ class DagWorkflow:
             setattr(backfill, name, value)
         self.state.close_backfills(workflow.now())
         self._alarm.ring()
-        return backfill.progress()
+        return backfill.progress(len(self.state.spec.tasks))
 
     # Questions
 
     @workflow.query
     def backfills(self) -> list[BackfillProgress]:
         """Every backfill that is kept, and how far it is."""
-        return [backfill.progress() for backfill in self.state.backfills]
+        return [backfill.progress(len(self.state.spec.tasks)) for backfill in self.state.backfills]
 
     @workflow.query
     def explain(self) -> Explanation:

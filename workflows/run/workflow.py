@@ -21,8 +21,9 @@ from ...model.run.instance_keys import split_key
 from ...model.run.messages import Answer, DagNews, RunReport, TasksEnded, XComQuestion
 from ...model.run.past import Past, remembered
 from ...model.run.planner import RunEnd
+from ...model.run.progress import Progress, progress
 from ...model.run.revisions import ClearRequest, MarkRequest, Revision, RunMark
-from ...model.run.state import DagRunState, Progress, progress, task_table
+from ...model.run.state import DagRunState, task_table
 from ...model.run.task_instances import TaskInstance
 from ...model.run.views import RunDetails, run_details, run_row
 from ...model.spec.tasks import ApprovalTask
@@ -231,6 +232,7 @@ class DagRunWorkflow:
             ended_at=workflow.now(),
             reason=end.reason,
             past=self.state.past_for_next,
+            progress=progress(self.tasks.plan.counts),
         )
         await self._tell_dag("run_finished", report)
 

@@ -40,6 +40,10 @@ _MOMENT = timedelta(microseconds=1)
 _LONGEST_SHIFT = timedelta(hours=25)
 
 
+_LOOK = timedelta(days=10)
+"""No clock is moved there and back within that time."""
+
+
 class CronError(ValueError):
     """The expression or the time zone cannot be read."""
 
@@ -154,9 +158,9 @@ class Cron:
         start = instant
         for _ in range(64):
             tick = self._step(start, offset, forward=True)
-            if tick is None or _offset(tick.astimezone(self.zone)) == offset:
+            if tick is None or (other := self._other_offset(start, tick, offset)) is None:
                 return tick
-            change = self._change_between(start, tick)
+            change = self._change_between(start, other, offset)
             offset = _offset(change.astimezone(self.zone))
             start = change - _MOMENT
         return None
@@ -166,24 +170,34 @@ class Cron:
         offset = _offset((instant - _MOMENT).astimezone(self.zone))
         for _ in range(64):
             tick = self._step(start, offset, forward=False)
-            if tick is None or _offset(tick.astimezone(self.zone)) == offset:
+            if tick is None or (other := self._other_offset(start - _MOMENT, tick, offset)) is None:
                 return tick
-            start = self._change_between(tick, start - _MOMENT)
+            start = self._change_between(other, start - _MOMENT, _offset(other.astimezone(self.zone)))
             offset = _offset((start - _MOMENT).astimezone(self.zone))
         return None
+
+    def _other_offset(self, start: datetime, tick: datetime, offset: timedelta) -> datetime | None:
+        """A moment on the way from *start* to *tick* at which the offset from UTC is not *offset*; None: there is none.
+
+        Airflow looks at the end of the way alone, also where the clocks are changed twice on it.
+        """
+        if self.dst_policy == "every_instant":
+            way = _LOOK if tick > start else -_LOOK
+            for n in range(1, abs(tick - start) // _LOOK + 1):
+                if _offset((start + n * way).astimezone(self.zone)) != offset:
+                    return start + n * way
+        return tick if _offset(tick.astimezone(self.zone)) != offset else None
 
     def _step(self, start: datetime, offset: timedelta, *, forward: bool) -> datetime | None:
         wall = (start + offset).replace(tzinfo=None)
         found = next(self._walls(wall, forward=forward), None)
         return None if found is None else (found - offset).replace(tzinfo=UTC)
 
-    def _change_between(self, low: datetime, high: datetime) -> datetime:
-        """The instant of the change of offset nearest to where the walk started, to the microsecond.
+    def _change_between(self, low: datetime, high: datetime, before: timedelta) -> datetime:
+        """An instant between *low* and *high* up to which the offset is *before*, to the microsecond.
 
-        *low* and *high* differ in offset. With several changes between them the bisection may find
-        any; walking on from there finds the others.
+        With several changes between them the bisection may find any; walking on from there finds the others.
         """
-        before = _offset(low.astimezone(self.zone))
         while high - low > _MOMENT:
             middle = low + (high - low) / 2
             if _offset(middle.astimezone(self.zone)) == before:
