@@ -19,6 +19,7 @@ ROOMS = {
     "dag": {"spec", "run", "bundle", "asset"},
     "authoring": {"spec", "run"},
     "simulation": {"spec", "asset", "run", "pool", "dag"},
+    "replay": set(),
 }
 """The rooms of the model, and which others each of them knows."""
 

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from ..model.errors import InvalidInputError
 from ..model.run.views import RunDetails, TaskView
@@ -24,14 +25,7 @@ def draw_gantt(details: RunDetails, path: Path) -> None:
     rows = [(task, found) for task, found in rows if found]
     if not rows:
         raise InvalidInputError(f"run {details.run.run_id!r} has no task that ran. Look again when one has")
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise InvalidInputError("a picture needs matplotlib. Install it with: pip install 'tidemill[plots]'") from None
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
+    plt = plots()
     rows.sort(key=lambda row: row[1][0][0])
     first = rows[0][1][0][0]
     figure, axes = plt.subplots(figsize=(10, 1 + 0.35 * len(rows)))
@@ -47,6 +41,19 @@ def draw_gantt(details: RunDetails, path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path)
     plt.close(figure)
+
+
+def plots() -> Any:
+    """The library that draws. Raises InvalidInputError where it is not installed."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise InvalidInputError("a picture needs matplotlib. Install it with: pip install 'tidemill[plots]'") from None
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
 
 
 def spans(task: TaskView) -> list[tuple[datetime, datetime, str]]:

@@ -9,18 +9,23 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from ...model.dag.local_times import by_the_clock
+from ...model.errors import InvalidInputError
 from ...model.run.identity import dag_workflow_id
 from ...model.run.instance_keys import UNMAPPED, split_key
 from ...model.spec.tasks.spark import SparkWork
 from ...model.spec.timetables.words import in_words
+from ...worker.connection import NotFoundError
+from ...worker.replay import replayed
 from ..dependencies import Here
 from ..read.instances import instances_of, one_instance
+from ..read.source import Source
 from ..read.timeline import Timeline, timeline
 from .render import rendered
 from .spark import share_done, spark_options
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 UPCOMING = 10
+STEPS_SHOWN = 500
 
 
 def external_views() -> list[dict[str, Any]]:
@@ -29,7 +34,9 @@ def external_views() -> list[dict[str, Any]]:
     return [
         _view("Explain", "dag", "explain", "tidemill/dags/{DAG_ID}/explain"),
         _view("Schedule", "dag", "schedule", "tidemill/dags/{DAG_ID}/schedule"),
+        _view("Decisions", "dag", "replay", "tidemill/dags/{DAG_ID}/replay"),
         _view("Timeline", "dag_run", "timeline", "tidemill/dags/{DAG_ID}/runs/{RUN_ID}/timeline"),
+        _view("Decisions", "dag_run", "run_replay", "tidemill/dags/{DAG_ID}/runs/{RUN_ID}/replay"),
         _view("Why", "task_instance", "why", f"{task}/why?map_index={{MAP_INDEX}}"),
         _view("Spark", "task_instance", "spark", f"{task}/spark?map_index={{MAP_INDEX}}"),
         _view("Slots", "nav", "slots", "tidemill/pools"),
@@ -112,6 +119,30 @@ async def show_timeline(source: Here, dag_id: str, run_id: str) -> str:
         line=line,
         forgotten=starts is None,
         temporal=source.temporal_link(run.workflow_id) if starts is not None else None,
+    )
+
+
+@router.get("/tidemill/dags/{dag_id}/replay")
+async def replay_dag(source: Here, dag_id: str) -> str:
+    """The decisions of the DAG, step by step."""
+    return await _replay(source, dag_workflow_id(dag_id), f"Decisions of {dag_id}")
+
+
+@router.get("/tidemill/dags/{dag_id}/runs/{run_id}/replay")
+async def replay_run(source: Here, dag_id: str, run_id: str) -> str:
+    """The decisions of a run, step by step."""
+    run = await source.run(dag_id, run_id)
+    return await _replay(source, run.workflow_id, f"Decisions of {dag_id} in {run_id}")
+
+
+async def _replay(source: Source, workflow_id: str, title: str) -> str:
+    try:
+        steps, problem = (await replayed(source.tidemill.client, workflow_id))[-STEPS_SHOWN:], None
+    except (NotFoundError, InvalidInputError) as error:
+        steps, problem = [], str(error)
+    temporal = source.temporal_link(workflow_id)
+    return await asyncio.to_thread(
+        rendered, "replay.html", title=title, steps=steps, problem=problem, most=STEPS_SHOWN, temporal=temporal
     )
 
 

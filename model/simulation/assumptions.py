@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from ..base import Instant, Model, PositiveDuration, Request
 from ..pool.state import PoolSettings
 from ..spec.tasks import BaseTask, EmptyTask
+from ..spec.timetables import DataInterval
 
 MINUTE = timedelta(minutes=1)
 
@@ -32,6 +33,8 @@ class Assumptions(Request):
     """How many tasks all workers together run at a time; None: as many as there are."""
     pools: Mapping[str, PoolSettings] = {}
     downtimes: tuple[Downtime, ...] = ()
+    last_intervals: Mapping[str, DataInterval] = {}
+    """By dag_id: about what the last scheduled run was before the simulation begins; none: there was none yet."""
 
     def of_try(self, dag_id: str, task: BaseTask) -> timedelta:
         """How long a try takes."""

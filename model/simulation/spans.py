@@ -22,6 +22,12 @@ class RunSpan(Record):
     ended_at: Instant | None = None
     state: RunState = RunState.QUEUED
     reason: str | None = None
+    deadline: Instant | None = None
+    """When it should have ended; None: the DAG has no deadline."""
+
+    def missed(self, end: datetime) -> bool:
+        """Whether it ends behind its deadline, or still has not when the simulation does, at *end*."""
+        return self.deadline is not None and (self.ended_at or end) > self.deadline
 
     def late_by(self, end: datetime) -> float:
         """Seconds from when it was due to its start, or to the simulation's *end* where it has not started."""

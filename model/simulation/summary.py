@@ -17,11 +17,13 @@ class DagSummary(Model):
     failed: int
     unfinished: int
     """How many still wait, or run, when the simulation ends."""
+    missed_deadlines: int
+    """How many ended later than the DAG's `deadline` allows, or have not ended by then."""
     longest_delay: float
     """Seconds from when a run was due to its start."""
     mean_delay: float
     most_queued: int
-    """How many of its runs waited at the same time for a slot."""
+    """How many of its runs waited at the same time: due, and not started."""
     most_tasks: int
     """How many of its tasks ran at the same time."""
     last_end: Instant | None
@@ -46,9 +48,10 @@ def _summary(dag_id: str, runs: list[RunSpan], tries: list[TrySpan], end: dateti
         succeeded=sum(run.state is RunState.SUCCESS for run in runs),
         failed=sum(run.state is RunState.FAILED for run in runs),
         unfinished=sum(run.ended_at is None for run in runs),
+        missed_deadlines=sum(run.missed(end) for run in runs),
         longest_delay=max(delays, default=0.0),
         mean_delay=sum(delays) / max(1, len(delays)),
-        most_queued=most_at_once((run.created_at, run.started_at or end) for run in runs),
+        most_queued=most_at_once((run.run_after, run.started_at or end) for run in runs),
         most_tasks=most_at_once((t.started_at, t.ended_at or end) for t in tries if t.started_at is not None),
         last_end=max((run.ended_at for run in runs if run.ended_at is not None), default=None),
     )

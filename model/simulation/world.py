@@ -67,7 +67,12 @@ class SimulatedDag:
 
     def __init__(self, world: World, spec: DagSpec) -> None:
         self._world = world
-        self.state = DagState(spec=spec, is_paused=False, registered_at=world.clock.now)
+        self.state = DagState(
+            spec=spec,
+            is_paused=False,
+            registered_at=world.clock.now,
+            last_automated_interval=world.assumptions.last_intervals.get(spec.dag_id),
+        )
         self.state.expect_assets(world.clock.now)
         self._alarm: datetime | None = None
         self.runs: dict[str, SimulatedRun] = {}
@@ -114,6 +119,7 @@ class SimulatedDag:
             logical_date=run.logical_date,
             run_after=run.run_after,
             created_at=self._world.clock.now,
+            deadline=run.run_after + self.state.spec.deadline if self.state.spec.deadline is not None else None,
         )
 
     def _start(self, tracked: TrackedRun) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from support import Stack, bash, dag, empty, eventually, told
+from tidemill.model.pool.state import PoolSettings
 
 TIDEMILL = str(Path(sys.executable).with_name("tidemill"))
 FILE = """
@@ -40,15 +44,60 @@ def test_two_worlds_are_compared(tmp_path: Path) -> None:
     assert "schedule=@daily: 2026-01-01 00:00:00Z to 2026-01-03 00:00:00Z" in shown.stdout
 
 
+def test_deadlines_pools_and_a_picture(tmp_path: Path) -> None:
+    (tmp_path / "etl.py").write_text(FILE.replace("max_active_runs=1", "deadline=timedelta(minutes=30)"))
+    text = (tmp_path / "etl.py").read_text().replace("import datetime,", "import datetime, timedelta,")
+    (tmp_path / "etl.py").write_text(text.replace('"exit 1")\n', '"exit 1", pool="db")\n'))
+    late = ["--duration", "etl.report=2400", "--pool", "db=2", "--picture", "both.png", "--what-if", "catchup=true"]
+    command = [TIDEMILL, "simulate", "etl.py", *DAYS, *late]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
+    row = next(line.split() for line in done.stdout.splitlines() if line.startswith("etl "))
+    assert row[1] == row[4] == "47", "every run misses its deadline"
+    assert "POOL" in done.stdout
+    refused = subprocess.run([*command[:-4], "--picture", "x.xyz"], capture_output=True, text=True, cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "--picture x.xyz" in refused.stderr
+
+
+async def test_what_is_registered_with_the_durations_of_its_history(here: Stack) -> None:
+    """Its schedule stands where it stands, and its tasks take as long as they have taken."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    spec = dag("known", [bash("a", "sleep 2", pool="measured")], schedule="@hourly", catchup=True,
+               start_date=(now - timedelta(hours=3)).replace(minute=0, second=0).isoformat())  # fmt: skip
+    await here.tidemill.set_pool("measured", PoolSettings(slots=3))
+    await here.tidemill.register(spec)
+    await here.tidemill.register(dag("paused", [empty("a")], schedule="@hourly", is_paused_upon_creation=True))
+    runs = await eventually(
+        lambda: here.tidemill.runs("known"), lambda found: len(found) > 1 and all(r.state.finished for r in found)
+    )
+    await eventually(lambda: here.tidemill.dags(), lambda found: {row.dag_id for row in found[0]} >= {"known"})
+    end = (now + timedelta(hours=5)).isoformat()
+    [world] = await told(here, "simulate", "--to", end, "--dag", "known", "--json")
+    assert world["dag_ids"] == ["known"]
+    known_dates = {run.logical_date for run in runs}
+    simulated = [datetime.fromisoformat(run["logical_date"]) for run in world["runs"]]
+    assert 4 <= len(simulated) <= 6
+    assert not known_dates & {*simulated}, "a date that has run is not run again"
+    took = {
+        (datetime.fromisoformat(t["ended_at"]) - datetime.fromisoformat(t["started_at"])).total_seconds()
+        for t in world["tries"]
+        if t["ended_at"]
+    }
+    assert len(took) == 1
+    assert 2 <= took.pop() < 30
+
+
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
-    for options, told in (
+    for options, expected in (
         (("--what-if", "schedul=4"), "NAME is one of max_active_runs"),
         (("--what-if", "other.catchup=true"), "write [DAG.]NAME=VALUE"),
         (("--duration", "etl.load=soon"), "durations.etl.load = 'soon'"),
         (("--downtime", "2026-01-01"), "has no end. Write FROM/TO"),
         (("--fails", "1"), "names nothing. Write NAME=VALUE"),
-        (("--dag", "other"), "defines no such DAG. It defines: etl"),
+        (("--dag", "other"), "defines no such DAG. There are: etl"),
     ):
         done = simulate(tmp_path, *options)
         assert done.returncode == 1, options
-        assert told in done.stderr, done.stderr
+        assert expected in done.stderr, done.stderr

@@ -24,7 +24,11 @@ class Commands(LazyGroup):
         ),
         "simulate": (
             "simulate:simulate_command",
-            "Say what DAGs will do over a time: runs, delays, queues. No server is asked, and nothing is run.",
+            "Say what DAGs will do over a time: runs, delays, queues. Nothing is run.",
+        ),
+        "replay": (
+            "replay:replay_command",
+            "Tell the decisions of a run or a DAG step by step: what was known, what was decided, why nothing else.",
         ),
         "bundles": ("bundles:app", "Keep the DAGs of folders and repositories registered."),
         "worker": (

@@ -13,12 +13,15 @@ from rich.markup import escape
 
 from ...model.errors import InvalidInputError, explain
 from ...model.simulation.assumptions import Assumptions, Downtime
+from ...model.simulation.load import pools_used
 from ...model.simulation.spans import Simulation
 from ...model.simulation.summary import DagSummary, summaries
 from ...model.simulation.world import simulate
 from ...model.spec.dag import DagSpec, read_dag
+from ..registered import Registered, registered
+from ..simulation_picture import draw_simulations
 from .dag_files import read_path
-from .output import Json, console, errors, fail, instant_text, make_table, print_json, read_instant
+from .output import Json, console, errors, fail, instant_text, make_table, print_json, read_instant, run
 
 CHANGEABLE = ("max_active_runs", "max_active_tasks", "schedule", "catchup", "start_date", "end_date")
 NAMED = "DAG.TASK=VALUE; without a name it is for all others."
@@ -26,7 +29,10 @@ Texts = list[str] | None
 
 
 def simulate_command(
-    path: Annotated[Path, typer.Argument(help="A DAG file, a folder of them, or a DAG as .json.", exists=True)],
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="A DAG file, a folder of them, or a DAG as .json; none: what is registered.", exists=True),
+    ] = None,
     start: Annotated[str | None, typer.Option("--from", help="When it begins; now by default.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="When it ends; a day later by default.")] = None,
     dag: Annotated[Texts, typer.Option(help="Only this DAG; may be given several times.")] = None,
@@ -39,28 +45,42 @@ def simulate_command(
     what_if: Annotated[
         Texts, typer.Option(help=f"A change to compare with: [DAG.]NAME=VALUE, of {', '.join(CHANGEABLE)}.")
     ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw it, as a file that ends in .png, .svg or .pdf: runs, and the load.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what DAGs will do over a time: runs, delays, queues. No server is asked, and nothing is run."""
-    specs, problems = read_path(path)
+    """Say what DAGs will do over a time: runs, delays, queues. Nothing is run."""
+    problems: list[str] = []
+    known = Registered()
+    if path is not None:
+        specs, problems = read_path(path)
+    else:
+        known = run(registered(set(dag or ())))
+        specs = known.specs
+        for dag_id in known.left_out:
+            errors.print(f"[yellow]note:[/] {dag_id} is left out: its timetable is a class of its own", soft_wrap=True)
     for problem in problems:
         errors.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
     chosen = [spec for spec in specs if not dag or spec.dag_id in dag]
     if not chosen:
-        fail(f"{path} defines no such DAG. It defines: {', '.join(spec.dag_id for spec in specs) or 'none'}")
+        where = f"{path} defines" if path is not None else "the server has"
+        fail(f"{where} no such DAG. There are: {', '.join(spec.dag_id for spec in specs) or 'none'}")
     begin = read_instant(start, "--from") if start is not None else datetime.now(UTC).replace(microsecond=0)
     until = read_instant(end, "--to") if end is not None else begin + timedelta(days=1)
     try:
-        taken = _assumptions(duration, fails, mapped, pool, slots, downtime)
+        taken = _assumptions(duration, fails, mapped, pool, slots, downtime, known)
         found = {"as it is": simulate(chosen, begin, until, taken)}
         if what_if:
             found[", ".join(what_if)] = simulate(_changed(chosen, what_if), begin, until, taken)
+        if picture is not None:
+            draw_simulations(found, picture)
     except InvalidInputError as error:
         fail(str(error))
     if as_json:
         print_json([{"world": name, **_as_json(simulation)} for name, simulation in found.items()])
     else:
-        _show(found)
+        _show(found, taken)
     if problems:
         raise typer.Exit(1)
 
@@ -69,32 +89,36 @@ def _as_json(simulation: Simulation) -> dict[str, Any]:
     return {**simulation.model_dump(mode="json"), "dags": [s.model_dump(mode="json") for s in summaries(simulation)]}
 
 
-def _show(found: dict[str, Simulation]) -> None:
-    columns = ["DAG", "RUNS", "FAILED", "UNFINISHED", "LONGEST DELAY", "MEAN DELAY", "MOST QUEUED", "MOST TASKS", "END"]
+def _show(found: dict[str, Simulation], taken: Assumptions) -> None:
+    counts = ["RUNS", "FAILED", "UNFINISHED", "MISSED DEADLINE"]
+    columns = ["DAG", *counts, "LONGEST DELAY", "MEAN DELAY", "MOST QUEUED", "MOST TASKS", "END"]
     for name, simulation in found.items():
         rows = [_row(summary) for summary in summaries(simulation)]
         title = f"{name}: {instant_text(simulation.start)} to {instant_text(simulation.end)}"
         console.print(make_table(columns, rows, title=escape(title)))
+        if pools := [(p.pool, p.slots or "unlimited", p.most_tasks) for p in pools_used(simulation, dict(taken.pools))]:
+            console.print(make_table(["POOL", "SLOTS", "MOST TASKS"], pools))
         for note in simulation.notes:
             errors.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
 
 
 def _row(one: DagSummary) -> tuple[object, ...]:
     longest, mean = (str(timedelta(seconds=round(seconds))) for seconds in (one.longest_delay, one.mean_delay))
-    counts = (one.runs, one.failed, one.unfinished)
+    counts = (one.runs, one.failed, one.unfinished, one.missed_deadlines)
     return (one.dag_id, *counts, longest, mean, one.most_queued, one.most_tasks, instant_text(one.last_end))
 
 
 def _assumptions(
-    duration: Texts, fails: Texts, mapped: Texts, pool: Texts, slots: int | None, downtime: Texts
+    duration: Texts, fails: Texts, mapped: Texts, pool: Texts, slots: int | None, downtime: Texts, known: Registered
 ) -> Assumptions:
-    """What the options say. Raises InvalidInputError."""
+    """What the options say, and of what they do not name, what is known. Raises InvalidInputError."""
     durations = {name: _seconds(text) for name, text in _pairs("--duration", duration or (), bare="duration")}
     fields: dict[str, Any] = {
-        "durations": {name: value for name, value in durations.items() if name != "duration"},
+        "durations": {**known.durations, **{name: value for name, value in durations.items() if name != "duration"}},
         "failing_tries": dict(_pairs("--fails", fails or ())),
         "map_lengths": dict(_pairs("--mapped", mapped or ())),
-        "pools": {name: {"slots": value} for name, value in _pairs("--pool", pool or ())},
+        "pools": {**known.pools, **{name: {"slots": value} for name, value in _pairs("--pool", pool or ())}},
+        "last_intervals": known.last_intervals,
         "worker_slots": slots,
         "downtimes": [_downtime(text) for text in downtime or ()],
     }

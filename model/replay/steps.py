@@ -1,0 +1,62 @@
+"""What was known, what was decided, and why nothing else: one step for each time that a workflow was woken."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..base import Instant, Model
+
+WAITING_SHOWN = 20
+"""Of so many waiting subjects a step tells the reason."""
+
+
+class Change(Model):
+    """Something that has another state after a step than before it."""
+
+    about: str
+    """A task's instance, such as `load[3]`; or a run of a DAG, or the DAG."""
+    before: str | None
+    after: str
+    reason: str = ""
+
+
+class Step(Model):
+    """One step of a workflow, in the order in which they were taken."""
+
+    at: Instant
+    execution: int
+    """The how-manieth execution of the workflow it belongs to: a long one goes on in further ones. From 1."""
+    event_id: int
+    """Where it is in the history of that execution: the number of its WorkflowTaskStarted event."""
+    learned: tuple[str, ...] = ()
+    """What had happened since the step before."""
+    decided: tuple[Change, ...] = ()
+    ordered: tuple[str, ...] = ()
+    """What Temporal was asked to do: activities, timers, children, messages."""
+    waiting: dict[str, str] = {}
+    """Why what might have begun did not; of each subject when its reason is another than before."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """How things are after a step."""
+
+    states: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """By subject, its state and the reason for it."""
+    news: tuple[Change, ...] = ()
+    """What was decided beside the states."""
+    waiting: Mapping[str, str] = field(default_factory=dict)
+
+
+def changes_between(before: Picture, after: Picture) -> tuple[Change, ...]:
+    """What has another state in *after*, in its order."""
+    found = [
+        Change(about=about, before=before.states[about][0] if about in before.states else None, after=state, reason=why)
+        for about, (state, why) in after.states.items()
+        if about not in before.states or before.states[about][0] != state
+    ]
+    return (*after.news, *found)
+
+
+def newly_waiting(before: Picture, after: Picture) -> dict[str, str]:
+    """What waits in *after* for another reason than before."""
+    return {about: why for about, why in after.waiting.items() if before.waiting.get(about) != why}

@@ -1,0 +1,91 @@
+"""`tidemill replay`: decisions told from history, of runs and DAGs that go on or have ended."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support import Stack, bash, dag, empty, eventually, stack, told
+from tidemill.model.replay.steps import Change
+from tidemill.worker.connection import NotFoundError
+from tidemill.worker.replay import replayed
+
+TASKS = [bash("a", "true"), bash("b", "false", "a", retries=1, retry_delay=1), bash("c", "true", "b")]
+
+
+async def test_the_decisions_of_a_run_with_what_was_known(here: Stack) -> None:
+    await here.tidemill.register(dag("decided", TASKS))
+    run = await here.tidemill.trigger("decided")
+    await here.finished("decided", run.run_id)
+    steps = await told(here, "replay", "decided", run.run_id, "--json")
+    first = steps[0]
+    assert first["learned"] == ["begins"]
+    assert {c["about"]: c["after"] for c in first["decided"]} == {"a": "queued (try 1)", "b": "none", "c": "none"}
+    assert first["waiting"]["b"] == "trigger_rule all_success: a is queued"
+    assert first["ordered"] == [f"activity tidemill.bash a/1 on {here.task_queue}"]
+    b = [(c["before"], c["after"], c["reason"]) for step in steps for c in step["decided"] if c["about"] == "b"]
+    assert b == [
+        (None, "none", ""),
+        ("none", "queued (try 1)", "a slot is free"),
+        ("queued (try 1)", "up_for_retry (try 1)", "BashFailed"),
+        ("up_for_retry (try 1)", "queued (try 2)", "a slot is free"),
+        ("queued (try 2)", "failed (try 2)", "BashFailed"),
+    ]
+    retry = next(step for step in steps if any("has fired" in word for word in step["learned"]))
+    assert retry["learned"] == ["a timer of 1 s has fired"]
+    assert steps[-1]["ordered"] == ["the end"]
+    text = await told(here, "replay", "decided", "latest", "--about", "c")
+    assert "c none to upstream_failed: trigger_rule all_success: b is failed" in text
+    assert "begins" in text
+
+
+async def test_the_decisions_of_a_dag(here: Stack) -> None:
+    await here.tidemill.register(dag("dag_decided", [empty("a")]))
+    run = await here.tidemill.trigger("dag_decided")
+    await here.finished("dag_decided", run.run_id)
+    await here.tidemill.pause("dag_decided")
+    await here.tidemill.describe("dag_decided")
+    steps = await replayed(here.tidemill.client, "dag:dag_decided")
+    decided = [(c.after, c.reason) for step in steps for c in step.decided if c.about == run.run_id and c.reason]
+    assert decided[:2] == [("created", "triggered by client"), ("started", "a slot is free")]
+    assert decided[2][0] == "finished"
+    assert ["signal pause"] in [list(step.learned) for step in steps]
+    assert any("paused" in step.waiting.get("next run", "") for step in steps)
+    with pytest.raises(NotFoundError, match="is past the namespace's retention"):
+        await replayed(here.tidemill.client, "run:dag_decided:never")
+
+
+async def test_of_a_run_that_goes_on_the_last_step_is_as_things_are(here: Stack) -> None:
+    gate = here.home.parent / "gate"
+    tasks = [bash("a", f"while [ ! -e {gate} ]; do sleep 0.1; done"), bash("b", "true", "a"), empty("c")]
+    await here.tidemill.register(dag("goes_on", tasks))
+    run = await here.tidemill.trigger("goes_on")
+    await eventually(
+        lambda: here.tidemill.run("goes_on", run.run_id),
+        lambda found: found.progress.succeeded and found.tasks[0].progress,
+    )
+    steps = await replayed(here.tidemill.client, run.workflow_id)
+    last = {change.about: change.after for step in steps for change in step.decided}
+    assert last == {"a": "queued (try 1)", "b": "none", "c": "success (try 1)"}
+    gate.touch()
+    await here.finished("goes_on", run.run_id)
+
+
+async def test_a_run_of_several_executions_is_told_as_one(impatient_server: str, tmp_path: Path) -> None:
+    async with stack(impatient_server, tmp_path / "home") as here:
+        details = await here.run_once(dag("long", [bash(f"t{i}", "true") for i in range(25)], max_active_tasks=4))
+        steps = await replayed(here.tidemill.client, details.run.workflow_id)
+    assert len({step.execution for step in steps}) > 1
+    assert all(step.at <= later.at for step, later in pairwise(steps))
+    changes = [change for step in steps for change in step.decided]
+    for task in details.tasks:
+        mine = [change for change in changes if change.about == task.key]
+        assert_continuous(mine)
+        assert mine[-1].after == "success (try 1)"
+    assert any("new execution, since" in word for step in steps for word in step.ordered)
+    assert any(word == "goes on in a new execution" for step in steps for word in step.learned)
+
+
+def assert_continuous(changes: list[Change]) -> None:
+    """Each state is left from where the one before had got to."""
+    assert changes[0].before is None
+    assert [change.before for change in changes[1:]] == [change.after for change in changes[:-1]]

@@ -1,0 +1,62 @@
+"""What a server knows for a simulation: its DAGs, where their schedules stand, how long their tasks took, its pools."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from ..model.pool.state import PoolSettings
+from ..model.run.views import RunDetails
+from ..model.simulation.learning import durations_of
+from ..model.spec.dag import DagSpec
+from ..model.spec.timetables import Custom, DataInterval
+from ..model.states import RunState
+from .client import Tidemill
+from .connection import NotFoundError
+
+RUNS_LOOKED_AT = 10
+"""Of each DAG, so many of its last successful runs."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What the simulation begins with."""
+
+    specs: list[DagSpec] = field(default_factory=list)
+    last_intervals: dict[str, DataInterval] = field(default_factory=dict)
+    durations: dict[str, timedelta] = field(default_factory=dict)
+    pools: dict[str, PoolSettings] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    """The DAGs whose timetable is a class of their own."""
+
+
+async def registered(wanted: set[str]) -> Registered:
+    """The DAGs that are registered and not paused; of *wanted* alone where some are named."""
+    tidemill = await Tidemill.connect()
+    rows, _ = await tidemill.dags()
+    found = Registered()
+    for row in rows:
+        if (wanted and row.dag_id not in wanted) or (row.is_paused and not wanted):
+            continue
+        spec = await tidemill.spec(row.dag_id)
+        if isinstance(spec.schedule, Custom):
+            found.left_out.append(row.dag_id)
+            continue
+        found.specs.append(spec)
+        view = await tidemill.describe(row.dag_id)
+        if view.last_automated_interval is not None:
+            found.last_intervals[row.dag_id] = view.last_automated_interval
+        found.durations.update(durations_of(await _last_runs(tidemill, row.dag_id)))
+    for pool in await tidemill.pools():
+        found.pools[pool.name] = pool.settings
+    return found
+
+
+async def _last_runs(tidemill: Tidemill, dag_id: str) -> list[RunDetails]:
+    ended = [view for view in await tidemill.runs(dag_id) if view.state is RunState.SUCCESS]
+    found = []
+    for view in ended[:RUNS_LOOKED_AT]:
+        with suppress(NotFoundError):  # Temporal has forgotten it
+            found.append(await tidemill.run_by_workflow(view.workflow_id))
+    return found
