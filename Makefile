@@ -6,7 +6,7 @@ BIN := .venv/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check chaos airflow bench format docs schema lock histories clean
+.PHONY: help env demo test check chaos airflow bench format docs dist schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,11 +59,12 @@ test: env .venv-airflow/.ready ## Run the checks and every test
 	@$(MAKE) --no-print-directory check
 	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-check: env ## Format, lint and strict types
+check: env ## Format, lint, strict types, and the links of the documentation
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@MYPYPATH=$(EDITABLE) $(BIN)/mypy --config-file= --strict --follow-imports=silent tests/typing_cases.py
+	@$(SITE)
 
 format: env ## Format the code, and mend what the linter can mend
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
@@ -82,9 +83,19 @@ bench: env ## Measure: prints a table, writes build/bench.json
 histories: env ## Record histories for the replay tests (adds, never replaces)
 	@$(BIN)/python -P tests/record_histories.py $(ARGS)
 
-docs: env ## Write the tables of docs/coming_from_airflow.md from the code, and docs/contract.md
+docs: env ## Write what the documentation has from the code, and build the site in build/site
 	@$(BIN)/python -P scripts/write_arguments.py
 	@$(BIN)/python -P scripts/write_contract.py
+	@$(BIN)/python -P scripts/write_reference.py
+	@$(SITE)
+
+SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+dist: env ## Build wheel and sdist, check them, and write the bill of materials (SBOM) of the locked packages
+	@rm -rf build/dist && $(BIN)/python -m build --no-isolation --outdir build/dist . > build/dist.log 2>&1 || { tail -20 build/dist.log; exit 1; }
+	@$(BIN)/twine check --strict build/dist/*
+	@$(BIN)/cyclonedx-py requirements --output-reproducible --of JSON -o build/dist/tidemill.cdx.json requirements.lock
+	@ls build/dist
 
 schema: env ## Write docs/dag.schema.json from the models
 	@$(BIN)/python -P -c "import json; from tidemill.model.spec.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))" > docs/dag.schema.json

@@ -8,6 +8,8 @@
 `make bench ARGS=api` what pages of the web wait for, with 1,000 and 10,000 DAGs;
 `make bench ARGS=assets` from data to the run that waits for it;
 `make bench ARGS=files` folders of a thousand DAG files;
+`make bench ARGS=cost` what runs cost a Temporal service in actions, events and bytes;
+`make bench ARGS=simulate` how long simulations take;
 `make bench ARGS=shape` runs of 100, 1,000 and 5,000 tasks side by side, and many runs of large DAGs.
 
 Absolute figures are this machine's, under whatever else it is doing; the ratios are what counts.
@@ -30,12 +32,14 @@ from airflow_api import airflow_python, airflows
 from airflow_tasks import airflow_tasks
 from assets import assets
 from cli import cli
+from cost import cost
 from figures import Figure, show, write
 from files import dag_files
 from floor import FloorCatchUp, FloorChain, FloorChains, FloorDue, FloorFan, FloorOne, noop
 from installation import installation
 from life import crons, idle
 from scheduling import backfill, catch_up, due_at_once
+from simulation import simulation
 from sizes import sizes
 from spark import spark, tpch_at_scale_1
 from tasks import shapes_of_tasks
@@ -120,6 +124,8 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "airflow": lambda: airflow_tasks(server.address, server.log.parents[1]),
         "airflow_api": lambda: airflows(airflow_python(), server.log.parents[1], (20, *LISTED)),
         "shape": lambda: sizes(client, server, server.log.parents[1]),
+        "cost": lambda: cost(client, tidemill),
+        "simulate": simulation,
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),
         "spark": lambda: spark(server.address),

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -77,3 +78,20 @@ def test_the_tested_release_of_temporal_is_the_one_that_is_named() -> None:
     found = re.search(r"Server (\d+\.\d+)", told)
     assert found is not None, told
     assert f"What is tested is Temporal {found[1]}" in (ROOT / "docs" / "temporal.md").read_text()
+
+
+def test_the_reference_is_as_the_code_is() -> None:
+    script = ROOT / "scripts" / "write_reference.py"
+    done = subprocess.run([sys.executable, "-P", str(script), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    mkdocs = Path(sys.executable).with_name("mkdocs")
+    command = [str(mkdocs), "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "contract" / "index.html").read_text()
+    assert 'href="../repository/tests/workflows/test_dag.py.txt"' in page
+    assert (tmp_path / "site" / "repository" / "tests" / "workflows" / "test_dag.py.txt").is_file()

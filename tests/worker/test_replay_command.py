@@ -61,7 +61,7 @@ async def test_of_a_run_that_goes_on_the_last_step_is_as_things_are(here: Stack)
     run = await here.tidemill.trigger("goes_on")
     await eventually(
         lambda: here.tidemill.run("goes_on", run.run_id),
-        lambda found: found.progress.succeeded and found.tasks[0].progress,
+        lambda found: found.progress.succeeded and found.tasks[0].state == "running",
     )
     steps = await replayed(here.tidemill.client, run.workflow_id)
     last = {change.about: change.after for step in steps for change in step.decided}

@@ -1,0 +1,54 @@
+"""The manifests for Kubernetes, against Kubernetes' own schemas and tidemill's own settings."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from tidemill.worker.settings import OTHERS, PREFIX, Settings
+
+FOLDER = Path(__file__).parents[1] / "deploy" / "kubernetes"
+VERSIONS = ("1.31", "1.34")
+
+
+def manifests() -> Iterator[Any]:
+    for path in sorted(FOLDER.glob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text()):
+            if document["kind"] != "Kustomization":
+                yield pytest.param(document, id=f"{document['kind']} {document['metadata']['name']}")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("manifest", [*manifests()])
+def test_manifests_are_what_kubernetes_defines(manifest: dict[str, Any], version: str) -> None:
+    kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_a_mistake_would_be_found() -> None:
+    [worker] = [p.values[0] for p in manifests() if p.id == "Deployment tidemill-worker"]
+    broken = {**worker, "spec": {**worker["spec"], "replica": 2}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, VERSIONS[-1], strict=True)
+
+
+def test_every_file_is_applied() -> None:
+    named = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
+    assert {*named} == {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml"}
+
+
+def test_settings_exist_and_workers_have_time_to_drain() -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields} | {PREFIX + name for name in OTHERS}
+    found = [p.values[0] for p in manifests()]
+    names: list[str] = []
+    for manifest in found:
+        names += manifest.get("data", {}) if manifest["kind"] == "ConfigMap" else []
+        if manifest["kind"] == "Deployment":
+            pod = manifest["spec"]["template"]["spec"]
+            names += [variable["name"] for variable in pod["containers"][0]["env"]]
+            values = {v["name"]: v["value"] for v in pod["containers"][0]["env"]}
+            if "TIDEMILL_DRAIN_SECONDS" in values:
+                assert pod["terminationGracePeriodSeconds"] > int(values["TIDEMILL_DRAIN_SECONDS"])
+            assert pod["securityContext"]["runAsNonRoot"]
+    assert {name for name in names if name.startswith(PREFIX)} <= known
