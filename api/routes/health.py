@@ -1,37 +1,27 @@
 """What plays the parts of Airflow's services, and whether it does."""
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.service import RPCError
 
+from ...worker.pollers import Poller, pollers_of
 from ..dependencies import Here
 
 router = APIRouter()
-SILENT = timedelta(seconds=90)
-"""A worker polls about once a minute; Temporal remembers one that is gone for longer."""
 
 
 @router.get("/api/v2/monitor/health")
 async def get_health(source: Here) -> dict[str, Any]:
     """Temporal is asked: it is the database, its workers are scheduler, triggerer and DAG processor."""
     tidemill = source.tidemill
-    request = DescribeTaskQueueRequest(
-        namespace=tidemill.client.namespace,
-        task_queue=TaskQueue(name=tidemill.task_queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
     try:
-        pollers = (await tidemill.client.workflow_service.describe_task_queue(request)).pollers
-        stored = "healthy"
+        pollers, stored = await pollers_of(tidemill.client, tidemill.task_queue), "healthy"
     except RPCError:
-        pollers, stored = [], "unhealthy"  # type: ignore[assignment]
-    seen = [poller.last_access_time.ToDatetime(UTC) for poller in pollers]
-    status, beat = _status(max(seen, default=None))
+        pollers, stored = [], "unhealthy"
+    status, beat = _status(pollers)
     return {
         "metadatabase": {"status": stored},
         "scheduler": {"status": status, "latest_scheduler_heartbeat": beat},
@@ -40,7 +30,8 @@ async def get_health(source: Here) -> dict[str, Any]:
     }
 
 
-def _status(seen: datetime | None) -> tuple[str, str | None]:
-    if seen is None:
+def _status(pollers: Sequence[Poller]) -> tuple[str, str | None]:
+    if not pollers:
         return "unhealthy", None
-    return "healthy" if datetime.now(UTC) - seen < SILENT else "unhealthy", seen.isoformat()
+    alive = pollers[0].is_alive(datetime.now(UTC))
+    return "healthy" if alive else "unhealthy", pollers[0].last_seen.isoformat()

@@ -53,6 +53,10 @@ class Commands(LazyGroup):
             "processes:doctor",
             "Check Python, Java, Spark and Temporal, and say what to do about what is missing.",
         ),
+        "health": (
+            "health:health",
+            "Say which workers poll the task queue; the exit code is 1 if there is none (Airflow: jobs check).",
+        ),
         "cleanup": (
             "processes:cleanup",
             "Remove logs, attempts, results and kept code that nobody needs any more, from this host and the store.",

@@ -1,0 +1,263 @@
+"""What users count on of a whole installation: who runs what, after a downtime, beside others, in the same pools."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Stack, bash, dag, empty, eventually, stack, told, worker_environment, worker_process
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client
+from tidemill.model.dag.backfill_request import BackfillRequest
+from tidemill.model.dag.state import DagState
+from tidemill.model.pool.state import PoolSettings
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.revisions import MarkRequest
+from tidemill.model.run.views import RunView
+from tidemill.model.states import RunState
+from tidemill.worker.client import Tidemill
+from tidemill.worker.plugin import TidemillPlugin
+
+
+def ago(**time: float) -> str:
+    return (datetime.now(UTC) - timedelta(**time)).isoformat()
+
+
+# In the same pools
+
+
+async def test_dags_that_trigger_dags_do_not_lock_each_other_out_of_a_full_pool(here: Stack) -> None:
+    """Who waits for another DAG gives its slot back, or the one it waits for would never get it."""
+    await here.tidemill.set_pool("only_one", PoolSettings(slots=1))
+    start = {
+        "kind": "trigger_dag",
+        "task_id": "start",
+        "trigger_dag_id": "inner",
+        "wait_for_completion": True,
+        "poke_interval": 1,
+        "pool": "only_one",
+    }
+    await here.tidemill.register(dag("inner", [bash("work", "true", pool="only_one")]))
+    details = await here.run_once(dag("outer", [start, bash("after", "true", "start", pool="only_one")]))
+    assert details.state is RunState.SUCCESS
+
+
+async def test_a_backfill_and_the_schedule_share_a_pool(here: Stack) -> None:
+    await here.tidemill.set_pool("shared", PoolSettings(slots=2))
+    spec = dag(
+        "sharing",
+        [bash("a", "sleep 0.3", pool="shared")],
+        schedule="@daily",
+        start_date="2026-01-10T00:00:00Z",
+        end_date="2026-01-14T00:00:00Z",
+        catchup=True,
+    )
+    await here.tidemill.register(spec)
+    days = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 5)]
+    await here.tidemill.create_backfill("sharing", BackfillRequest(from_date=days[0], to_date=days[1]))
+    runs = await here.all_finished("sharing", 10)
+    details = [await here.tidemill.run("sharing", run.run_id) for run in runs]
+    assert {run.run_type for run in runs} == {"scheduled", "backfill"}
+    spans = [(task.started_at, task.ended_at) for run in details for task in run.tasks]
+    changes = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans], key=lambda c: (c[0], c[1]))
+    now = most = 0
+    for _, change in changes:
+        now += change
+        most = max(most, now)
+    assert most == 2
+
+
+# After a downtime
+
+
+@pytest.mark.parametrize("catchup", [True, False])
+async def test_dates_that_fall_due_while_no_worker_runs(server: str, tmp_path: Path, catchup: bool) -> None:
+    """With catchup each is made up for, once and in order; without, only the last."""
+    queue = f"downtime-{catchup}-{tmp_path.name}"
+    env = worker_environment(server, tmp_path / "home", queue)
+    client = await Client.connect(server, plugins=[TidemillPlugin(tmp_path)])
+    tidemill = Tidemill(client, queue)
+    dag_id = f"downtime_{catchup}"
+    schedule: dict[str, Any] = {"kind": "delta_interval", "delta": 2}
+    spec = dag(dag_id, [empty("a")], schedule=schedule, start_date=ago(seconds=1), catchup=catchup, max_active_runs=2)
+    with worker_process(env) as worker:
+        await tidemill.register(spec)
+        await eventually(lambda: tidemill.runs(dag_id), lambda found: any(run.state.finished for run in found))
+        worker.kill()
+    await asyncio.sleep(12)
+    began_again = datetime.now(UTC)
+    with worker_process(env):
+        runs = await eventually(
+            lambda: tidemill.runs(dag_id), lambda found: sum(latest_of(run) > began_again for run in found) > 2
+        )
+        await tidemill.pause(dag_id)
+        await client.get_workflow_handle(f"dag:{dag_id}").terminate("the test is over")
+    dates = sorted(run.logical_date for run in runs if run.logical_date is not None)
+    gaps = [(later - date).total_seconds() for date, later in pairwise(dates)]
+    assert min(gaps) == 2, "no date twice"
+    if catchup:
+        assert max(gaps) == 2, "no date is left out"
+        begun = [(run.started_at, run.logical_date) for run in runs if run.started_at and run.logical_date]
+        assert [date for _, date in sorted(begun)] == sorted(date for _, date in begun), "in order"
+    else:
+        assert max(gaps) >= 6, "what fell due meanwhile is not made up for"
+
+
+def latest_of(run: RunView) -> datetime:
+    return run.logical_date or run.run_after
+
+
+async def test_a_run_for_the_future_outlives_its_worker(server: str, tmp_path: Path) -> None:
+    env = worker_environment(server, tmp_path / "home", f"future-{tmp_path.name}")
+    client = await Client.connect(server, plugins=[TidemillPlugin(tmp_path)])
+    tidemill = Tidemill(client, f"future-{tmp_path.name}")
+    with worker_process(env) as worker:
+        await tidemill.register(dag("future", [empty("a")]))
+        due = datetime.now(UTC) + timedelta(seconds=6)
+        run = await tidemill.trigger("future", TriggerRequest(run_after=due))
+        assert (await tidemill.find_run("future", run.run_id)).state is RunState.QUEUED
+        worker.kill()
+        worker.wait()
+    with worker_process(env):
+        ended = await eventually(lambda: tidemill.find_run("future", run.run_id), lambda view: view.state.finished)
+        await client.get_workflow_handle("dag:future").terminate("the test is over")
+    assert ended.started_at is not None
+    assert ended.started_at >= due
+
+
+# Runs that a DAG does not know
+
+
+async def test_a_dag_that_was_ended_and_begins_anew_adopts_its_runs(here: Stack, tmp_path: Path) -> None:
+    """Those that have ended are not run again, those under way go on: each date does its work once."""
+    mark, gate = tmp_path / "mark", tmp_path / "gate"
+    wait = f"while [ ! -e {gate} ]; do sleep 0.1; done"
+    command = f"echo {{{{ ds }}}} >> {mark}; [ {{{{ ds }}}} != 2026-01-03 ] || {wait}"
+    spec = dag(
+        "adopting",
+        [bash("a", command)],
+        schedule="@daily",
+        start_date="2026-01-01T00:00:00Z",
+        end_date="2026-01-03T00:00:00Z",
+        catchup=True,
+    )
+    await here.tidemill.register(spec)
+    await eventually(
+        lambda: here.tidemill.runs("adopting"), lambda found: sum(run.state.finished for run in found) == 2
+    )
+    await eventually(lambda: asyncio.to_thread(mark.read_text), lambda text: "2026-01-03" in text)
+    await here.tidemill.client.get_workflow_handle("dag:adopting").terminate("lost")
+    await here.tidemill.register(spec)
+    runs = await eventually(
+        lambda: here.tidemill.runs("adopting"), lambda found: sum(run.state.finished for run in found) == 2
+    )
+    assert [run.state for run in runs if not run.state.finished] == [RunState.RUNNING]
+    gate.touch()
+    assert [run.state for run in await here.all_finished("adopting", 3)] == [RunState.SUCCESS] * 3
+    assert sorted(mark.read_text().split()) == ["2026-01-01", "2026-01-02", "2026-01-03"]
+
+
+# Beside others
+
+
+async def test_a_dag_that_meets_a_mistake_of_ours_is_broken_and_hurts_no_other(
+    here: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_due = DagState.create_due
+
+    def mistaken(state: DagState, now: datetime) -> Any:
+        if state.spec.dag_id == "unlucky":
+            raise AttributeError("a mistake of ours")
+        return create_due(state, now)
+
+    monkeypatch.setattr(DagState, "create_due", mistaken)
+    fields = {"schedule": "@daily", "start_date": ago(days=3)}
+    await here.tidemill.register(dag("lucky", [empty("a")], **fields))
+    await here.tidemill.register(dag("unlucky", [empty("a")], **fields))
+    view = await eventually(lambda: here.tidemill.describe("unlucky"), lambda found: found.broken)
+    assert "a mistake of ours" in str(view.broken)
+    await here.all_finished("lucky", 1)
+    run = await here.tidemill.trigger("lucky")
+    assert (await here.finished("lucky", run.run_id)).state is RunState.SUCCESS
+    monkeypatch.undo()
+    await here.tidemill.register(dag("unlucky", [empty("b")], **fields))
+    await here.all_finished("unlucky", 1)
+    # Its history is of a code that there is not: it could not be replayed.
+    await here.tidemill.client.get_workflow_handle("dag:unlucky").terminate("the test is over")
+    gone = WorkflowExecution(workflow_id="dag:unlucky")
+    request = DeleteWorkflowExecutionRequest(namespace="default", workflow_execution=gone)
+    await here.tidemill.client.workflow_service.delete_workflow_execution(request)
+    await eventually(lambda: listed(here, "dag:unlucky"), lambda found: not found)
+
+
+async def listed(here: Stack, workflow_id: str) -> list[str]:
+    return [one.id async for one in here.tidemill.client.list_workflows(f'WorkflowId = "{workflow_id}"')]
+
+
+async def test_dags_that_wait_for_data_run_beside_many_that_are_always_due(here: Stack) -> None:
+    for n in range(15):
+        every_second = {"schedule": "* * * * * *", "start_date": ago(seconds=1)}
+        await here.tidemill.register(dag(f"always_{n}", [empty("a")], **every_second))
+    asset = {"name": "busy_asset", "uri": "busy_asset"}
+    await here.tidemill.register(
+        dag("patient", [empty("a")], schedule={"kind": "asset", "condition": {"kind": "asset", **asset}})
+    )
+    await eventually(here.tidemill.assets, lambda names: "busy_asset" in names)
+    for n in range(3):
+        await here.tidemill.emit("busy_asset", cause=f"event {n}")
+        await eventually(
+            lambda: here.tidemill.runs("patient"),
+            lambda found, n=n: sum(run.state.finished for run in found) == n + 1,  # type: ignore[misc]
+        )
+    busy = [run for n in range(15) for run in await here.tidemill.runs(f"always_{n}")]
+    assert len(busy) > 15
+    for n in range(15):
+        await here.tidemill.pause(f"always_{n}")
+
+
+async def test_small_dags_run_while_a_huge_one_is_under_way(here: Stack) -> None:
+    huge = dag("huge", [bash(f"t{i}", "sleep 0.05") for i in range(400)], max_active_tasks=2)
+    await here.tidemill.register(huge)
+    run = await here.tidemill.trigger("huge")
+    for n in range(3):
+        details = await here.run_once(dag(f"small_{n}", [bash("a", "true"), bash("b", "true", "a")]))
+        assert details.state is RunState.SUCCESS
+    assert (await here.tidemill.find_run("huge", run.run_id)).state is RunState.RUNNING
+    await here.tidemill.cancel_run("huge", run.run_id)
+
+
+async def test_a_worker_leaves_the_dags_of_another_queue_alone(server: str, tmp_path: Path) -> None:
+    """How an installation is divided: by task queues."""
+    async with stack(server, tmp_path / "one") as one:
+        other = Tidemill(one.tidemill.client, f"{one.task_queue}-other")
+        async with asyncio.timeout(60):
+            starting = asyncio.create_task(other.register(dag("of_the_other", [empty("a")])))
+            await one.run_once(dag("of_the_one", [empty("a")]))
+            assert not starting.done(), "nobody polls its queue"
+            starting.cancel()
+        theirs = replace(one, task_queue=other.task_queue)
+        assert "no worker polls task queue" in await told(theirs, "health", code=1)
+        assert len(await told(one, "health", "--json")) == 1
+        await one.tidemill.client.get_workflow_handle("dag:of_the_other").terminate("the test is over")
+
+
+# Stopping
+
+
+async def test_a_task_that_takes_its_time_to_stop_is_seen_as_shut_down(here: Stack) -> None:
+    stubborn = "trap 'sleep 3; exit 1' TERM; echo began; while true; do sleep 0.1; done"
+    await here.tidemill.register(dag("stopping", [bash("a", stubborn)]))
+    run = await here.tidemill.trigger("stopping")
+    await eventually(lambda: here.tidemill.run("stopping", run.run_id), lambda found: found.tasks[0].state == "running")
+    mark = MarkRequest.model_validate({"tasks": ["a"], "state": "failed"})
+    marking = asyncio.create_task(here.tidemill.mark_tasks("stopping", run.run_id, mark))
+    await eventually(
+        lambda: here.tidemill.run("stopping", run.run_id), lambda found: found.tasks[0].state == "shutdown"
+    )
+    await marking
+    details = await here.finished("stopping", run.run_id)
+    assert (details.state, details.tasks[0].state) == ("failed", "failed")

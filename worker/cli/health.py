@@ -1,0 +1,28 @@
+"""`tidemill health`: whether somebody is there who does the work."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import typer
+
+from ..client import Tidemill
+from ..connection import clear_errors
+from ..pollers import Poller, pollers_of
+from .output import Json, errors, instant_text, make_table, run, show
+
+
+def health(as_json: Json = False) -> None:
+    """Say which workers poll the task queue; the exit code is 1 if there is none (Airflow: jobs check)."""
+
+    async def work() -> tuple[str, list[Poller]]:
+        tidemill = await Tidemill.connect()
+        async with clear_errors(f"task queue {tidemill.task_queue!r}", tidemill.task_queue):
+            return tidemill.task_queue, await pollers_of(tidemill.client, tidemill.task_queue)
+
+    task_queue, pollers = run(work())
+    alive = [poller for poller in pollers if poller.is_alive(datetime.now(UTC))]
+    show(alive, as_json, make_table(["WORKER", "LAST SEEN"], [(p.identity, instant_text(p.last_seen)) for p in alive]))
+    if not alive:
+        errors.print(f"no worker polls task queue {task_queue}. Start one with: tidemill worker")
+        raise typer.Exit(1)
