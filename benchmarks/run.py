@@ -9,6 +9,7 @@
 `make bench ARGS=assets` from data to the run that waits for it;
 `make bench ARGS=files` folders of a thousand DAG files;
 `make bench ARGS=cost` what runs cost a Temporal service in actions, events and bytes;
+`make bench ARGS=workers` how throughput grows with workers;
 `make bench ARGS=simulate` how long simulations take;
 `make bench ARGS=shape` runs of 100, 1,000 and 5,000 tasks side by side, and many runs of large DAGs.
 
@@ -48,6 +49,7 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.client import Tidemill
 from tidemill.worker.dev import DevServer, dev_server
 from tidemill.worker.plugin import TidemillPlugin
+from workers import workers
 
 from api import web
 
@@ -126,6 +128,7 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "shape": lambda: sizes(client, server, server.log.parents[1]),
         "cost": lambda: cost(client, tidemill),
         "simulate": simulation,
+        "workers": lambda: workers(client, server.address, server.log.parents[1]),
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),
         "spark": lambda: spark(server.address),

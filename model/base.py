@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -32,7 +32,7 @@ class Model(BaseModel):
     """
 
     # A schema is built on first use: a command of the command line uses few of them.
-    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     if not TYPE_CHECKING:
         __init__ = _made_strictly
@@ -41,7 +41,7 @@ class Model(BaseModel):
 class Record(BaseModel):
     """State that one workflow owns and changes in place; travels through continue-as-new, and between releases."""
 
-    model_config = ConfigDict(extra="allow", validate_assignment=False, defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", validate_assignment=False, defer_build=True)
 
     if not TYPE_CHECKING:
         __init__ = _made_strictly
@@ -63,6 +63,10 @@ def build_models() -> None:
         waiting += model.__subclasses__()
 
 
+TELLING_APART = ("kind", "mapper", "asks")
+"""Fields by which one of several models is known."""
+
+
 class Brief(BaseModel):
     """Is written without the fields that have their default.
 
@@ -81,11 +85,11 @@ class Brief(BaseModel):
 
 @cache
 def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    """Default by field; `kind` and `mapper` are always written, since they tell models apart."""
+    """Default by field; those that tell models apart are always written."""
     return {
         name: field.get_default(call_default_factory=True)
         for name, field in model.model_fields.items()
-        if not field.is_required() and name not in ("kind", "mapper")
+        if not field.is_required() and name not in TELLING_APART
     }
 
 

@@ -95,20 +95,21 @@ class DAG:
         heartbeat_timeout: timedelta = timedelta(minutes=5),
         **others: Any,
     ) -> None:
-        self.dag_id = dag_id
+        self.dag_id: str = dag_id
         self.notices: list[str] = []
         """What of Airflow's was written and changes nothing here, in words."""
         self.own_arguments: set[str] = set()
         """What operators of the user's own call their arguments: default_args may be for them."""
         refuse_unknown(f"DAG {dag_id!r}", sorted_out("DAG", f"DAG {dag_id!r}", others, self.notices), ARGUMENTS)
-        self.default_args = sorted_out("task", f"default_args of DAG {dag_id!r}", default_args or {}, self.notices)
+        whose = f"default_args of DAG {dag_id!r}"
+        self.default_args: dict[str, Any] = sorted_out("task", whose, default_args or {}, self.notices)
         start_date = start_date or self.default_args.pop("start_date", None)
         end_date = end_date or self.default_args.pop("end_date", None)
-        self.timezone = timezone or zone_name(start_date) or "UTC"
-        self.user_defined_macros = user_defined_macros or {}
-        self.user_defined_filters = user_defined_filters or {}
-        self.jinja_environment_kwargs = jinja_environment_kwargs or {}
-        self.template_searchpath = _texts(template_searchpath)
+        self.timezone: str = timezone or zone_name(start_date) or "UTC"
+        self.user_defined_macros: dict[str, Any] = user_defined_macros or {}
+        self.user_defined_filters: dict[str, Callable[..., Any]] = user_defined_filters or {}
+        self.jinja_environment_kwargs: dict[str, Any] = jinja_environment_kwargs or {}
+        self.template_searchpath: tuple[str, ...] = _texts(template_searchpath)
         if isinstance(tags, str):
             raise InvalidInputError(f"DAG {dag_id!r}: tags = {tags!r} is a text. Write a list, such as [{tags!r}]")
         self._fields: dict[str, Any] = {
@@ -154,7 +155,7 @@ class DAG:
         self.group: Group | None = None
         """The group whose `with` block is being read."""
         self.edge_labels: dict[str, dict[str, str]] = {}
-        self.defined_in = _file_of_caller()
+        self.defined_in: str | None = _file_of_caller()
         """The file that the DAG is written in; None where it is typed in."""
         _made.append(self)
 

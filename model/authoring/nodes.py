@@ -92,11 +92,11 @@ class Node(Linked):
             )
         self.dag = owner
         group: Group | None = fields.pop("task_group", None)
-        self.group = owner.group if group is None else group
-        self.defined_at = line_of_caller()
+        self.group: Group | None = owner.group if group is None else group
+        self.defined_at: str = line_of_caller()
         """`file:line` where it is written."""
         self.kind = kind
-        self.task_id = self.group.full_id(task_id) if self.group is not None else task_id
+        self.task_id: str = self.group.full_id(task_id) if self.group is not None else task_id
         self.function: Any = function
         """What an attempt calls: a function, or `OperatorWork`, or `OtherPython`; None: nothing of the file."""
         self.on_kill: Callable[[], Any] | None = fields.pop("on_kill", None)
@@ -115,7 +115,7 @@ class Node(Linked):
                 f"function; {kind!r} calls none. Leave them out"
             )
         self.upstream: dict[str, None] = {}
-        self.options = sorted_out("task", f"task {self.task_id!r}", fields, owner.notices, kind)
+        self.options: dict[str, Any] = sorted_out("task", f"task {self.task_id!r}", fields, owner.notices, kind)
         owner.add(self)
         for value in fields.values():
             self._follow(value)

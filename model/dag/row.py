@@ -5,7 +5,7 @@ Imports next to nothing, since the command that lists DAGs imports it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 
@@ -21,7 +21,7 @@ NAMES = 300
 class LastRun(Model):
     """The run that has ended last."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     run_id: str
     state: RunState
@@ -32,7 +32,7 @@ class LastRun(Model):
 class DagRow(Model):
     """What a list shows of a DAG; the names are those of `DagView`. Fields that it does not know are passed over."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     dag_id: str
     description: str | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import ConfigDict
 
 from ..base import Instant, Model
@@ -11,7 +13,7 @@ from ..states import RunState
 class RunRow(Model):
     """What a list shows of a run. Fields that it does not know are passed over."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     dag_id: str
     run_id: str

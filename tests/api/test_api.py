@@ -76,6 +76,21 @@ def test_a_run_is_triggered_paused_cleared_and_marked(web: Web) -> None:
     until(web, run, lambda found: "has no run" in str(found.get("detail")))  # visibility forgets it a moment later
 
 
+def test_a_queued_run_is_ended_and_deleted(web: Web) -> None:
+    """Before its time comes; and who asked for it is told where people log in."""
+    runs = "/api/v2/dags/web_slow/dagRuns"
+    later = {"logical_date": None, "run_after": "2099-01-01T00:00:00Z"}
+    for run_id in ("to_end", "to_delete"):
+        made = send(web, "POST", runs, json={"dag_run_id": run_id, **later})
+        assert (made.json()["state"], made.json()["triggering_user_name"]) == ("queued", None)
+    ended = send(web, "PATCH", f"{runs}/to_end", json={"state": "failed"})
+    assert (ended.status_code, ended.json()["state"]) == (200, "failed")
+    assert send(web, "DELETE", f"{runs}/to_delete").status_code == 204
+    assert web.get(f"{runs}/to_delete").status_code == 404
+    assert send(web, "DELETE", f"{runs}/to_end").status_code == 204
+    assert web.get("/api/v2/monitor/health").json()["scheduler"]["status"] == "healthy"
+
+
 def test_lists_show_what_is_asked_for(web: Web) -> None:
     def ids(query: str) -> list[str]:
         return [

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import cProfile
 import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support import at, bash, dag
+from support import at, bash, dag, empty
 from tidemill.activities.dates import days_ago
 from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import coming_runs
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import RunIdentity, RunType, TriggeredBy, scheduled_run
 from tidemill.model.run.messages import RunReport
+from tidemill.model.run.planner import RunPlan
 from tidemill.model.run.state import DagRunState
 from tidemill.model.run.task_instances import TaskInstance, retry_delay
 from tidemill.model.spec.timetables import DataInterval
@@ -85,6 +87,28 @@ def test_a_state_that_cannot_follow_is_refused(old: TaskState) -> None:
             with pytest.raises(IllegalTransitionError, match=f"cannot go from {old} to {new}"):
                 instance.move(new)
     assert any(new not in TRANSITIONS[old] for new in TaskState)
+
+
+def test_a_step_costs_as_much_in_a_run_of_thousands_as_in_one_of_tens() -> None:
+    """Counted, not timed: the calls that a run of waves makes for each of its tasks."""
+
+    def calls_per_task(waves: int, width: int) -> float:
+        tasks = [empty("w0")]
+        for wave in range(waves):
+            tasks += [empty(f"t{wave}_{i}", f"w{wave}") for i in range(width)]
+            tasks.append(empty(f"w{wave + 1}", *(f"t{wave}_{i}" for i in range(width))))
+        spec = dag("d", tasks, max_active_tasks=500)
+        plan = RunPlan(spec, dict.fromkeys(spec.by_id, TaskState.NONE))
+        counted = cProfile.Profile()
+        counted.enable()
+        while plan.end() is None:
+            for decision in plan.decide():
+                if not decision.state.finished:
+                    plan.record(decision.key, TaskState.SUCCESS)
+        counted.disable()
+        return sum(entry.callcount for entry in counted.getstats()) / len(tasks)
+
+    assert calls_per_task(50, 99) < 2 * calls_per_task(5, 9)
 
 
 def test_retries_wait_longer_each_time_and_no_longer_than_the_most() -> None:

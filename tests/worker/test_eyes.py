@@ -41,9 +41,12 @@ async def test_a_worker_tells_its_health_and_what_it_does(server: str, tmp_path:
         with worker_process(env) as worker:
             url = f"http://127.0.0.1:{health}"
             for path in ("/healthz", "/readyz"):
-                answer = await eventually(lambda: get(f"{url}{path}"), bool)  # noqa: B023
+                answer = await eventually(
+                    lambda: get(f"{url}{path}"),  # noqa: B023
+                    lambda found: found is not None and found.status_code == 200,
+                )
                 assert answer is not None
-                assert (answer.status_code, json.loads(answer.text)) == (200, {"status": "ok"})
+                assert json.loads(answer.text) == {"status": "ok"}
             unknown = await get(f"{url}/etc")
             assert unknown is not None
             assert unknown.status_code == 404
@@ -54,6 +57,10 @@ async def test_a_worker_tells_its_health_and_what_it_does(server: str, tmp_path:
             told = await get(f"http://127.0.0.1:{metrics}/metrics")
             assert told is not None
             assert "tidemill_running_attempts{" in told.text
+            delays = re.findall(r"^tidemill_schedule_delay_(count|sum)\{[^}]*\} ([\d.e+]+)$", told.text, re.MULTILINE)
+            # If its own worker has not taken the run's workflow, this one has: milliseconds, and no more than minutes.
+            assert all(0 <= float(value) < 600_000 for _, value in delays)
+            assert {name for name, _ in delays} in ({"count", "sum"}, set())
             # A worker that stands still is noticed.
             worker.send_signal(signal.SIGSTOP)
             try:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Stack, at, bash, dag, empty, eventually, stack
+from support import Stack, at, bash, dag, empty, eventually, stack, told
+from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.views import Change, DagView
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import RunType, TriggerRequest
 from tidemill.model.run.views import RunView
-from tidemill.model.spec.dag import DagSpec
+from tidemill.model.spec.dag import DagSpec, read_dag
+from tidemill.model.spec.timetables import DataInterval
 from tidemill.model.states import RunState
 from tidemill.worker.dev import temporal_binary
 
@@ -318,6 +320,52 @@ async def test_a_timetable_that_has_raised_is_asked_again(
         (tmp_path / "holidays").touch()
         await here.all_finished("reads", 2)
         assert (await here.tidemill.describe("reads")).broken is None
+
+
+async def test_a_timetable_of_ones_own_answers_every_question(here: Stack, tmp_path: Path) -> None:
+    """With arguments, beside the DAG file: the schedule's runs, a manual run's interval, a backfill, a preview."""
+    (tmp_path / "every_nth_day.py").write_text(
+        "from datetime import timedelta\n"
+        "from tidemill.model.spec.timetables import DagRunInfo, DataInterval\n"
+        "class EveryNthDay:\n"
+        "    def __init__(self, n):\n"
+        "        self.step = timedelta(days=n)\n"
+        "    def next_dagrun_info(self, last, restriction, now):\n"
+        "        start = last.end if last is not None else restriction.earliest\n"
+        "        if restriction.latest is not None and start > restriction.latest:\n"
+        "            return None\n"
+        "        return DagRunInfo.interval(start, start + self.step)\n"
+        "    def manual_interval(self, run_after):\n"
+        "        return DataInterval(start=run_after - 2 * self.step, end=run_after)\n"
+    )
+    spec = {
+        "dag_id": "own_timetable",
+        "schedule": {"kind": "custom", "name": "every_nth_day:EveryNthDay", "arguments": {"n": 3}},
+        "source": {"path": str(tmp_path / "dag.py"), "sha256": "0" * 64},
+        "start_date": "2024-01-10T00:00:00Z",
+        "end_date": "2024-01-13T00:00:00Z",
+        "catchup": True,
+        "tasks": [{"kind": "empty", "task_id": "a"}],
+    }
+    await here.tidemill.register(read_dag(spec))
+    runs = await here.all_finished("own_timetable", 2)
+    assert [run.logical_date for run in runs] == [at("2024-01-10"), at("2024-01-13")]
+    manual = await here.tidemill.trigger("own_timetable", TriggerRequest(logical_date=at("2024-03-07")))
+    assert manual.data_interval == DataInterval(start=at("2024-03-01"), end=at("2024-03-07"))
+    asked = BackfillRequest(from_date=at("2024-01-01"), to_date=at("2024-01-08"))
+    plan = await here.tidemill.create_backfill("own_timetable", asked)
+    assert [info.logical_date for info in plan.infos] == [at("2024-01-01"), at("2024-01-04"), at("2024-01-07")]
+    runs = await here.all_finished("own_timetable", 6)
+    assert sum(run.run_type == "backfill" for run in runs) == 3
+    (tmp_path / "dag.py").write_text(
+        "from datetime import datetime\n"
+        "from tidemill import DAG, EmptyOperator\n"
+        "own = {'kind': 'custom', 'name': 'every_nth_day:EveryNthDay', 'arguments': {'n': 5}}\n"
+        "with DAG('previewed', schedule=own, start_date=datetime(2024, 1, 1), catchup=True):\n"
+        "    EmptyOperator(task_id='a')\n"
+    )
+    preview = await told(here, "dags", "preview", str(tmp_path / "dag.py"), "-n", "2", "--json")
+    assert [info["logical_date"] for info in preview["previewed"]] == ["2024-01-01T00:00:00Z", "2024-01-06T00:00:00Z"]
 
 
 async def test_a_dag_whose_timetable_raises_is_broken_and_mends(here: Stack) -> None:

@@ -19,8 +19,10 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.revisions import MarkRequest
 from tidemill.model.run.views import RunView
 from tidemill.model.states import RunState
+from tidemill.worker.attempt_starts import attempt_starts
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
+from tidemill.worker.pollers import pollers_of
 
 
 def ago(**time: float) -> str:
@@ -71,7 +73,51 @@ async def test_a_backfill_and_the_schedule_share_a_pool(here: Stack) -> None:
     assert most == 2
 
 
+async def test_several_workers_share_the_work(server: str, tmp_path: Path) -> None:
+    queue = f"shared-{tmp_path.name}"
+    env = {**worker_environment(server, tmp_path / "home", queue), "TIDEMILL_MAX_CONCURRENT_ACTIVITIES": "2"}
+    client = await Client.connect(server, plugins=[TidemillPlugin(tmp_path)])
+    tidemill = Tidemill(client, queue)
+    with worker_process(env), worker_process(env), worker_process(env):
+        tasks = [bash(f"t{i}", "sleep 1") for i in range(30)]
+        await tidemill.register(dag("by_three", tasks, max_active_tasks=30))
+        await eventually(lambda: pollers_of(client, queue), lambda found: len(found) == 3)
+        run = await tidemill.trigger("by_three")
+        await eventually(lambda: tidemill.find_run("by_three", run.run_id), lambda view: view.state.finished, 120)
+        starts = await attempt_starts(client, run.workflow_id)
+        await client.get_workflow_handle("dag:by_three").terminate("the test is over")
+    assert {start.starts for start in starts} == {1}
+    assert len({start.worker for start in starts}) == 3
+
+
 # After a downtime
+
+
+async def test_a_deadline_that_is_missed_while_no_worker_runs_is_told_once(server: str, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    command = {"kind": "command", "command": f"echo missed >> {told}"}
+    spec = dag(
+        "missed",
+        [bash("a", "sleep 4"), bash("b", "sleep 4", "a")],
+        deadline=3,
+        callbacks={"deadline_miss_callback": [command]},
+    )
+    env = worker_environment(server, tmp_path / "home", f"missed-{tmp_path.name}")
+    client = await Client.connect(server, plugins=[TidemillPlugin(tmp_path)])
+    tidemill = Tidemill(client, f"missed-{tmp_path.name}")
+    with worker_process(env) as worker:
+        await tidemill.register(spec)
+        run = await tidemill.trigger("missed")
+        await eventually(lambda: tidemill.run("missed", run.run_id), lambda found: found.tasks[0].state == "running")
+        worker.kill()
+        worker.wait()
+    await asyncio.sleep(4)
+    assert not told.exists()
+    with worker_process(env):
+        await eventually(lambda: asyncio.to_thread(told.exists), bool)
+        await eventually(lambda: tidemill.find_run("missed", run.run_id), lambda view: view.state.finished, within=120)
+        await client.get_workflow_handle("dag:missed").terminate("the test is over")
+    assert told.read_text().split() == ["missed"]
 
 
 @pytest.mark.parametrize("catchup", [True, False])
