@@ -6,7 +6,7 @@ BIN := .venv/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check chaos airflow bench format docs dist schema lock histories clean
+.PHONY: help env demo test check chaos airflow bench format docs dist extras schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -96,6 +96,9 @@ dist: env ## Build wheel and sdist, check them, and write the bill of materials 
 	@$(BIN)/twine check --strict build/dist/*
 	@$(BIN)/cyclonedx-py requirements --output-reproducible --of JSON -o build/dist/tidemill.cdx.json requirements.lock
 	@ls build/dist
+
+extras: dist ## Install the wheel with each extra in an environment of its own
+	@$(BIN)/python -P scripts/try_extras.py $(ARGS)
 
 schema: env ## Write docs/dag.schema.json from the models
 	@$(BIN)/python -P -c "import json; from tidemill.model.spec.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))" > docs/dag.schema.json
