@@ -57,7 +57,7 @@ demo: .venv/.demo-ready ## Catch up on a week of real flights with Spark, and lo
 test: env .venv-airflow/.ready ## Run the checks and every test
 	@$(BIN)/python scripts/check_prerequisites.py
 	@$(MAKE) --no-print-directory check
-	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: env ## Format, lint, strict types, and the links of the documentation
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }

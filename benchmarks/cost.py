@@ -26,7 +26,6 @@ BILLED = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: 1,
     EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES: 1,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: 1,
-    EventType.EVENT_TYPE_MARKER_RECORDED: 1,
 }
 """Actions by event, as Temporal Cloud's documentation counts them; a child's start is two. Not in histories, and not
 counted here: heartbeats (each that reaches the server is one), queries, and retries of activities by the server."""

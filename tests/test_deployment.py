@@ -51,4 +51,5 @@ def test_settings_exist_and_workers_have_time_to_drain() -> None:
             if "TIDEMILL_DRAIN_SECONDS" in values:
                 assert pod["terminationGracePeriodSeconds"] > int(values["TIDEMILL_DRAIN_SECONDS"])
             assert pod["securityContext"]["runAsNonRoot"]
+            assert pod["enableServiceLinks"] is False, "a Service's variables begin as our settings do"
     assert {name for name in names if name.startswith(PREFIX)} <= known

@@ -51,6 +51,9 @@ def steps_of(events: list[HistoryEvent]) -> list[RecordedStep]:
                 steps.append(begun)
             case EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED | EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
                 learned.append("a worker did not come to the end of this step; it is taken again")
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED if steps:
+                # It is written behind the step that has taken the update up.
+                steps[-1].learned += _learned(event, scheduled)
             case _:
                 learned += _learned(event, scheduled)
                 if steps:

@@ -27,24 +27,27 @@ class Registered:
     last_intervals: dict[str, DataInterval] = field(default_factory=dict)
     durations: dict[str, timedelta] = field(default_factory=dict)
     pools: dict[str, PoolSettings] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
-    """The DAGs whose timetable is a class of their own."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """By DAG, why it is none of them."""
 
 
 async def registered(wanted: set[str]) -> Registered:
-    """The DAGs that are registered and not paused; of *wanted* alone where some are named."""
+    """The DAGs that make runs: neither paused, stale nor broken; or those of *wanted*, whatever they are."""
     tidemill = await Tidemill.connect()
     rows, _ = await tidemill.dags()
     found = Registered()
     for row in rows:
-        if (wanted and row.dag_id not in wanted) or (row.is_paused and not wanted):
+        if row.dag_id not in wanted if wanted else row.status != "active":
             continue
-        spec = await tidemill.spec(row.dag_id)
+        try:
+            spec, view = await tidemill.spec(row.dag_id), await tidemill.describe(row.dag_id)
+        except NotFoundError as error:  # ended meanwhile
+            found.left_out[row.dag_id] = str(error)
+            continue
         if isinstance(spec.schedule, Custom):
-            found.left_out.append(row.dag_id)
+            found.left_out[row.dag_id] = "its timetable is a class of its own"
             continue
         found.specs.append(spec)
-        view = await tidemill.describe(row.dag_id)
         if view.last_automated_interval is not None:
             found.last_intervals[row.dag_id] = view.last_automated_interval
         found.durations.update(durations_of(await _last_runs(tidemill, row.dag_id)))

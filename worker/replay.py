@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from tempfile import gettempdir
 
 from temporalio.client import Client, WorkflowHistory
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
 from ..model.errors import InvalidInputError
-from ..model.replay.steps import Picture, Step, changes_between, newly_waiting
-from ..workflows.replaying import Recorder
+from ..model.replay.steps import Step
+from ..workflows.replaying import Recorder, Seen
 from .attempt_starts import MOST_EXECUTIONS
 from .connection import NotFoundError
-from .history_words import steps_of
+from .history_words import RecordedStep, steps_of
 from .plugin import TidemillPlugin
 
 
-async def replayed(client: Client, workflow_id: str, most: int = MOST_EXECUTIONS) -> list[Step]:
+async def replayed(
+    client: Client, workflow_id: str, most: int = MOST_EXECUTIONS, most_events: int | None = None
+) -> list[Step]:
     """The steps of a run's or a DAG's workflow, also of one that has ended; of its last *most* executions.
 
-    Raises NotFoundError where Temporal has no history of it, InvalidInputError where this release cannot replay it.
+    It is replayed on a thread of its own, for as long as that takes. Raises NotFoundError where Temporal has no history
+    of it, InvalidInputError where that has more than *most_events* events, or this release cannot replay it.
     """
+    histories = await _histories(client, workflow_id, most)
+    events = sum(len(history.events) for history in histories)
+    if most_events is not None and events > most_events:
+        raise InvalidInputError(f"its history has {events:,} events, too many for a page: use `tidemill replay`")
+    return await asyncio.to_thread(asyncio.run, _steps(client.data_converter, histories))
+
+
+async def _steps(converter: DataConverter, histories: list[WorkflowHistory]) -> list[Step]:
+    recorder = Recorder(continues=bool(_continued(histories[0])))
     steps: list[Step] = []
-    before, recorder = Picture(), Recorder()
-    for n, history in enumerate(await _histories(client, workflow_id, most), 1):
-        pictures = await _pictures(client, history, recorder)
-        for recorded in steps_of(list(history.events)):
-            after = pictures.get(recorded.event_id)
-            step = Step(
-                at=recorded.at,
-                execution=n,
-                event_id=recorded.event_id,
-                learned=tuple(recorded.learned),
-                ordered=tuple(recorded.ordered),
-                decided=changes_between(before, after) if after is not None else (),
-                waiting=newly_waiting(before, after) if after is not None else {},
-            )
-            before = after or before
-            steps.append(step)
+    for history in histories:
+        recorder.begin()
+        await _replay(converter, history, recorder)
+        execution = history.events[0].workflow_execution_started_event_attributes.original_execution_run_id
+        steps += [_told(recorded, recorder, execution) for recorded in steps_of(list(history.events))]
     return steps
+
+
+def _told(recorded: RecordedStep, recorder: Recorder, execution: str) -> Step:
+    seen = recorder.steps.get(recorded.event_id, Seen())
+    return Step(
+        at=recorded.at,
+        execution=execution,
+        event_id=recorded.event_id,
+        learned=tuple(recorded.learned),
+        ordered=tuple(recorded.ordered),
+        decided=seen.decided,
+        waiting=seen.waiting,
+    )
+
+
+def _continued(history: WorkflowHistory) -> str:
+    """The run_id of the execution before; nothing for the first."""
+    return history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id
 
 
 async def _histories(client: Client, workflow_id: str, most: int) -> list[WorkflowHistory]:
@@ -60,18 +81,17 @@ async def _histories(client: Client, workflow_id: str, most: int) -> list[Workfl
                 ) from None
             break
         found.insert(0, history)
-        run_id = history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id
+        run_id = _continued(history)
         if not run_id:
             break
     return found
 
 
-async def _pictures(client: Client, history: WorkflowHistory, recorder: Recorder) -> dict[int, Picture]:
-    recorder.pictures = {}
+async def _replay(converter: DataConverter, history: WorkflowHistory, recorder: Recorder) -> None:
     replayer = Replayer(
         workflows=[],
         plugins=[TidemillPlugin(Path(gettempdir()))],  # nothing is carried out, so nothing is written there
-        data_converter=client.data_converter,
+        data_converter=converter,
         interceptors=[recorder],
         debug_mode=True,  # without the watch for long steps: who asks waits for it
     )
@@ -81,4 +101,3 @@ async def _pictures(client: Client, history: WorkflowHistory, recorder: Recorder
             f"this release decides otherwise than the one that has written the history of {history.workflow_id!r}: "
             f"{result.replay_failure}. Replay it with that release"
         )
-    return recorder.pictures

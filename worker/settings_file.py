@@ -30,6 +30,8 @@ AIRFLOWS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
     ("core", "killed_task_cleanup_time"): ("grace_seconds", _same),
 }
 """Airflow's settings that have a counterpart: its field, and how the value is read."""
+NOT_QUITE = {("core", "parallelism"): "it counts for each worker, not for all together (docs/limits.md)"}
+"""Those among them that mean less here."""
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +68,8 @@ class FileSource(PydanticBaseSettingsSource):
                     without.append(f"[{section}] {name}")
                 else:
                     found[known[0]] = known[1](value)
+                    if (section, name) in NOT_QUITE:
+                        log.warning("settings file %s: [%s] %s: %s", path, section, name, NOT_QUITE[section, name])
         if without:
             log.warning("settings file %s: tidemill has no counterpart of %s", path, ", ".join(sorted(without)))
         return {**found, **own}

@@ -1,6 +1,7 @@
 """Looks over a workflow's shoulder while it is replayed: how things are after each step."""
 
 import asyncio
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -14,20 +15,39 @@ from temporalio.worker import (
 
 from ..model.dag.explaining import next_run
 from ..model.dag.records import MadeDecision
-from ..model.replay.steps import WAITING_SHOWN, Change, Picture
+from ..model.replay.steps import WAITING_SHOWN, Change, Picture, changes_between, newly_waiting
 from ..model.run.task_instances import TaskInstance
 from ..model.states import TaskState
 from .dag.workflow import DagWorkflow
 from .run.workflow import DagRunWorkflow
 
 
-class Recorder(Interceptor):
-    """Keeps a picture for each step of a workflow that is replayed, one execution after the other."""
+@dataclass
+class Seen:
+    """What a step has changed."""
 
-    def __init__(self) -> None:
-        self.pictures: dict[int, Picture] = {}
+    decided: tuple[Change, ...] = ()
+    waiting: dict[str, str] = field(default_factory=dict)
+
+
+class Recorder(Interceptor):
+    """Keeps what each step of a workflow changes that is replayed, one execution after the other.
+
+    *continues*: whether the first execution goes on from one that is not replayed, so that what it begins with was
+    decided before.
+    """
+
+    def __init__(self, *, continues: bool) -> None:
+        self.steps: dict[int, Seen] = {}
         """Of the present execution, by the number of the step's WorkflowTaskStarted event."""
-        self._last_decision: MadeDecision | None = None
+        self._heard: dict[int, list[Change]] = {}
+        self._before: Picture | None = None
+        self._now = None if continues else Picture()
+        self._step: int | None = None
+
+    def begin(self) -> None:
+        """The next execution: it begins with what the one before has ended with."""
+        self.steps, self._heard, self._step = {}, {}, None
 
     def workflow_interceptor_class(self, _: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
         recorder = self
@@ -35,6 +55,8 @@ class Recorder(Interceptor):
         class Watch(WorkflowInboundInterceptor):
             async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002
                 instance = workflow.instance()
+                if isinstance(instance, DagWorkflow):
+                    instance.state.tell_decisions_to(recorder.hear)
                 # A condition is looked at after each step and asks Temporal for nothing: history does not know of it.
                 watch = asyncio.create_task(workflow.wait_condition(partial(recorder.look, instance)))
                 try:
@@ -48,33 +70,35 @@ class Recorder(Interceptor):
 
         return Watch
 
+    def hear(self, made: MadeDecision) -> None:
+        """A DAG has decided something."""
+        change = Change(about=made.about, before=None, after=str(made.kind), reason=made.reason)
+        self._heard.setdefault(workflow.info().get_current_history_length(), []).append(change)
+
     def look(self, instance: Any) -> bool:
-        """Takes the picture anew: of several within a step the last one stays."""
+        """Compares with how things were before the step; of several looks within a step the last one counts."""
         number = workflow.info().get_current_history_length()
-        news = self.pictures[number].news if number in self.pictures else ()
-        if isinstance(instance, DagRunWorkflow):
-            self.pictures[number] = _of_run(instance)
-        elif isinstance(instance, DagWorkflow):
-            self.pictures[number] = self._of_dag(instance, news)
+        picture = _of_run(instance) if isinstance(instance, DagRunWorkflow) else _of_dag(instance)
+        if number != self._step:
+            self._step, self._before = number, self._now
+        self._now = picture
+        before = self._before or picture
+        decided = (*self._heard.get(number, ()), *changes_between(before, picture))
+        self.steps[number] = Seen(decided, newly_waiting(before, picture))
         return False
 
-    def _of_dag(self, instance: DagWorkflow, news: tuple[Change, ...]) -> Picture:
-        state = instance.state
-        runs = {tracked.run.run_id: (str(tracked.state), "") for tracked in state.runs.values()}
-        made = [*state.decisions]
-        if self._last_decision in made:
-            made = made[made.index(self._last_decision) + 1 :]
-        if made:
-            self._last_decision = made[-1]
-        told = tuple(Change(about=d.about, before=None, after=str(d.kind), reason=d.reason) for d in made)
-        return Picture(runs, (*news, *told), {"next run": next_run(state, workflow.now())})
+
+def _of_dag(instance: DagWorkflow) -> Picture:
+    state = instance.state
+    runs = {tracked.run.run_id: (str(tracked.state), "") for tracked in state.runs.values()}
+    return Picture(runs, {"next run": next_run(state, workflow.now())})
 
 
 def _of_run(instance: DagRunWorkflow) -> Picture:
     instances = instance.state.instances.values()
     states = {i.key: (_state_of(i), i.reason or "") for i in instances}
     waiting = [i for i in instances if not i.state.finished and i.state is not TaskState.RUNNING]
-    return Picture(states, (), {i.key: instance.tasks.why(i) for i in waiting[:WAITING_SHOWN]})
+    return Picture(states, {i.key: instance.tasks.why(i) for i in waiting[:WAITING_SHOWN]})
 
 
 def _state_of(instance: TaskInstance) -> str:

@@ -20,13 +20,22 @@ def moving_start_dates(path: Path) -> list[str]:
 
 
 def _start_dates(tree: ast.AST) -> Iterator[ast.expr]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg == "start_date":
-            yield node.value
+    """Those of DAGs wherever they are made; others, which may be a query's, only outside of functions."""
+    everywhere = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _name(node.func) in ("DAG", "dag")]
+    for node in {*everywhere, *_outside_of_functions(tree)}:
+        if isinstance(node, ast.Call):
+            yield from (keyword.value for keyword in node.keywords if keyword.arg == "start_date")
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == "start_date":
                     yield value
+
+
+def _outside_of_functions(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from _outside_of_functions(node)
 
 
 def _name(function: ast.expr) -> str | None:

@@ -26,6 +26,9 @@ from .spark import share_done, spark_options
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 UPCOMING = 10
 STEPS_SHOWN = 500
+MOST_EVENTS = 5000
+"""Of a history that is replayed for a page."""
+ONE_AT_A_TIME = asyncio.Semaphore(1)
 
 
 def external_views() -> list[dict[str, Any]]:
@@ -137,7 +140,9 @@ async def replay_run(source: Here, dag_id: str, run_id: str) -> str:
 
 async def _replay(source: Source, workflow_id: str, title: str) -> str:
     try:
-        steps, problem = (await replayed(source.tidemill.client, workflow_id))[-STEPS_SHOWN:], None
+        async with ONE_AT_A_TIME:
+            found = await replayed(source.tidemill.client, workflow_id, most_events=MOST_EVENTS)
+        steps, problem = found[-STEPS_SHOWN:], None
     except (NotFoundError, InvalidInputError) as error:
         steps, problem = [], str(error)
     temporal = source.temporal_link(workflow_id)

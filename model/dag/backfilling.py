@@ -85,8 +85,7 @@ class DagBackfills(DagData):
         done = self._ended_before(run)
         holder = self._in_flight(run, done)
         if holder is not None:
-            if run.key in self.runs:
-                backfill.awaits += (run.key,)
+            backfill.awaits += tuple(key for key, tracked in self.runs.items() if tracked.run.run_id == holder)
             self.skip_in_backfill(backfill, f"{holder} is in flight or holds the date", run, now)
         elif done is not None and not backfill.request.reprocess_behavior.again(done.state):
             self.skip_in_backfill(backfill, f"{done.run_id} exists already and ended in {done.state}", run, now)

@@ -6,6 +6,9 @@ workflow, at the same ids, under a limit of their own.
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import Any
+
+from pydantic import model_validator
 
 from ..base import Brief, Instant, Model, Record, iso
 from ..errors import InvalidInputError
@@ -51,11 +54,22 @@ class BackfillProgress(Brief, Model):
     awaits: tuple[str, ...] = ()
     """The runs of its range that others had made and that are under way: it is complete when they have ended, too."""
     finished: int | None = None
-    """Runs that have succeeded, failed or been skipped. None, as below: a release before tells of it."""
+    """Runs that have succeeded, failed or been skipped."""
     pct: float | None = None
     """Finished runs of all runs, in percent; 100 where there are none."""
     tasks: Progress | None = None
-    """The tasks of its runs: those of ended runs as they were counted, for each other run those of today's DAG."""
+    """The tasks of its runs: those of ended runs as they were counted, for each other run those of today's DAG.
+    None: a release before tells of it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_earlier_release(cls, fields: Any) -> Any:
+        """It tells of single counts."""
+        counts = ("succeeded", "failed", "skipped", "total_dagruns")
+        if isinstance(fields, dict) and "finished" not in fields and {*counts} <= fields.keys():
+            finished = sum(fields[name] for name in counts[:3])
+            return {**fields, "finished": finished, "pct": percent(finished, fields["total_dagruns"])}
+        return fields
 
 
 class Backfill(Brief, Record):

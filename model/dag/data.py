@@ -1,9 +1,10 @@
 """What a DAG's workflow keeps, as plain data that travels through continue-as-new."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 
 from ..asset.gathering import Gathering
 from ..asset.partitioning import Partitioning
@@ -26,6 +27,8 @@ OF_ASSETS = ("gathering", "partitioning", "ties")
 
 class DagData(Record):
     """The fields of a DAG's state, and what all decisions about it share."""
+
+    _noting: Callable[[MadeDecision], None] | None = PrivateAttr(default=None)
 
     spec: DagSpec
     is_paused: bool = False
@@ -96,5 +99,12 @@ class DagData(Record):
             self.dates.pop(next(iter(self.dates)))
 
     def note(self, at: datetime, kind: DecisionKind, about: str, reason: str) -> None:
-        self.decisions.append(MadeDecision(at=at, kind=kind, about=about, reason=reason))
+        made = MadeDecision(at=at, kind=kind, about=about, reason=reason)
+        self.decisions.append(made)
         del self.decisions[:-DECISIONS_KEPT]
+        if self._noting is not None:
+            self._noting(made)
+
+    def tell_decisions_to(self, listener: Callable[[MadeDecision], None]) -> None:
+        """Has *listener* hear of every decision from now on: only the last are kept."""
+        self._noting = listener

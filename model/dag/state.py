@@ -102,10 +102,10 @@ class DagState(DagAssets, DagBackfills, DagPast):
         """How many runs are under way, backfills and all."""
         return sum(tracked.state is RunState.RUNNING for tracked in self.runs.values())
 
-    def size_of_confs(self, run: RunIdentity) -> int:
-        """Bytes of conf, as JSON, of all runs that are queued or running, with *run*."""
-        confs = [tracked.run.conf for tracked in self.runs.values() if tracked.run.conf]
-        return sum(json_size(conf) for conf in (*confs, run.conf))
+    def size_of_confs(self, *more: RunIdentity) -> int:
+        """Bytes of conf, as JSON, of all runs that are queued or running, and of *more*."""
+        runs = [*(tracked.run for tracked in self.runs.values()), *more]
+        return sum(json_size(run.conf) for run in runs if run.conf)
 
     def room(self, now: datetime) -> int:
         """How many more runs max_active_runs lets in: queued and running ones count, backfills do not.

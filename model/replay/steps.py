@@ -23,8 +23,8 @@ class Step(Model):
     """One step of a workflow, in the order in which they were taken."""
 
     at: Instant
-    execution: int
-    """The how-manieth execution of the workflow it belongs to: a long one goes on in further ones. From 1."""
+    execution: str
+    """Which execution of the workflow it belongs to, by its run_id in Temporal: a long one goes on in further ones."""
     event_id: int
     """Where it is in the history of that execution: the number of its WorkflowTaskStarted event."""
     learned: tuple[str, ...] = ()
@@ -42,8 +42,6 @@ class Picture:
 
     states: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """By subject, its state and the reason for it."""
-    news: tuple[Change, ...] = ()
-    """What was decided beside the states."""
     waiting: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -54,7 +52,7 @@ def changes_between(before: Picture, after: Picture) -> tuple[Change, ...]:
         for about, (state, why) in after.states.items()
         if about not in before.states or before.states[about][0] != state
     ]
-    return (*after.news, *found)
+    return tuple(found)
 
 
 def newly_waiting(before: Picture, after: Picture) -> dict[str, str]:

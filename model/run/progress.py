@@ -1,6 +1,9 @@
 """How far a run is, or the runs of a backfill together."""
 
 from collections.abc import Mapping
+from typing import Any
+
+from pydantic import model_validator
 
 from ..base import Model
 from ..states import TaskState
@@ -17,6 +20,14 @@ class Progress(Model):
     failed: int
     pct: float = 0.0
     """Finished tasks of all tasks, in percent; 100 where there are none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_earlier_release(cls, fields: Any) -> Any:
+        """It tells of no percents."""
+        if isinstance(fields, dict) and "pct" not in fields and {"finished", "total_tasks"} <= fields.keys():
+            return {**fields, "pct": percent(fields["finished"], fields["total_tasks"])}
+        return fields
 
     @property
     def line(self) -> str:

@@ -69,7 +69,8 @@ class DagSpec(Brief, Model):
     """What the schedule's expression means where the clocks of the time zone change."""
     jitter: PositiveDuration | None = None
     """Over what time the starts of due runs are spread: each falls on a moment of its own within it, the same always
-    for the same DAG and run. Less than the time between two runs, or some are late without catchup."""
+    for the same DAG and run. Less than the time between two runs: without catchup, one that the next has overtaken is
+    left out."""
     start_date: Instant | None = None
     end_date: Instant | None = None
     catchup: bool = False
@@ -128,6 +129,11 @@ class DagSpec(Brief, Model):
         if isinstance(self.schedule, Continuous) and self.max_active_runs != 1:
             raise ValueError(
                 f"max_active_runs = {self.max_active_runs} does not go with @continuous. Set max_active_runs to 1"
+            )
+        if self.jitter is not None and self.schedule.answers_by_moment:
+            raise ValueError(
+                f"jitter = {self.jitter} does not go with a schedule of kind {self.schedule.kind}: its runs are due "
+                "when they are asked for. Leave jitter out"
             )
         self._check_graph()
         self._check_params()

@@ -7,10 +7,12 @@ from typing import Any, Literal
 from dateutil.relativedelta import relativedelta
 from pydantic import BaseModel
 
-from .timetables import CronInterval, CronTrigger, MultiCronTrigger
+from .timetables import AssetOrTime, CronInterval, CronTrigger, MultiCronTrigger
 
 ZONED = (CronInterval, CronTrigger, MultiCronTrigger)
-ZONED_KINDS = ("cron_interval", "cron_trigger", "multi_cron_trigger")
+ZONED_KINDS = ("cron_interval", "cron_trigger", "multi_cron_trigger", "cron_partition")
+UNSAID = ("dst_policy", "airflow")
+"""What holds where nothing is said."""
 ScheduleKind = Literal["data_interval", "trigger"]
 
 
@@ -22,17 +24,25 @@ def read_schedule(fields: dict[str, Any]) -> dict[str, Any]:
     schedule = fields.get("schedule")
     if schedule is None:
         return {**fields, "schedule": {"kind": "null"}}
-    of_dag = {name: fields[name] for name in ("timezone", "dst_policy") if fields.get(name) is not None}
+    of_dag = {"timezone": fields.get("timezone"), "dst_policy": fields.get("dst_policy")}
+    named = {name: value for name, value in of_dag.items() if value is not None and (name, value) != UNSAID}
+    if not isinstance(schedule, dict | BaseModel):
+        schedule = timetable_for(schedule, fields.get("timezone", "UTC"), fields.get("schedule_kind", "data_interval"))
+    return {**fields, "schedule": _as_the_dag_says(schedule, named)}
+
+
+def _as_the_dag_says(schedule: Any, named: dict[str, Any]) -> Any:
+    """*schedule*, also one within another, with what the DAG has *named* and it has not."""
     if isinstance(schedule, ZONED):
-        missing = {name: value for name, value in of_dag.items() if name not in schedule.model_fields_set}
-        return {**fields, "schedule": schedule.model_copy(update=missing)}
-    if isinstance(schedule, BaseModel):
-        return fields
-    if isinstance(schedule, dict):
-        zoned = str(schedule.get("kind")) in ZONED_KINDS
-        return {**fields, "schedule": {**of_dag, **schedule}} if zoned else fields
-    made = timetable_for(schedule, fields.get("timezone", "UTC"), fields.get("schedule_kind", "data_interval"))
-    return {**fields, "schedule": {**of_dag, **made} if made["kind"] in ZONED_KINDS else made}
+        missing = {name: value for name, value in named.items() if name not in schedule.model_fields_set}
+        return schedule.model_copy(update=missing)
+    if isinstance(schedule, AssetOrTime):
+        return schedule.model_copy(update={"timetable": _as_the_dag_says(schedule.timetable, named)})
+    if isinstance(schedule, dict) and str(schedule.get("kind")) in ZONED_KINDS:
+        return {**named, **schedule}
+    if isinstance(schedule, dict) and schedule.get("kind") == "asset_or_time" and "timetable" in schedule:
+        return {**schedule, "timetable": _as_the_dag_says(schedule["timetable"], named)}
+    return schedule
 
 
 def timetable_for(schedule: Any, timezone: str, kind: ScheduleKind) -> dict[str, Any]:

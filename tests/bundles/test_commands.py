@@ -92,6 +92,10 @@ with DAG("b", schedule="@daily", default_args=args):
 
 with DAG("c", schedule="@daily", start_date=datetime(2026, 1, 1)):
     EmptyOperator(task_id="now", start_date=datetime(2026, 1, 2))
+
+
+def asks(client):
+    return client.query(start_date=datetime.now(), **{"start_date": datetime.now()})
 """
 
 

@@ -102,6 +102,20 @@ def test_the_policy_is_the_dags_and_changes_no_version_where_it_is_airflows() ->
         spec(dst_policy="wall")
 
 
+def test_a_policy_that_a_timetable_names_is_kept_and_one_within_another_takes_the_dags() -> None:
+    named = {"kind": "cron_trigger", "expression": "0 2 * * *", "timezone": BERLIN, "dst_policy": "airflow"}
+    own = dag("d", [empty("a")], schedule=named, dst_policy="every_instant")
+    again = DagSpec.model_validate_json(own.model_dump_json())
+    assert own.schedule.dst_policy == again.schedule.dst_policy == "airflow"  # type: ignore[union-attr]
+    assert own.version == again.version
+    inner = {"kind": "cron_trigger", "expression": "0 2 * * *", "timezone": BERLIN}
+    asset = {"kind": "asset", "name": "x", "uri": "x"}
+    both = {"kind": "asset_or_time", "timetable": inner, "condition": asset}
+    outer = dag("d", [empty("a")], schedule=both, dst_policy="first_instant")
+    assert outer.schedule.timetable.dst_policy == "first_instant"  # type: ignore[union-attr]
+    assert DagSpec.model_validate_json(outer.model_dump_json()) == outer
+
+
 # On schedule
 
 
@@ -138,6 +152,13 @@ def test_on_schedule_where_the_clocks_change() -> None:
     assert [on("airflow", f"2026-10-25T0{hour}:30") for hour in (0, 1)] == [False, True]
     assert [on("every_instant", f"2026-10-25T0{hour}:30") for hour in (0, 1)] == [True, True]
     assert [on("first_instant", f"2026-10-25T0{hour}:30") for hour in (0, 1)] == [True, False]
+
+
+@pytest.mark.parametrize("schedule", [timedelta(hours=5), {"kind": "delta_trigger", "delta": 3600}])
+def test_where_the_steps_begin_at_no_known_date_nothing_is_said(schedule: Any) -> None:
+    made = DAG("d", schedule=schedule, start_date=at("2026-01-01"))
+    with pytest.raises(ValueError, match="whether a date is on schedule cannot be said"):
+        made.on_schedule(at("2026-01-02"))
 
 
 @given(st.sampled_from(["*/7 * * * *", "0 3 * * 1-5", timedelta(minutes=50)]), st.integers(0, 60))
@@ -219,6 +240,8 @@ def test_schedules_in_words() -> None:
     assert in_words({"expression": "0 6 * * * 30"}) == "At 06:00:30 (UTC)"
     assert in_words({"expressions": ["0 6 * * *", "0 18 * * 6"]}) == "At 06:00; and At 18:00, only on Saturday (UTC)"
     assert in_words({"kind": "delta_interval", "delta": "PT5H"}) is None
+    assert in_words({"expression": "0 0 * * 1#1,3#2"}) is None
+    assert in_words({"expression": "0 0 l jul *"}) == "At 00:00, on the last day of the month, only in July (UTC)"
 
 
 def test_coming_runs_tell_where_the_clocks_change() -> None:
@@ -244,6 +267,11 @@ def test_jitter_spreads_the_starts_of_dags_that_are_due_together() -> None:
     per_minute = [sum(1 for delay in delays if delay // timedelta(minutes=1) == minute) for minute in range(10)]
     assert min(per_minute) > 60
     assert spread("d", due, None) == timedelta()
+
+
+def test_jitter_does_not_go_with_runs_that_are_due_when_they_are_asked_for() -> None:
+    with pytest.raises(InvalidInputError, match="does not go with a schedule of kind continuous"):
+        dag("d", [empty("a")], schedule="@continuous", max_active_runs=1, jitter=60)
 
 
 def test_a_run_is_made_when_its_jitter_says_and_has_its_dates() -> None:

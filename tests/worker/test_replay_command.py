@@ -49,9 +49,23 @@ async def test_the_decisions_of_a_dag(here: Stack) -> None:
     assert decided[:2] == [("created", "triggered by client"), ("started", "a slot is free")]
     assert decided[2][0] == "finished"
     assert ["signal pause"] in [list(step.learned) for step in steps]
+    trigger = next(step for step in steps if "update trigger_run" in step.learned)
+    assert trigger.ordered == (f"activity tidemill.answer_trigger on {here.task_queue}-control",)
     assert any("paused" in step.waiting.get("next run", "") for step in steps)
     with pytest.raises(NotFoundError, match="is past the namespace's retention"):
         await replayed(here.tidemill.client, "run:dag_decided:never")
+
+
+async def test_a_dag_that_decides_much_at_once_is_told_of_all_of_it(here: Stack) -> None:
+    """Its state keeps the last ten decisions; more are made in one step."""
+    dates = {"start_date": "2026-01-01T00:00:00Z", "end_date": "2026-01-16T00:00:00Z"}
+    await here.tidemill.register(
+        dag("much", [empty("a")], schedule="@daily", catchup=True, max_active_runs=16, **dates)
+    )
+    await here.all_finished("much", 16)
+    steps = await replayed(here.tidemill.client, "dag:much")
+    kinds = [change.after for step in steps for change in step.decided if change.reason]
+    assert [kinds.count(kind) for kind in ("created", "started", "finished")] == [16, 16, 16]
 
 
 async def test_of_a_run_that_goes_on_the_last_step_is_as_things_are(here: Stack) -> None:
@@ -74,7 +88,11 @@ async def test_a_run_of_several_executions_is_told_as_one(impatient_server: str,
     async with stack(impatient_server, tmp_path / "home") as here:
         details = await here.run_once(dag("long", [bash(f"t{i}", "true") for i in range(25)], max_active_tasks=4))
         steps = await replayed(here.tidemill.client, details.run.workflow_id)
-    assert len({step.execution for step in steps}) > 1
+        last = await replayed(here.tidemill.client, details.run.workflow_id, most=1)
+    executions = list(dict.fromkeys(step.execution for step in steps))
+    assert len(executions) > 1
+    assert {step.execution for step in last} == {executions[-1]}
+    assert last[0].decided == (), "what it begins with was decided before"
     assert all(step.at <= later.at for step, later in pairwise(steps))
     changes = [change for step in steps for change in step.decided]
     for task in details.tasks:

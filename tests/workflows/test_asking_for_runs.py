@@ -61,6 +61,31 @@ async def test_the_conf_of_a_run_can_be_changed_until_it_begins(here: Stack) -> 
         await here.tidemill.set_conf("changing", "held", {"n": 3})
 
 
+async def test_a_scheduled_run_that_is_queued_gets_another_conf(here: Stack) -> None:
+    dates = {"start_date": "2026-01-01T00:00:00Z", "end_date": "2026-01-02T00:00:00Z"}
+    gate = here.home.parent / "gate"
+    wait = bash("a", f"while [ ! -e {gate} ]; do sleep 0.1; done; echo {{{{ dag_run.conf }}}}")
+    spec = dag("by_time", [wait], schedule="@daily", catchup=True, max_active_runs=1, **dates)
+    await here.tidemill.register(spec)
+    await eventually(lambda: here.tidemill.runs("by_time"), lambda found: len(found) == 1)
+    await here.tidemill.pause("by_time")
+    gate.touch()
+    await here.all_finished("by_time", 1)
+    await here.tidemill.clear("by_time", "scheduled__2026-01-01T00:00:00+00:00")  # it is queued, and has begun before
+    with pytest.raises(InvalidInputError, match="has no queued run"):
+        await here.tidemill.set_conf("by_time", "scheduled__2026-01-01T00:00:00+00:00", {"n": 1})
+
+
+async def test_too_much_is_refused_before_anything_is_made(here: Stack) -> None:
+    await here.tidemill.register(dag("too_much", [empty("a")], is_paused_upon_creation=True))
+    with pytest.raises(InvalidInputError, match="Ask for 500 at a time"):
+        await here.tidemill.trigger_runs("too_much", [TriggerRequest()] * 501)
+    large = [TriggerRequest(run_id=f"r{n}", conf={"text": f"{n}" * 15_000}) for n in range(10, 70)]
+    with pytest.raises(InvalidInputError, match="bytes of conf, and may have"):
+        await here.tidemill.trigger_runs("too_much", large)
+    assert await here.tidemill.runs("too_much") == []
+
+
 async def test_a_run_says_who_asked_for_it(here: Stack) -> None:
     await here.tidemill.register(dag("asked", [bash("a", "echo {{ dag_run.triggering_user_name }}")]))
     run = await here.tidemill.trigger("asked", TriggerRequest(triggering_user_name="ada"))

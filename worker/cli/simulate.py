@@ -58,8 +58,8 @@ def simulate_command(
     else:
         known = run(registered(set(dag or ())))
         specs = known.specs
-        for dag_id in known.left_out:
-            errors.print(f"[yellow]note:[/] {dag_id} is left out: its timetable is a class of its own", soft_wrap=True)
+        for dag_id, reason in known.left_out.items():
+            errors.print(f"[yellow]note:[/] {dag_id} is left out: {escape(reason)}", soft_wrap=True)
     for problem in problems:
         errors.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
     chosen = [spec for spec in specs if not dag or spec.dag_id in dag]

@@ -46,6 +46,8 @@ from .backfill_counting import BackfillCounting
 from .child_runs import ChildRuns
 
 HOLD = timedelta(seconds=3)
+MOST_ASKED_FOR = 500
+"""Runs in one request."""
 """How long no run is started, once a history is long, so that those under way may end before it goes on as new."""
 REVISE_WITHIN = timedelta(minutes=2)
 SETTLE_WITHIN = timedelta(seconds=5)
@@ -226,23 +228,25 @@ class DagWorkflow:
         self._alarm.ring()
         return made.run
 
-    async def _ask_trigger(self, request: Any, by: TriggeredBy, now: datetime) -> RunIdentity:
+    async def _ask_trigger(
+        self, request: Any, by: TriggeredBy, now: datetime, *, about_conf: bool = False
+    ) -> RunIdentity:
         """The run that *request* asks for. Raises InvalidInputError."""
         if self.state.held_up is not None and not self.state.is_paused:
             raise InvalidInputError(f"DAG {self.state.spec.dag_id!r} cannot be triggered: {self.state.held_up}")
         if isinstance(request, dict):
             request = {**request, "triggered_by": request.get("triggered_by") or by}
-        question = TriggerQuestion(spec=self.state.spec, request=request, now=now)
+        question = TriggerQuestion(spec=self.state.spec, request=request, now=now, about_conf=about_conf)
         answer = await ask(TimetableActivities.ask_trigger, question)
         if answer.run is None:
             raise InvalidInputError(answer.error or "the trigger was refused")
         return answer.run
 
-    def _check_confs(self, run: RunIdentity) -> None:
-        size = self.state.size_of_confs(run) if run.conf else 0
+    def _check_confs(self, *runs: RunIdentity) -> None:
+        size = self.state.size_of_confs(*runs) if any(run.conf for run in runs) else 0
         if size > CONFS_LIMIT and workflow.patched("limits-confs"):
             raise InvalidInputError(
-                f"conf: with it, the {len(self.state.runs) + 1} queued and running runs of DAG "
+                f"conf: with it, the {len(self.state.runs) + len(runs)} queued and running runs of DAG "
                 f"{self.state.spec.dag_id!r} have {size:,} bytes of conf, and may have {CONFS_LIMIT:,}. "
                 "Wait until some have ended, or keep the data elsewhere"
             )
@@ -408,7 +412,13 @@ class DagWorkflow:
         """Creates several manual runs, or none of them if one is refused. Takes `TriggerRequest`s."""
         now = workflow.now()
         with refusing():
-            asked = await asyncio.gather(*(self._ask_trigger(each, TriggeredBy.CLIENT, now) for each in requests))
+            if len(requests) > MOST_ASKED_FOR:
+                raise InvalidInputError(
+                    f"{len(requests)} runs are asked for. Ask for {MOST_ASKED_FOR} at a time at most"
+                )
+            # One after the other: each question has the whole DAG in it, and what one step may send is limited.
+            asked = [await self._ask_trigger(each, TriggeredBy.CLIENT, now) for each in requests]
+            self._check_confs(*asked)
             return [self._create(run, now) for run in self.state.all_free(asked)]
 
     @workflow.update
@@ -416,12 +426,16 @@ class DagWorkflow:
         """Gives a run another conf that has not begun. Raises InvalidInputError."""
         with refusing():
             tracked = self.state.changeable(change.run_id)
-            fields = {"run_id": change.run_id, "conf": change.conf}
-            asked = await self._ask_trigger(fields, TriggeredBy.CLIENT, workflow.now())
+            await self._ask_trigger({"conf": change.conf}, TriggeredBy.CLIENT, workflow.now(), about_conf=True)
             if self.state.changeable(change.run_id) is not tracked:
                 raise InvalidInputError(f"run {change.run_id!r} was deleted and made again meanwhile")
-            changed = tracked.run.model_copy(update={"conf": asked.conf})
-            self._check_confs(changed)
+            before, changed = tracked.run, tracked.run.model_copy(update={"conf": change.conf})
+            tracked.run = changed.model_copy(update={"conf": {}})  # counted below
+            try:
+                self._check_confs(changed)
+            except InvalidInputError:
+                tracked.run = before
+                raise
             tracked.run = changed
             return changed
 

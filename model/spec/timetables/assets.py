@@ -73,6 +73,9 @@ class AssetOrTime(Unscheduled):
     def manual_interval(self, run_after: datetime) -> DataInterval:
         return self.timetable.manual_interval(run_after)
 
+    def grid_start(self, date: datetime, restriction: TimeRestriction) -> datetime:
+        return self.timetable.grid_start(date, restriction)
+
 
 class PartitionedAsset(Unscheduled):
     """A run for each partition whose parts are there (Airflow: PartitionedAssetTimetable)."""

@@ -7,7 +7,7 @@ from dateutil.relativedelta import FR, MO, SA, SU, TH, TU, WE, relativedelta
 from pydantic import BeforeValidator
 
 from ...base import Model
-from .base import TimetableError
+from .base import TimeRestriction, TimetableError
 
 _WEEKDAYS = {"MO": MO, "TU": TU, "WE": WE, "TH": TH, "FR": FR, "SA": SA, "SU": SU}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -95,3 +95,12 @@ def require_positive(delta: timedelta | CalendarDelta) -> None:
 def floor(at: datetime, step: timedelta) -> datetime:
     """The last multiple of *step* since 1970 that is not after *at*."""
     return _EPOCH + (at - _EPOCH) // step * step
+
+
+def require_fixed_grid(restriction: TimeRestriction) -> None:
+    """Raises TimetableError where the steps do not begin at a date that is known."""
+    if not restriction.catchup:
+        raise TimetableError(
+            "without catchup, the runs of a timedelta begin at a moment that depends on when the DAG was first seen: "
+            "whether a date is on schedule cannot be said. Set catchup, or write a cron expression"
+        )

@@ -7,7 +7,7 @@ from pydantic import model_validator
 
 from .base import BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, first_on_clock, within
 from .cron import Cron, DstPolicy, cron
-from .deltas import Delta, exact, floor, minus, plus, require_positive
+from .deltas import Delta, exact, floor, minus, plus, require_fixed_grid, require_positive
 
 
 class CronInterval(BaseTimetable):
@@ -110,12 +110,11 @@ class DeltaInterval(BaseTimetable):
         return DataInterval(start=minus(run_after, self.delta), end=run_after)
 
     def grid_start(self, date: datetime, restriction: TimeRestriction) -> datetime:
+        require_fixed_grid(restriction)
         step = exact(self.delta)
         if step is None or restriction.earliest is None or date < restriction.earliest:
             return restriction.earliest or date
-        if restriction.catchup:
-            return date - (date - restriction.earliest) % step
-        return max(restriction.earliest, floor(date, step))
+        return date - (date - restriction.earliest) % step
 
     def _latest_complete(self, earliest: datetime | None, now: datetime) -> datetime:
         step = exact(self.delta)

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from .base import ZERO, BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, first_on_clock, within
 from .cron import Cron, DstPolicy, cron
-from .deltas import Delta, minus, plus, require_positive
+from .deltas import Delta, minus, plus, require_fixed_grid, require_positive
 
 RunImmediately = Annotated[bool, Field(strict=True)] | timedelta | None
 """For a DAG with neither start_date nor a run: True, run the past tick at once; a duration, run it if
@@ -114,6 +114,10 @@ class DeltaTrigger(_Trigger):
     def _forward(self) -> Self:
         require_positive(self.delta)
         return self
+
+    def grid_start(self, date: datetime, restriction: TimeRestriction) -> datetime:
+        require_fixed_grid(restriction)
+        return restriction.earliest or date
 
     def _after(self, at: datetime) -> datetime | None:
         return plus(at, self.delta)

@@ -1,5 +1,6 @@
 """A schedule in plain words."""
 
+import re
 from typing import Any
 
 from cron_descriptor import ExpressionDescriptor, FormatError, Options
@@ -24,11 +25,15 @@ def _seconds_first(expression: str) -> str:
 
 
 def _told(expression: str) -> str | None:
+    if expression.count("#") > 1:  # the library tells of one
+        return None
     options = Options()
     options.use_24hour_time_format = True
     options.day_of_week_start_index_zero = True
     try:
-        read = ExpressionDescriptor(_seconds_first(PRESETS.get(expression, expression)), options)
+        read = ExpressionDescriptor(
+            _seconds_first(re.sub("(?<![a-z])l", "L", PRESETS.get(expression, expression))), options
+        )
         return str(read.get_description())
     except (FormatError, ValueError, IndexError):
         return None
