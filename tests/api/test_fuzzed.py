@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 import hypothesis
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ EXAMPLES = 3
 """For each operation, and as many of what its schema does not allow."""
 
 
+@pytest.mark.timeout(900)
 def test_no_operation_has_a_defect_for_any_input(web: Web) -> None:
     """What changes something is about things that are not there, so that everything stays for the other tests."""
     schema = schemathesis.openapi.from_url(f"{web.url}/openapi.json")

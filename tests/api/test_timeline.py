@@ -93,7 +93,8 @@ async def test_a_try_that_was_handed_over_says_so(server: str, tmp_path: Path) -
     )
     tidemill = Tidemill(client, queue)
     gate = tmp_path / "gate"
-    spec = dag("handed", [bash("waits", f"while [ ! -e {gate} ]; do sleep 0.1; done")])
+    waits = bash("waits", f"while [ ! -e {gate} ]; do sleep 0.1; done")
+    spec = dag("handed", [waits], heartbeat_timeout=120)  # it is handed over, and not given up as lost
     async with Worker(client, task_queue=queue):
         await tidemill.register(spec)
         run = await tidemill.trigger("handed", TriggerRequest(run_id="r"))

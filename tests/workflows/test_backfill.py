@@ -115,9 +115,10 @@ async def test_pausing_resuming_and_cancelling(here: Stack) -> None:
     plan = await here.tidemill.create_backfill("held", request(30, 10, max_active_runs=2))
     assert plan.backfill_id is not None
     paused = await here.tidemill.change_backfill("held", plan.backfill_id, "pause")
-    await asyncio.sleep(3)
-    [progress] = await here.tidemill.backfills("held")
-    assert (progress.state, progress.running, progress.created) == ("paused", 0, paused.created)
+    [progress] = await eventually(lambda: here.tidemill.backfills("held"), lambda found: found[0].running == 0)
+    await asyncio.sleep(1)
+    assert (progress.state, progress.created) == ("paused", paused.created)
+    assert (await here.tidemill.backfills("held"))[0].created == paused.created
     await here.tidemill.change_backfill("held", plan.backfill_id, "unpause")
     await eventually(lambda: here.tidemill.backfills("held"), lambda found: found[0].created > paused.created)
     await here.tidemill.change_backfill("held", plan.backfill_id, "cancel")
