@@ -110,10 +110,22 @@ class Letterbox:
         return "250 OK"
 
 
+def started(box: Letterbox) -> Controller:
+    """A mail server on a port that is free, also when another has just taken the one that was."""
+    for _ in range(5):
+        post = Controller(box, hostname="127.0.0.1", port=free_port())
+        try:
+            post.start()
+        except OSError:
+            post.loop.close()
+        else:
+            return post
+    raise AssertionError("five free ports were all taken by others")
+
+
 async def test_mail(airflow: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     box = Letterbox()
-    post = Controller(box, hostname="127.0.0.1", port=free_port())
-    post.start()
+    post = started(box)
     try:
         settings = {"disable_ssl": True, "disable_tls": True, "from_email": "dags@example.com"}
         described = {"conn_type": "smtp", "host": "127.0.0.1", "port": post.port, "extra": settings}
