@@ -9,7 +9,14 @@ import time
 from temporalio import activity
 
 from ..model.dag.backfill_walk import BackfillBatch, BackfillQuestion, backfill_batch
-from ..model.dag.manual_runs import TriggerAnswer, TriggerQuestion, answer_trigger, question_of, read_and_check
+from ..model.dag.manual_runs import (
+    TriggerAnswer,
+    TriggerQuestion,
+    TriggersQuestion,
+    answer_trigger,
+    question_of,
+    read_and_check,
+)
 from ..model.dag.ticks import Question, Ticks, TicksQuestion, coming_runs
 from ..model.errors import InvalidInputError
 from ..model.spec.timetables import Custom, DataInterval
@@ -73,12 +80,26 @@ class TimetableActivities:
     @activity.defn(name="tidemill.answer_trigger")
     def ask_trigger(self, question: TriggerQuestion) -> TriggerAnswer:
         """The run that a trigger asks for, or why there can be none."""
+        return self._answer(question, _Deadline())
+
+    @activity.defn(name="tidemill.answer_triggers")
+    def ask_triggers(self, question: TriggersQuestion) -> list[TriggerAnswer]:
+        """The runs that several triggers ask for, up to the first that there can be none for."""
+        answers: list[TriggerAnswer] = []
+        deadline = _Deadline()
+        for each in question.one_by_one():
+            answers.append(self._answer(each, deadline))
+            if answers[-1].run is None:
+                break
+        return answers
+
+    def _answer(self, question: TriggerQuestion, deadline: _Deadline) -> TriggerAnswer:
         try:
             request = read_and_check(question)
             asked = question_of(question.spec, request)
             interval = None
             if asked is not None and isinstance(asked.timetable, Custom):
-                interval = DataInterval.model_validate_json(self._ask_elsewhere(asked))
+                interval = DataInterval.model_validate_json(self._ask_elsewhere(asked, deadline))
             return answer_trigger(question, request, interval)
         except InvalidInputError as error:
             return TriggerAnswer(error=str(error))
@@ -97,11 +118,11 @@ class TimetableActivities:
         except Exception as error:
             return BackfillBatch(total=0, error=_last_words(error))
 
-    def _ask_elsewhere(self, question: Question) -> str:
+    def _ask_elsewhere(self, question: Question, deadline: _Deadline | None = None) -> str:
         """The answer of a user's timetable, as JSON. Raises TimetableRaisedError, or ServerGone."""
         request = {"question": question.model_dump_json()}
         listener = Conversation(None, Masker(), key_values=self._workplace.key_values)
-        answer = self._forks_of(question).call("timetable", request, listener=listener, checks=_Deadline())
+        answer = self._forks_of(question).call("timetable", request, listener=listener, checks=deadline or _Deadline())
         if answer.result is None:
             raise TimetableRaisedError(f"the timetable's process {describe_exit(answer.code)}")
         if "raised" in answer.result:

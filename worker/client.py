@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
@@ -67,6 +65,7 @@ from .connection import (
 from .deleting import delete_histories, delete_run_histories
 from .listing import dag_rows
 from .older_runs import older_run
+from .pollers import pollers_of
 from .settings import Settings, read_settings
 
 T = TypeVar("T")
@@ -107,7 +106,15 @@ class Tidemill:
 
     async def trigger(self, dag_id: str, request: TriggerRequest | None = None) -> RunIdentity:
         """Creates a manual run. Raises InvalidInputError, naming the run that holds the date if one does."""
-        return await self._change_dag(dag_id, "trigger_run", RunIdentity, request or TriggerRequest())
+        request = request or TriggerRequest()
+        try:
+            return await self._change_dag(dag_id, "trigger_run", RunIdentity, request)
+        except InvalidInputError as error:
+            if request.triggering_user_name is None or "triggering_user_name" not in str(error):
+                raise
+            # A DAG of the release before, which does not know the field yet: the run is worth more than its name.
+            unnamed = request.model_copy(update={"triggering_user_name": None})
+            return await self._change_dag(dag_id, "trigger_run", RunIdentity, unnamed)
 
     async def trigger_runs(self, dag_id: str, requests: Sequence[TriggerRequest]) -> list[RunIdentity]:
         """Creates several manual runs in one step, or none of them if one is refused. Raises InvalidInputError."""
@@ -294,16 +301,8 @@ class Tidemill:
 
     async def _deserted(self, queues: set[str]) -> set[str]:
         """Those task queues that no worker polls for activities."""
-        found = set()
-        for queue in queues:
-            request = DescribeTaskQueueRequest(
-                namespace=self.client.namespace,
-                task_queue=TaskQueue(name=queue),
-                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-            )
-            if not (await self.client.workflow_service.describe_task_queue(request)).pollers:
-                found.add(queue)
-        return found
+        kind = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+        return {queue for queue in queues if not await pollers_of(self.client, queue, kind)}
 
     # Changing runs
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
+from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import ApplicationError
@@ -17,10 +18,12 @@ from .dev import temporal_binary
 
 LEAST_PYTHON = (3, 11)
 LEAST_JAVA = 17
+TESTED_RELEASE, TESTED_STORE = "1.32", "sqlite"
+"""Of the Temporal service that the tests run on."""
 
 
 class Check(Model):
-    """One thing looked at: what was found, and what to do if it is not enough."""
+    """One thing looked at: what was found, and what to do if it is not enough, or not what the tests run on."""
 
     name: str
     ok: bool
@@ -80,7 +83,28 @@ async def check_temporal() -> Check:
     except (RuntimeError, RPCError) as error:
         remedy = "Start one with `tidemill dev`, or set TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and TEMPORAL_API_KEY"
         return Check(name="Temporal service", ok=False, found=f"{address}: {str(error)[:80]}", remedy=remedy)
-    return Check(name="Temporal service", ok=True, found=f"{address}, namespace {client.namespace}")
+    release, store = await _kind_of(client)
+    return temporal_check(f"{address}, namespace {client.namespace}", release, store)
+
+
+async def _kind_of(client: Client) -> tuple[str, str]:
+    """The service's release, and what it stores on; nothing where it keeps that to itself."""
+    try:
+        service = await client.workflow_service.get_cluster_info(GetClusterInfoRequest())
+    except RPCError:
+        return "", ""
+    return service.server_version, service.persistence_store
+
+
+def temporal_check(found: str, release: str, store: str) -> Check:
+    """A service that answers, and whether the tests run on its like."""
+    kind = f"release {release or 'unknown'} on {store or 'a store that it does not name'}"
+    tested = release.startswith(f"{TESTED_RELEASE}.") and store == TESTED_STORE
+    note = (
+        f"tidemill's tests run on release {TESTED_RELEASE} on {TESTED_STORE} only: try your DAGs here before you rely "
+        "on it (docs/temporal.md)"
+    )
+    return Check(name="Temporal service", ok=True, found=f"{found}, {kind}", remedy=None if tested else note)
 
 
 async def all_checks() -> list[Check]:

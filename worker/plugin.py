@@ -180,6 +180,7 @@ class TidemillPlugin(SimplePlugin):
                 timetables.ask_backfill_part,
                 timetables.ask_timetable,
                 timetables.ask_trigger,
+                timetables.ask_triggers,
                 waiting.find_moment,
                 waiting.render_attempt,
                 find_ended_runs,

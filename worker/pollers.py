@@ -11,10 +11,11 @@ from ..model.base import Instant, Model
 
 SILENT = timedelta(seconds=90)
 """A worker polls about once a minute; Temporal remembers one that is gone for longer."""
+ANSWER_WITHIN = timedelta(seconds=10)
 
 
 class Poller(Model):
-    """A worker that has polled the task queue for workflows."""
+    """A worker that has polled a task queue."""
 
     identity: str
     last_seen: Instant
@@ -23,13 +24,18 @@ class Poller(Model):
         return now - self.last_seen < SILENT
 
 
-async def pollers_of(client: Client, task_queue: str) -> list[Poller]:
-    """The workers of the queue, the one that was seen last first. Raises RPCError where Temporal does not answer."""
+async def pollers_of(
+    client: Client, task_queue: str, kind: TaskQueueType.ValueType = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+) -> list[Poller]:
+    """The workers that poll the queue for what is of *kind*, the one that was seen last first.
+
+    Raises RPCError where Temporal does not answer.
+    """
     request = DescribeTaskQueueRequest(
         namespace=client.namespace,
         task_queue=TaskQueue(name=task_queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        task_queue_type=kind,
     )
-    found = (await client.workflow_service.describe_task_queue(request)).pollers
+    found = (await client.workflow_service.describe_task_queue(request, timeout=ANSWER_WITHIN)).pollers
     seen = [Poller(identity=one.identity, last_seen=one.last_access_time.ToDatetime(UTC)) for one in found]
     return sorted(seen, key=lambda poller: poller.last_seen, reverse=True)

@@ -28,10 +28,7 @@ async def replayed(
     It is replayed on a thread of its own, for as long as that takes. Raises NotFoundError where Temporal has no history
     of it, InvalidInputError where that has more than *most_events* events, or this release cannot replay it.
     """
-    histories = await _histories(client, workflow_id, most)
-    events = sum(len(history.events) for history in histories)
-    if most_events is not None and events > most_events:
-        raise InvalidInputError(f"its history has {events:,} events, too many for a page: use `tidemill replay`")
+    histories = await _histories(client, workflow_id, most, most_events)
     return await asyncio.to_thread(asyncio.run, _steps(client.data_converter, histories))
 
 
@@ -64,13 +61,19 @@ def _continued(history: WorkflowHistory) -> str:
     return history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id
 
 
-async def _histories(client: Client, workflow_id: str, most: int) -> list[WorkflowHistory]:
-    """The histories of the workflow's executions, oldest first."""
+async def _histories(
+    client: Client, workflow_id: str, most: int, most_events: int | None = None
+) -> list[WorkflowHistory]:
+    """The histories of the workflow's executions, oldest first. None is fetched that would be too many events."""
     found: list[WorkflowHistory] = []
+    events = 0
     run_id: str | None = None
     while len(found) < most:
         handle = client.get_workflow_handle(workflow_id, run_id=run_id)
         try:
+            if most_events is not None:
+                events += (await handle.describe()).history_length
+                _check_length(events, most_events)
             history = await handle.fetch_history()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
@@ -85,6 +88,13 @@ async def _histories(client: Client, workflow_id: str, most: int) -> list[Workfl
         if not run_id:
             break
     return found
+
+
+def _check_length(events: int, most: int) -> None:
+    if events > most:
+        raise InvalidInputError(
+            f"its history has {events:,} events or more, too many for a page: use `tidemill replay`"
+        )
 
 
 async def _replay(converter: DataConverter, history: WorkflowHistory, recorder: Recorder) -> None:

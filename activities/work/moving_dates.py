@@ -32,10 +32,12 @@ def _start_dates(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def _outside_of_functions(tree: ast.AST) -> Iterator[ast.AST]:
-    for node in ast.iter_child_nodes(tree):
-        yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from _outside_of_functions(node)
+    ahead = [tree]  # a list, for a long chain of `>>` is deeper than Python calls itself
+    while ahead:
+        for node in ast.iter_child_nodes(ahead.pop()):
+            yield node
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                ahead.append(node)
 
 
 def _name(function: ast.expr) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...model.authoring.dags import DAG, paused_at_creation
 from ...model.errors import InvalidInputError
 from ...model.spec.dag import DagSource, DagSpec
+from ...model.spec.tasks.spark import SparkWork
 from .dag_import import Code, digest_of, import_code, shown_path
 from .failures import describe_failure, place_of
 from .moving_dates import moving_start_dates
@@ -38,7 +39,10 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offer
             code = import_code(path, roots)
         notices = list(dict.fromkeys(notice for dag in code.dags for notice in dag.notices))
         notices += moving_start_dates(path) if code.dags or code.airflow_dags else []
-        return _with_airflow({"dags": [_spec(dag, source) for dag in code.dags], "notices": notices}, code, source)
+        specs = [_spec(dag, source) for dag in code.dags]
+        notices += [notice for spec in specs for notice in _untried_masters(spec)]
+        dags = [spec.model_dump(mode="json") for spec in specs]
+        return _with_airflow({"dags": dags, "notices": notices}, code, source)
     except NeedsAirflow:
         return {"needs_airflow": True}
     except InvalidInputError as error:
@@ -58,11 +62,11 @@ def _with_airflow(result: dict[str, Any], code: Code, source: DagSource) -> dict
         for dag in code.airflow_dags:
             spec, notices = spec_of(dag, source, paused_at_creation=paused_at_creation.get())
             result["dags"].append(spec.model_dump(mode="json"))
-            result["notices"] += notices
+            result["notices"] += [*notices, *_untried_masters(spec)]
     return result
 
 
-def _spec(dag: DAG, source: DagSource) -> dict[str, Any]:
+def _spec(dag: DAG, source: DagSource) -> DagSpec:
     """The DAG as data. Raises InvalidInputError with the lines of the tasks that are named in it."""
     try:
         spec = dag.spec(source=source)
@@ -71,7 +75,17 @@ def _spec(dag: DAG, source: DagSource) -> dict[str, Any]:
         named = [task_id for task_id in dict.fromkeys(TASK.findall(str(error))) if task_id in dag.tasks]
         places = [f"\n  task {task_id!r} is at {shown_path(dag.tasks[task_id].defined_at)}" for task_id in named[:5]]
         raise InvalidInputError("".join([str(error), *places])) from None
-    return spec.model_dump(mode="json")
+    return spec
+
+
+def _untried_masters(spec: DagSpec) -> list[str]:
+    """A notice for each task that goes to a kind of Spark cluster which the tests have had none of."""
+    return [
+        f"DAG {spec.dag_id!r}, task {task.task_id!r}: master = {task.spark.master!r}: tidemill's tests have had no "
+        f"{kind} cluster, only its commands and answers. Try the task there before you rely on it (docs/spark.md)"
+        for task in spec.tasks
+        if isinstance(task, SparkWork) and (kind := task.spark.untried) is not None
+    ]
 
 
 def check_templates(spec: DagSpec, dag: DAG) -> None:

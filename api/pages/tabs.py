@@ -15,20 +15,17 @@ from ...model.run.instance_keys import UNMAPPED, split_key
 from ...model.spec.tasks.spark import SparkWork
 from ...model.spec.timetables.words import in_words
 from ...worker.connection import NotFoundError
-from ...worker.replay import replayed
 from ..dependencies import Here
 from ..read.instances import instances_of, one_instance
 from ..read.source import Source
 from ..read.timeline import Timeline, timeline
 from .render import rendered
+from .replays import replayed_for_page
 from .spark import share_done, spark_options
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 UPCOMING = 10
 STEPS_SHOWN = 500
-MOST_EVENTS = 5000
-"""Of a history that is replayed for a page."""
-ONE_AT_A_TIME = asyncio.Semaphore(1)
 
 
 def external_views() -> list[dict[str, Any]]:
@@ -140,8 +137,7 @@ async def replay_run(source: Here, dag_id: str, run_id: str) -> str:
 
 async def _replay(source: Source, workflow_id: str, title: str) -> str:
     try:
-        async with ONE_AT_A_TIME:
-            found = await replayed(source.tidemill.client, workflow_id, most_events=MOST_EVENTS)
+        found = await replayed_for_page(source.tidemill.client, workflow_id)
         steps, problem = found[-STEPS_SHOWN:], None
     except (NotFoundError, InvalidInputError) as error:
         steps, problem = [], str(error)

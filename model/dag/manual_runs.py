@@ -23,6 +23,17 @@ class TriggerQuestion(Model):
     """Whether only the request's conf is looked at, for a run that there is."""
 
 
+class TriggersQuestion(Model):
+    """Several triggers in one request, with the DAG once."""
+
+    spec: DagSpec
+    requests: list[object]
+    now: Instant
+
+    def one_by_one(self) -> list[TriggerQuestion]:
+        return [TriggerQuestion(spec=self.spec, request=request, now=self.now) for request in self.requests]
+
+
 class ConfChange(Request):
     """Another conf for a run that has not begun."""
 
@@ -35,6 +46,12 @@ class TriggerAnswer(Model):
 
     run: RunIdentity | None = None
     error: str | None = None
+
+    def made(self) -> RunIdentity:
+        """The run. Raises InvalidInputError where there is none."""
+        if self.run is None:
+            raise InvalidInputError(self.error or "the trigger was refused")
+        return self.run
 
 
 def read_and_check(question: TriggerQuestion) -> TriggerRequest:

@@ -102,9 +102,9 @@ class DagState(DagAssets, DagBackfills, DagPast):
         """How many runs are under way, backfills and all."""
         return sum(tracked.state is RunState.RUNNING for tracked in self.runs.values())
 
-    def size_of_confs(self, *more: RunIdentity) -> int:
-        """Bytes of conf, as JSON, of all runs that are queued or running, and of *more*."""
-        runs = [*(tracked.run for tracked in self.runs.values()), *more]
+    def size_of_confs(self, *more: RunIdentity, without: RunIdentity | None = None) -> int:
+        """Bytes of conf, as JSON, of all runs that are queued or running but *without*, and of *more*."""
+        runs = [*(tracked.run for tracked in self.runs.values() if tracked.run is not without), *more]
         return sum(json_size(run.conf) for run in runs if run.conf)
 
     def room(self, now: datetime) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -97,6 +98,30 @@ with DAG("c", schedule="@daily", start_date=datetime(2026, 1, 1)):
 def asks(client):
     return client.query(start_date=datetime.now(), **{"start_date": datetime.now()})
 """
+
+
+def test_a_long_chain_is_no_trouble(tmp_path: Path) -> None:
+    chain = " >> ".join(["first", *(f"EmptyOperator(task_id='t{n}')" for n in range(1500))])
+    (tmp_path / "long.py").write_text(
+        "from datetime import datetime\nfrom tidemill import DAG, EmptyOperator\n\n"
+        "with DAG('long', schedule=None, start_date=datetime(2026, 1, 1)):\n"
+        f"    first = EmptyOperator(task_id='first')\n    {chain}\n"
+    )
+    told = json.loads(command(None, "dags", "validate", str(tmp_path), "--json"))
+    assert [dag["dag_id"] for dag in told["dags"]] == ["long"]
+    assert told["notices"] == []
+
+
+def test_clusters_that_the_tests_have_not_had_are_noticed(tmp_path: Path) -> None:
+    (tmp_path / "clusters.py").write_text(
+        "from tidemill import DAG, SparkSubmitOperator\n\n"
+        "with DAG('clusters', schedule=None):\n"
+        "    for n, master in enumerate(['yarn', 'k8s://https://10.0.0.1:6443', 'spark://host:7077', None]):\n"
+        "        SparkSubmitOperator(task_id=f't{n}', application='job.py', master=master)\n"
+    )
+    told = json.loads(command(None, "dags", "validate", str(tmp_path), "--json"))
+    kinds = [re.findall(r"task '(t\d)'.*no (\w+) cluster", notice["notice"]) for notice in told["notices"]]
+    assert kinds == [[("t0", "YARN")], [("t1", "Kubernetes")]]
 
 
 def test_validation_says_what_of_airflow_has_a_counterpart(tmp_path: Path) -> None:

@@ -130,7 +130,9 @@ async def test_what_the_last_release_has_left_idle_goes_on(tmp_path: Path, last_
         with worker_process({**env, "PYTHONPATH": str(last_release)}) as worker:
             await eventually(lambda: registered(tidemill, spec), bool)
             for n in range(40):
-                await tidemill.wait(await tidemill.trigger("idle", TriggerRequest(run_id=f"before_{n}")))
+                # A name that the last release does not know is left out.
+                request = TriggerRequest(run_id=f"before_{n}", triggering_user_name="ada")
+                await tidemill.wait(await tidemill.trigger("idle", request))
                 await asyncio.sleep(1)
                 if (await handle.describe()).history_length == len(IDLE):  # it has gone on as new, and waits
                     break

@@ -15,7 +15,7 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.worker.cli import Commands
 from tidemill.worker.cli.dags import DagCommands
-from tidemill.worker.doctor import check_server
+from tidemill.worker.doctor import check_server, temporal_check
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -213,7 +213,21 @@ async def test_the_doctor_checks_what_is_needed(here: Stack) -> None:
     checks = {check["name"]: check for check in await told(here, "doctor", "--json")}
     assert set(checks) == {"Python", "Java", "Spark", "Temporal CLI", "Temporal service"}
     assert all(check["ok"] for check in checks.values())
-    assert here.address in checks["Temporal service"]["found"]
+    service = checks["Temporal service"]
+    assert here.address in service["found"]
+    assert "on sqlite" in service["found"]
+    assert service["remedy"] is None
+
+
+@pytest.mark.parametrize(
+    ("release", "store"), [("1.28.0", "postgres12"), ("1.32.0", "postgres12"), ("1.30.1", "sqlite")]
+)
+def test_the_doctor_says_where_the_service_is_not_what_the_tests_run_on(release: str, store: str) -> None:
+    check = temporal_check("somewhere", release, store)
+    assert check.ok
+    assert f"release {release} on {store}" in check.found
+    assert "tests run on release 1.32 on sqlite only" in (check.remedy or "")
+    assert "a store that it does not name" in temporal_check("somewhere", "", "").found
 
 
 def test_the_doctor_names_the_remedy(tmp_path: Path) -> None:

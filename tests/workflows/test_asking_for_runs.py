@@ -78,8 +78,8 @@ async def test_a_scheduled_run_that_is_queued_gets_another_conf(here: Stack) -> 
 
 async def test_too_much_is_refused_before_anything_is_made(here: Stack) -> None:
     await here.tidemill.register(dag("too_much", [empty("a")], is_paused_upon_creation=True))
-    with pytest.raises(InvalidInputError, match="Ask for 500 at a time"):
-        await here.tidemill.trigger_runs("too_much", [TriggerRequest()] * 501)
+    with pytest.raises(InvalidInputError, match="Ask for 100 at a time"):
+        await here.tidemill.trigger_runs("too_much", [TriggerRequest()] * 101)
     large = [TriggerRequest(run_id=f"r{n}", conf={"text": f"{n}" * 15_000}) for n in range(10, 70)]
     with pytest.raises(InvalidInputError, match="bytes of conf, and may have"):
         await here.tidemill.trigger_runs("too_much", large)

@@ -104,16 +104,18 @@ async def stages(tidemill: Tidemill, dag_id: str) -> set[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize(
-    "world",
+    ("world", "at_least"),
     [
-        pytest.param(world, id="chosen"),
+        pytest.param(world, 26, id="chosen"),
         *(
-            pytest.param(partial(drawn_world, seed), id=f"drawn {seed}", marks=[pytest.mark.long] if seed > 2 else [])
+            pytest.param(
+                partial(drawn_world, seed), 6, id=f"drawn {seed}", marks=[pytest.mark.long] if seed > 2 else []
+            )
             for seed in SEEDS
         ),
     ],
 )
-async def test_a_small_world_is_the_same_by_both(tmp_path: Path, world: World) -> None:
+async def test_a_small_world_is_the_same_by_both(tmp_path: Path, world: World, at_least: int) -> None:
     registered, begin, real = await with_skipped_time(lambda: really(tmp_path / uuid.uuid4().hex, world))
     end = begin + timedelta(hours=HOURS)
     simulated = simulate(world(begin), registered, end + timedelta(hours=1), Assumptions())
@@ -122,7 +124,7 @@ async def test_a_small_world_is_the_same_by_both(tmp_path: Path, world: World) -
         for run in simulated.runs
         if run.started_at and run.ended_at and run.ended_at < end
     }
-    assert len(expected) > 5
+    assert len(expected) >= at_least
     second = timedelta(seconds=1)
     found = {key: (told[0], told[1]) for key, told in real.items() if told[1] < end}
     assert found.keys() == expected.keys()

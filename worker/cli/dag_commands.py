@@ -152,7 +152,7 @@ def trigger(
         "run_after": in_utc(run_after),
         "conf": read_conf(conf),
         "triggered_by": TriggeredBy.CLI,
-        "triggering_user_name": getpass.getuser(),
+        "triggering_user_name": _user(),
     }
     try:
         request = TriggerRequest.model_validate(fields)
@@ -164,6 +164,14 @@ def trigger(
 
     made = run(work())
     show(made, as_json, make_table(["DAG", "RUN"], [(made.dag_id, made.run_id)]))
+
+
+def _user() -> str | None:
+    """Who runs the command. In a container a user may have a number only."""
+    try:
+        return getpass.getuser()[:100] or None
+    except (KeyError, OSError):
+        return None
 
 
 def read_conf(text: str | None) -> dict[str, Any]:

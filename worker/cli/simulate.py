@@ -18,7 +18,7 @@ from ...model.simulation.spans import Simulation
 from ...model.simulation.summary import DagSummary, summaries
 from ...model.simulation.world import simulate
 from ...model.spec.dag import DagSpec, read_dag
-from ..registered import Registered, registered
+from ..simulation_input import SimulationInput, simulation_input
 from ..simulation_picture import draw_simulations
 from .dag_files import read_path
 from .output import Json, console, errors, fail, instant_text, make_table, print_json, read_instant, run
@@ -52,11 +52,11 @@ def simulate_command(
 ) -> None:
     """Say what DAGs will do over a time: runs, delays, queues. Nothing is run."""
     problems: list[str] = []
-    known = Registered()
+    known = SimulationInput()
     if path is not None:
         specs, problems = read_path(path)
     else:
-        known = run(registered(set(dag or ())))
+        known = run(simulation_input(set(dag or ())))
         specs = known.specs
         for dag_id, reason in known.left_out.items():
             errors.print(f"[yellow]note:[/] {dag_id} is left out: {escape(reason)}", soft_wrap=True)
@@ -109,7 +109,13 @@ def _row(one: DagSummary) -> tuple[object, ...]:
 
 
 def _assumptions(
-    duration: Texts, fails: Texts, mapped: Texts, pool: Texts, slots: int | None, downtime: Texts, known: Registered
+    duration: Texts,
+    fails: Texts,
+    mapped: Texts,
+    pool: Texts,
+    slots: int | None,
+    downtime: Texts,
+    known: SimulationInput,
 ) -> Assumptions:
     """What the options say, and of what they do not name, what is known. Raises InvalidInputError."""
     durations = {name: _seconds(text) for name, text in _pairs("--duration", duration or (), bare="duration")}

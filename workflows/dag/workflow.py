@@ -23,7 +23,7 @@ from ...model.dag.backfills import Backfill, BackfillPlan, BackfillProgress, che
 from ...model.dag.explaining import Explanation, explain_dag
 from ...model.dag.hand_over import HandOver
 from ...model.dag.inputs import check_workflow_id, read_file_state, read_report, read_start, read_update
-from ...model.dag.manual_runs import ConfChange, TriggerQuestion
+from ...model.dag.manual_runs import ConfChange, TriggerQuestion, TriggersQuestion
 from ...model.dag.previews import Preview, preview, upcoming
 from ...model.dag.records import DateTakenError, TrackedRun
 from ...model.dag.state import MOST_RUNNING, DagState
@@ -46,13 +46,14 @@ from .backfill_counting import BackfillCounting
 from .child_runs import ChildRuns
 
 HOLD = timedelta(seconds=3)
-MOST_ASKED_FOR = 500
-"""Runs in one request."""
 """How long no run is started, once a history is long, so that those under way may end before it goes on as new."""
 REVISE_WITHIN = timedelta(minutes=2)
 SETTLE_WITHIN = timedelta(seconds=5)
 ASK_AGAIN_FIRST, ASK_AGAIN_LAST = timedelta(minutes=1), timedelta(hours=1)
 """After how long a timetable is asked again that has raised."""
+
+MOST_ASKED_FOR = 100
+"""Runs in one request: their answers come in one activity, and each may have a large conf."""
 
 
 @workflow.defn(name="Dag", sandboxed=False)
@@ -232,18 +233,17 @@ class DagWorkflow:
         self, request: Any, by: TriggeredBy, now: datetime, *, about_conf: bool = False
     ) -> RunIdentity:
         """The run that *request* asks for. Raises InvalidInputError."""
+        self._check_triggerable()
+        request = _triggered(request, by)
+        question = TriggerQuestion(spec=self.state.spec, request=request, now=now, about_conf=about_conf)
+        return (await ask(TimetableActivities.ask_trigger, question)).made()
+
+    def _check_triggerable(self) -> None:
         if self.state.held_up is not None and not self.state.is_paused:
             raise InvalidInputError(f"DAG {self.state.spec.dag_id!r} cannot be triggered: {self.state.held_up}")
-        if isinstance(request, dict):
-            request = {**request, "triggered_by": request.get("triggered_by") or by}
-        question = TriggerQuestion(spec=self.state.spec, request=request, now=now, about_conf=about_conf)
-        answer = await ask(TimetableActivities.ask_trigger, question)
-        if answer.run is None:
-            raise InvalidInputError(answer.error or "the trigger was refused")
-        return answer.run
 
-    def _check_confs(self, *runs: RunIdentity) -> None:
-        size = self.state.size_of_confs(*runs) if any(run.conf for run in runs) else 0
+    def _check_confs(self, *runs: RunIdentity, instead_of: RunIdentity | None = None) -> None:
+        size = self.state.size_of_confs(*runs, without=instead_of) if any(run.conf for run in runs) else 0
         if size > CONFS_LIMIT and workflow.patched("limits-confs"):
             raise InvalidInputError(
                 f"conf: with it, the {len(self.state.runs) + len(runs)} queued and running runs of DAG "
@@ -416,8 +416,10 @@ class DagWorkflow:
                 raise InvalidInputError(
                     f"{len(requests)} runs are asked for. Ask for {MOST_ASKED_FOR} at a time at most"
                 )
-            # One after the other: each question has the whole DAG in it, and what one step may send is limited.
-            asked = [await self._ask_trigger(each, TriggeredBy.CLIENT, now) for each in requests]
+            self._check_triggerable()
+            asked_for = [_triggered(each, TriggeredBy.CLIENT) for each in requests]
+            question = TriggersQuestion(spec=self.state.spec, requests=asked_for, now=now)
+            asked = [answer.made() for answer in await ask(TimetableActivities.ask_triggers, question)]
             self._check_confs(*asked)
             return [self._create(run, now) for run in self.state.all_free(asked)]
 
@@ -429,13 +431,8 @@ class DagWorkflow:
             await self._ask_trigger({"conf": change.conf}, TriggeredBy.CLIENT, workflow.now(), about_conf=True)
             if self.state.changeable(change.run_id) is not tracked:
                 raise InvalidInputError(f"run {change.run_id!r} was deleted and made again meanwhile")
-            before, changed = tracked.run, tracked.run.model_copy(update={"conf": change.conf})
-            tracked.run = changed.model_copy(update={"conf": {}})  # counted below
-            try:
-                self._check_confs(changed)
-            except InvalidInputError:
-                tracked.run = before
-                raise
+            changed = tracked.run.model_copy(update={"conf": change.conf})
+            self._check_confs(changed, instead_of=tracked.run)
             tracked.run = changed
             return changed
 
@@ -548,3 +545,10 @@ class DagWorkflow:
         """Queued, running and recent runs, newest first."""
         dag_id = self.state.spec.dag_id
         return run_views(self.state, lambda date, run_id: run_workflow_id(dag_id, run_key(date, run_id)))
+
+
+def _triggered(request: Any, by: TriggeredBy) -> Any:
+    """The request, with who has sent it if it does not say."""
+    if not isinstance(request, dict):
+        return request
+    return {**request, "triggered_by": request.get("triggered_by") or by}

@@ -146,6 +146,12 @@ class SparkOptions(Brief, Model):
         return {"s": SparkMode.STANDALONE, "y": SparkMode.YARN, "k": SparkMode.KUBERNETES}[master[0]]
 
     @property
+    def untried(self) -> str | None:
+        """The kind of cluster that the master is of, if tidemill's tests have run none of that kind."""
+        master = self.master or DEFAULT_MASTER
+        return "YARN" if master == "yarn" else "Kubernetes" if master.startswith("k8s://") else None
+
+    @property
     def driver_megabytes(self) -> int:
         """What a driver takes of its host: its heap, and as much again as Spark reckons for the rest."""
         asked = self.driver_memory or str(self.conf.get("spark.driver.memory", "1g"))

@@ -20,7 +20,7 @@ RUNS_LOOKED_AT = 10
 
 
 @dataclass(frozen=True)
-class Registered:
+class SimulationInput:
     """What the simulation begins with."""
 
     specs: list[DagSpec] = field(default_factory=list)
@@ -31,11 +31,11 @@ class Registered:
     """By DAG, why it is none of them."""
 
 
-async def registered(wanted: set[str]) -> Registered:
+async def simulation_input(wanted: set[str]) -> SimulationInput:
     """The DAGs that make runs: neither paused, stale nor broken; or those of *wanted*, whatever they are."""
     tidemill = await Tidemill.connect()
     rows, _ = await tidemill.dags()
-    found = Registered()
+    found = SimulationInput()
     for row in rows:
         if row.dag_id not in wanted if wanted else row.status != "active":
             continue
