@@ -6,7 +6,7 @@ BIN := .venv/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check chaos airflow bench format docs dist extras schema lock histories clean
+.PHONY: help env demo test check chaos temporal airflow bench format docs dist extras schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -73,6 +73,9 @@ chaos: env ## Kill workers and the server at random for a long while, then check
 	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)
 	@AWAY_SECONDS=120 $(BIN)/python -m pytest -q tests/workflows/test_outages.py
 	@$(BIN)/python -m pytest -q -m long
+
+temporal: env ## Run the engine's tests on older releases of Temporal's server
+	@$(BIN)/python -P scripts/try_temporal.py $(ARGS)
 
 airflow: .venv-airflow/.ready ## Run every example DAG file of Airflow, and compare with Airflow's own dag.test()
 	@$(BIN)/python -P tests/airflow/run_examples.py $(ARGS)
