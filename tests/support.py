@@ -197,8 +197,6 @@ async def end_workflows(client: Client, task_queue: str) -> None:
 
 def worker_environment(stack_address: str, home: Path, task_queue: str) -> dict[str, str]:
     """The environment of a `tidemill` command that works on a test's server."""
-    import os
-
     return {
         **os.environ,
         "TEMPORAL_ADDRESS": stack_address,

@@ -62,7 +62,7 @@ from .connection import (
     clear_errors,
     connect,
 )
-from .deleting import delete_histories, delete_run_histories
+from .deleting import delete_histories, delete_run_histories, until_forgotten
 from .listing import dag_rows
 from .older_runs import older_run
 from .pollers import pollers_of
@@ -340,20 +340,27 @@ class Tidemill:
         async with clear_errors(f"run {run_id!r}", self.task_queue):
             await self.client.get_workflow_handle(view.workflow_id).cancel()
 
-    async def delete_dag(self, dag_id: str) -> int:
+    async def delete_dag(self, dag_id: str, *, wait: bool = True) -> int:
         """Ends a DAG and forgets it, with the histories of its runs; how many those were.
 
         Raises InvalidInputError while runs are under way. A DAG whose file is still in a bundle comes back when that
-        is parsed again.
+        is parsed again. Without *wait*, a DAG of that name that is registered within the next half minute may take runs
+        for its own that Temporal has not forgotten yet.
         """
+        known: list[str] = []
         with suppress(EndedError):
-            await self._end_dag(dag_id)
-        return await delete_histories(self.client, dag_id)
+            known = await self._end_dag(dag_id)
+        deleted = await delete_histories(self.client, dag_id, known)
+        if wait:
+            await until_forgotten(self.client, deleted)
+        return len(deleted)
 
-    async def _end_dag(self, dag_id: str) -> None:
+    async def _end_dag(self, dag_id: str) -> list[str]:
+        """Ends the DAG; the workflows of its last runs, which have ended."""
         was_paused = (await self.describe(dag_id)).is_paused
         await self.pause(dag_id)  # so that no run begins after this has looked for some
-        running = [view.run_id for view in await self.runs(dag_id) if view.state is RunState.RUNNING]
+        runs = await self.runs(dag_id)
+        running = [view.run_id for view in runs if view.state is RunState.RUNNING]
         if running:
             await self.pause(dag_id, was_paused)
             raise InvalidInputError(f"DAG {dag_id!r} has runs under way: {', '.join(running[:5])}. Cancel them first")
@@ -363,6 +370,7 @@ class Tidemill:
         for workflow_id in wanted_ties(spec):
             with suppress(RPCError):  # an asset that nobody has heard of
                 await self.client.get_workflow_handle(workflow_id).signal("tie", Tie(dag_id=dag_id))
+        return [view.workflow_id for view in runs if view.state.finished]
 
     async def delete_run(self, dag_id: str, run_id: str) -> None:
         """Forgets a run that is queued or has ended, with its history: its date can be run again."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
+from contextlib import suppress
+
 from temporalio.api.common.v1 import WorkflowExecution as Execution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
@@ -9,6 +13,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.run.identity import dag_workflow_id, run_workflow_id
 from .listing import PAGE, RUNS
+
+FORGOTTEN_WITHIN_SECONDS = 90
+LOOK_AGAIN_SECONDS = 0.05
 
 
 async def delete_history(client: Client, workflow_id: str, execution: str = "") -> None:
@@ -43,17 +50,42 @@ async def _goes_on(client: Client, found: WorkflowExecution) -> bool:
     return now.status is WorkflowExecutionStatus.RUNNING
 
 
-async def delete_histories(client: Client, dag_id: str) -> int:
-    """Deletes every execution of a DAG and its runs that has ended; how many runs those were.
+async def delete_histories(client: Client, dag_id: str, known: Collection[str]) -> set[str]:
+    """Deletes every execution of a DAG and its runs that has ended; the workflows of these runs.
 
-    A run that goes on without its DAG keeps its history: deleting that would end it under its tasks.
+    A run that goes on without its DAG keeps its history: deleting that would end it under its tasks. *known* are runs
+    that have ended, by their workflows: the listing lags.
     """
     runs = f'{RUNS} AND WorkflowId STARTS_WITH "{run_workflow_id(dag_id, "")}"'
-    deleted: set[str] = set()
+    deleted: set[str] = set(known)
+    for workflow_id in known:
+        await delete_history(client, workflow_id)
     for query in (runs, f'WorkflowId = "{dag_workflow_id(dag_id)}"'):
         async for found in client.list_workflows(query, page_size=PAGE):
             if await _goes_on(client, found):
                 continue
             await delete_history(client, found.id, found.run_id)
             deleted.add(found.id)
-    return len(deleted - {dag_workflow_id(dag_id)})
+    return deleted - {dag_workflow_id(dag_id)}
+
+
+async def until_forgotten(client: Client, workflow_ids: Collection[str]) -> None:
+    """Waits until Temporal has deleted the workflows that it was asked to, which it does within about half a minute.
+
+    No longer than `FORGOTTEN_WITHIN_SECONDS`.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FORGOTTEN_WITHIN_SECONDS):
+            for workflow_id in workflow_ids:
+                await _gone(client, workflow_id)
+
+
+async def _gone(client: Client, workflow_id: str) -> None:
+    while True:
+        try:
+            await client.get_workflow_handle(workflow_id).describe()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)

@@ -31,6 +31,9 @@ DYNAMIC_CONFIG: dict[str, object] = {
     "history.timerProcessorMaxPollRPS": 2000,
     "history.timerProcessorMaxTimeShift": "10ms",
     "history.visibilityProcessorMaxPollRPS": 200,
+    # A workflow is deleted once all that follows from its end is known to be done: by default that is told every 30 s.
+    "history.transferProcessorUpdateAckInterval": "2s",
+    "history.visibilityProcessorUpdateAckInterval": "2s",
     "history.maximumBufferedEventsBatch": 10000,
     "history.rps": 20000,
     "frontend.rps": 20000,

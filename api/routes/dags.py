@@ -209,7 +209,7 @@ async def patch_dag(source: Here, dag_id: str, body: DagPatch, update_mask: Mask
 async def delete_dag(source: Here, dag_id: str) -> Response:
     """Forgets a DAG and its runs."""
     try:
-        await source.tidemill.delete_dag(dag_id)
+        await source.tidemill.delete_dag(dag_id, wait=False)  # a page does not wait for that
     except NotFoundError:
         if not await source.deleted(dag_id):  # else only the archive has known it
             raise

@@ -52,6 +52,8 @@ class DagData(Record):
     """How often a new version moved the start_date on before there was a first run."""
     dates: dict[str, str] = {}
     """run_id by key, of runs made out of order: what the high-water mark does not tell."""
+    deleted: list[str] = []
+    """Keys of runs that were deleted, the last ones: Temporal may take a while to forget their workflows."""
     decisions: list[MadeDecision] = []
     news: int = 0
     """The number of the last message to a run."""

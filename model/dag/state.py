@@ -13,7 +13,7 @@ from pydantic import PrivateAttr
 from ..base import iso
 from ..bundle.data import DagFileState
 from ..errors import InvalidInputError, OtherBundleError
-from ..run.identity import RunIdentity, RunType, run_id, scheduled_run
+from ..run.identity import RunIdentity, RunType, run_id, run_key, scheduled_run
 from ..run.messages import RunReport
 from ..run.revisions import Revision
 from ..sizes import json_size
@@ -29,6 +29,7 @@ from .ticks import Ticks, TicksQuestion, due, spread
 
 LEDGER_LENGTH = 500
 MOST_RUNNING = 1000
+MOST_DELETED = 500
 """Runs of one DAG under way, whatever its limits are: Temporal takes 2,000 children of a workflow."""
 TICKS_AHEAD = 2
 TIMETABLE = "timetable: "
@@ -270,9 +271,16 @@ class DagState(DagAssets, DagBackfills, DagPast):
             if (backfill := self.backfill(tracked.backfill_id)) is not None:
                 backfill.created -= 1
                 backfill.skipped += 1
+        keys = {run_key(record.logical_date, run_id) for record in self.ledger if record.run_id == run_id}
+        keys |= {key for key, other in self.dates.items() if other == run_id}
+        self.deleted = [*self.deleted, *sorted(keys.difference(self.deleted))][-MOST_DELETED:]
         self.ledger = [record for record in self.ledger if record.run_id != run_id]
         self.dates = {key: other for key, other in self.dates.items() if other != run_id}
         return True
+
+    def may_run_again(self, tracked: TrackedRun) -> bool:
+        """Whether a workflow of the run's id that has ended is no reason not to start it."""
+        return tracked.again or tracked.run.key in self.deleted
 
     def not_before(self, run: RunIdentity) -> datetime:
         """When *run* may start at the earliest. Data from the future is waited for, unless the DAG says otherwise."""

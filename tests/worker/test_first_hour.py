@@ -273,6 +273,18 @@ async def test_a_dag_is_deleted_with_its_runs(here: Stack) -> None:
     assert (await here.run_once(dag("deleted", [empty("a")]))).state == "success"
 
 
+async def test_a_dag_that_is_deleted_and_made_again_begins_anew(here: Stack) -> None:
+    """However soon after the end of its runs: Temporal lists these a moment later, and deletes them later still."""
+    for n in range(3):
+        dates = {"start_date": "2026-01-01T00:00:00Z", "end_date": "2026-01-03T00:00:00Z"}
+        spec = dag("made_again", [bash("a", f"echo {n}")], schedule="@daily", catchup=True, **dates)
+        await here.tidemill.register(spec)
+        runs = await here.all_finished("made_again", 3)
+        logs = [here.log_of("made_again", run.run_id, "a").split() for run in runs]  # which outlive the DAG
+        assert logs == [[str(k) for k in range(n + 1)]] * 3
+        assert await here.tidemill.delete_dag("made_again") == 3
+
+
 async def test_a_dag_with_runs_under_way_is_not_deleted(here: Stack) -> None:
     await here.tidemill.register(dag("kept", [bash("a", "sleep 600")]))
     run = await here.tidemill.trigger("kept")

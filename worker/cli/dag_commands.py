@@ -27,6 +27,7 @@ from .completion import DagId
 from .output import (
     Json,
     console,
+    errors,
     fail,
     in_utc,
     instant_text,
@@ -224,5 +225,6 @@ def delete(
     async def work() -> int:
         return await (await Tidemill.connect()).delete_dag(dag_id)
 
-    deleted = run(work())
+    with errors.status("until Temporal has forgotten its runs"):
+        deleted = run(work())
     show([{"dag_id": dag_id, "runs": deleted}], as_json, make_table(["DAG", "RUNS DELETED"], [(dag_id, deleted)]))

@@ -87,7 +87,7 @@ class ChildRuns:
                 DagRunWorkflow.run,
                 self._start_of(tracked),
                 id=tracked.run.workflow_id,
-                id_reuse_policy=again if tracked.again else WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_reuse_policy=again if self._state.may_run_again(tracked) else WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 memo={
                     "dag_id": tracked.run.dag_id,
