@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Temporal server that lives as long as the session; or of the service that is to be tested."""
-    if service := os.environ.get("TIDEMILL_TEST_SERVICE"):
+    if service := os.environ.get("TEST_TEMPORAL_SERVICE"):
         yield service
         return
     with temporal_server(tmp_path_factory.mktemp("temporal")) as address:

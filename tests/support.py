@@ -72,12 +72,12 @@ async def eventually(look: Callable[[], Awaitable[T]], wanted: Callable[[T], Any
 def temporal_server(folder: Path, **config: object) -> Iterator[str]:
     """A real server with a database file, tuned as the embedded one is. Yields its address.
 
-    Of another release where TIDEMILL_TEST_TEMPORAL names its command line, as `make temporal` does.
+    Of another release where TEST_TEMPORAL_CLI names its command line, as `make temporal` does.
     """
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     command = server_command(port=port, database=folder / "temporal.db", ui_port=None, config=config)
-    command[0] = os.environ.get("TIDEMILL_TEST_TEMPORAL", command[0])
+    command[0] = os.environ.get("TEST_TEMPORAL_CLI", command[0])
     process = start_supervised(folder, command, folder / "server.log")
     try:
         address = f"127.0.0.1:{port}"
