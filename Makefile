@@ -6,7 +6,7 @@ BIN := .venv/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check chaos temporal airflow bench format docs dist extras schema lock histories clean
+.PHONY: help env demo test check chaos temporal airflow bench format docs dist extras types schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -102,6 +102,9 @@ dist: env ## Build wheel and sdist, check them, and write the bill of materials 
 
 extras: dist ## Install the wheel with each extra in an environment of its own
 	@$(BIN)/python -P scripts/try_extras.py $(ARGS)
+
+types: dist ## Check by pyright's verifier that all of the public face is typed
+	@$(BIN)/python -P scripts/verify_types.py
 
 schema: env ## Write docs/dag.schema.json from the models
 	@$(BIN)/python -P -c "import json; from tidemill.model.spec.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))" > docs/dag.schema.json

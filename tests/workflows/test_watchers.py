@@ -101,7 +101,7 @@ def test_files_in_an_object_store_are_looked_at(tmp_path: Path, monkeypatch: pyt
     with s3(tmp_path / "store") as (url, variables):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        files = fsspec.filesystem("s3", skip_instance_cache=True)
+        files = fsspec.filesystem("s3", endpoint_url=variables["AWS_ENDPOINT_URL"])  # kept: its end needs a loop
         trigger = FilesTrigger(url=f"{url}/landing/", pattern="*.csv")
         now = datetime.now(UTC).timestamp()
         assert look_at_files(trigger, None, now)[0] == ()
