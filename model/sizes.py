@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from .errors import InvalidInputError
@@ -10,6 +11,8 @@ CONF_LIMIT = 32 * 1024
 """Bytes of a run's conf, as JSON: every task of the run is given it."""
 CONFS_LIMIT = 1_000_000
 """Bytes of conf of all the runs of a DAG that are queued or running."""
+TRIGGERS_LIMIT = 200_000
+"""Bytes of a request for runs, as JSON: it travels in one piece with the DAG."""
 SPEC_LIMIT = 1_800_000
 """Bytes of a DAG, as JSON and compressed."""
 
@@ -34,6 +37,17 @@ def check_conf_size(conf: dict[str, Any], runs: int = 1) -> None:
         raise InvalidInputError(
             f"conf: {runs} runs at once have {size * runs:,} bytes of it, and the runs of a DAG may have "
             f"{CONFS_LIMIT:,}. Shorten it, or lower max_active_runs"
+        )
+
+
+def check_triggers_size(requests: Sequence[Any]) -> None:
+    """Raises InvalidInputError for more than one piece carries."""
+    size = json_size(requests)
+    if size > TRIGGERS_LIMIT:
+        remedy = "Shorten its conf" if len(requests) == 1 else "Ask for fewer runs at a time"
+        raise InvalidInputError(
+            f"the request for {len(requests)} runs has {size:,} bytes as JSON, and may have {TRIGGERS_LIMIT:,}. "
+            f"{remedy}"
         )
 
 

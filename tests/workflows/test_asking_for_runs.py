@@ -81,9 +81,14 @@ async def test_too_much_is_refused_before_anything_is_made(here: Stack) -> None:
     with pytest.raises(InvalidInputError, match="Ask for 100 at a time"):
         await here.tidemill.trigger_runs("too_much", [TriggerRequest()] * 101)
     large = [TriggerRequest(run_id=f"r{n}", conf={"text": f"{n}" * 15_000}) for n in range(10, 70)]
-    with pytest.raises(InvalidInputError, match="bytes of conf, and may have"):
-        await here.tidemill.trigger_runs("too_much", large)
+    with pytest.raises(InvalidInputError, match=r"may have 200,000\. Ask for fewer runs at a time"):
+        await here.tidemill.trigger_runs("too_much", large[:7])
     assert await here.tidemill.runs("too_much") == []
+    for n in range(0, 30, 6):
+        await here.tidemill.trigger_runs("too_much", large[n : n + 6])
+    with pytest.raises(InvalidInputError, match="bytes of conf, and may have"):
+        await here.tidemill.trigger_runs("too_much", large[30:36])
+    assert len(await here.tidemill.runs("too_much")) == 30
 
 
 async def test_a_run_says_who_asked_for_it(here: Stack) -> None:

@@ -5,7 +5,7 @@ import string
 from datetime import timedelta
 
 import pytest
-from support import Stack, at, bash, dag, empty
+from support import Stack, at, bash, dag, empty, eventually
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.explaining import explain_dag
 from tidemill.model.dag.records import TrackedRun
@@ -82,3 +82,16 @@ def test_more_runs_at_once_than_temporal_takes() -> None:
     assert explain_dag(state, NOW + timedelta(hours=1)).queued == (
         "r1000 is queued: 1,000 runs of the DAG are under way, as many as Temporal lets it have",
     )
+
+
+async def test_a_request_that_does_not_fit_beside_its_dag(here: Stack) -> None:
+    """One piece of Temporal's would have to carry both: the DAG would try that for ever."""
+    await here.tidemill.register(dag("beside", [empty("a")], doc_md=noise(1_700_000)))
+    large = TriggerRequest(run_id="large", conf={"text": noise(1_700_000)})
+    with pytest.raises(InvalidInputError, match=r"and may have 200,000\. Shorten its conf"):
+        await here.tidemill.trigger("beside", large)
+    await here.tidemill.client.get_workflow_handle("dag:beside").signal("trigger", large)
+    view = await eventually(lambda: here.tidemill.describe("beside"), lambda found: found.decisions[-1:])
+    assert await here.tidemill.trigger("beside", TriggerRequest(run_id="small"))
+    refused = [made.reason for made in (await here.tidemill.describe("beside")).decisions if made.kind == "refused"]
+    assert any("may have 200,000" in reason for reason in refused), view
