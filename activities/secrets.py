@@ -295,7 +295,7 @@ class Connection:
         self.password = password
         self.schema = schema
         self.port = port
-        self.extra_dejson = extra or {}
+        self.extra_dejson: dict[str, Any] = extra or {}
         for secret in self.secrets():
             mask(secret)
 

@@ -5,6 +5,7 @@ The public face is what `from tidemill import ...` gives, with all its members, 
 
 import ast
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,11 @@ def verified() -> list[dict[str, Any]]:
         install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*install, f"{wheel}[spark,api]", PYRIGHT], check=True)
         verify = ["-m", "pyright", "--verifytypes", "tidemill", "--ignoreexternal", "--outputjson"]
-        told = subprocess.run([python, *verify, "--pythonpath", python], capture_output=True, text=True, check=False)
+        env = {
+            **os.environ,
+            "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}",
+        }  # by it, pyright finds Python
+        told = subprocess.run([python, *verify], env=env, capture_output=True, text=True, check=False)
     symbols: list[dict[str, Any]] = json.loads(told.stdout)["typeCompleteness"]["symbols"]
     return symbols
 

@@ -4,7 +4,7 @@ import os
 from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
@@ -29,7 +29,7 @@ DEFAULT_BUNDLE = "dags-folder"
 class OidcSettings(BaseModel):
     """An OpenID provider, and who may do what of those it knows."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     issuer: str
     """Its URL, as it calls itself."""
@@ -60,7 +60,7 @@ class Settings(BaseSettings):
     `TEMPORAL_NAMESPACE`, `TEMPORAL_TLS`, `TEMPORAL_API_KEY`, or a profile in its configuration file.
     """
 
-    model_config = SettingsConfigDict(env_prefix="TIDEMILL_", extra="ignore")
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(env_prefix="TIDEMILL_", extra="ignore")
 
     home: Path = Path(".tidemill")
     """Logs, attempts and the embedded server's database."""

@@ -41,7 +41,7 @@ class _AssetDecorator:
         return lambda function: _make_dag(function, outlets, schedule, function.__name__, options)
 
 
-asset = _AssetDecorator()
+asset: _AssetDecorator = _AssetDecorator()
 
 
 def _make_dag(

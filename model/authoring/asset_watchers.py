@@ -17,7 +17,9 @@ class TriggerEvent:
     """
 
     def __init__(self, payload: Any = None, *, key: str | None = None, partition_key: str | None = None) -> None:
-        self.payload, self.key, self.partition_key = payload, key, partition_key
+        self.payload: Any = payload
+        self.key: str | None = key
+        self.partition_key: str | None = partition_key
 
 
 class BaseEventTrigger:
@@ -50,8 +52,9 @@ class AssetWatcher:
     """
 
     def __init__(self, name: str, *, trigger: FilesTrigger | AssetTrigger | BaseEventTrigger) -> None:
-        self.name, self.trigger = name, trigger
-        self.leaf = Watcher.model_validate({"name": name, "trigger": _as_data(name, trigger)})
+        self.name: str = name
+        self.trigger: FilesTrigger | AssetTrigger | BaseEventTrigger = trigger
+        self.leaf: Watcher = Watcher.model_validate({"name": name, "trigger": _as_data(name, trigger)})
 
 
 def _as_data(name: str, trigger: Any) -> Trigger:

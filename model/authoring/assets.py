@@ -49,7 +49,7 @@ class Asset(_Expression):
         freshness: timedelta | None = None,
         on_late_callback: Callback = None,
     ) -> None:
-        self.watchers = [*watchers]
+        self.watchers: list[AssetWatcher] = [*watchers]
         for watcher in self.watchers:
             if not isinstance(watcher, AssetWatcher):
                 raise InvalidInputError(
@@ -66,7 +66,7 @@ class Asset(_Expression):
             "watchers": [watcher.leaf for watcher in self.watchers],
         }
         try:
-            self.leaf = identity.Asset.model_validate(fields)
+            self.leaf: Any = identity.Asset.model_validate(fields)
         except ValueError as error:
             raise InvalidInputError(f"asset {name or uri!r}: {_reason(error)}") from None
         if self.leaf.calls_code:
@@ -144,7 +144,7 @@ class AssetAlias(_Expression):
     """A name that events of assets come in by, which a task finds out when it runs (Airflow: AssetAlias)."""
 
     def __init__(self, name: str, *, group: str = "asset") -> None:
-        self.leaf = identity.AssetAlias(name=name, group=group)
+        self.leaf: Any = identity.AssetAlias(name=name, group=group)
         self.name = name
 
 
@@ -154,8 +154,9 @@ class AssetRef(_Expression):
     def __init__(self, *, name: str | None = None, uri: str | None = None) -> None:
         if (name is None) == (uri is None):
             raise InvalidInputError("Asset.ref: give name= or uri=, exactly one of them")
-        self.leaf = identity.AssetRef(name=name, uri=uri)
-        self.name, self.uri = name, uri
+        self.leaf: Any = identity.AssetRef(name=name, uri=uri)
+        self.name: str | None = name
+        self.uri: str | None = uri
 
 
 class AssetAll(_Expression):
@@ -163,7 +164,7 @@ class AssetAll(_Expression):
 
     def __init__(self, *parts: _Expression) -> None:
         self.parts = parts
-        self.leaf = All(of=tuple(_leaf(part) for part in parts))
+        self.leaf: Any = All(of=tuple(_leaf(part) for part in parts))
 
 
 class AssetAny(_Expression):
@@ -171,14 +172,16 @@ class AssetAny(_Expression):
 
     def __init__(self, *parts: _Expression) -> None:
         self.parts = parts
-        self.leaf = Any_(of=tuple(_leaf(part) for part in parts))
+        self.leaf: Any = Any_(of=tuple(_leaf(part) for part in parts))
 
 
 class Metadata:
     """What a task yields of an asset that it has written (Airflow: Metadata)."""
 
     def __init__(self, asset: Any, extra: dict[str, Any] | None = None, alias: Any = None) -> None:
-        self.asset, self.extra, self.alias = asset, extra or {}, alias
+        self.asset: Any = asset
+        self.extra: dict[str, Any] = extra or {}
+        self.alias: Any = alias
 
 
 def AssetOrTimeSchedule(*, timetable: Any, assets: Any) -> AssetOrTime:  # noqa: N802 - Airflow's name

@@ -290,7 +290,7 @@ class _TaskDecorator:
         return _decorate("spark_sql_function", 0, function, options)
 
 
-task = _TaskDecorator()
+task: _TaskDecorator = _TaskDecorator()
 
 
 def setup(function: Any) -> Any:

@@ -37,12 +37,12 @@ class TaskGroup(Group):
             raise InvalidInputError(f"group {group_id!r} is outside of any DAG. Write it below `with DAG(...):`")
         self.dag = owner
         self._outer = owner.group if parent_group is None else parent_group
-        self.group_id = f"{self._outer.group_id}.{group_id}" if self._outer is not None else group_id
+        self.group_id: str = f"{self._outer.group_id}.{group_id}" if self._outer is not None else group_id
         if self.group_id in owner.groups:
             raise InvalidInputError(f"group_id {self.group_id!r} is used twice. Give each group its own")
         outer_args = self._outer.default_args if self._outer is not None else {}
         own_args = sorted_out("task", f"default_args of group {self.group_id!r}", default_args or {}, owner.notices)
-        self.default_args = {**outer_args, **own_args}
+        self.default_args: dict[str, Any] = {**outer_args, **own_args}
         what = f"group {self.group_id!r}"
         refuse_unknown(what, sorted_out("group", what, others, owner.notices), ARGUMENTS)
         self._prefix = prefix_group_id

@@ -17,7 +17,7 @@ from ..errors import InvalidInputError
 from ..spec.tasks import BaseTask
 from .links import Linked, Output
 from .mapped import Each, expansion_by, expansion_each
-from .nodes import Node, current_dag, line_of_caller
+from .nodes import Node, Owner, current_dag, line_of_caller
 
 _working: ContextVar[bool] = ContextVar("tidemill_operator_at_work", default=False)
 """Whether it is made to do its work, and not to be a task of the DAG that is being read."""
@@ -51,7 +51,7 @@ class BaseOperator(Linked):
     _node: _OperatorNode
 
     def __init__(self, task_id: str, *, dag: Any = None, **options: Any) -> None:
-        self.task_id = task_id
+        self.task_id: str = task_id
         if _working.get():
             return
         node = _OperatorNode(self._kind, task_id, {**options, "takes_context": True}, dag=dag)
@@ -59,9 +59,9 @@ class BaseOperator(Linked):
         node.operator = self
         self._node = node
         self.task_id = node.task_id
-        self.dag = node.dag
-        self.dag_id = node.dag.dag_id
-        self.task_type = type(self).__name__
+        self.dag: Owner = node.dag
+        self.dag_id: str = node.dag.dag_id
+        self.task_type: str = type(self).__name__
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -17,7 +17,8 @@ class Param:
     ) -> None:
         self.value = default
         self.source = source
-        self.schema = {"description": description, **schema} if description is not None else schema
+        described = {"description": description} if description is not None else {}
+        self.schema: dict[str, Any] = {**described, **schema}
 
     def document(self) -> dict[str, Any]:
         """The param as a DAG's JSON has it."""
