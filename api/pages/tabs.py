@@ -20,7 +20,6 @@ from ..read.instances import instances_of, one_instance
 from ..read.source import Source
 from ..read.timeline import Timeline, timeline
 from .render import rendered
-from .replays import replayed_for_page
 from .spark import share_done, spark_options
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -137,7 +136,7 @@ async def replay_run(source: Here, dag_id: str, run_id: str) -> str:
 
 async def _replay(source: Source, workflow_id: str, title: str) -> str:
     try:
-        found = await replayed_for_page(source.tidemill.client, workflow_id)
+        found = await source.replays.of(source.tidemill.client, workflow_id)
         steps, problem = found[-STEPS_SHOWN:], None
     except (NotFoundError, InvalidInputError) as error:
         steps, problem = [], str(error)

@@ -26,6 +26,7 @@ from ...worker.settings import Settings
 from ..responses.dags import version_number
 from .cache import Cache
 from .ended_runs import ROUGHLY, EndedRun, EndedRuns
+from .replays import Replays
 from .together import each
 
 T = TypeVar("T")
@@ -64,6 +65,7 @@ class Source:
 
     def __init__(self, tidemill: Tidemill, settings: Settings) -> None:
         self.tidemill, self.settings = tidemill, settings
+        self.replays = Replays()
         self._cache = Cache()
         self._states, self._details, self._specs = Cache(MOST_STATES), Cache(MOST_DETAILS), Cache(MOST_SPECS)
         self.keeps_all = settings.archive is not None

@@ -20,6 +20,7 @@ from tidemill.worker.connection import EndedError, NotFoundError
 from tidemill.worker.dev import free_port, temporal_binary
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(900)  # dozens of commands, each a process of its own
 IN_ANOTHER_TEST = {
     "tidemill dev": "tests/bundles/test_commands.py",
     "airflowctl": "tests/api/test_api.py",

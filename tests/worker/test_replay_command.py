@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support import Stack, bash, dag, empty, eventually, stack, told
-from tidemill.api.pages import replays
+from tidemill.api.read.replays import Replays
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.replay.steps import Change
 from tidemill.worker.connection import NotFoundError
@@ -111,18 +111,17 @@ def assert_continuous(changes: list[Change]) -> None:
     assert [change.before for change in changes[1:]] == [change.after for change in changes[:-1]]
 
 
-async def test_a_page_waits_for_no_replay_that_takes_long(here: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_waits_for_no_replay_that_takes_long(here: Stack) -> None:
     await here.tidemill.register(dag("for_page", [empty("a")]))
-    client, workflow_id = here.tidemill.client, "dag:for_page"
-    assert await replays.replayed_for_page(client, workflow_id)
+    client, workflow_id, replays = here.tidemill.client, "dag:for_page", Replays()
+    assert await replays.of(client, workflow_id)
     with pytest.raises(InvalidInputError, match=r"events or more, too many for a page: use `tidemill replay`"):
         await replayed(client, workflow_id, most_events=2)
-    with monkeypatch.context() as patched:
-        patched.setattr(replays, "ANSWER_WITHIN_SECONDS", 0)
-        with pytest.raises(InvalidInputError, match="takes long to replay"):
-            await replays.replayed_for_page(client, workflow_id)
-    assert await replays.replayed_for_page(client, workflow_id)  # the one before has had its turn to its end
-    async with replays.ONE_AT_A_TIME:
-        monkeypatch.setattr(replays, "TURN_WITHIN_SECONDS", 0.1)
-        with pytest.raises(InvalidInputError, match="other pages have decisions replayed"):
-            await replays.replayed_for_page(client, workflow_id)
+    replays.answer_within = 0
+    with pytest.raises(InvalidInputError, match="takes long to replay"):
+        await replays.of(client, workflow_id)
+    replays.turn_within = 0
+    with pytest.raises(InvalidInputError, match="other pages have decisions replayed"):
+        await replays.of(client, workflow_id)
+    replays.turn_within, replays.answer_within = 60, 60
+    assert await replays.of(client, workflow_id)  # the one that nobody waited for has had its turn to its end
