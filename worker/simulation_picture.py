@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from ..model.errors import InvalidInputError
 from ..model.simulation.load import over_time, runs_that_wait, tasks_that_run
-from ..model.simulation.spans import RunSpan, Simulation
+from ..model.simulation.simulation import Simulation
+from ..model.simulation.spans import RunSpan
 from ..model.simulation.summary import summaries
 from .gantt import COLOURS, plots
 
 MOST_DAGS = 40
 PARTS = 600
 WAITS = "#d9d9d9"
+MOST_EDGES = 100
+"""More bars in a row would show little but their edges; without any, bars of less than a pixel would be left out."""
 
 
 def draw_simulations(worlds: Mapping[str, Simulation], path: Path) -> None:
@@ -55,19 +58,14 @@ def _latest(worlds: Mapping[str, Simulation]) -> list[str]:
 def _runs(axes: Any, simulation: Simulation, shown: list[str]) -> None:
     """A row for each DAG: light where a run waits, in the colour of its state while it is under way."""
     rows = {dag_id: n for n, dag_id in enumerate(shown)}
-    for run in simulation.runs:
-        if (row := rows.get(run.dag_id)) is None:
-            continue
-        start, end = run.started_at or simulation.end, run.ended_at or simulation.end
-        axes.barh(row, start - run.run_after, left=run.run_after, height=0.3, color=WAITS)
-        axes.barh(
-            row,
-            max(end - start, timedelta()),
-            left=start,
-            height=0.7,
-            color=_colour(run, simulation),
-            edgecolor="white",
-        )
+    bars: dict[tuple[int, float, str], list[tuple[datetime, timedelta]]] = {}
+    for run in simulation.runs_of(rows):
+        row, start, end = rows[run.dag_id], run.started_at or simulation.end, run.ended_at or simulation.end
+        bars.setdefault((row, 0.3, WAITS), []).append((run.run_after, start - run.run_after))
+        bars.setdefault((row, 0.7, _colour(run, simulation)), []).append((start, max(end - start, timedelta())))
+    for (row, height, colour), spans in bars.items():
+        edge = "white" if colour != WAITS and len(spans) <= MOST_EDGES else colour
+        axes.broken_barh(spans, (row - height / 2, height), facecolor=colour, edgecolor=edge, linewidth=0.8)
     axes.set_yticks(range(len(shown)), shown)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.spines[["top", "right"]].set_visible(False)

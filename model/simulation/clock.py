@@ -6,21 +6,29 @@ from heapq import heappop, heappush
 
 
 class Clock:
-    """Goes from one event to the next; those of one moment happen in the order in which they were set."""
+    """Goes from one event to the next. Those of one moment happen by their turn, then in the order of their setting."""
 
     def __init__(self, start: datetime) -> None:
         self.now = start
-        self._events: list[tuple[datetime, int, Callable[[], None]]] = []
+        self._events: list[tuple[datetime, int, int, Callable[[], None]]] = []
         self._made = 0
 
-    def at(self, time: datetime, event: Callable[[], None]) -> None:
+    def at(self, time: datetime, event: Callable[[], None], turn: int) -> None:
         """Has *event* happen at *time*, or now where that is past."""
         self._made += 1
-        heappush(self._events, (max(time, self.now), self._made, event))
+        heappush(self._events, (max(time, self.now), turn, self._made, event))
 
-    def run_until(self, end: datetime) -> None:
-        """Lets everything happen that happens before *end*."""
-        while self._events and self._events[0][0] < end:
-            self.now, _, event = heappop(self._events)
-            event()
-        self.now = end
+    @property
+    def next_at(self) -> datetime | None:
+        """When the next event happens."""
+        return self._events[0][0] if self._events else None
+
+    def step(self) -> None:
+        """Lets the next event happen."""
+        self.now, _, _, event = heappop(self._events)
+        event()
+
+    def go_to(self, time: datetime) -> None:
+        """Goes on to *time*, and forgets every event that was set."""
+        self.now = time
+        self._events.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,11 +31,12 @@ class SimulatedRun:
     """A run in its world. *ended* is called once."""
 
     world: World
+    turn: int
+    """Of the DAG, among what happens at one moment."""
     tracked: TrackedRun
     state: DagRunState
     ended: Callable[[SimulatedRun, RunEnd], None]
     task_ended: Callable[[SimulatedRun, TaskInstance], None]
-    tries: list[TrySpan] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.state = self.state.model_copy(update={"spec": with_default_pools(self.state.spec)})
@@ -46,11 +47,14 @@ class SimulatedRun:
         self._is_over = False
         if (timeout := self.state.spec.dagrun_timeout) is not None:
             told = RunEnd(RunState.FAILED, f"dagrun_timeout of {timeout} was exceeded")
-            self.world.clock.at(self.world.clock.now + timeout, lambda: self._end(told))
+            self._at(self.world.clock.now + timeout, lambda: self._end(told))
 
     @property
     def dag_id(self) -> str:
         return self.state.spec.dag_id
+
+    def _at(self, time: datetime, event: Callable[[], None]) -> None:
+        self.world.clock.at(time, event, self.turn)
 
     def go_on(self) -> None:
         """Everything that follows now, as the run's workflow does it."""
@@ -121,7 +125,7 @@ class SimulatedRun:
         if isinstance(task, EmptyTask):
             self._settle(instance, span)
             return
-        self.tries.append(span)
+        self.world.tries.append(span)
         self._under_way[instance.key] = span
         if isinstance(task, TimeTask) and task.target_time is None:
             run = self.state.run
@@ -138,8 +142,8 @@ class SimulatedRun:
         self.plan.record(instance.key, TaskState.DEFERRED)
         if (lease_id := self._leases.get(instance.key)) is not None:
             self.world.pools.park(lease_id)
-        self.world.clock.at(until, lambda: self._done(instance, span, holds_slot=False))
-        self.world.clock.at(self.world.clock.now, self.go_on)
+        self._at(until, lambda: self._done(instance, span, holds_slot=False))
+        self._at(self.world.clock.now, self.go_on)
 
     def _work(self, instance: TaskInstance, span: TrySpan) -> None:
         """A worker has taken the try up."""
@@ -150,7 +154,7 @@ class SimulatedRun:
         span.started_at = now
         instance.move(TaskState.RUNNING)
         end = now + self.world.assumptions.of_try(self.dag_id, task)
-        self.world.clock.at(end, lambda: self._done(instance, span, holds_slot=True))
+        self._at(end, lambda: self._done(instance, span, holds_slot=True))
 
     def _done(self, instance: TaskInstance, span: TrySpan, *, holds_slot: bool) -> None:
         if holds_slot:
@@ -169,7 +173,7 @@ class SimulatedRun:
             self._move(instance, span, TaskState.UP_FOR_RETRY)
             seed = f"{self.dag_id}#{instance.key}#{self.state.run.key}"
             delay = retry_delay(task, instance.try_number, seed)
-            self.world.clock.at(self.world.clock.now + delay, lambda: self._again(instance))
+            self._at(self.world.clock.now + delay, lambda: self._again(instance))
         else:
             self._move(instance, span, TaskState.FAILED)
 
@@ -202,7 +206,7 @@ class SimulatedRun:
     def _ask_lease(self, key: str) -> None:
         self._give_back(key)
         self.world.leases_made += 1
-        lease_id = f"{self.tracked.run.workflow_id}#{self.world.leases_made}"
+        lease_id = f"{self.tracked.run.workflow_id}#{self.world.leases_made:012d}"  # who asks first is first
         self._leases[key] = lease_id
         task = self.state.spec.by_id[self.state.instances[key].task_id]
         assert needs_lease(task)  # noqa: S101

@@ -21,6 +21,10 @@ class _Held:
     granted: int = 0
 
 
+BEHIND_ALL_DAGS = 2**31
+"""The turn of pools: all that is asked for at a moment is there when slots are given out."""
+
+
 class Pools:
     """The pools of a world, by the ids of their workflows."""
 
@@ -43,14 +47,14 @@ class Pools:
         held = self._held.pop(lease_id, None)
         for name in held.pools[: held.granted + 1] if held is not None else ():
             self._pools[name].give_back([lease_id])
-            self._clock.at(self._clock.now, lambda name=name: self._grant(name))  # type: ignore[misc]
+            self._grant_soon(name)
 
     def park(self, lease_id: str) -> None:
         """The task waits outside of a worker: its pools may count it or not."""
         held = self._held[lease_id]
         for name in held.pools:
             self._pools[name].park([lease_id])
-            self._clock.at(self._clock.now, lambda name=name: self._grant(name))  # type: ignore[misc]
+            self._grant_soon(name)
 
     def _ask_next(self, lease_id: str) -> None:
         held = self._held[lease_id]
@@ -60,7 +64,10 @@ class Pools:
             if name.startswith("pool:"):
                 self.unknown.add(name.removeprefix("pool:"))
         self._pools[name].ask(held.request(name))
-        self._clock.at(self._clock.now, lambda: self._grant(name))
+        self._grant_soon(name)
+
+    def _grant_soon(self, name: str) -> None:
+        self._clock.at(self._clock.now, lambda: self._grant(name), BEHIND_ALL_DAGS)
 
     def _grant(self, name: str) -> None:
         for request in self._pools[name].grant(self._clock.now):
@@ -78,8 +85,13 @@ class WorkerSlots:
     """How many tasks run at a time on all workers; who comes first is served first, as by a task queue."""
 
     def __init__(self, most: int | None) -> None:
-        self._free = most
+        self._most = self._free = most
         self._waiting: deque[Callable[[], None]] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no task has one."""
+        return self._free == self._most
 
     def take(self, start: Callable[[], None]) -> None:
         """Calls *start* as soon as a slot is free."""

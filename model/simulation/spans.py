@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from ..base import Instant, Model, Record
+from ..base import Instant, Record
 from ..run.identity import RunType
 from ..states import RunState, TaskState
 
@@ -48,15 +48,3 @@ class TrySpan(Record):
     """None: no worker has had room for it."""
     ended_at: Instant | None = None
     state: TaskState = TaskState.QUEUED
-
-
-class Simulation(Model):
-    """All of it."""
-
-    start: Instant
-    end: Instant
-    dag_ids: tuple[str, ...]
-    runs: tuple[RunSpan, ...]
-    tries: tuple[TrySpan, ...]
-    notes: tuple[str, ...] = ()
-    """What could not be simulated, and what was assumed instead."""

@@ -1,11 +1,18 @@
 """A simulation in figures: by DAG, and how many tasks run at a time."""
 
+from __future__ import annotations
+
+from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import TypeVar
 
 from ..base import Instant, Model
 from ..states import RunState
-from .spans import RunSpan, Simulation, TrySpan
+from .simulation import Simulation
+from .spans import RunSpan, TrySpan
+
+Spanned = TypeVar("Spanned", RunSpan, TrySpan)
 
 
 class DagSummary(Model):
@@ -29,31 +36,64 @@ class DagSummary(Model):
     last_end: Instant | None
 
 
+class _Tally:
+    """What is counted of a DAG's runs."""
+
+    def __init__(self) -> None:
+        self.states: Counter[RunState] = Counter()
+        self.runs = self.unfinished = self.missed = self.most_queued = self.most_tasks = 0
+        self.longest = self.delays = 0.0
+        self.last_end: datetime | None = None
+
+    def add(self, runs: list[RunSpan], tries: list[TrySpan], times: int, shift: timedelta, end: datetime) -> None:
+        """Those of a busy period, which happens so many *times*, the last of them later by *shift*."""
+        delays = [run.late_by(end) for run in runs]
+        self.runs += times * len(runs)
+        self.unfinished += times * sum(run.ended_at is None for run in runs)
+        self.missed += times * sum(run.missed(end) for run in runs)
+        for run in runs:
+            self.states[run.state] += times
+        self.longest = max([self.longest, *delays])
+        self.delays += times * sum(delays)
+        # Nothing of one busy period goes on in another.
+        self.most_queued = max(self.most_queued, most_at_once((run.run_after, run.started_at or end) for run in runs))
+        started = ((one.started_at, one.ended_at or end) for one in tries if one.started_at is not None)
+        self.most_tasks = max(self.most_tasks, most_at_once(started))
+        ends = [run.ended_at + shift for run in runs if run.ended_at is not None]
+        self.last_end = max([*ends, *([self.last_end] if self.last_end is not None else [])], default=None)
+
+
 def summaries(simulation: Simulation) -> tuple[DagSummary, ...]:
     """By DAG, in order of its dag_id."""
-    runs: dict[str, list[RunSpan]] = {dag_id: [] for dag_id in simulation.dag_ids}
-    tries: dict[str, list[TrySpan]] = {dag_id: [] for dag_id in simulation.dag_ids}
-    for run in simulation.runs:
-        runs[run.dag_id].append(run)
-    for one in simulation.tries:
-        tries[one.dag_id].append(one)
-    return tuple(_summary(dag_id, runs[dag_id], tries[dag_id], simulation.end) for dag_id in simulation.dag_ids)
+    tallies = {dag_id: _Tally() for dag_id in simulation.dag_ids}
+    for period in simulation.periods:
+        times, shift = period.count, period.last_shift
+        runs, tries = _by_dag(period.runs), _by_dag(period.tries)
+        for dag_id, found in runs.items():
+            tallies[dag_id].add(found, tries.get(dag_id, []), times, shift, simulation.end)
+    return tuple(_summary(dag_id, tally) for dag_id, tally in tallies.items())
 
 
-def _summary(dag_id: str, runs: list[RunSpan], tries: list[TrySpan], end: datetime) -> DagSummary:
-    delays = [run.late_by(end) for run in runs]
+def _by_dag(spans: Iterable[Spanned]) -> dict[str, list[Spanned]]:
+    found: dict[str, list[Spanned]] = {}
+    for span in spans:
+        found.setdefault(span.dag_id, []).append(span)
+    return found
+
+
+def _summary(dag_id: str, tally: _Tally) -> DagSummary:
     return DagSummary(
         dag_id=dag_id,
-        runs=len(runs),
-        succeeded=sum(run.state is RunState.SUCCESS for run in runs),
-        failed=sum(run.state is RunState.FAILED for run in runs),
-        unfinished=sum(run.ended_at is None for run in runs),
-        missed_deadlines=sum(run.missed(end) for run in runs),
-        longest_delay=max(delays, default=0.0),
-        mean_delay=sum(delays) / max(1, len(delays)),
-        most_queued=most_at_once((run.run_after, run.started_at or end) for run in runs),
-        most_tasks=most_at_once((t.started_at, t.ended_at or end) for t in tries if t.started_at is not None),
-        last_end=max((run.ended_at for run in runs if run.ended_at is not None), default=None),
+        runs=tally.runs,
+        succeeded=tally.states[RunState.SUCCESS],
+        failed=tally.states[RunState.FAILED],
+        unfinished=tally.unfinished,
+        missed_deadlines=tally.missed,
+        longest_delay=tally.longest,
+        mean_delay=tally.delays / max(1, tally.runs),
+        most_queued=tally.most_queued,
+        most_tasks=tally.most_tasks,
+        last_end=tally.last_end,
     )
 
 

@@ -2,60 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
 from ..asset.events import AssetEvent, wakes
-from ..base import to_utc
 from ..dag.records import TrackedRun
 from ..dag.state import MOST_RUNNING, DagState
-from ..dag.ticks import coming_runs
-from ..errors import InvalidInputError
 from ..run.messages import RunReport, TasksEnded
 from ..run.planner import RunEnd
 from ..run.state import DagRunState
 from ..run.task_instances import TaskInstance
 from ..spec.assets.identity import Asset
 from ..spec.dag import DagSpec
-from ..spec.timetables import Custom
+from ..spec.timetables import DagRunInfo
 from ..spec.timetables.assets import waited_for
 from ..states import TaskState
 from .assumptions import Assumptions
+from .busy_periods import BusyPeriod
+from .calendars import Calendar, Calendars
 from .clock import Clock
+from .repetition import Places, Repetition, may_repeat
 from .run import SimulatedRun
 from .slots import Pools, WorkerSlots
-from .spans import RunSpan, Simulation, TrySpan
+from .spans import RunSpan, TrySpan
 
 
 class World:
-    """What the DAGs of a simulation share."""
+    """What some DAGs share: they are simulated until *end*."""
 
-    def __init__(self, start: datetime, assumptions: Assumptions) -> None:
+    def __init__(
+        self,
+        specs: Iterable[DagSpec],
+        start: datetime,
+        end: datetime,
+        assumptions: Assumptions,
+        calendars: Calendars,
+    ) -> None:
+        self.specs = {spec.dag_id: spec for spec in specs}
         self.clock = Clock(start)
         self.assumptions = assumptions
+        self.calendars = calendars
         self.pools = Pools(self.clock, assumptions.pools)
         self.slots = WorkerSlots(assumptions.worker_slots)
         self.leases_made = 0
-        self.dags: dict[str, SimulatedDag] = {}
+        self.open_runs = 0
+        self.runs: list[RunSpan] = []
+        """Of the present busy period, as are the tries."""
+        self.tries: list[TrySpan] = []
+        self.periods: list[BusyPeriod] = []
+        self._end = end
+        self._dags = [SimulatedDag(self, spec, turn) for turn, spec in enumerate(self.specs.values())]
+        self._repetition = Repetition(assumptions, end) if may_repeat(self.specs.values(), assumptions) else None
 
-    def add(self, spec: DagSpec) -> None:
-        """Registers a DAG, unpaused. Raises InvalidInputError where it cannot be simulated."""
-        if isinstance(spec.schedule, Custom):
-            raise InvalidInputError(
-                f"DAG {spec.dag_id!r}: its timetable is a class of its own, which is not simulated. Leave the DAG out"
-            )
-        self.dags[spec.dag_id] = SimulatedDag(self, spec)
-
-    def run_until(self, end: datetime) -> None:
-        """Lets everything happen that happens before *end*."""
-        for dag in self.dags.values():
+    def live(self) -> None:
+        """Lets everything happen that happens before the end."""
+        for dag in self._dags:
             dag.wake()
-        self.clock.run_until(end)
+        rested = False
+        while (at := self.clock.next_at) is not None and at < self._end:
+            is_idle = not self.open_runs and self.slots.is_idle and at > self.clock.now
+            if is_idle and not rested:
+                self._rest()
+            else:
+                self.clock.step()
+            rested = is_idle and not rested
+        self._close_period()
+
+    def _rest(self) -> None:
+        """Nothing is under way: what is ahead depends on nothing but the schedules."""
+        now, period = self.clock.now, self._close_period()
+        skipped = None
+        if self._repetition is not None:
+            self._repetition.learn(self._places(), period, now)
+            skipped = self._repetition.skip(now)
+        reached, last_runs = skipped if skipped is not None else (now, {})
+        self.clock.go_to(reached)
+        for dag in self._dags:
+            dag.rest(last_runs.get(dag.state.spec.dag_id))
+
+    def _close_period(self) -> BusyPeriod | None:
+        if not self.runs:
+            return None
+        period = BusyPeriod(self.specs, self.runs, self.tries)
+        self.periods.append(period)
+        self.runs, self.tries = [], []
+        return period
+
+    def _places(self) -> Places | None:
+        found: dict[str, tuple[Calendar, int]] = {}
+        for dag in self._dags:
+            state = dag.state
+            if state.ticks:
+                found[state.spec.dag_id] = self.calendars.place(state.ticks, state.ask(self.clock.now))
+            elif not state.ticks_ended:
+                return None
+        return Places.of(found)
 
     def tell_of_asset(self, event: AssetEvent) -> None:
         """A task has written an asset."""
-        for dag in self.dags.values():
+        for dag in self._dags:
             condition = waited_for(dag.state.spec.schedule)
             if condition is not None and wakes(condition, event):
                 dag.state.hear_of_asset(event, self.clock.now)
@@ -65,8 +111,9 @@ class World:
 class SimulatedDag:
     """A DAG in its world."""
 
-    def __init__(self, world: World, spec: DagSpec) -> None:
+    def __init__(self, world: World, spec: DagSpec, turn: int) -> None:
         self._world = world
+        self._turn = turn
         self.state = DagState(
             spec=spec,
             is_paused=False,
@@ -77,17 +124,30 @@ class SimulatedDag:
         self._alarm: datetime | None = None
         self.runs: dict[str, SimulatedRun] = {}
         self.spans: dict[str, RunSpan] = {}
-        self.tries: list[TrySpan] = []
+        """Of the runs that have not ended."""
 
     def wake(self) -> None:
         """Looks what is to be done now, or when a downtime is over."""
         self._wake_at(self._world.clock.now)
 
+    def _at(self, time: datetime, event: Callable[[], None]) -> None:
+        self._world.clock.at(time, event, self._turn)
+
+    def rest(self, last_run: DagRunInfo | None) -> None:
+        """Nothing is under way, and all alarms are off; *last_run* was its last of those that were gone past."""
+        alarm, self._alarm = self._alarm, None
+        if last_run is not None:
+            self.state.last_automated_interval = last_run.data_interval
+            self.state.replan()
+            self.wake()
+        elif alarm is not None:
+            self._wake_at(alarm)
+
     def _wake_at(self, time: datetime) -> None:
         at = self._world.assumptions.resumes(max(time, self._world.clock.now))
         if self._alarm is None or at < self._alarm:
             self._alarm = at
-            self._world.clock.at(at, lambda: self._ring(at))
+            self._at(at, lambda: self._ring(at))
 
     def _ring(self, at: datetime) -> None:
         if self._alarm == at:  # else an earlier one has taken its place
@@ -98,7 +158,7 @@ class SimulatedDag:
         now, state = self._world.clock.now, self.state
         while True:
             if (question := state.question(now)) is not None:
-                state.take(coming_runs(question), question.now)
+                state.take(self._world.calendars.answer(question), question.now)
             ahead = state.ticks
             created = [*state.create_by_assets(now), *state.create_due(now)]
             for tracked in created:
@@ -112,7 +172,7 @@ class SimulatedDag:
 
     def _note(self, tracked: TrackedRun) -> None:
         run = tracked.run
-        self.spans[run.run_id] = RunSpan(
+        span = RunSpan(
             dag_id=run.dag_id,
             run_id=run.run_id,
             run_type=run.run_type,
@@ -121,6 +181,9 @@ class SimulatedDag:
             created_at=self._world.clock.now,
             deadline=run.run_after + self.state.spec.deadline if self.state.spec.deadline is not None else None,
         )
+        self.spans[run.run_id] = span
+        self._world.runs.append(span)
+        self._world.open_runs += 1
 
     def _start(self, tracked: TrackedRun) -> None:
         now = self._world.clock.now
@@ -128,16 +191,17 @@ class SimulatedDag:
         started = DagRunState(
             run=tracked.run, spec=self.state.spec, started_at=now, past=self.state.past_of(tracked), is_paused=False
         )
-        run = SimulatedRun(self._world, tracked, started, self._ended, self._task_ended, self.tries)
+        run = SimulatedRun(self._world, self._turn, tracked, started, self._ended, self._task_ended)
         self.runs[tracked.run.key] = run
         span = self.spans[tracked.run.run_id]
         span.started_at, span.state = now, tracked.state
-        self._world.clock.at(now, run.go_on)
+        self._at(now, run.go_on)
 
     def _ended(self, run: SimulatedRun, end: RunEnd) -> None:
         now, tracked = self._world.clock.now, run.tracked
         del self.runs[tracked.run.key]
-        span = self.spans[tracked.run.run_id]
+        self._world.open_runs -= 1
+        span = self.spans.pop(tracked.run.run_id)
         span.ended_at, span.state, span.reason = now, end.state, end.reason
         report = RunReport(
             key=tracked.run.key, state=end.state, ended_at=now, reason=end.reason, past=run.state.past_for_next
@@ -159,7 +223,7 @@ class SimulatedDag:
             other = self.runs.get(tracked.run.key)
             if other is not None:
                 past = self.state.news_for(tracked).past
-                self._world.clock.at(self._world.clock.now, lambda run=other, past=past: run.look_back(past))  # type: ignore[misc]
+                self._at(self._world.clock.now, lambda run=other, past=past: run.look_back(past))  # type: ignore[misc]
 
     def _tell_assets(self, run: SimulatedRun, instance: TaskInstance) -> None:
         for outlet in run.state.spec.by_id[instance.task_id].outlets:
@@ -174,27 +238,4 @@ class SimulatedDag:
                 event = AssetEvent(
                     cause=cause, name=outlet.name, uri=outlet.uri, timestamp=self._world.clock.now, **source
                 )
-                self._world.clock.at(self._world.clock.now, lambda told=event: self._world.tell_of_asset(told))  # type: ignore[misc]
-
-
-def simulate(specs: Iterable[DagSpec], start: datetime, end: datetime, assumptions: Assumptions) -> Simulation:
-    """What the DAGs do from *start* to *end*, if they are registered and unpaused at *start*.
-
-    Runs that fall due before *start* are made as `catchup` says. Raises InvalidInputError where a DAG cannot be
-    simulated, or the period is none.
-    """
-    begin, until = to_utc(start), to_utc(end)
-    if begin >= until:
-        raise InvalidInputError(f"from {begin.isoformat()} to {until.isoformat()} is no period. Let it end later")
-    world = World(begin, assumptions)
-    for spec in specs:
-        world.add(spec)
-    world.run_until(until)
-    return Simulation(
-        start=begin,
-        end=until,
-        dag_ids=tuple(sorted(world.dags)),
-        runs=tuple(span for dag in world.dags.values() for span in dag.spans.values()),
-        tries=tuple(span for dag in world.dags.values() for span in dag.tries),
-        notes=tuple(f"pool {name!r} is taken to be unlimited" for name in sorted(world.pools.unknown)),
-    )
+                self._at(self._world.clock.now, lambda told=event: self._world.tell_of_asset(told))  # type: ignore[misc]

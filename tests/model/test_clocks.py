@@ -18,7 +18,7 @@ from tidemill.model.dag.ticks import coming_runs, spread
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.timetables import CronTrigger, DagRunInfo
-from tidemill.model.spec.timetables.cron import DstPolicy, cron
+from tidemill.model.spec.timetables.cron import Cron, DstPolicy, cron
 from tidemill.model.spec.timetables.words import in_words
 
 from tidemill import DAG, CronTriggerTimetable, EmptyOperator
@@ -36,6 +36,20 @@ def ticks(expression: str, zone: str, policy: DstPolicy, since: str, n: int) -> 
         found.append(f"{following:%d %H:%M}")
         tick = following
     return found
+
+
+@given(
+    expression=st.sampled_from(["0 * * * *", "30 2 * * *", "*/15 1-3 * * *", "15 0-4 29-31 3,10 *", "0 2 * * 0"]),
+    zone=st.sampled_from([BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Tehran", "Africa/Casablanca"]),
+    policy=st.sampled_from(["airflow", "every_instant", "first_instant"]),
+    instant=st.datetimes(datetime(2015, 1, 1), datetime(2026, 12, 31), timezones=st.just(UTC)),
+)
+def test_the_tick_that_was_found_is_the_last_one_at_its_time(
+    expression: str, zone: str, policy: DstPolicy, instant: datetime
+) -> None:
+    found = Cron(expression, zone, policy).next(instant)
+    assert found is not None
+    assert Cron(expression, zone, policy).at_or_before(found) == found
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from support import bash, dag, empty
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.simulation.assumptions import Assumptions, Downtime
-from tidemill.model.simulation.spans import Simulation
+from tidemill.model.simulation.simulate import simulate
+from tidemill.model.simulation.simulation import Simulation
 from tidemill.model.simulation.summary import most_at_once, summaries
-from tidemill.model.simulation.world import simulate
 from tidemill.model.spec.dag import DagSpec
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -16,7 +16,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 from tidemill.model.simulation.assumptions import Assumptions
-from tidemill.model.simulation.world import simulate
+from tidemill.model.simulation.simulate import simulate
 from tidemill.model.spec.dag import DagSpec
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin

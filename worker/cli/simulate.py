@@ -11,12 +11,13 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
+from ...model.base import iso
 from ...model.errors import InvalidInputError, explain
 from ...model.simulation.assumptions import Assumptions, Downtime
 from ...model.simulation.load import pools_used
-from ...model.simulation.spans import Simulation
+from ...model.simulation.simulate import simulate
+from ...model.simulation.simulation import Simulation
 from ...model.simulation.summary import DagSummary, summaries
-from ...model.simulation.world import simulate
 from ...model.spec.dag import DagSpec, read_dag
 from ..simulation_input import SimulationInput, simulation_input
 from ..simulation_picture import draw_simulations
@@ -86,7 +87,15 @@ def simulate_command(
 
 
 def _as_json(simulation: Simulation) -> dict[str, Any]:
-    return {**simulation.model_dump(mode="json"), "dags": [s.model_dump(mode="json") for s in summaries(simulation)]}
+    return {
+        "start": iso(simulation.start),
+        "end": iso(simulation.end),
+        "dag_ids": simulation.dag_ids,
+        "runs": [run.model_dump(mode="json") for run in simulation.runs],
+        "tries": [one.model_dump(mode="json") for one in simulation.tries],
+        "notes": simulation.notes,
+        "dags": [s.model_dump(mode="json") for s in summaries(simulation)],
+    }
 
 
 def _show(found: dict[str, Simulation], taken: Assumptions) -> None:

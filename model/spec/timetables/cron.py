@@ -7,6 +7,7 @@ the policy of the DAG (see `DstPolicy`).
 import difflib
 import re
 from collections.abc import Iterator
+from copy import copy
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Literal
@@ -70,7 +71,7 @@ class Cron:
                 "Write the number that you want"
             )
         try:
-            fields, _ = croniter.expand(self.expression)
+            self._walker = croniter(self.expression, start_time=0)
         except (CroniterError, ValueError, KeyError, AttributeError) as error:
             if expression.startswith("@"):
                 raise CronError(f"there is no preset {expression!r}. {_meant(expression)}") from error
@@ -78,15 +79,22 @@ class Cron:
                 f"cannot read cron expression {expression!r}: {error}. "
                 "Write five fields (minute hour day month weekday), such as 0 6 * * 1-5, or a preset such as @daily"
             ) from error
+        self._found: datetime | None = None
+        """The tick that was found last: who walks from tick to tick asks about it next."""
         self.dst_policy = dst_policy
-        self.by_instant = fields[1] == ["*"] if dst_policy == "airflow" else dst_policy == "every_instant"
+        is_every_hour = self._walker.expanded[1] == ["*"]
+        self.by_instant = is_every_hour if dst_policy == "airflow" else dst_policy == "every_instant"
 
     def next(self, instant: datetime) -> datetime | None:
         """The first tick after *instant*; None if there is none within croniter's horizon."""
         instant = instant.astimezone(UTC)
         if self.by_instant:
-            return self._next_by_clock(instant)
-        return min((tick for tick in self._wall_ticks_near(instant, forward=True) if tick > instant), default=None)
+            found = self._next_by_clock(instant)
+        else:
+            ticks = self._wall_ticks_near(instant, forward=True)
+            found = min((tick for tick in ticks if tick > instant), default=None)
+        self._found = found
+        return found
 
     def prev(self, instant: datetime) -> datetime | None:
         """The last tick before *instant*; None if there is none within croniter's horizon."""
@@ -99,7 +107,8 @@ class Cron:
         return self.next(instant - _MOMENT)
 
     def at_or_before(self, instant: datetime) -> datetime | None:
-        return self.prev(instant + _MOMENT)
+        found = self._found
+        return found if instant == found else self.prev(instant + _MOMENT)
 
     # Wall-clock times
 
@@ -125,7 +134,8 @@ class Cron:
         return ticks
 
     def _walls(self, start: datetime, *, forward: bool) -> Iterator[datetime]:
-        walker = croniter(self.expression, start_time=start)
+        walker = copy(self._walker)  # reading the expression takes longer than a step
+        walker.set_current(start, force=True)
         while True:
             try:
                 yield walker.get_next(datetime) if forward else walker.get_prev(datetime)
