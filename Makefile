@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
+RELEASE := .venv-release/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
@@ -51,10 +52,15 @@ FORCE:
 	@.venv-airflow/bin/python scripts/share_environment.py .venv
 	@touch $@
 
+.venv-release/.ready: requirements-release.lock
+	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
+	@.venv-release/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
 demo: .venv/.demo-ready ## Catch up on a week of real flights with Spark, and look at the result
 	@$(BIN)/tidemill demo $(ARGS)
 
-test: env .venv-airflow/.ready ## Run the checks and every test
+test: env .venv-airflow/.ready .venv-release/.ready ## Run the checks and every test
 	@$(BIN)/python scripts/check_prerequisites.py
 	@$(MAKE) --no-print-directory check
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -94,10 +100,10 @@ docs: env ## Write what the documentation has from the code, and build the site 
 
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-dist: env ## Build wheel and sdist, check them, and write the bill of materials (SBOM) of the locked packages
-	@rm -rf build/dist && $(BIN)/python -m build --no-isolation --outdir build/dist . > build/dist.log 2>&1 || { tail -20 build/dist.log; exit 1; }
-	@$(BIN)/twine check --strict build/dist/*
-	@$(BIN)/cyclonedx-py requirements --output-reproducible --of JSON -o build/dist/tidemill.cdx.json requirements.lock
+dist: env .venv-release/.ready ## Build wheel and sdist, check them, and write the bill of materials (SBOM) of the locked packages
+	@rm -rf build/dist && $(RELEASE)/python -m build --no-isolation --outdir build/dist . > build/dist.log 2>&1 || { tail -20 build/dist.log; exit 1; }
+	@$(RELEASE)/twine check --strict build/dist/*
+	@$(RELEASE)/cyclonedx-py requirements --output-reproducible --of JSON -o build/dist/tidemill.cdx.json requirements.lock
 	@ls build/dist
 
 extras: dist ## Install the wheel with each extra in an environment of its own
@@ -109,18 +115,20 @@ types: dist ## Check by pyright's verifier that all of the public face is typed
 schema: env ## Write docs/dag.schema.json from the models
 	@$(BIN)/python -P -c "import json; from tidemill.model.spec.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))" > docs/dag.schema.json
 
-COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-  --no-emit-index-url --no-emit-find-links pyproject.toml
+PIN = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+  --no-emit-index-url --no-emit-find-links
+COMPILE = $(PIN) pyproject.toml
 
 # What the environment with Airflow takes from the one beside it.
 SHARED_WITH_AIRFLOW = pyspark pyspark-client temporalio pandas numpy pyarrow
 
-lock: ## Pin what pyproject.toml asks for: for workers, for the demo, for tests
+lock: ## Pin what pyproject.toml asks for: for workers, for the demo, for tests, for releases
 	@$(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --extra spark --extra s3 --extra otel --extra openlineage --extra api --extra postgresql --output-file requirements.lock
 	@$(COMPILE) --extra test --constraint requirements.lock --output-file requirements-test.lock
 	@$(COMPILE) --extra demo --extra api --constraint requirements-test.lock --output-file requirements-demo.lock
 	@$(COMPILE) --extra test-airflow $(addprefix --no-emit-package ,$(SHARED_WITH_AIRFLOW)) --output-file requirements-airflow.lock
+	@$(PIN) --group pyproject.toml:release --output-file requirements-release.lock
 
 clean: ## Remove what was built, and the environment
-	@rm -rf .venv .venv-airflow build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-airflow .venv-release build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -23,8 +23,8 @@ IMPORTS = {
     "spark": "pyspark.sql.connect.session",
     "airflow": "airflow.sdk",
 }
-"""By extra, what can be imported with it. Those for tests and releases are left out: each checkout installs them."""
-FOR_US = ("docs", "release", "test", "test-airflow")
+"""By extra, what can be imported with it. Those that a checkout installs for its tests and pages are left out."""
+FOR_US = ("docs", "test", "test-airflow")
 
 
 def main() -> None:

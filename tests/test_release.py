@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-BIN = Path(sys.executable).parent
+BIN = ROOT / ".venv-release" / "bin"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -26,7 +26,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)]
+    build = [str(BIN / "python"), "-m", "build", "--no-isolation", "--outdir", str(out), str(source)]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
     bill = ["requirements", "--output-reproducible", "--of", "JSON", "-o", str(out / "tidemill.cdx.json")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,6 +18,8 @@ from .connection import NotFoundError
 
 RUNS_LOOKED_AT = 10
 """Of each DAG, so many of its last successful runs."""
+AT_ONCE = 20
+"""DAGs that are asked at a time."""
 
 
 @dataclass(frozen=True)
@@ -35,25 +38,38 @@ async def simulation_input(wanted: set[str]) -> SimulationInput:
     """The DAGs that make runs: neither paused, stale nor broken; or those of *wanted*, whatever they are."""
     tidemill = await Tidemill.connect()
     rows, _ = await tidemill.dags()
+    dag_ids = [row.dag_id for row in rows if (row.dag_id in wanted if wanted else row.status == "active")]
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def read(dag_id: str) -> SimulationInput:
+        async with room:
+            return await _of_dag(tidemill, dag_id)
+
     found = SimulationInput()
-    for row in rows:
-        if row.dag_id not in wanted if wanted else row.status != "active":
-            continue
-        try:
-            spec, view = await tidemill.spec(row.dag_id), await tidemill.describe(row.dag_id)
-        except NotFoundError as error:  # ended meanwhile
-            found.left_out[row.dag_id] = str(error)
-            continue
-        if isinstance(spec.schedule, Custom):
-            found.left_out[row.dag_id] = "its timetable is a class of its own"
-            continue
-        found.specs.append(spec)
-        if view.last_automated_interval is not None:
-            found.last_intervals[row.dag_id] = view.last_automated_interval
-        found.durations.update(durations_of(await _last_runs(tidemill, row.dag_id)))
+    for one in await asyncio.gather(*map(read, dag_ids)):
+        found.specs.extend(one.specs)
+        found.last_intervals.update(one.last_intervals)
+        found.durations.update(one.durations)
+        found.left_out.update(one.left_out)
     for pool in await tidemill.pools():
         found.pools[pool.name] = pool.settings
     return found
+
+
+async def _of_dag(tidemill: Tidemill, dag_id: str) -> SimulationInput:
+    """What is known of one DAG."""
+    try:
+        spec, view = await tidemill.spec(dag_id), await tidemill.describe(dag_id)
+    except NotFoundError as error:  # ended meanwhile
+        return SimulationInput(left_out={dag_id: str(error)})
+    if isinstance(spec.schedule, Custom):
+        return SimulationInput(left_out={dag_id: "its timetable is a class of its own"})
+    last = view.last_automated_interval
+    return SimulationInput(
+        specs=[spec],
+        last_intervals={dag_id: last} if last is not None else {},
+        durations=durations_of(await _last_runs(tidemill, dag_id)),
+    )
 
 
 async def _last_runs(tidemill: Tidemill, dag_id: str) -> list[RunDetails]:

@@ -25,10 +25,10 @@ MOST_PATTERNS = 200
 
 def may_repeat(specs: Iterable[DagSpec], assumptions: Assumptions) -> bool:
     """Whether what the DAGs do depends on nothing but when their runs fall due."""
-    failing = {name.partition(".")[0] for name in assumptions.failing_tries}
+    failing = [*assumptions.failing_tries]
     return not any(
         spec.jitter is not None
-        or spec.dag_id in failing  # how long a retry waits differs by run
+        or any(name.startswith(f"{spec.dag_id}.") for name in failing)  # how long a retry waits differs by run
         or spec.schedule.answers_by_moment
         or waited_for(spec.schedule) is not None
         or any(task.start_date is not None or task.end_date is not None for task in spec.tasks)

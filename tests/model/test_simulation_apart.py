@@ -44,7 +44,7 @@ def specs(draw: st.DrawFn, dag_id: str) -> DagSpec:
     tasks = []
     for n in range(draw(st.integers(1, 3))):
         upstream = draw(st.lists(st.sampled_from([f"t{i}" for i in range(n)]), max_size=2, unique=True)) if n else []
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"retries": 1, "retry_delay": 60, "retry_exponential_backoff": 2}
         if draw(st.booleans()):
             more["pool"] = draw(st.sampled_from(["few", "more", "unknown"]))
             more["pool_slots"] = draw(st.integers(1, 2))
@@ -76,7 +76,7 @@ def specs(draw: st.DrawFn, dag_id: str) -> DagSpec:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[list[DagSpec], Assumptions]:
-    found = [draw(specs(f"d{n}")) for n in range(draw(st.integers(1, 4)))]
+    found = [draw(specs(f"team.d{n}")) for n in range(draw(st.integers(1, 4)))]
     assumed: dict[str, Any] = {"duration": MINUTE * draw(st.sampled_from([1, 7, 30, 50]))}
     for spec in found:
         for task in spec.tasks:

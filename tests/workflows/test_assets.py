@@ -81,7 +81,8 @@ with DAG("w_never", schedule=Asset("w_failed") | Asset("w_nobody")):
     [both] = await runs_of(here, "w_both", 1)
     assert sorted(event.name for event in both.run.asset_events) == ["w_orders", "w_plain"]
     assert await here.tidemill.runs("w_never") == []
-    view = await here.tidemill.asset("w_orders")
+    # Who writes it is told to it beside the runs that it makes.
+    view = await eventually(lambda: here.tidemill.asset("w_orders"), lambda found: bool(found.producers))
     assert (view.uri, view.producers, view.consumers) == (
         "s3://lake/orders", {"w_writer": ("write",)}, ("w_both", "w_reader"),
     )  # fmt: skip
