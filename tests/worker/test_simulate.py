@@ -6,7 +6,9 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from support import Stack, bash, dag, empty, eventually, told
 from tidemill.model.pool.state import PoolSettings
@@ -42,6 +44,29 @@ def test_two_worlds_are_compared(tmp_path: Path) -> None:
     )
     assert shown.returncode == 0, shown.stderr
     assert "schedule=@daily: 2026-01-01 00:00:00Z to 2026-01-03 00:00:00Z" in shown.stdout
+
+
+def test_any_assumption_can_be_another(tmp_path: Path) -> None:
+    (tmp_path / "new.py").write_text(FILE.replace('"etl"', '"new"').replace('"exit 1")', '"exit 1", pool="db")'))
+    changes = ["duration:etl.load=600", "fails:etl.report=1", "slots=1", "pool:db=1", "dags=new.py"]
+    changes.append("downtime=2026-01-01T10:30/2026-01-01T20:30")
+    done = simulate(tmp_path, "--json", *(word for change in changes for word in ("--what-if", change)))
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout)
+    assert second["world"] == ", ".join(changes)
+    assert [[dag["dag_id"] for dag in world["dags"]] for world in (first, second)] == [["etl"], ["etl", "new"]]
+    [before, after] = [world["dags"][0] for world in (first, second)]
+    assert (before["runs"], before["failed"], before["longest_delay"]) == (47, 0, 0)
+    assert (after["runs"], after["failed"]) == (38, 38), "without catchup, of the downtime's runs the last is made"
+    assert after["longest_delay"] == 1800
+    spans = sorted((t["started_at"], t["ended_at"]) for t in second["tries"] if t["started_at"] and t["ended_at"])
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans)), "one task at a time"
+    loads = {lasted(t) for t in second["tries"] if (t["dag_id"], t["key"]) == ("etl", "load") and t["ended_at"]}
+    assert loads == {600}
+
+
+def lasted(one: dict[str, Any]) -> float:
+    return (datetime.fromisoformat(one["ended_at"]) - datetime.fromisoformat(one["started_at"])).total_seconds()
 
 
 def test_deadlines_pools_and_a_picture(tmp_path: Path) -> None:
@@ -93,6 +118,8 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     for options, expected in (
         (("--what-if", "schedul=4"), "NAME is one of max_active_runs"),
         (("--what-if", "other.catchup=true"), "write [DAG.]NAME=VALUE"),
+        (("--what-if", "dags=nowhere.py"), "there is no such file or folder"),
+        (("--what-if", "slots=few"), "worker_slots = 'few'"),
         (("--duration", "etl.load=soon"), "durations.etl.load = 'soon'"),
         (("--downtime", "2026-01-01"), "has no end. Write FROM/TO"),
         (("--fails", "1"), "names nothing. Write NAME=VALUE"),

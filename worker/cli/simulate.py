@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from rich.markup import escape
 
 from ...model.base import iso
-from ...model.errors import InvalidInputError, explain
-from ...model.simulation.assumptions import Assumptions, Downtime
+from ...model.errors import InvalidInputError
+from ...model.simulation.assumptions import Assumptions
 from ...model.simulation.load import pools_used
 from ...model.simulation.simulate import simulate
 from ...model.simulation.simulation import Simulation
 from ...model.simulation.summary import DagSummary, summaries
-from ...model.spec.dag import DagSpec, read_dag
 from ..simulation_input import SimulationInput, simulation_input
 from ..simulation_picture import draw_simulations
 from .dag_files import read_path
 from .output import Json, console, errors, fail, instant_text, make_table, print_json, read_instant, run
+from .what_if import HOW, Assumed, with_changes
 
-CHANGEABLE = ("max_active_runs", "max_active_tasks", "schedule", "catchup", "start_date", "end_date")
 NAMED = "DAG.TASK=VALUE; without a name it is for all others."
 Texts = list[str] | None
 
@@ -43,9 +40,7 @@ def simulate_command(
     pool: Annotated[Texts, typer.Option(help="How many slots a pool has: NAME=SLOTS.")] = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Tasks that all workers together run at a time.")] = None,
     downtime: Annotated[Texts, typer.Option(help="When no worker runs: FROM/TO.")] = None,
-    what_if: Annotated[
-        Texts, typer.Option(help=f"A change to compare with: [DAG.]NAME=VALUE, of {', '.join(CHANGEABLE)}.")
-    ] = None,
+    what_if: Annotated[Texts, typer.Option(help=f"A change to compare with; several make one world. {HOW}.")] = None,
     picture: Annotated[
         Path | None, typer.Option(help="Draw it, as a file that ends in .png, .svg or .pdf: runs, and the load.")
     ] = None,
@@ -70,10 +65,19 @@ def simulate_command(
     begin = read_instant(start, "--from") if start is not None else datetime.now(UTC).replace(microsecond=0)
     until = read_instant(end, "--to") if end is not None else begin + timedelta(days=1)
     try:
-        taken = _assumptions(duration, fails, mapped, pool, slots, downtime, known)
-        found = {"as it is": simulate(chosen, begin, until, taken)}
+        assumed = Assumed(
+            duration=tuple(duration or ()),
+            fails=tuple(fails or ()),
+            mapped=tuple(mapped or ()),
+            pool=tuple(pool or ()),
+            slots=None if slots is None else str(slots),
+            downtime=tuple(downtime or ()),
+        )
+        worlds = {"as it is": (chosen, assumed)}
         if what_if:
-            found[", ".join(what_if)] = simulate(_changed(chosen, what_if), begin, until, taken)
+            worlds[", ".join(what_if)] = with_changes(chosen, assumed, what_if)
+        taken = {name: (members, each.assumptions(known)) for name, (members, each) in worlds.items()}
+        found = {name: simulate(members, begin, until, each) for name, (members, each) in taken.items()}
         if picture is not None:
             draw_simulations(found, picture)
     except InvalidInputError as error:
@@ -81,7 +85,7 @@ def simulate_command(
     if as_json:
         print_json([{"world": name, **_as_json(simulation)} for name, simulation in found.items()])
     else:
-        _show(found, taken)
+        _show(found, {name: each for name, (_, each) in taken.items()})
     if problems:
         raise typer.Exit(1)
 
@@ -98,14 +102,16 @@ def _as_json(simulation: Simulation) -> dict[str, Any]:
     }
 
 
-def _show(found: dict[str, Simulation], taken: Assumptions) -> None:
+def _show(found: dict[str, Simulation], taken: dict[str, Assumptions]) -> None:
     counts = ["RUNS", "FAILED", "UNFINISHED", "MISSED DEADLINE"]
     columns = ["DAG", *counts, "LONGEST DELAY", "MEAN DELAY", "MOST QUEUED", "MOST TASKS", "END"]
     for name, simulation in found.items():
         rows = [_row(summary) for summary in summaries(simulation)]
         title = f"{name}: {instant_text(simulation.start)} to {instant_text(simulation.end)}"
         console.print(make_table(columns, rows, title=escape(title)))
-        if pools := [(p.pool, p.slots or "unlimited", p.most_tasks) for p in pools_used(simulation, dict(taken.pools))]:
+        if pools := [
+            (p.pool, p.slots or "unlimited", p.most_tasks) for p in pools_used(simulation, dict(taken[name].pools))
+        ]:
             console.print(make_table(["POOL", "SLOTS", "MOST TASKS"], pools))
         for note in simulation.notes:
             errors.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
@@ -115,68 +121,3 @@ def _row(one: DagSummary) -> tuple[object, ...]:
     longest, mean = (str(timedelta(seconds=round(seconds))) for seconds in (one.longest_delay, one.mean_delay))
     counts = (one.runs, one.failed, one.unfinished, one.missed_deadlines)
     return (one.dag_id, *counts, longest, mean, one.most_queued, one.most_tasks, instant_text(one.last_end))
-
-
-def _assumptions(
-    duration: Texts,
-    fails: Texts,
-    mapped: Texts,
-    pool: Texts,
-    slots: int | None,
-    downtime: Texts,
-    known: SimulationInput,
-) -> Assumptions:
-    """What the options say, and of what they do not name, what is known. Raises InvalidInputError."""
-    durations = {name: _seconds(text) for name, text in _pairs("--duration", duration or (), bare="duration")}
-    fields: dict[str, Any] = {
-        "durations": {**known.durations, **{name: value for name, value in durations.items() if name != "duration"}},
-        "failing_tries": dict(_pairs("--fails", fails or ())),
-        "map_lengths": dict(_pairs("--mapped", mapped or ())),
-        "pools": {**known.pools, **{name: {"slots": value} for name, value in _pairs("--pool", pool or ())}},
-        "last_intervals": known.last_intervals,
-        "worker_slots": slots,
-        "downtimes": [_downtime(text) for text in downtime or ()],
-    }
-    if "duration" in durations:
-        fields["duration"] = durations["duration"]
-    try:
-        return Assumptions.model_validate(fields)
-    except ValidationError as error:
-        raise explain(error, "what is assumed") from None
-
-
-def _seconds(text: str) -> float | str:
-    """A number of seconds; or a duration by ISO 8601, such as PT2H."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _downtime(text: str) -> Downtime:
-    start, sign, end = text.partition("/")
-    if not sign:
-        raise InvalidInputError(f"--downtime {text!r} has no end. Write FROM/TO")
-    return Downtime(start=read_instant(start, "--downtime"), end=read_instant(end, "--downtime"))
-
-
-def _pairs(option: str, texts: Iterable[str], bare: str | None = None) -> Iterable[tuple[str, str]]:
-    for text in texts:
-        name, sign, value = text.rpartition("=")
-        if not sign and bare is None:
-            raise InvalidInputError(f"{option} {text!r} names nothing. Write NAME=VALUE")
-        yield (name if sign else str(bare)), value
-
-
-def _changed(specs: Iterable[DagSpec], changes: Iterable[str]) -> list[DagSpec]:
-    """The DAGs with what is asked for. Raises InvalidInputError."""
-    written = {spec.dag_id: spec.model_dump(mode="json") for spec in specs}
-    for change in changes:
-        where, sign, value = change.partition("=")
-        dag_id, _, name = where.rpartition(".")
-        if not sign or name not in CHANGEABLE or (dag_id and dag_id not in written):
-            known = ", ".join(CHANGEABLE)
-            raise InvalidInputError(f"--what-if {change!r}: write [DAG.]NAME=VALUE, where NAME is one of {known}")
-        for concerned in [dag_id] if dag_id else [*written]:
-            written[concerned][name] = value
-    return [read_dag(document) for document in written.values()]

@@ -1,0 +1,122 @@
+"""What is assumed of a simulated world, as the options say it, and the changes of `--what-if`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ...model.errors import InvalidInputError, explain
+from ...model.simulation.assumptions import Assumptions, Downtime
+from ...model.spec.dag import DagSpec, read_dag
+from ..simulation_input import SimulationInput
+from .dag_files import read_path
+from .output import read_instant
+
+CHANGEABLE = ("max_active_runs", "max_active_tasks", "schedule", "catchup", "start_date", "end_date")
+"""Of a DAG."""
+NAMED = ("duration", "fails", "mapped", "pool")
+"""Options that name what they are about; in a change it stands behind a colon."""
+HOW = (
+    f"[DAG.]NAME=VALUE, where NAME is one of {', '.join(CHANGEABLE)}; duration[:DAG.TASK]=SECONDS, "
+    "fails:DAG.TASK=TRIES, mapped:DAG.TASK=INSTANCES, pool:NAME=SLOTS, slots=TASKS, downtime=FROM/TO, or dags=PATH"
+)
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """What the options of `tidemill simulate` say, as they are written."""
+
+    duration: tuple[str, ...] = ()
+    fails: tuple[str, ...] = ()
+    mapped: tuple[str, ...] = ()
+    pool: tuple[str, ...] = ()
+    slots: str | None = None
+    downtime: tuple[str, ...] = ()
+
+    def assumptions(self, known: SimulationInput) -> Assumptions:
+        """With *known* of what is not said. Raises InvalidInputError."""
+        durations = {name: _seconds(text) for name, text in _pairs("--duration", self.duration, bare="duration")}
+        fields: dict[str, Any] = {
+            "durations": {
+                **known.durations,
+                **{name: value for name, value in durations.items() if name != "duration"},
+            },
+            "failing_tries": dict(_pairs("--fails", self.fails)),
+            "map_lengths": dict(_pairs("--mapped", self.mapped)),
+            "pools": {**known.pools, **{name: {"slots": value} for name, value in _pairs("--pool", self.pool)}},
+            "last_intervals": known.last_intervals,
+            "worker_slots": self.slots,
+            "downtimes": [_downtime(text) for text in self.downtime],
+        }
+        if "duration" in durations:
+            fields["duration"] = durations["duration"]
+        try:
+            return Assumptions.model_validate(fields)
+        except ValidationError as error:
+            raise explain(error, "what is assumed") from None
+
+
+def with_changes(specs: Iterable[DagSpec], assumed: Assumed, changes: Iterable[str]) -> tuple[list[DagSpec], Assumed]:
+    """The DAGs, and what is assumed, with what is asked for. Raises InvalidInputError."""
+    written = {spec.dag_id: spec.model_dump(mode="json") for spec in specs}
+    for change in changes:
+        where, sign, value = change.partition("=")
+        kind, _, about = where.partition(":")
+        if sign and kind in NAMED and (about or kind == "duration"):
+            text = f"{about}={value}" if about else value
+            more: dict[str, Any] = {kind: (*getattr(assumed, kind), text)}
+            assumed = replace(assumed, **more)
+        elif where == "slots" and sign:
+            assumed = replace(assumed, slots=value)
+        elif where == "downtime" and sign:
+            assumed = replace(assumed, downtime=(*assumed.downtime, value))
+        elif where == "dags" and sign:
+            written |= {spec.dag_id: spec.model_dump(mode="json") for spec in _more_dags(change, Path(value))}
+        else:
+            _change_dags(written, change)
+    return [read_dag(document) for document in written.values()], assumed
+
+
+def _change_dags(written: dict[str, dict[str, Any]], change: str) -> None:
+    where, sign, value = change.partition("=")
+    dag_id, _, name = where.rpartition(".")
+    if not sign or name not in CHANGEABLE or (dag_id and dag_id not in written):
+        raise InvalidInputError(f"--what-if {change!r}: write {HOW}")
+    for concerned in [dag_id] if dag_id else [*written]:
+        written[concerned][name] = value
+
+
+def _more_dags(change: str, path: Path) -> list[DagSpec]:
+    if not path.exists():
+        raise InvalidInputError(f"--what-if {change!r}: there is no such file or folder")
+    specs, problems = read_path(path)
+    if problems:
+        raise InvalidInputError(f"--what-if {change!r}: {problems[0]}")
+    return specs
+
+
+def _seconds(text: str) -> float | str:
+    """A number of seconds; or a duration by ISO 8601, such as PT2H."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _downtime(text: str) -> Downtime:
+    start, sign, end = text.partition("/")
+    if not sign:
+        raise InvalidInputError(f"--downtime {text!r} has no end. Write FROM/TO")
+    return Downtime(start=read_instant(start, "--downtime"), end=read_instant(end, "--downtime"))
+
+
+def _pairs(option: str, texts: Iterable[str], bare: str | None = None) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        name, sign, value = text.rpartition("=")
+        if not sign and bare is None:
+            raise InvalidInputError(f"{option} {text!r} names nothing. Write NAME=VALUE")
+        yield (name if sign else str(bare)), value
