@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -48,6 +49,8 @@ with create_session() as session:
     )
     session.add(Pool(pool="few", slots=3, description="of them", include_deferred=True))
 """
+COMMAND_TIME = 120
+"""Seconds after which a command is taken to hang: it takes some ten on an idle machine."""
 KEY = "wZ0ZhA6lZ3hXqgYwG3Y0l1zjGxw8J7Qk1n2m3o4p5q4="
 
 
@@ -72,15 +75,28 @@ class OldAirflow:
         return f"sqlite:///{self.home}/airflow.db"
 
     def run(self, *arguments: str) -> None:
-        done = subprocess.run(
-            [str(PYTHON), "-m", "airflow", *arguments],
-            env=self.environment,
-            cwd=self.home,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        """A command that can be given again. Its end is waited for within bounds: a scheduler's LocalExecutor
+        sometimes waits for ever for a worker process that waits for it."""
+        for _ in range(3):
+            with suppress(subprocess.TimeoutExpired):
+                return self._run_once(*arguments)
+        raise AssertionError(f"airflow {' '.join(arguments)} did not end, three times")
+
+    def _run_once(self, *arguments: str) -> None:
+        command = [str(PYTHON), "-m", "airflow", *arguments]
+        log = self.home / "command.log"
+        with log.open("w") as said:
+            process = subprocess.Popen(
+                command, env=self.environment, cwd=self.home, stdout=said, stderr=said, start_new_session=True
+            )
+            try:
+                status = process.wait(COMMAND_TIME)
+            finally:
+                # Also what it has left behind: its server of logs, and executor's workers.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        assert status == 0, log.read_text()[-5000:]
 
     def live(self) -> None:
         """Reads its DAG files, and makes the runs that are due as far as max_active_runs lets it."""

@@ -21,7 +21,7 @@ from tidemill.model.spec.timetables import DataInterval
 from tidemill.worker.migration.database import read_database
 from tidemill.worker.migration.files import Verdict, check_files
 
-pytestmark = [needs_airflow, pytest.mark.timeout(300)]
+pytestmark = [needs_airflow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
