@@ -27,7 +27,7 @@ from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.tasks import AirflowTask
 from tidemill.model.states import TaskState
 
-pytestmark = [needs_airflow, pytest.mark.timeout(300)]
+pytestmark = needs_airflow
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
 
-pytestmark = [needs_airflow, pytest.mark.timeout(300)]
+pytestmark = needs_airflow
 
 
 def lines(path: Path) -> list[str]:

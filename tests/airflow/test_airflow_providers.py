@@ -25,7 +25,7 @@ from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.tasks import AirflowTask
 from tidemill.worker.dev import free_port
 
-pytestmark = [needs_airflow, pytest.mark.timeout(300)]
+pytestmark = needs_airflow
 
 
 class Web(BaseHTTPRequestHandler):

@@ -15,7 +15,7 @@ from tidemill.model.run.messages import XComQuestion
 from tidemill.model.spec.dag import DagSource
 
 __all__ = ["out"]
-pytestmark = [needs_airflow, pytest.mark.timeout(300)]
+pytestmark = needs_airflow
 BACKEND = """
 import json, os, uuid
 from pathlib import Path

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from airflow_stack import needs_airflow
 from support import Stack, eventually
 from test_airflow_dags import airflow, out, specs_of
@@ -13,7 +12,7 @@ from tidemill.model.run.messages import XComQuestion
 from tidemill.model.spec.assets.condition import assets_in
 
 __all__ = ["airflow", "out"]
-pytestmark = [needs_airflow, pytest.mark.timeout(300)]
+pytestmark = needs_airflow
 
 
 async def result_of_next_run(made: Stack, dag_id: str, task_id: str, number: int) -> Any:
