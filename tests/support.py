@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -34,6 +34,10 @@ from tidemill.worker.dev import free_port, server_command, wait_until_ready
 from tidemill.worker.plugin import TidemillPlugin
 
 T = TypeVar("T")
+LAST_TICK = (datetime.now(UTC) - timedelta(hours=6)).replace(minute=0, second=0, microsecond=0)
+"""The last tick of `EVERY_DAY`: hours ago, and the next one hours ahead, so that none falls due while tests run."""
+EVERY_DAY = f"0 {LAST_TICK.hour} * * *"
+"""A daily schedule that does not tick at midnight, which tests may run over."""
 
 
 def at(text: str) -> datetime:

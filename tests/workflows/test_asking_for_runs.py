@@ -67,13 +67,14 @@ async def test_a_scheduled_run_that_is_queued_gets_another_conf(here: Stack) -> 
     wait = bash("a", f"while [ ! -e {gate} ]; do sleep 0.1; done; echo {{{{ dag_run.conf }}}}")
     spec = dag("by_time", [wait], schedule="@daily", catchup=True, max_active_runs=1, **dates)
     await here.tidemill.register(spec)
-    await eventually(lambda: here.tidemill.runs("by_time"), lambda found: len(found) == 1)
-    await here.tidemill.pause("by_time")
+    first = "scheduled__2026-01-01T00:00:00+00:00"
+    await eventually(lambda: here.tidemill.run("by_time", first), lambda found: found.tasks[0].state == "running")
+    await here.tidemill.pause("by_time")  # which would hold a task that has not begun
     gate.touch()
     await here.all_finished("by_time", 1)
-    await here.tidemill.clear("by_time", "scheduled__2026-01-01T00:00:00+00:00")  # it is queued, and has begun before
+    await here.tidemill.clear("by_time", first)  # it is queued, and has begun before
     with pytest.raises(InvalidInputError, match="has no queued run"):
-        await here.tidemill.set_conf("by_time", "scheduled__2026-01-01T00:00:00+00:00", {"n": 1})
+        await here.tidemill.set_conf("by_time", first, {"n": 1})
 
 
 async def test_too_much_is_refused_before_anything_is_made(here: Stack) -> None:

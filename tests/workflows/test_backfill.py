@@ -1,23 +1,22 @@
 """Backfills, on a real server: every date once, in order, under a limit of their own, beside the schedule."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Stack, bash, dag, empty, eventually, stack
+from support import EVERY_DAY, LAST_TICK, Stack, bash, dag, empty, eventually, stack
 from tidemill.model.dag.backfill_request import BackfillRequest, ReprocessBehavior
 from tidemill.model.dag.backfills import BackfillProgress
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import RunType, TriggerRequest
 
-TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 ONE_TASK = [empty("only")]
 
 
 def ago(n: int) -> datetime:
-    return TODAY - timedelta(days=n)
+    return LAST_TICK - timedelta(days=n)
 
 
 def request(start: int, end: int, **fields: Any) -> BackfillRequest:
@@ -32,7 +31,7 @@ async def done(here: Stack, dag_id: str, backfill_id: str | None, within: float 
 
 
 async def test_a_range_is_run_once_each_in_order(here: Stack) -> None:
-    await here.tidemill.register(dag("filled", ONE_TASK, schedule="@daily", start_date=ago(1).isoformat()))
+    await here.tidemill.register(dag("filled", ONE_TASK, schedule=EVERY_DAY, start_date=ago(1).isoformat()))
     plan = await here.tidemill.create_backfill("filled", request(9, 5, max_active_runs=1))
     assert (plan.total, plan.infos[0].logical_date) == (5, ago(9))
     progress = await done(here, "filled", plan.backfill_id)
@@ -49,7 +48,7 @@ async def test_a_range_is_run_once_each_in_order(here: Stack) -> None:
 
 
 async def test_backwards_is_newest_first_and_a_dry_run_runs_nothing(here: Stack) -> None:
-    await here.tidemill.register(dag("backwards", ONE_TASK, schedule="@daily", start_date=ago(1).isoformat()))
+    await here.tidemill.register(dag("backwards", ONE_TASK, schedule=EVERY_DAY, start_date=ago(1).isoformat()))
     asked = request(9, 6, run_backwards=True, max_active_runs=1)
     dry = await here.tidemill.create_backfill("backwards", asked.model_copy(update={"dry_run": True}))
     assert (dry.backfill_id, [info.logical_date for info in dry.infos]) == (None, [ago(n) for n in (6, 7, 8, 9)])
@@ -64,7 +63,7 @@ async def test_backwards_is_newest_first_and_a_dry_run_runs_nothing(here: Stack)
 async def test_dates_that_have_a_run_are_treated_as_asked(here: Stack, behavior: str, again: set[int]) -> None:
     dag_id = f"again_{behavior}"
     fails = bash("maybe", f"test {{{{ ds }}}} != {ago(2).date()}")
-    spec = dag(dag_id, [fails], schedule="@daily", start_date=ago(3).isoformat(), catchup=True)
+    spec = dag(dag_id, [fails], schedule=EVERY_DAY, start_date=ago(3).isoformat(), catchup=True)
     await here.tidemill.register(spec)
     before = {run.logical_date: run for run in await here.all_finished(dag_id, 3)}
     asked = request(4, 1, reprocess_behavior=ReprocessBehavior(behavior))
@@ -83,7 +82,7 @@ async def test_running_again_does_the_work_again(here: Stack, tmp_path: Path) ->
     """The second execution of a run takes nothing from what the first one left in its folders."""
     count = tmp_path / "count"
     tasks = [bash("work", f"echo x >> {count}")]
-    await here.tidemill.register(dag("worked", tasks, schedule="@daily", start_date=ago(1).isoformat()))
+    await here.tidemill.register(dag("worked", tasks, schedule=EVERY_DAY, start_date=ago(1).isoformat()))
     await here.all_finished("worked", 1)
     asked = request(1, 1, reprocess_behavior=ReprocessBehavior.COMPLETED)
     plan = await here.tidemill.create_backfill("worked", asked)
@@ -94,7 +93,7 @@ async def test_running_again_does_the_work_again(here: Stack, tmp_path: Path) ->
 async def test_its_limit_is_its_own(here: Stack) -> None:
     """A full DAG does not hold a backfill up, nor a full backfill the DAG."""
     await here.tidemill.register(
-        dag("apart", [bash("wait", "sleep 3")], schedule="@daily", start_date=ago(1).isoformat(), max_active_runs=1)
+        dag("apart", [bash("wait", "sleep 3")], schedule=EVERY_DAY, start_date=ago(1).isoformat(), max_active_runs=1)
     )
     await eventually(lambda: here.tidemill.describe("apart"), lambda view: view.active_runs == 1)
     plan = await here.tidemill.create_backfill("apart", request(9, 5, max_active_runs=2))
@@ -110,7 +109,7 @@ async def test_its_limit_is_its_own(here: Stack) -> None:
 
 async def test_pausing_resuming_and_cancelling(here: Stack) -> None:
     await here.tidemill.register(
-        dag("held", [bash("wait", "sleep 1")], schedule="@daily", start_date=ago(1).isoformat())
+        dag("held", [bash("wait", "sleep 1")], schedule=EVERY_DAY, start_date=ago(1).isoformat())
     )
     plan = await here.tidemill.create_backfill("held", request(30, 10, max_active_runs=2))
     assert plan.backfill_id is not None
@@ -151,13 +150,15 @@ def test_a_reversed_range_is_refused_before_it_is_sent() -> None:
 async def test_backfills_and_the_schedule_make_every_date_once(impatient_server: str, tmp_path: Path) -> None:
     """Two overlapping backfills and a catching-up schedule, through many executions of the DAG's workflow."""
     async with stack(impatient_server, tmp_path / "home") as made:
-        spec = dag("busy", ONE_TASK, schedule="@daily", start_date=ago(20).isoformat(), catchup=True, max_active_runs=2)
+        spec = dag(
+            "busy", ONE_TASK, schedule=EVERY_DAY, start_date=ago(20).isoformat(), catchup=True, max_active_runs=2
+        )
         await made.tidemill.register(spec)
         first = await made.tidemill.create_backfill("busy", request(40, 5, max_active_runs=3))
         second = await made.tidemill.create_backfill("busy", request(30, 1, run_backwards=True, max_active_runs=3))
         progress = [await done(made, "busy", plan.backfill_id) for plan in (first, second)]
         await eventually(
-            lambda: made.tidemill.describe("busy"), lambda v: v.next_dagrun == TODAY and v.active_runs == 0
+            lambda: made.tidemill.describe("busy"), lambda v: v.next_dagrun == LAST_TICK and v.active_runs == 0
         )
         runs = await made.tidemill.runs("busy")
         client = made.tidemill.client
@@ -174,7 +175,7 @@ async def test_half_a_million_dates_are_answered_at_once_while_the_dag_goes_on(h
     await here.tidemill.register(
         dag("minutes", [bash("a", "sleep 600")], schedule=every_minute, start_date="2100-01-01T00:00:00Z")
     )
-    asked = BackfillRequest(from_date=TODAY - timedelta(minutes=499_999), to_date=TODAY, max_active_runs=2)
+    asked = BackfillRequest(from_date=LAST_TICK - timedelta(minutes=499_999), to_date=LAST_TICK, max_active_runs=2)
     plan = await here.tidemill.create_backfill("minutes", asked)
     assert (plan.counted, len(plan.infos)) == (False, 100)
     await eventually(lambda: here.tidemill.runs("minutes"), lambda runs: len(runs) == 2)

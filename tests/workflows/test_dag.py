@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Stack, at, bash, dag, empty, eventually, stack, told
+from support import EVERY_DAY, LAST_TICK, Stack, at, bash, dag, empty, eventually, stack, told
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.views import Change, DagView
 from tidemill.model.errors import InvalidInputError
@@ -19,12 +19,11 @@ from tidemill.model.spec.timetables import DataInterval
 from tidemill.model.states import RunState
 from tidemill.worker.dev import temporal_binary
 
-TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 ONE_TASK = [empty("only")]
 
 
 def days_ago(n: int) -> str:
-    return (TODAY - timedelta(days=n)).isoformat()
+    return (LAST_TICK - timedelta(days=n)).isoformat()
 
 
 def dates(runs: list[RunView]) -> list[datetime | None]:
@@ -42,20 +41,20 @@ def overlapping(runs: list[RunView]) -> int:
 
 
 async def test_catchup_makes_every_missed_run_once_in_order(here: Stack) -> None:
-    spec = dag("daily", ONE_TASK, schedule="@daily", start_date=days_ago(10), catchup=True, max_active_runs=3)
+    spec = dag("daily", ONE_TASK, schedule=EVERY_DAY, start_date=days_ago(10), catchup=True, max_active_runs=3)
     await here.tidemill.register(spec)
     runs = await here.all_finished("daily", 10)
-    assert dates(runs) == [TODAY - timedelta(days=n) for n in range(10, 0, -1)]
+    assert dates(runs) == [LAST_TICK - timedelta(days=n) for n in range(10, 0, -1)]
     assert next(run.run_id for run in runs) == f"scheduled__{days_ago(10)}"
     assert sorted(runs, key=lambda run: run.queued_at) == runs
     assert overlapping(runs) <= 3
     view = await here.tidemill.describe("daily")
-    assert (view.next_dagrun, view.next_dagrun_create_after) == (TODAY, TODAY + timedelta(days=1))
+    assert (view.next_dagrun, view.next_dagrun_create_after) == (LAST_TICK, LAST_TICK + timedelta(days=1))
 
 
 async def test_without_catchup_only_the_latest_interval_runs(here: Stack) -> None:
-    await here.tidemill.register(dag("latest", ONE_TASK, schedule="@daily", start_date=days_ago(10)))
-    assert dates(await here.all_finished("latest", 1)) == [TODAY - timedelta(days=1)]
+    await here.tidemill.register(dag("latest", ONE_TASK, schedule=EVERY_DAY, start_date=days_ago(10)))
+    assert dates(await here.all_finished("latest", 1)) == [LAST_TICK - timedelta(days=1)]
 
 
 async def test_runs_are_made_when_they_fall_due(here: Stack) -> None:
@@ -69,10 +68,10 @@ async def test_runs_are_made_when_they_fall_due(here: Stack) -> None:
 
 
 async def test_the_schedule_ends_at_end_date(here: Stack) -> None:
-    spec = dag("ended", ONE_TASK, schedule="@daily", start_date=days_ago(9), end_date=days_ago(7), catchup=True)
+    spec = dag("ended", ONE_TASK, schedule=EVERY_DAY, start_date=days_ago(9), end_date=days_ago(7), catchup=True)
     await here.tidemill.register(spec)
     runs = await here.all_finished("ended", 3)
-    assert dates(runs) == [TODAY - timedelta(days=n) for n in (9, 8, 7)]
+    assert dates(runs) == [LAST_TICK - timedelta(days=n) for n in (9, 8, 7)]
     view = await here.tidemill.describe("ended")
     assert view.next_dagrun is None
     assert view.next_dagrun_note.startswith("no more runs: the schedule has ended, at end_date")
@@ -101,11 +100,11 @@ async def test_a_dag_without_a_schedule_waits_for_triggers(here: Stack) -> None:
 
 async def test_the_limit_holds_and_is_told_apart_from_the_end(here: Stack) -> None:
     tasks = [bash("wait", "sleep 2")]
-    spec = dag("limited", tasks, schedule="@daily", start_date=days_ago(5), catchup=True, max_active_runs=2)
+    spec = dag("limited", tasks, schedule=EVERY_DAY, start_date=days_ago(5), catchup=True, max_active_runs=2)
     await here.tidemill.register(spec)
     view = await eventually(lambda: here.tidemill.describe("limited"), lambda found: found.active_runs == 2)
     assert view.next_dagrun_note.startswith("limit reached: max_active_runs = 2, held by scheduled__")
-    assert view.next_dagrun == TODAY - timedelta(days=3)
+    assert view.next_dagrun == LAST_TICK - timedelta(days=3)
     assert overlapping(await here.all_finished("limited", 5)) == 2
 
 
@@ -171,14 +170,14 @@ async def test_a_dag_that_goes_on_as_new_loses_and_doubles_nothing(
 ) -> None:
     """Dozens of runs, triggers among them, through many executions of the DAG's workflow."""
     async with stack(impatient_server, tmp_path / "home", cached=cached) as made:
-        spec = dag("eternal", ONE_TASK, schedule="@daily", start_date=days_ago(30), catchup=True, max_active_runs=4)
+        spec = dag("eternal", ONE_TASK, schedule=EVERY_DAY, start_date=days_ago(30), catchup=True, max_active_runs=4)
         await made.tidemill.register(spec)
         handle = made.tidemill.client.get_workflow_handle("dag:eternal")
         for n in range(20):
             await handle.signal("trigger", {"run_id": f"extra{n}"})
         runs = await made.all_finished("eternal", 50)
         scheduled = [run for run in runs if run.run_type is RunType.SCHEDULED]
-        assert dates(scheduled) == [TODAY - timedelta(days=n) for n in range(30, 0, -1)]
+        assert dates(scheduled) == [LAST_TICK - timedelta(days=n) for n in range(30, 0, -1)]
         assert {run.run_id for run in runs} - {run.run_id for run in scheduled} == {f"extra{n}" for n in range(20)}
         assert overlapping(runs) <= 4
         executions = [e async for e in made.tidemill.client.list_workflows("WorkflowId = 'dag:eternal'")]
@@ -199,10 +198,10 @@ async def test_nothing_is_made_while_paused(here: Stack) -> None:
 
 
 async def test_one_date_has_one_run_and_the_loser_is_told_who_has_it(here: Stack) -> None:
-    await here.tidemill.register(dag("unique", ONE_TASK, schedule="@daily", start_date=days_ago(2), catchup=True))
+    await here.tidemill.register(dag("unique", ONE_TASK, schedule=EVERY_DAY, start_date=days_ago(2), catchup=True))
     await here.all_finished("unique", 2)
     with pytest.raises(InvalidInputError, match=f"is taken by run 'scheduled__{days_ago(1)}'".replace("+", r"\+")):
-        await here.tidemill.trigger("unique", TriggerRequest(logical_date=TODAY - timedelta(days=1)))
+        await here.tidemill.trigger("unique", TriggerRequest(logical_date=LAST_TICK - timedelta(days=1)))
     await here.tidemill.trigger("unique", TriggerRequest(run_id="mine"))
     with pytest.raises(InvalidInputError, match="run_id is taken by run 'mine'"):
         await here.tidemill.trigger("unique", TriggerRequest(run_id="mine"))
@@ -273,7 +272,7 @@ async def test_a_bad_trigger_is_refused_where_someone_waits_and_kept_where_nobod
 
 async def test_registering_anew_changes_the_schedule_at_once_and_without_overlap(here: Stack) -> None:
     """From daily to hourly: the first hour is the one after the last day."""
-    old = dag("changing", ONE_TASK, schedule="@daily", start_date=days_ago(3), catchup=True)
+    old = dag("changing", ONE_TASK, schedule=EVERY_DAY, start_date=days_ago(3), catchup=True)
     assert (await here.tidemill.register(old)).change is Change.CREATED
     assert (await here.tidemill.register(old)).change is Change.UNCHANGED
     await here.all_finished("changing", 3)
@@ -286,7 +285,7 @@ async def test_registering_anew_changes_the_schedule_at_once_and_without_overlap
     length = view.next_dagrun_data_interval.end - view.next_dagrun_data_interval.start
     assert length == timedelta(hours=1)
     runs = await here.tidemill.runs("changing")
-    assert all(run.logical_date is not None and run.logical_date >= TODAY for run in runs[:-3])
+    assert all(run.logical_date is not None and run.logical_date >= LAST_TICK for run in runs[:-3])
 
 
 async def test_runs_keep_the_version_that_they_were_made_with(here: Stack) -> None:
@@ -378,7 +377,7 @@ async def test_a_dag_whose_timetable_raises_is_broken_and_mends(here: Stack) -> 
     await here.tidemill.register(broken)
     view = await eventually(lambda: here.tidemill.describe("broken"), lambda v: v.broken is not None)
     assert view.broken == "timetable: ModuleNotFoundError: No module named 'nowhere'"
-    await here.tidemill.register(dag("broken", ONE_TASK, schedule="@daily", start_date=days_ago(1), catchup=True))
+    await here.tidemill.register(dag("broken", ONE_TASK, schedule=EVERY_DAY, start_date=days_ago(1), catchup=True))
     await here.all_finished("broken", 1)
 
 
@@ -397,15 +396,15 @@ async def test_busy_workers_do_not_hold_up_schedules(server: str, tmp_path: Path
         await made.tidemill.register(dag("hog", [bash("wait", "sleep 60")]))
         hog = await made.tidemill.trigger("hog")
         await eventually(lambda: made.tidemill.run("hog", hog.run_id), lambda d: d.tasks[0].state == "running")
-        await made.tidemill.register(dag("nimble", ONE_TASK, schedule="@daily", start_date=days_ago(3), catchup=True))
-        await made.tidemill.trigger("nimble", TriggerRequest(logical_date=TODAY + timedelta(hours=-1)))
+        await made.tidemill.register(dag("nimble", ONE_TASK, schedule=EVERY_DAY, start_date=days_ago(3), catchup=True))
+        await made.tidemill.trigger("nimble", TriggerRequest(logical_date=LAST_TICK + timedelta(hours=-1)))
         await made.all_finished("nimble", 4, within=30)
 
 
 async def test_hundreds_of_runs_are_caught_up_while_being_asked_about(server: str, tmp_path: Path) -> None:
     """Asked about all the while. Replayed at the end, like every workflow here."""
     async with stack(server, tmp_path / "home") as made:
-        start = TODAY - timedelta(minutes=250)
+        start = LAST_TICK - timedelta(minutes=250)
         schedule = {"kind": "delta_interval", "delta": 60}
         ends = (start + timedelta(minutes=249)).isoformat()
         fields = {"schedule": schedule, "start_date": start.isoformat(), "end_date": ends, "catchup": True}
