@@ -1,6 +1,8 @@
 # Every target sets up what it needs: Python 3.11+, Java 17+ and make are all that has to be there.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
+# Every test starts processes: what has been compiled once is kept, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 BIN := .venv/bin
 RELEASE := .venv-release/bin

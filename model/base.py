@@ -1,5 +1,6 @@
 """What all of tidemill's data is made of: frozen models, records, and instants that are always UTC."""
 
+from collections import deque
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -55,10 +56,13 @@ class Request(Model):
 
 
 def build_models() -> None:
-    """Builds every model that has been imported: where many are used, no first use is slow, and forks share them."""
-    waiting: list[type[BaseModel]] = [Model, Record]
+    """Builds every model that has been imported: where many are used, no first use is slow, and forks share them.
+
+    In the order of their definition, parts before what is made of them: what is built is not built again inside.
+    """
+    waiting: deque[type[BaseModel]] = deque([Model, Record])
     while waiting:
-        model = waiting.pop()
+        model = waiting.popleft()
         model.model_rebuild()
         waiting += model.__subclasses__()
 
