@@ -62,10 +62,13 @@ FORCE:
 demo: .venv/.demo-ready ## Catch up on a week of real flights with Spark, and look at the result
 	@$(BIN)/tidemill demo $(ARGS)
 
+# When a process of the tests crashes, pytest-xdist 3.8 waits for its files for ever if it has started another one.
+WITHOUT_RESTARTS := --max-worker-restart 0
+
 test: env .venv-airflow/.ready .venv-release/.ready ## Run the checks and every test
 	@$(BIN)/python scripts/check_prerequisites.py
 	@$(MAKE) --no-print-directory check
-	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(WITHOUT_RESTARTS) $(ARGS)
 
 check: env ## Format, lint, strict types, and the links of the documentation
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
