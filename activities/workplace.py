@@ -72,6 +72,8 @@ class Workplace:
     """Those of bundles that have one of their own."""
     run_as: RunAs | None = None
     """The user that tasks run as; None: the worker's own."""
+    heartbeat: timedelta = timedelta(milliseconds=500)
+    """How often at most an activity's heartbeat is sent to Temporal: what a cancelled task hears of it by."""
     drain: timedelta = timedelta()
     """How long tasks may go on when the worker is asked to stop."""
     facts: FactsAccess = field(default_factory=FactsAccess)

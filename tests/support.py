@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -145,6 +146,13 @@ class Stack:
         return messages(self.home / "logs" / f"{attempt_path(dag_id, run_id, task_id, try_number)}.log")
 
 
+def most_at_once(runs: list[RunDetails]) -> int:
+    """How many tasks of *runs* ran at the same time, at most."""
+    changes = [(task.started_at, 1) for run in runs for task in run.tasks if task.started_at is not None]
+    changes += [(task.ended_at, -1) for run in runs for task in run.tasks if task.ended_at is not None]
+    return max(accumulate(change for _, change in sorted(changes)))
+
+
 def messages(log: Path) -> str:
     """What is in the log of an attempt, without the time and the level of each line."""
     return without_times(log.read_text())
@@ -156,11 +164,17 @@ def without_times(log: str) -> str:
 
 @asynccontextmanager
 async def stack(
-    address: str, home: Path, *, cached: int = 100, place: Workplace | None = None, **worker_options: Any
+    address: str,
+    home: Path,
+    *,
+    cached: int = 100,
+    place: Workplace | None = None,
+    parallelism: int | None = None,
+    **worker_options: Any,
 ) -> AsyncIterator[Stack]:
     task_queue = f"test-{uuid.uuid4().hex[:8]}"
     place = place or Workplace(home=home, environment=("TEST_*", "MODES_*"))
-    client = await Client.connect(address, plugins=[TidemillPlugin(home, workplace=place)])
+    client = await Client.connect(address, plugins=[TidemillPlugin(home, workplace=place, parallelism=parallelism)])
     async with patient(Worker(client, task_queue=task_queue, max_cached_workflows=cached, **worker_options)):
         made = Stack(Tidemill(client, task_queue), address, home, task_queue)
         try:

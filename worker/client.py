@@ -42,7 +42,15 @@ from ..model.dag.row import DagRow
 from ..model.dag.ticks import Ticks
 from ..model.dag.views import DagView, Registration
 from ..model.errors import InvalidInputError
-from ..model.pool.state import PoolSettings, PoolState, PoolView, check_pool_name, pool_workflow_id
+from ..model.pool.state import (
+    LIMIT,
+    PARALLELISM,
+    PoolSettings,
+    PoolState,
+    PoolView,
+    check_pool_name,
+    pool_workflow_id,
+)
 from ..model.run.identity import RunIdentity, TriggeredBy, TriggerRequest, dag_workflow_id
 from ..model.run.messages import Answer
 from ..model.run.revisions import ClearRequest, MarkRequest, ReviseQuestion, RunMark
@@ -462,7 +470,9 @@ class Tidemill:
             return await self._query(pool_workflow_id(name), "describe", PoolView)
 
     async def delete_pool(self, name: str) -> None:
-        """Ends a pool. Raises InvalidInputError while somebody holds slots of it or waits for some."""
+        """Ends a pool. Raises InvalidInputError while somebody holds slots of it or waits for some, and for a limit."""
+        if name.startswith(LIMIT):
+            check_pool_name(name)
         view = await self.pool(name)
         if view.holders or view.queued:
             used = ", ".join([*view.holders, *view.queued][:5])
@@ -471,10 +481,10 @@ class Tidemill:
             await self.client.get_workflow_handle(pool_workflow_id(name)).terminate("deleted")
 
     async def pools(self) -> list[PoolView]:
-        """Every pool that a person has made, by name."""
+        """Every pool that a person has made, by name, and the limit of the installation, where there is one."""
         query = 'WorkflowType = "Pool" AND ExecutionStatus = "Running"'
         ids = [found.id async for found in self.client.list_workflows(query)]
-        names = sorted(id_.removeprefix("pool:") for id_ in ids if id_.startswith("pool:"))
+        names = sorted(id_.removeprefix("pool:") for id_ in ids if id_.startswith("pool:") or id_ == PARALLELISM)
         return [await self.pool(name) for name in names]
 
     # Workflows by their names: whoever calls them needs none of their code

@@ -52,6 +52,7 @@ from ..model.base import build_models
 from ..workflows.asset import AssetWorkflow
 from ..workflows.bundle import DagBundleWorkflow
 from ..workflows.dag.workflow import DagWorkflow
+from ..workflows.parallelism import ParallelismInterceptor
 from ..workflows.pool import PoolWorkflow
 from ..workflows.run.pinned import PinnedDagRunWorkflow
 from ..workflows.run.workflow import DagRunWorkflow
@@ -76,7 +77,6 @@ PASSED_THROUGH = (
 )
 """Modules that workflows share with the worker instead of importing them anew for every workflow."""
 
-HEARTBEAT_THROTTLE = timedelta(milliseconds=500)
 MOST_ACTIVITIES = 100
 CONTROL_THREADS = 4
 FILE_THREADS = 8
@@ -90,11 +90,17 @@ STOPS_WITHIN = timedelta(seconds=60)
 class TidemillPlugin(SimplePlugin):
     """Workflows, activities, data converter and sandbox settings of tidemill.
 
-    *pins_runs*: for workers with a deployment; runs stay with the build that they began with.
+    *pins_runs*: for workers with a deployment; runs stay with the build that they began with. *parallelism*: how many
+    tasks run at a time over all DAGs and workers; give the same to each worker.
     """
 
     def __init__(
-        self, home: Path | str = ".tidemill", *, workplace: Workplace | None = None, pins_runs: bool = False
+        self,
+        home: Path | str = ".tidemill",
+        *,
+        workplace: Workplace | None = None,
+        pins_runs: bool = False,
+        parallelism: int | None = None,
     ) -> None:
         place = workplace or Workplace(home=Path(home).resolve())
 
@@ -127,6 +133,7 @@ class TidemillPlugin(SimplePlugin):
                 self._spark_activities.run,
             ],
             workflow_runner=_with_shared_modules,
+            interceptors=[ParallelismInterceptor(parallelism)] if parallelism is not None else [],
         )
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002
@@ -235,8 +242,8 @@ class TidemillPlugin(SimplePlugin):
             graceful_shutdown_timeout=config.get("graceful_shutdown_timeout", timedelta()),
             interceptors=config.get("interceptors", ()),
             deployment_config=config.get("deployment_config"),
-            max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
-            default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+            max_heartbeat_throttle_interval=self.place.heartbeat,
+            default_heartbeat_throttle_interval=self.place.heartbeat,
         )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
@@ -250,8 +257,8 @@ class TidemillPlugin(SimplePlugin):
             config["max_concurrent_activities"] = most
             config["activity_executor"] = ThreadPoolExecutor(most, thread_name_prefix="tidemill")
         # By default the SDK holds heartbeats back for 80 % of their timeout: progress and cancellation would lag.
-        config["max_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
-        config["default_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
+        config["max_heartbeat_throttle_interval"] = self.place.heartbeat
+        config["default_heartbeat_throttle_interval"] = self.place.heartbeat
         if not config.get("graceful_shutdown_timeout"):
             config["graceful_shutdown_timeout"] = self.place.drain + 2 * self.place.grace
         # The workers beside it stop with it, and may take as long.

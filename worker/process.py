@@ -19,6 +19,7 @@ from ..activities.processes.supervisor import prctl
 from ..activities.secrets import backends
 from ..activities.workplace import Workplace
 from ..model.errors import InvalidInputError
+from .airflow_settings import notices_of_environment, of_environment
 from .client import Tidemill
 from .connection import connect
 from .health import health_server
@@ -51,10 +52,13 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         airflow_python=settings.airflow_python,
         airflow_pythons=settings.airflow_pythons,
         run_as=user_of(settings.run_as),
+        heartbeat=timedelta(seconds=settings.heartbeat_seconds),
         drain=timedelta(seconds=settings.drain_seconds),
         grace=timedelta(seconds=settings.grace_seconds),
     )
-    return TidemillPlugin(workplace=place, pins_runs=settings.deployment_name is not None)
+    return TidemillPlugin(
+        workplace=place, pins_runs=settings.deployment_name is not None, parallelism=settings.parallelism
+    )
 
 
 def make_worker(client: Client, settings: Settings, interceptors: Sequence[Interceptor] = ()) -> Worker:
@@ -106,6 +110,8 @@ def hide_memory() -> None:
 async def running_worker(settings: Settings, address: str | None = None) -> AsyncIterator[Tidemill]:
     """A worker as long as the block, and the way in to what it works on."""
     backends()  # one that cannot be made is told now, and not by the first task
+    for told in notices_of_environment(of_environment(os.environ), settings.model_fields_set.__contains__):
+        log.warning(told)
     overrides = {"target_host": address} if address is not None else {}
     async with telemetry(settings.metrics_address) as seen:
         client = await connect(plugin_for(settings), runtime=seen.runtime, **overrides)

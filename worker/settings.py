@@ -97,6 +97,8 @@ class Settings(BaseSettings):
     """JSON: the same for single bundles, by their names, such as {"team_a": "/opt/team_a/bin/python"}."""
     run_as: str | None = None
     """The operating system's user that tasks run as; the worker has to be root. None: the worker's own user."""
+    heartbeat_seconds: float = Field(default=0.5, ge=0.1, le=60)
+    """How often at most a heartbeat is sent to Temporal, where each is an action. It also tells of a cancellation."""
     drain_seconds: float = Field(default=600, ge=0)
     """How long tasks may go on after SIGTERM, before they are handed to another worker. 0 for `tidemill dev`."""
     grace_seconds: float = Field(default=5, ge=0)
@@ -110,6 +112,9 @@ class Settings(BaseSettings):
     build_id: str = Field(default_factory=lambda: version("tidemill"), min_length=1)
     """The version within the deployment, such as an image's tag."""
     max_concurrent_activities: int = Field(default=16, ge=1)
+    """How many tasks this worker runs at a time, beside Spark tasks."""
+    parallelism: int | None = Field(default=None, ge=1)
+    """How many tasks run at a time over all DAGs and workers. Runs take it from the worker that starts them."""
     max_cached_workflows: int = Field(default=1000, ge=10)
     """How many workflows stay in memory between their steps. DAGs beyond that are replayed at each wake-up."""
     health_address: str | None = None

@@ -3,7 +3,6 @@
 import logging
 import os
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +10,11 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
 from ..model.errors import InvalidInputError
+from .airflow_settings import READ, notice
 
 DEFAULT_FILE = "tidemill.toml"
 OWN = "tidemill"
 
-
-def _same(value: Any) -> Any:
-    return value
-
-
-AIRFLOWS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
-    ("core", "dags_folder"): ("dags_folder", _same),
-    ("core", "parallelism"): ("max_concurrent_activities", _same),
-    ("logging", "remote_base_log_folder"): ("log_url", _same),
-    ("logging", "json_format"): ("log_format", lambda value: "json" if value else "text"),
-    ("celery", "worker_concurrency"): ("max_concurrent_activities", _same),
-    ("core", "default_impersonation"): ("run_as", lambda value: value or None),
-    ("core", "killed_task_cleanup_time"): ("grace_seconds", _same),
-}
-"""Airflow's settings that have a counterpart: its field, and how the value is read."""
-NOT_QUITE = {("core", "parallelism"): "it counts for each worker, not for all together (docs/limits.md)"}
-"""Those among them that mean less here."""
 
 log = logging.getLogger(__name__)
 
@@ -61,15 +44,10 @@ class FileSource(PydanticBaseSettingsSource):
                 "docs/operating.md lists those there are"
             )
         found: dict[str, Any] = {}
-        without: list[str] = []
         for section, settings in content.items():
             for name, value in settings.items() if section != OWN and isinstance(settings, dict) else ():
-                if (known := AIRFLOWS.get((section, name))) is None:
-                    without.append(f"[{section}] {name}")
+                if (known := READ.get((section, name))) is None:
+                    log.warning("settings file %s: %s", path, notice((section, name)))
                 else:
                     found[known[0]] = known[1](value)
-                    if (section, name) in NOT_QUITE:
-                        log.warning("settings file %s: [%s] %s: %s", path, section, name, NOT_QUITE[section, name])
-        if without:
-            log.warning("settings file %s: tidemill has no counterpart of %s", path, ", ".join(sorted(without)))
         return {**found, **own}

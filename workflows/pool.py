@@ -94,7 +94,7 @@ class PoolWorkflow:
     def ask(self, requests: Sequence[LeaseRequest]) -> None:
         """Instances of tasks ask to be let in."""
         for request in requests:
-            self.state.ask(request)
+            self.state.ask(request, keeps_slots=self.state.holds(request) and workflow.patched("keeps-slots"))
         self._alarm.ring()
 
     @workflow.signal

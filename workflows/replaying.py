@@ -15,7 +15,7 @@ from temporalio.worker import (
 
 from ..model.dag.explaining import next_run
 from ..model.dag.records import MadeDecision
-from ..model.replay.steps import WAITING_SHOWN, Change, Picture, changes_between, newly_waiting
+from ..model.replay.steps import WAITING_KEPT, Change, Picture, changes_between, newly_waiting
 from ..model.run.task_instances import TaskInstance
 from ..model.states import TaskState
 from .dag.workflow import DagWorkflow
@@ -98,7 +98,7 @@ def _of_run(instance: DagRunWorkflow) -> Picture:
     instances = instance.state.instances.values()
     states = {i.key: (_state_of(i), i.reason or "") for i in instances}
     waiting = [i for i in instances if not i.state.finished and i.state is not TaskState.RUNNING]
-    return Picture(states, {i.key: instance.tasks.why(i) for i in waiting[:WAITING_SHOWN]})
+    return Picture(states, {i.key: instance.tasks.why(i) for i in waiting[:WAITING_KEPT]})
 
 
 def _state_of(instance: TaskInstance) -> str:

@@ -12,9 +12,13 @@ from pydantic import Field, PositiveInt
 from ..base import Instant, Model, Record, Request, iso
 from ..errors import InvalidInputError
 from ..run.instance_keys import UNMAPPED
-from ..spec.tasks import BaseTask
+from ..spec.tasks import BaseTask, EmptyTask
 
 UNLIMITED = -1
+LIMIT = "limit:"
+"""Begins the workflow ids of pools that are limits: their slots are set by DAGs and settings, not by people."""
+PARALLELISM = f"{LIMIT}parallelism"
+"""The limit of the installation: each task that needs a worker takes one slot (Airflow: `[core] parallelism`)."""
 
 
 class PoolSettings(Request):
@@ -44,7 +48,9 @@ class LeaseRequest(Model):
     """The run's logical date, or its run_after where it has none."""
     map_index: int = UNMAPPED
     limit: int | None = None
-    """How many slots the pool has from now on, where it is the limit of a task over its runs."""
+    """How many slots the pool has from now on, where it is a limit."""
+    limit_as_of: Instant | None = None
+    """When `limit` was set: an older one does not replace a newer one. None: it always replaces."""
 
     @property
     def order(self) -> tuple[int, Instant, int, str]:
@@ -80,19 +86,42 @@ class PoolState(Record):
     settings: PoolSettings
     held: dict[str, Lease] = {}
     waiting: dict[str, LeaseRequest] = {}
+    limit_as_of: Instant | None = None
+    """When the number of slots was set, where the pool is a limit that says so."""
+    again: list[str] = []
+    """Leases that are held and whose holder has asked again: it gets the same answer."""
 
     @property
     def occupied(self) -> int:
         counted = self.settings.include_deferred
         return sum(lease.request.slots for lease in self.held.values() if counted or not lease.parked)
 
-    def ask(self, request: LeaseRequest) -> None:
-        """Takes *request* on. A run that lost the answer, as by a reset, asks again and is answered again."""
-        if request.limit is not None:
-            self.settings = self.settings.model_copy(update={"slots": request.limit})
-        if request.lease_id in self.held:
-            del self.held[request.lease_id]
+    def holds(self, request: LeaseRequest) -> bool:
+        """Whether *request* has its slots already, and takes them up at present."""
+        lease = self.held.get(request.lease_id)
+        return lease is not None and not lease.parked
+
+    def ask(self, request: LeaseRequest, *, keeps_slots: bool = True) -> None:
+        """Takes *request* on. A run that may have missed the answer asks again: after continue-as-new, or a reset.
+
+        What it holds it keeps, and is answered again: its task may have started meanwhile. Without *keeps_slots* the
+        slots were given out anew, as in releases before 0.2.
+        """
+        self._follow_limit(request)
+        if keeps_slots and self.holds(request):
+            self.again.append(request.lease_id)
+            return
+        self.held.pop(request.lease_id, None)
         self.waiting[request.lease_id] = request
+
+    def _follow_limit(self, request: LeaseRequest) -> None:
+        if request.limit is None:
+            return
+        if request.limit_as_of is not None:
+            if self.limit_as_of is not None and request.limit_as_of < self.limit_as_of:
+                return
+            self.limit_as_of = request.limit_as_of
+        self.settings = self.settings.model_copy(update={"slots": request.limit})
 
     def give_back(self, lease_ids: Iterable[str]) -> None:
         """The instance is done with its slots, or wants none any more."""
@@ -108,7 +137,8 @@ class PoolState(Record):
 
     def grant(self, now: Instant) -> list[LeaseRequest]:
         """Gives out what is free. A request that is too big for that is passed over, and smaller ones go before it."""
-        granted: list[LeaseRequest] = []
+        granted = [self.held[lease_id].request for lease_id in self.again if lease_id in self.held]
+        self.again.clear()
         free = self._free()
         if free is not None and free <= 0:
             return granted
@@ -156,7 +186,11 @@ class PoolState(Record):
 
 
 def check_pool_name(name: str) -> None:
-    """Raises InvalidInputError for a name that no task could give."""
+    """Raises InvalidInputError for a name that no person may give to a pool."""
+    if name.startswith(LIMIT):
+        raise InvalidInputError(
+            f"{name!r} is a limit and no pool. Set max_active_tis_per_dag of its task, or the setting parallelism"
+        )
     if not re.fullmatch(r"[\w.\-]{1,250}", name):
         raise InvalidInputError(
             f"pool name {name[:80]!r}: letters, digits, _, - and . are allowed, and at most 250 of them. Choose another"
@@ -164,15 +198,34 @@ def check_pool_name(name: str) -> None:
 
 
 def pool_workflow_id(name: str) -> str:
-    return f"pool:{name}"
+    """The workflow of a pool, or of a limit, whose name is its workflow id."""
+    return name if name.startswith(LIMIT) else f"pool:{name}"
 
 
 def limit_workflow_id(dag_id: str, task_id: str) -> str:
     """The pool of max_active_tis_per_dag of one task."""
-    return f"limit:{dag_id}:{task_id}"
+    return f"{LIMIT}{dag_id}:{task_id}"
 
 
-def pools_of(dag_id: str, task: BaseTask) -> list[str]:
-    """The pools that have to let *task* in. Always in one order, so that two tasks never wait for each other."""
-    limit = [limit_workflow_id(dag_id, task.task_id)] if task.max_active_tis_per_dag is not None else []
-    return limit + ([pool_workflow_id(task.pool)] if task.pool is not None else [])
+def counts_in_parallelism(task: BaseTask) -> bool:
+    """Whether *task* takes a slot of the installation: an empty task needs no worker."""
+    return not isinstance(task, EmptyTask)
+
+
+def needs_lease(task: BaseTask, parallelism: int | None = None) -> bool:
+    """Whether a pool or a limit has to let *task* in; *parallelism* is the limit of the installation, if any."""
+    limited = parallelism is not None and counts_in_parallelism(task)
+    return limited or task.pool is not None or task.max_active_tis_per_dag is not None
+
+
+def pools_of(dag_id: str, task: BaseTask, parallelism: int | None = None) -> list[str]:
+    """The pools that have to let *task* in. Always in one order, so that two tasks never wait for each other.
+
+    The installation's slots come last: a task that waits for a narrow pool takes none of them.
+    """
+    pools = [limit_workflow_id(dag_id, task.task_id)] if task.max_active_tis_per_dag is not None else []
+    if task.pool is not None:
+        pools.append(pool_workflow_id(task.pool))
+    if parallelism is not None and counts_in_parallelism(task):
+        pools.append(PARALLELISM)
+    return pools

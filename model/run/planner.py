@@ -40,10 +40,17 @@ class RunEnd:
 class RunPlan:
     """What to do next in one run. Holds no more than can be made again from what it is given.
 
-    *states* are by instance: `load`, or `load[0]`, `load[1]` once a mapped task is expanded.
+    *states* are by instance: `load`, or `load[0]`, `load[1]` once a mapped task is expanded. *parallelism* is how many
+    tasks of all DAGs may run at once; None: any number.
     """
 
-    def __init__(self, spec: DagSpec, states: Mapping[str, TaskState], past: Past | None = None) -> None:
+    def __init__(
+        self,
+        spec: DagSpec,
+        states: Mapping[str, TaskState],
+        past: Past | None = None,
+        parallelism: int | None = None,
+    ) -> None:
         self.spec = spec
         self.states = dict(states)
         self.past = past
@@ -64,7 +71,7 @@ class RunPlan:
         self._in_state = dict.fromkeys(TaskState, 0)
         self._changed = [key for key, state in self.states.items() if state is TaskState.NONE]
         self.weights = priority_weights(spec.by_id)
-        self._ready = ReadyTasks(spec, self._order, self.weights)
+        self._ready = ReadyTasks(spec, self._order, self.weights, parallelism)
         for key, state in self.states.items():
             self._in_state[state] += 1
             self._ready.count(key, TaskState.NONE, state)

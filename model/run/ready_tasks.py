@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 
+from ..pool.state import needs_lease
 from ..spec.dag import DagSpec
-from ..spec.tasks import BaseTask
 from ..states import TaskState
 from .instance_keys import split_key
 
@@ -13,19 +13,17 @@ AHEAD = 200
 Kind = tuple[str, str | None, int, int]
 
 
-def needs_lease(task: BaseTask) -> bool:
-    """Whether *task* has to be let in by a pool, or by a limit across all runs of its DAG."""
-    return task.pool is not None or task.max_active_tis_per_dag is not None
-
-
 class ReadyTasks:
     """Scheduled instances in the order of Airflow: heaviest first, then as they stand in the DAG, then by map_index.
 
     One that is held up by a limit of its own is passed over, so that it holds up no other.
     """
 
-    def __init__(self, spec: DagSpec, order: Mapping[str, int], weights: Mapping[str, int]) -> None:
+    def __init__(
+        self, spec: DagSpec, order: Mapping[str, int], weights: Mapping[str, int], parallelism: int | None = None
+    ) -> None:
         self._spec = spec
+        self._parallelism = parallelism
         self._order = order
         self._weights = weights
         self._heap: list[tuple[int, int, int, str]] = []
@@ -88,7 +86,7 @@ class ReadyTasks:
             if key in self._granted:
                 self._return(key)
             return False
-        if not needs_lease(task) or key in self._granted:
+        if not needs_lease(task, self._parallelism) or key in self._granted:
             return True
         if key not in self._asked:
             kind = self._kind(key)
@@ -158,10 +156,12 @@ class ReadyTasks:
                 f"max_active_tis_per_dagrun = {task.max_active_tis_per_dagrun} is reached: "
                 f"{self._active.get(task_id, 0)} instances of {task_id} are active in this run"
             )
-        asks = key in self._asked or (needs_lease(task) and self._has_to_wait(self._kind(key)))
+        asks = key in self._asked or (needs_lease(task, self._parallelism) and self._has_to_wait(self._kind(key)))
         if asks and key not in self._granted:
             if task.pool is not None:
                 return f"waits for {task.pool_slots} of the slots of pool {task.pool!r}"
+            if task.max_active_tis_per_dag is None:
+                return parallelism_reached(self._parallelism)
             return (
                 f"max_active_tis_per_dag = {task.max_active_tis_per_dag}: other runs have as many of {task_id} active"
             )
@@ -169,3 +169,8 @@ class ReadyTasks:
             f"max_active_tasks = {self._spec.max_active_tasks} is reached: "
             f"{self._busy} tasks of this run are queued or running"
         )
+
+
+def parallelism_reached(parallelism: int | None) -> str:
+    """What a task waits for that only the installation's limit keeps from starting."""
+    return f"parallelism = {parallelism} is reached: as many tasks of all DAGs are queued or running"

@@ -53,6 +53,8 @@ class DagRunState(Record):
     """How many notices were sent."""
     missed: list[str] = []
     """The instances whose sla was missed, and "" for the run's deadline: each is told once."""
+    parallelism: int | None = None
+    """How many tasks of all DAGs may run at once, by the settings of the worker that started the run; None: any."""
     revision: Revision | None = None
     """Set where a run that has ended runs again: what is changed in it first."""
 

@@ -132,3 +132,39 @@ def test_those_that_have_not_asked_yet_say_what_they_wait_for() -> None:
     sharing = Sharing([spec], slots=1, ahead=1)
     sharing.decide()
     assert {sharing.plans[0].why(f"t{i}") for i in range(3)} == {"waits for 1 of the slots of pool 'p'"}
+
+
+@given(st.lists(st.integers(1, 3), min_size=2, max_size=8), st.integers(3, 5), st.randoms(use_true_random=True))
+def test_one_that_asks_again_keeps_its_slots(sizes: list[int], slots: int, order: Random) -> None:
+    """A run that goes on as new asks again for what it has no answer to: the answer may be on its way."""
+    pool = PoolState(name="p", settings=PoolSettings(slots=slots))
+    requests = {
+        str(n): LeaseRequest(lease_id=str(n), holder="r", key="k", slots=s, date=NOW) for n, s in enumerate(sizes)
+    }
+    to_ask, unanswered, running = [*requests], set[str](), set[str]()
+    on_their_way: list[str] = []
+    steps = 0
+    while to_ask or unanswered or running:
+        steps += 1
+        assert steps < 10_000, "nothing goes on"
+        match order.choice(["ask", "ask again", "grant", "answer", "finish"]):
+            case "ask" if to_ask:
+                pool.ask(requests[to_ask[0]])
+                unanswered.add(to_ask.pop(0))
+            case "ask again" if unanswered:
+                pool.ask(requests[order.choice(sorted(unanswered))])
+            case "grant":
+                on_their_way += [request.lease_id for request in pool.grant(NOW)]
+            case "answer" if on_their_way:
+                lease_id = on_their_way.pop(0)
+                if lease_id in unanswered:  # else it is the answer to having asked again
+                    unanswered.remove(lease_id)
+                    running.add(lease_id)
+            case "finish" if running:
+                lease_id = order.choice(sorted(running))
+                running.remove(lease_id)
+                pool.give_back([lease_id])
+            case _:
+                pass
+        assert sum(requests[lease_id].slots for lease_id in running) <= slots
+    assert not pool.held

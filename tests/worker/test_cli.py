@@ -1,5 +1,6 @@
 """The command line, as a person and as a program use it: real processes on a real server."""
 
+import asyncio
 import importlib
 import json
 import os
@@ -10,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 import typer
-from support import TIDEMILL, Stack, bash, dag, empty, eventually, told, without_times
+from support import TIDEMILL, Stack, bash, dag, empty, eventually, run_command, told, without_times
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.worker.cli import Commands
@@ -80,6 +81,9 @@ async def test_pools_with_the_command_line(here: Stack) -> None:
     assert (pool["settings"]["slots"], pool["occupied_slots"]) == (3, 0)
     assert (await told(here, "pools", "show", "cli_db", "--json"))["open_slots"] == 3
     assert "slots = -2" in await told(here, "pools", "set", "cli_db", "--", "-2", code=1)
+    assert "no pool" in await told(here, "pools", "set", "limit:parallelism", "3", code=1)
+    made = await asyncio.to_thread(run_command, here, "pools", "set", "default_pool", "3")
+    assert "TIDEMILL_PARALLELISM" in made.stderr
     assert "is deleted" in await told(here, "pools", "delete", "cli_db")
 
 
@@ -105,6 +109,18 @@ async def test_preview_shows_logical_date_interval_and_run_time(here: Stack) -> 
     assert first["data_interval"]["end"] == second["data_interval"]["start"] == first["run_after"]
     await told(here, "dags", "register", str(EXAMPLES / "hello.json"))
     assert "LOGICAL DATE" in await told(here, "dags", "preview", "hello")
+
+
+async def test_preview_tells_the_schedule_in_words_and_where_the_clocks_change(here: Stack, tmp_path: Path) -> None:
+    file = tmp_path / "berlin.json"
+    berlin = {"dag_id": "berlin", "schedule": "30 2 * * *", "timezone": "Europe/Berlin", "catchup": True}
+    file.write_text(json.dumps({**berlin, "start_date": "2026-03-27T00:00:00+01:00", "tasks": []}))
+    text = await told(here, "dags", "preview", str(file), "-n", "4")
+    assert "berlin: At 02:30 (Europe/Berlin)" in text
+    assert "clocks go forward" in text
+    found = await told(here, "dags", "preview", str(file), "-n", "4", "--json")
+    changes = [(run["run_after_local"], run["clock_change"]) for run in found["berlin"]]
+    assert [local for local, change in changes if change is not None] == ["Sun 2026-03-29 03:30:00+0200"]
 
 
 async def test_explaining_comparing_and_validating(here: Stack, tmp_path: Path) -> None:

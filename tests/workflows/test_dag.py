@@ -369,6 +369,23 @@ async def test_a_timetable_of_ones_own_answers_every_question(here: Stack, tmp_p
     assert [info["logical_date"] for info in preview["previewed"]] == ["2024-01-01T00:00:00Z", "2024-01-06T00:00:00Z"]
 
 
+async def test_a_timetable_that_does_not_answer_is_ended_and_shown(
+    here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.activities.timetables.ANSWER_WITHIN_SECONDS", 1)
+    (tmp_path / "sleeps.py").write_text(
+        "import time\n"
+        "class Timetable:\n"
+        "    def next_dagrun_info(self, last, restriction, now):\n"
+        "        time.sleep(4733)\n"
+    )
+    source = {"path": str(tmp_path / "dag.py"), "sha256": "0" * 64}
+    spec = {"dag_id": "hangs", "schedule": {"kind": "custom", "name": "sleeps:Timetable"}, "source": source}
+    await here.tidemill.register(DagSpec.model_validate(spec))
+    view = await eventually(lambda: here.tidemill.describe("hangs"), lambda v: v.broken is not None)
+    assert view.broken == "timetable: the timetable did not answer within 1 s"
+
+
 async def test_a_dag_whose_timetable_raises_is_broken_and_mends(here: Stack) -> None:
     """Broken is a state that can be seen, not a workflow that is tried again for ever."""
     broken = DagSpec.model_validate(

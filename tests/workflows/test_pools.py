@@ -3,30 +3,11 @@
 import asyncio
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support import Stack, bash, dag, eventually, stack, worker_environment, worker_process
+from support import Stack, bash, dag, eventually, most_at_once, stack, worker_environment, worker_process
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest
-from tidemill.model.run.views import RunDetails
-
-
-def spans(details: list[RunDetails]) -> list[tuple[Any, int]]:
-    """Starts and ends of all tasks, in order of time."""
-    found = []
-    for run in details:
-        for task in run.tasks:
-            found += [(task.started_at, 1), (task.ended_at, -1)]
-    return sorted(found, key=lambda each: (each[0], each[1]))
-
-
-def most_at_once(details: list[RunDetails]) -> int:
-    now = most = 0
-    for _, change in spans(details):
-        now += change
-        most = max(most, now)
-    return most
 
 
 async def test_a_pool_holds_over_all_runs_and_dags(here: Stack) -> None:
@@ -116,6 +97,16 @@ async def test_a_slot_is_held_by_one_while_its_worker_is_killed(server: str, tmp
     assert times["a"].ended_at is not None
     assert times["b"].queued_at is not None
     assert times["b"].queued_at >= times["a"].ended_at
+
+
+async def test_a_pool_holds_while_runs_and_the_pool_go_on_as_new(impatient_server: str, tmp_path: Path) -> None:
+    async with stack(impatient_server, tmp_path / "home") as made:
+        await made.tidemill.set_pool("one_slot", PoolSettings(slots=1))
+        for number in range(3):
+            tasks = [bash(f"t{i}", "sleep 0.1", pool="one_slot") for i in range(8)]
+            details = await made.run_once(dag(f"as_new_{number}", tasks))
+            assert details.state == "success"
+            assert most_at_once([details]) == 1
 
 
 async def test_a_task_is_limited_over_all_runs_of_its_dag(here: Stack) -> None:

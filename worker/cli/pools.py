@@ -6,10 +6,11 @@ import typer
 from pydantic import ValidationError
 from rich.table import Table
 
+from ...model.authoring.nodes import DEFAULT_POOL
 from ...model.errors import explain
 from ...model.pool.state import PoolSettings, PoolView
 from ..client import Tidemill
-from .output import Json, console, fail, make_table, print_json, run, show
+from .output import Json, console, errors, fail, make_table, print_json, run, show
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -38,6 +39,11 @@ def set_pool(
 
     view = run(work())
     show([view], as_json, pools_table([view]))
+    if name == DEFAULT_POOL:
+        errors.print(
+            f"note: tasks that name no pool are in none, also not in {name!r}. To limit all tasks, set "
+            "TIDEMILL_PARALLELISM of the workers; to limit some, name a pool in default_args"
+        )
 
 
 @app.command("list")

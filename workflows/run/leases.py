@@ -8,6 +8,8 @@ from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
 
 from ...model.base import Model, iso
 from ...model.pool.state import (
+    LIMIT,
+    PARALLELISM,
     SPARK_POOL_SETTINGS,
     LeaseRequest,
     PoolSettings,
@@ -16,6 +18,7 @@ from ...model.pool.state import (
     pools_of,
 )
 from ...model.run.planner import RunPlan
+from ...model.run.ready_tasks import parallelism_reached
 from ...model.run.state import DagRunState, HeldLease
 from ...model.spec.tasks import BaseTask
 from ...model.spec.tasks.spark import SPARK_POOL
@@ -60,7 +63,7 @@ class Leases:
             task = self._task(key)
             self._state.leases_made += 1
             lease_id = f"{workflow.info().workflow_id}#{self._state.leases_made}"
-            held = HeldLease(lease_id=lease_id, pools=tuple(pools_of(self._state.run.dag_id, task)))
+            held = HeldLease(lease_id=lease_id, pools=self._pools_of(task))
             self._state.leases[key] = held
             asked.setdefault(held.pools[0], []).append(self._request(key, held))
         self._ask_pools(asked)
@@ -119,17 +122,19 @@ class Leases:
             for pool in held.pools:
                 self._messages.tell(pool, "park", [held.lease_id])
 
-    def error(self, key: str) -> str | None:
-        """Why a pool cannot be asked for *key*."""
+    def why(self, key: str) -> str | None:
+        """What keeps *key* waiting that the plan does not know: a pool that is missing, or the last of several."""
         held = self._state.leases.get(key)
-        return held.error if held is not None else None
+        if held is None or held.error is not None or held.granted == len(held.pools):
+            return held.error if held is not None else None
+        return parallelism_reached(self._state.parallelism) if held.pools[held.granted] == PARALLELISM else None
 
     # Messages
 
     def _request(self, key: str, held: HeldLease) -> LeaseRequest:
         instance = self._state.instances[key]
-        run = self._state.run
-        shared = held.pools[held.granted].startswith("pool:")
+        run, pool = self._state.run, held.pools[held.granted]
+        shared = not pool.startswith(LIMIT)
         return LeaseRequest(
             lease_id=held.lease_id,
             holder=workflow.info().workflow_id,
@@ -138,7 +143,8 @@ class Leases:
             priority_weight=self._plan.weights[instance.task_id],
             date=run.logical_date or run.run_after,
             map_index=instance.map_index,
-            limit=None if shared else self._task(key).max_active_tis_per_dag,
+            limit=None if shared else self._limit(pool, key),
+            limit_as_of=self._state.started_at if pool == PARALLELISM else None,
         )
 
     async def _ask_pool(self, pool: str, requests: Sequence[LeaseRequest]) -> None:
@@ -147,7 +153,7 @@ class Leases:
                 await workflow.get_external_workflow_handle(pool).signal("ask", requests)
                 return
             except FailureError:
-                if pool.startswith("limit:"):
+                if pool.startswith(LIMIT):
                     await self._make_limit(pool, requests[0].key)
                     continue
                 if pool == pool_workflow_id(SPARK_POOL):
@@ -165,10 +171,20 @@ class Leases:
             await workflow.sleep(ASK_AGAIN)
 
     async def _make_limit(self, pool: str, key: str) -> None:
-        """The limit of a task over all runs of its DAG is a pool that is made when it is first asked."""
-        slots = self._task(key).max_active_tis_per_dag or 1
-        settings = PoolSettings(slots=slots, include_deferred=True, description=f"max_active_tis_per_dag of {key}")
+        """A limit is a pool that is made when it is first asked."""
+        description = f"max_active_tis_per_dag of {key}"
+        if pool == PARALLELISM:
+            description = "tasks of all DAGs: the setting parallelism of workers"
+        settings = PoolSettings(
+            slots=self._limit(pool, key) or 1, include_deferred=pool != PARALLELISM, description=description
+        )
         await self._make(PoolState(name=pool, settings=settings), pool)
+
+    def _limit(self, pool: str, key: str) -> int | None:
+        return self._state.parallelism if pool == PARALLELISM else self._task(key).max_active_tis_per_dag
+
+    def _pools_of(self, task: BaseTask) -> tuple[str, ...]:
+        return tuple(pools_of(self._state.run.dag_id, task, self._state.parallelism))
 
     async def _make(self, state: PoolState, pool: str) -> None:
         try:

@@ -15,6 +15,7 @@ from temporalio.exceptions import FailureError
 
 from ...activities.names import MOST_STARTS
 from ...model.errors import InvalidInputError
+from ...model.pool.state import needs_lease
 from ...model.run.attempts import inline_limit
 from ...model.run.branching import skipped_tasks
 from ...model.run.changes import Change, answer_of, run_marked
@@ -23,7 +24,6 @@ from ...model.run.forms import unanswered
 from ...model.run.mapping import NotMappableError
 from ...model.run.messages import Answer
 from ...model.run.planner import Decision, RunEnd, RunPlan
-from ...model.run.ready_tasks import needs_lease
 from ...model.run.revisions import RunMark
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry, poke_delay, retry_delay
@@ -79,14 +79,14 @@ class RunTasks:
         self.leases = Leases(self.state, self.plan)
 
     def _make_plan(self) -> None:
-        self.plan = RunPlan(self.state.spec, self.state.states, self.state.past)
+        self.plan = RunPlan(self.state.spec, self.state.states, self.state.past, self.state.parallelism)
         self.plan.paused = self.state.is_paused
         for instance in self.state.instances.values():
             self.plan.skip(instance.key, instance.skips)
 
     def start(self) -> None:
         """Takes up what an earlier execution of the run left: leases asked for, and waits for time."""
-        leases = any(needs_lease(task) for task in self.state.spec.tasks)
+        leases = any(needs_lease(task, self.state.parallelism) for task in self.state.spec.tasks)
         self._asks_once = leases and workflow.patched(TOGETHER)
         self._go_on_asking()
         self.leases.ask_again()
@@ -566,4 +566,4 @@ class RunTasks:
 
     def why(self, instance: TaskInstance) -> str:
         """Why *instance* has its state."""
-        return self.leases.error(instance.key) or why(self.plan, instance)
+        return self.leases.why(instance.key) or why(self.plan, instance)

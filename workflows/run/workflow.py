@@ -58,6 +58,8 @@ class DagRunWorkflow:
 
     def _adopt(self, state: DagRunState) -> None:
         """Makes *state* this run's."""
+        if state.parallelism is not None and not workflow.patched("parallelism"):
+            state.parallelism = None  # begun by a worker of the release before, which asks nobody
         self.state = state
         self.tasks = RunTasks(state, self._task_ended)
         self._remembered = remembered(state.spec)
@@ -133,6 +135,7 @@ class DagRunWorkflow:
         if revision.clear is not None and revision.clear.run_on_latest_version:
             before = before.with_version(fresh.spec)
         current = {"past": fresh.past, "is_paused": fresh.is_paused, "news": fresh.news}
+        current["parallelism"] = fresh.parallelism
         self._adopt(before.model_copy(update={**current, "started_at": None, "revision": None}))
         self.tasks.leases.give_back([*self.state.leases])
         try:
