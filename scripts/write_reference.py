@@ -1,20 +1,27 @@
 """Writes docs/reference/ from the code: `make docs`. `--check` only says whether the pages are as the code is."""
 
+import ast
 import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Collection, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import click
 import typer
 from fastapi import FastAPI
+from pydantic import BaseModel
 from tidemill.api.app import ROUTERS
+from tidemill.model.base import Model
+from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.schema import dag_schema
+from tidemill.model.spec.tasks import BaseTask
 from tidemill.worker.cli import app as command_line
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings import OTHERS, Settings
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -63,16 +70,37 @@ def cell(text: str) -> str:
 # Settings
 
 
+SETTING = re.compile(r"^\| `TIDEMILL_(\w+)` \|([^|]*)\| (.*) \|$", re.MULTILINE)
+
+
 def settings_page() -> str:
-    told = dict(
-        re.findall(r"^\| `TIDEMILL_(\w+)` \| (.*) \|$", (ROOT / "docs" / "operating.md").read_text(), re.MULTILINE)
+    documented = {name: rest for name, *rest in SETTING.findall((ROOT / "docs" / "operating.md").read_text())}
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    for name in Settings.model_fields:
+        default, meaning = documented.get(name.upper(), ("", ""))
+        rows.append(f"| `TIDEMILL_{name.upper()}` | {default.strip()} | {one_folder_up(meaning)} |")
+    about = "As environment variables, or in the settings file: see [Operating](../operating.md)."
+    others = [f"- `TIDEMILL_{name}`" for name in (*OTHERS, "CONN_<ID>", "VAR_<KEY>")]
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            MADE,
+            about,
+            "",
+            *rows,
+            "",
+            "Beside these, described in [Operating](../operating.md#settings):",
+            "",
+            *others,
+            "",
+        ]
     )
-    rows = ["| variable | default | |", "|---|---|---|"]
-    for name, field in Settings.model_fields.items():
-        default = "" if field.default is None or field.is_required() else f"`{field.default}`"
-        rows.append(f"| `TIDEMILL_{name.upper()}` | {cell(default)} | {told.get(name.upper(), '')} |")
-    about = "As variables of the environment, or in the settings file: see [Operating](../operating.md)."
-    return "\n".join(["# Settings", "", MADE, about, "", *rows, ""])
+
+
+def one_folder_up(text: str) -> str:
+    """*text* of operating.md with its links as they are from this folder."""
+    return re.sub(r"\]\((#?)([^)]*)\)", lambda m: f"](../{'operating.md#' if m[1] else ''}{m[2]})", text)
 
 
 # DAGs as data
@@ -88,20 +116,53 @@ def dag_page() -> str:
         "",
         "## DAG",
         "",
-        *fields_of(schema),
+        *fields_of(schema, field_docs(DagSpec)),
+        "## Every task",
+        "",
+        cell(inspect.getdoc(BaseTask) or ""),
+        "",
+        *fields_of(BaseTask.model_json_schema(), field_docs(BaseTask)),
     ]
+    models = {model.__name__: model for model in subclasses(Model)}
     for name, found in sorted(schema["$defs"].items()):
-        if found.get("properties"):
-            parts += [f"## {name}", "", cell(found.get("description", "")), "", *fields_of(found)]
+        if not found.get("properties"):
+            continue
+        is_task = issubclass(models[name], BaseTask)
+        parts += [f"## {name}", "", cell(found.get("description", "")), ""]
+        parts += ["It also has the fields of [every task](#every-task).", ""] if is_task else []
+        parts += fields_of(found, field_docs(models[name]), without=BaseTask.model_fields if is_task else ())
     return "\n".join(parts)
 
 
-def fields_of(schema: dict[str, Any]) -> list[str]:
-    rows = ["| field | type | default | |", "|---|---|---|---|"]
+def fields_of(schema: dict[str, Any], docs: dict[str, str], without: Collection[str] = ()) -> list[str]:
+    rows = ["| field | type | default | meaning |", "|---|---|---|---|"]
     for name, field in schema["properties"].items():
+        if name in without:
+            continue
         default = f"`{json.dumps(field['default'])}`" if field.get("default") not in (None, [], {}, "") else ""
-        rows.append(f"| `{name}` | {cell(kind(field))} | {cell(default)} | {cell(field.get('description', ''))} |")
+        meaning = docs.get(name, "Tells this kind from the others." if "const" in field else "")
+        rows.append(f"| `{name}` | {cell(kind(field))} | {cell(default)} | {cell(meaning)} |")
     return [*rows, ""]
+
+
+def subclasses(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for found in model.__subclasses__():
+        yield found
+        yield from subclasses(found)
+
+
+def field_docs(model: type[BaseModel]) -> dict[str, str]:
+    """By field, the docstring below it in the class, or in the class that it is inherited from."""
+    found: dict[str, str] = {}
+    for base in reversed([base for base in model.__mro__ if issubclass(base, Model) and base is not Model]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, below in pairwise(body.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                found.pop(field.target.id, None)
+                if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                    found[field.target.id] = str(below.value.value)
+    return found
 
 
 def kind(field: dict[str, Any]) -> str:

@@ -67,7 +67,9 @@ async def _asked(client: Client, workflow_id: str, dag_id: str, task_queue: str)
     return row_of_view(view)
 
 
-async def run_rows(client: Client, *, state: RunState | None = None, most: int = 100) -> AsyncIterator[RunRow]:
+async def run_rows(
+    client: Client, *, state: RunState | None = None, run_type: str | None = None, most: int = 100
+) -> AsyncIterator[RunRow]:
     """Runs of all DAGs, the newest first, *most* at most. Those that are queued have no workflow yet."""
     if state is RunState.QUEUED:
         return
@@ -79,9 +81,16 @@ async def run_rows(client: Client, *, state: RunState | None = None, most: int =
         query += f' AND ExecutionStatus = "{states[state]}"'
     else:
         query += ' AND ExecutionStatus != "ContinuedAsNew"'
-    async for found in client.list_workflows(query, page_size=min(most, PAGE), limit=most):
+    left = most
+    async for found in client.list_workflows(query, page_size=min(most, PAGE)):
         await asyncio.sleep(0)  # as above
-        yield await run_row(found)
+        row = await run_row(found)
+        if run_type is not None and row.run_type != run_type:
+            continue
+        yield row
+        left -= 1
+        if left == 0:
+            return
 
 
 async def ended_rows(client: Client, since: datetime | None) -> AsyncIterator[RunRow]:

@@ -1,12 +1,13 @@
 """What was known, what was decided, and why nothing else: one step for each time that a workflow was woken."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..base import Instant, Model
 
-WAITING_SHOWN = 20
-"""Of so many waiting subjects a step tells the reason."""
+WAITING_KEPT = 2000
+"""Of so many waiting subjects a step keeps the reason: working one out takes time, at each step."""
 
 
 class Change(Model):
@@ -34,6 +35,20 @@ class Step(Model):
     """What Temporal was asked to do: activities, timers, children, messages."""
     waiting: dict[str, str] = {}
     """Why what might have begun did not; of each subject when its reason is another than before."""
+
+    def waiting_by_reason(self) -> dict[str, list[str]]:
+        """What waits, by the reason for it."""
+        found: dict[str, list[str]] = {}
+        for about, why in self.waiting.items():
+            found.setdefault(why, []).append(about)
+        return found
+
+    def concerns(self, about: str) -> bool:
+        """Whether the task or run *about* is named in it."""
+        if about in self.waiting or any(change.about == about for change in self.decided):
+            return True
+        named = re.compile(rf"(?<![\w.\-]){re.escape(about)}(?![\w.\-])")
+        return any(named.search(word) for word in (*self.learned, *self.ordered))
 
 
 @dataclass(frozen=True)

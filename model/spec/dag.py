@@ -37,8 +37,11 @@ class DagSource(Brief, Model):
     """The file that a DAG was read from: where functions of its tasks are found."""
 
     path: str
+    """The path of the DAG file on the worker that read it."""
     sha256: str
+    """The SHA-256 of its content."""
     bundle: str | None = None
+    """The bundle that it belongs to."""
     name: str | None = None
     """The file's path from the root of its bundle."""
     root: str | None = None
@@ -58,13 +61,22 @@ class DagSpec(Brief, Model):
     """
 
     spec_version: Literal[1] = 1
+    """The version of this format."""
     dag_id: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
+    """Unique within the Temporal namespace."""
     description: str | None = None
+    """A line for lists."""
     doc_md: str | None = None
+    """Documentation in Markdown, for the web page of the DAG."""
     tags: tuple[str, ...] = ()
+    """Labels to filter lists by, and to restrict API tokens to."""
     schedule: Timetable = Null()
+    """When runs are created: a cron expression, a preset such as "@daily", seconds, several expressions, a timetable,
+    assets, or null."""
     schedule_kind: ScheduleKind = "data_interval"
+    """What a bare cron expression or a number means: runs over data intervals, or runs at the moment itself."""
     timezone: str = "UTC"
+    """The IANA time zone of the schedule and of dates without one."""
     dst_policy: DstPolicy = "airflow"
     """What the schedule's expression means where the clocks of the time zone change."""
     jitter: PositiveDuration | None = None
@@ -72,13 +84,19 @@ class DagSpec(Brief, Model):
     for the same DAG and run. Less than the time between two runs: without catchup, one that the next has overtaken is
     left out."""
     start_date: Instant | None = None
+    """No data interval begins before it; tasks may have dates of their own."""
     end_date: Instant | None = None
+    """No run is created for a logical date after it."""
     catchup: bool = False
+    """Whether intervals that were missed get their runs; else only the latest one."""
     max_active_runs: PositiveInt = 16
+    """How many runs are queued or running at once, without backfills."""
     max_active_tasks: Annotated[int, Field(ge=1, le=500)] = 16
+    """How many tasks of one run are queued or running at once."""
     max_consecutive_failed_dag_runs: NonNegativeInt = 0
     """After how many failed runs in a row the DAG is paused; 0: never."""
     dagrun_timeout: PositiveDuration | None = None
+    """How long a run may take from its start before it fails."""
     deadline: PositiveDuration | None = None
     """How long after it fell due a run should have ended; else `deadline_miss_callback` is called, once."""
     callbacks: Callbacks = {}
@@ -86,6 +104,7 @@ class DagSpec(Brief, Model):
     fail_fast: bool = False
     """Whether the first task that fails for good ends the others: running ones fail, the rest is skipped."""
     is_paused_upon_creation: bool = False
+    """Whether the DAG is paused when it is registered for the first time."""
     disable_bundle_versioning: bool = False
     """Whether tasks run the newest code, and not that of the version that their run was created with."""
     allowed_run_types: tuple[
@@ -96,7 +115,9 @@ class DagSpec(Brief, Model):
     allow_trigger_in_future: bool = False
     """Whether a manual run of a DAG without a schedule starts at once though its logical date is in the future."""
     params: dict[str, Any] = {}
+    """Defaults of conf; one may be {"value": ..., "schema": a JSON schema}."""
     render_template_as_native_obj: bool = False
+    """Whether templates give Python values instead of text."""
     template_searchpath: tuple[str, ...] = ()
     """Folders that template files are looked for in, beside that of the DAG file, which relative ones begin at."""
     templates_need_code: bool = False
@@ -107,12 +128,15 @@ class DagSpec(Brief, Model):
     heartbeat_timeout: Annotated[timedelta, Field(ge=timedelta(seconds=1))] = timedelta(minutes=5)
     """How long a task's worker may be silent before the attempt is handed to another."""
     tasks: tuple[Task, ...] = ()
+    """The tasks, in the order of the file."""
     groups: tuple[TaskGroup, ...] = ()
+    """The task groups, outer ones first."""
     edge_labels: dict[str, dict[str, str]] = {}
     """What to write on the edge from a task to one downstream of it, in a picture of the DAG."""
     written_for: Literal["tidemill", "airflow"] = "tidemill"
     """Whose classes the DAG is written with."""
     source: DagSource | None = None
+    """The file that the DAG was read from; None where it was registered as JSON."""
 
     @model_validator(mode="before")
     @classmethod

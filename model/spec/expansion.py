@@ -17,7 +17,9 @@ class Expansion(Brief, Model):
     """
 
     by: dict[str, Any] = {}
+    """Values by argument: one instance for each combination."""
     each: Any = None
+    """A list of dicts, or a reference to one: one instance for each dict."""
     into: Literal["kwargs", "fields", "index"] = "kwargs"
     """Whether the values are arguments of the task's function, or fields of the task; index: the task finds them by its
     map_index itself."""

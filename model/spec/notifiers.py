@@ -35,6 +35,7 @@ class CommandNotifier(Brief, Model):
 
     kind: Literal["command"] = "command"
     command: Annotated[str, Field(min_length=1)]
+    """A bash command."""
 
 
 class WebhookNotifier(Brief, Model):
@@ -44,6 +45,7 @@ class WebhookNotifier(Brief, Model):
     url: Annotated[str, Field(pattern=r"^(https?://|/)")] | None = None
     """Where it goes; with a conn_id, the path below that connection's host."""
     headers: dict[str, str] = {}
+    """HTTP headers, beside those of the connection."""
     conn_id: str | None = None
     """The HTTP connection that knows host, password and headers: what is secret of them is in no DAG and no history."""
 

@@ -12,5 +12,8 @@ class TaskGroup(Brief, Model):
     """A group (Airflow: TaskGroup). Its tasks are those whose `group` is its id, or begins with it and a dot."""
 
     group_id: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
+    """Unique among the groups and tasks of the DAG."""
     tooltip: str | None = None
+    """Shown with the group in the graph."""
     expand: Expansion | None = None
+    """What the group is mapped over; None: it is not mapped."""

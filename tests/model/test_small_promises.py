@@ -5,6 +5,7 @@ from __future__ import annotations
 import cProfile
 import random
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from support import at, bash, dag, empty
@@ -74,6 +75,10 @@ def test_days_ago_is_midnight_or_the_time_that_is_given() -> None:
     found = days_ago(2, hour=3, minute=30)
     assert found in (datetime(*(today - timedelta(days=n)).timetuple()[:3], 3, 30, tzinfo=UTC) for n in (1, 2))
     assert days_ago(0) - days_ago(30) == timedelta(days=30)
+    berlin = days_ago(1, timezone="Europe/Berlin")
+    yesterdays = (datetime.now(ZoneInfo("Europe/Berlin")).date() - timedelta(days=n) for n in (1, 2))
+    assert (berlin.hour, berlin.date()) in [(0, date) for date in yesterdays]
+    assert berlin.utcoffset() in (timedelta(hours=1), timedelta(hours=2))
 
 
 @pytest.mark.parametrize("old", [*TaskState])

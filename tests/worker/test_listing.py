@@ -1,7 +1,7 @@
 """Lists of DAGs and runs from visibility alone: what they show, and that nobody has to answer."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from support import Stack, at, bash, dag, empty, eventually, run_command, stack, told
@@ -64,6 +64,36 @@ async def test_filters_of_the_lists(here: Stack) -> None:
     [shown] = [f for f in await told(here, "runs", "list", "--all-dags", "--json") if f["run_id"] == "of_two"]
     assert (shown["state"], shown["counts"]) == ("failed", {"failed": 1})
     assert "of_one" in await told(here, "runs", "list", "--all-dags", "--state", "success")
+
+
+async def test_runs_by_type_and_dags_by_when_they_are_due(here: Stack) -> None:
+    soon = (datetime.now(UTC) + timedelta(minutes=40)).isoformat()
+    later = (datetime.now(UTC) + timedelta(hours=5)).isoformat()
+    for dag_id, moment in (("due_soon", soon), ("due_later", later)):
+        events = {"kind": "events", "event_dates": [moment]}
+        await here.tidemill.register(dag(dag_id, [empty("a")], schedule=events))
+    await here.run_once(dag("never_due", [empty("a")]), run_id="by_hand")
+    old = {"schedule": "@daily", "start_date": "2024-01-01T00:00:00Z", "end_date": "2024-01-01T00:00:00Z"}
+    await here.tidemill.register(dag("past", [empty("a")], catchup=True, **old))
+    await here.all_finished("past", 1)
+
+    async def due(within: str) -> list[str]:
+        listed = await told(here, "dags", "list", "--due-within", within, "--json")
+        return [row["dag_id"] for row in listed if row["dag_id"] in ("due_soon", "due_later", "never_due", "past")]
+
+    await eventually(lambda: due("6h"), lambda found: found == ["due_soon", "due_later"])
+    assert await due("1h") == ["due_soon"]
+    assert "Write a number of days" in await told(here, "dags", "list", "--due-within", "soon", code=1)
+
+    async def of_type(*options: str) -> set[str]:
+        return {run["run_id"] for run in await told(here, "runs", "list", *options, "--json")}
+
+    await eventually(
+        lambda: of_type("--type", "scheduled"), lambda found: "scheduled__2024-01-01T00:00:00+00:00" in found
+    )
+    assert "by_hand" not in await of_type("--type", "scheduled")
+    assert await of_type("never_due", "--type", "manual") == {"by_hand"}
+    assert await of_type("never_due", "--type", "backfill") == set()
 
 
 async def test_lists_need_no_worker_and_a_silent_dag_hides_no_other(server: str, tmp_path: Path) -> None:

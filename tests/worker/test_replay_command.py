@@ -40,6 +40,25 @@ async def test_the_decisions_of_a_run_with_what_was_known(here: Stack) -> None:
     assert "begins" in text
 
 
+async def test_each_task_that_waits_is_told_of_and_those_that_wait_alike_together(here: Stack) -> None:
+    """Tasks whose names begin alike are told apart, and none is left out."""
+    tasks = [bash("t", "true"), *(bash(f"t{i}", "true", "t") for i in range(60))]
+    await here.tidemill.register(dag("many_wait", tasks, max_active_tasks=3))
+    run = await here.tidemill.trigger("many_wait")
+    await here.finished("many_wait", run.run_id)
+    steps = await replayed(here.tidemill.client, run.workflow_id)
+    waited = {about for step in steps for about, why in step.waiting.items() if "max_active_tasks" in why}
+    assert len(waited) == 57
+    assert steps[0].waiting_by_reason()["trigger_rule all_success: t is queued"] == [f"t{i}" for i in range(60)]
+    assert not steps[0].concerns("t6") or "t6" in steps[0].waiting
+    text = await told(here, "replay", "many_wait", "latest")
+    assert "t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 50 more waits: trigger_rule all_success: t is queued" in text
+    only = await told(here, "replay", "many_wait", "latest", "--about", "t59", "--json")
+    ordered = [order for step in only for order in step["ordered"] if "activity" in order]
+    assert any("t59/1" in order for order in ordered)
+    assert len(only) < len(steps)
+
+
 async def test_the_decisions_of_a_dag(here: Stack) -> None:
     await here.tidemill.register(dag("dag_decided", [empty("a")]))
     run = await here.tidemill.trigger("dag_decided")

@@ -1,5 +1,6 @@
 """`tidemill dags list`: imports little, so that it is quick."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -8,8 +9,10 @@ from rich.markup import escape
 from ...model.dag.row import DagRow
 from ..connection import connect
 from ..listing import dag_rows
+from .durations import read_duration
 from .output import Json, Markup, console, errors, instant_text, make_table, print_json, run, state_text
 
+NEVER = datetime.max.replace(tzinfo=UTC)
 STYLES = {"broken": "bold red", "import error": "bold red", "stale": "yellow"}
 
 
@@ -20,9 +23,14 @@ def list_dags(
     owner: Annotated[str | None, typer.Option(help="Only those with a task of this owner.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
     name: Annotated[str | None, typer.Option(help="Only those whose dag_id contains this text.")] = None,
+    due_within: Annotated[
+        str | None,
+        typer.Option(help="Only those whose next run is due within this time, the first one first: 1h, 30m."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the registered DAGs."""
+    until = datetime.now(UTC) + read_duration("--due-within", due_within) if due_within is not None else None
 
     async def work() -> tuple[list[DagRow], dict[str, str]]:
         return await dag_rows(await connect())
@@ -33,10 +41,13 @@ def list_dags(
             and (owner is None or owner in row.owners)
             and (tag is None or tag in row.tags)
             and (name is None or name in row.dag_id)
+            and (until is None or (row.status == "active" and (row.next_dagrun_create_after or NEVER) <= until))
         )
 
     rows, silent = run(work())
     rows = [row for row in rows if wanted(row)]
+    if until is not None:
+        rows.sort(key=lambda row: row.next_dagrun_create_after or NEVER)
     if as_json:
         print_json(rows)
     else:

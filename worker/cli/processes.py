@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections import Counter
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -26,6 +25,7 @@ from ..doctor import Check, all_checks
 from ..folder import look_after, register_folder, watch_folder
 from ..process import hide_memory, plugin_for, running_worker, until_stopped
 from ..settings import Settings, read_settings
+from .durations import read_duration
 from .output import Json, Markup, console, errors, fail, make_table, print_json, run
 
 Home = Annotated[
@@ -48,8 +48,17 @@ def worker(
     run_duration: Annotated[
         float | None, typer.Option(min=0, help="Seconds after which it stops as at SIGTERM; it runs on by default.")
     ] = None,
+    num_runs: Annotated[str | None, typer.Option(hidden=True)] = None,
+    dag_ids: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run a worker: it polls the task queue until it is stopped by SIGINT or SIGTERM."""
+    if num_runs is not None:
+        fail("--num-runs: there is no scheduler loop to count. Use --run-duration SECONDS; in tests, dag.test()")
+    if dag_ids is not None:
+        fail(
+            "--dag-ids: a worker takes all work of its task queue. Register these DAGs with a TIDEMILL_TASK_QUEUE of "
+            "their own, and start workers with the same"
+        )
     set_up_logging()
     hide_memory()
     settings = with_home(home)
@@ -214,7 +223,7 @@ def cleanup(
     as_json: Json = False,
 ) -> None:
     """Remove logs, attempts, results and kept code that nobody needs any more, from this host and the store."""
-    settings, age = with_home(home), read_age(older_than)
+    settings, age = with_home(home), read_duration("--older-than", older_than)
 
     async def work() -> list[Removed]:
         tidemill = await Tidemill.connect(settings)
@@ -228,14 +237,6 @@ def cleanup(
     rows = [(kind, n, f"{sum(t.size for t in removed if t.kind == kind):,}") for kind, n in sorted(by_kind.items())]
     console.print(make_table(["KIND", "WOULD BE REMOVED" if dry_run else "REMOVED", "BYTES"], rows))
     return None
-
-
-def read_age(text: str) -> timedelta:
-    """*text* such as `30d` as a duration; one clear line where it is none."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([dhm])", text.strip())
-    if found is None or float(found[1]) == 0:
-        fail(f"--older-than {text!r} is no age. Write a number of days, hours or minutes, such as 30d, 12h or 90m")
-    return float(found[1]) * {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1)}[found[2]]
 
 
 def with_home(home: Path | None) -> Settings:

@@ -9,11 +9,15 @@ from rich.markup import escape
 
 from ...model.replay.steps import Step
 from ...model.run.identity import dag_workflow_id
+from ...model.run.planner import listing
 from ..client import Tidemill
 from ..replay import replayed
 from .completion import DagId
 from .output import Json, console, instant_text, print_json, run
 from .runs import resolve
+
+MOST_NAMED = 10
+"""Of those that wait for the same, as many are named; `--json` has all of them, and `--about` one."""
 
 
 def replay_command(
@@ -31,21 +35,15 @@ def replay_command(
         view = await resolve(tidemill, dag_id, run_id)
         return await replayed(tidemill.client, view.workflow_id)
 
-    steps = [step for step in run(work()) if about is None or concerns(step, about)]
+    steps = [step for step in run(work()) if about is None or step.concerns(about)]
     if as_json:
         print_json(steps)
         return
     for step in steps:
-        print_step(step)
+        print_step(step, about)
 
 
-def concerns(step: Step, about: str) -> bool:
-    """Whether the task or run *about* is named in *step*."""
-    words = [*step.learned, *step.ordered]
-    return about in step.waiting or any(c.about == about for c in step.decided) or any(about in word for word in words)
-
-
-def print_step(step: Step) -> None:
+def print_step(step: Step, about: str | None = None) -> None:
     told = ", ".join(step.learned) or "woken"
     place = f"execution {step.execution}, event {step.event_id}"
     console.print(f"[bold]{instant_text(step.at)}[/]  {escape(told)}  [dim]{place}[/]", soft_wrap=True)
@@ -55,5 +53,6 @@ def print_step(step: Step) -> None:
         console.print(f"  [green]{escape(change.about)}[/] {escape(before + change.after + reason)}", soft_wrap=True)
     for order in step.ordered:
         console.print(f"  [cyan]asks for[/] {escape(order)}", soft_wrap=True)
-    for about, why in step.waiting.items():
-        console.print(f"  [yellow]{escape(about)}[/] waits: {escape(why)}", soft_wrap=True)
+    for why, waiting in step.waiting_by_reason().items():
+        named = about if about in waiting else listing(waiting, MOST_NAMED)
+        console.print(f"  [yellow]{escape(named)}[/] waits: {escape(why)}", soft_wrap=True)

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from ...model.run.identity import RunIdentity
+from ...model.run.identity import RunIdentity, RunType
 from ...model.run.revisions import ClearRequest, RunMark
 from ...model.run.row import RunRow
 from ...model.run.views import RunDetails, RunView, TaskView
@@ -34,6 +34,7 @@ REFRESH_SECONDS = 0.5
 def list_runs(
     dag_id: AnyDagId = None,
     state: Annotated[RunState | None, typer.Option(help="Only runs in this state.")] = None,
+    run_type: Annotated[RunType | None, typer.Option("--type", help="Only runs of this type.")] = None,
     all_dags: Annotated[bool, typer.Option("--all-dags", help="The same as to name no DAG.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Of every DAG, how many at most.")] = 100,
     as_json: Json = False,
@@ -42,19 +43,19 @@ def list_runs(
     if dag_id is not None and all_dags:
         fail("--all-dags does not go with a DAG. Leave one of them out")
     if dag_id is None:
-        rows = run(of_all_dags(state, limit))
+        rows = run(of_all_dags(state, run_type, limit))
         show(rows, as_json, all_runs_table(rows))
         return
 
     async def work() -> list[RunView]:
         return await (await Tidemill.connect()).runs(dag_id)
 
-    views = [view for view in run(work()) if state is None or view.state == state]
+    views = [view for view in run(work()) if state in (None, view.state) and run_type in (None, view.run_type)]
     show(views, as_json, runs_table(views))
 
 
-async def of_all_dags(state: RunState | None, most: int) -> list[RunRow]:
-    return [row async for row in run_rows(await connect(), state=state, most=most)]
+async def of_all_dags(state: RunState | None, run_type: RunType | None, most: int) -> list[RunRow]:
+    return [row async for row in run_rows(await connect(), state=state, run_type=run_type, most=most)]
 
 
 def all_runs_table(found: list[RunRow]) -> Table:

@@ -14,6 +14,7 @@ class AssetAll(Model):
 
     kind: Literal["all"] = "all"
     of: tuple["Condition", ...] = ()
+    """The conditions: assets, aliases, references, or groups of them."""
 
 
 class AssetAny(Model):
@@ -21,6 +22,7 @@ class AssetAny(Model):
 
     kind: Literal["any"] = "any"
     of: tuple["Condition", ...] = ()
+    """The conditions: assets, aliases, references, or groups of them."""
 
 
 Leaf = Asset | AssetAlias | AssetRef

@@ -29,14 +29,19 @@ class Asset(Brief, Model):
 
     kind: Literal["asset"] = "asset"
     name: str
+    """Unique among assets; the uri where none is given."""
     uri: str
+    """Where the data is; the name where none is given. It may hold no password."""
     group: str = "asset"
+    """A label for lists, as in Airflow."""
     extra: dict[str, Any] = Field(default={})
+    """Metadata, as JSON."""
     freshness: Annotated[PositiveDuration, Field(le=timedelta(days=3650))] | None = None
     """How old the newest event may be before the asset is late; None: it is never."""
     on_late: tuple[Notifier, ...] = ()
     """Who is told when it becomes late, once for each time."""
     watchers: tuple[Watcher, ...] = ()
+    """What looks for events that come from outside."""
 
     @model_validator(mode="before")
     @classmethod
@@ -85,7 +90,9 @@ class AssetAlias(Brief, Model):
 
     kind: Literal["alias"] = "alias"
     name: str
+    """Unique among aliases."""
     group: str = "asset"
+    """A label for lists, as in Airflow."""
 
     @model_validator(mode="after")
     def _named_well(self) -> Self:
@@ -99,7 +106,9 @@ class AssetRef(Brief, Model):
 
     kind: Literal["ref"] = "ref"
     name: str | None = None
+    """The name of the asset; None where it is referred to by its uri."""
     uri: str | None = None
+    """The uri of the asset; None where it is referred to by its name."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

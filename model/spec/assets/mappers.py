@@ -25,6 +25,7 @@ class _Mapper(Brief, Model):
     decoded: ClassVar[type] = str
     """What a key is about: a text, or a date."""
     max_downstream_keys: PositiveInt | None = None
+    """The most keys that one event may become; None: the default of the installation."""
 
     @abstractmethod
     def to_downstream(self, key: str) -> str | list[str]:
@@ -66,6 +67,7 @@ class AllowedKeyMapper(_Mapper):
 
     mapper: Literal["AllowedKeyMapper"] = "AllowedKeyMapper"
     allowed_keys: tuple[str, ...]
+    """The keys that are let through; any other is an error."""
 
     def to_downstream(self, key: str) -> str:
         if key not in self.allowed_keys:
@@ -78,6 +80,7 @@ class FixedKeyMapper(_Mapper):
 
     mapper: Literal["FixedKeyMapper"] = "FixedKeyMapper"
     downstream_key: Annotated[str, Field(min_length=1)]
+    """The one key."""
 
     def to_downstream(self, _: str) -> str:
         return self.downstream_key
@@ -89,8 +92,11 @@ class _Temporal(_Mapper):
     decoded: ClassVar[type] = datetime
     default_format: ClassVar[str]
     timezone: str = "UTC"
+    """The IANA time zone in which periods begin."""
     input_format: str = FORMAT
+    """How upstream keys are written, as strftime does."""
     output_format: str | None = None
+    """How downstream keys are written, as strftime does."""
 
     @field_validator("timezone")
     @classmethod
@@ -211,7 +217,9 @@ class ProductMapper(_Mapper):
 
     mapper: Literal["ProductMapper"] = "ProductMapper"
     mappers: Annotated[tuple["Mapper", ...], Field(min_length=2)]
+    """One mapper for each part of the key."""
     delimiter: str = "|"
+    """What separates the parts of a key."""
 
     def to_downstream(self, key: str) -> str:
         found = [mapper.to_downstream(part) for mapper, part in zip(self.mappers, self._split(key), strict=True)]
@@ -239,6 +247,7 @@ class ChainMapper(_Mapper):
 
     mapper: Literal["ChainMapper"] = "ChainMapper"
     mappers: Annotated[tuple["Mapper", ...], Field(min_length=2)]
+    """The mappers, applied from the first to the last."""
 
     def to_downstream(self, key: str) -> str | list[str]:
         keys = [key]
@@ -255,8 +264,11 @@ class FanOutMapper(_Mapper):
 
     mapper: Literal["FanOutMapper"] = "FanOutMapper"
     upstream_mapper: "Mapper"
+    """Maps the key before the window is opened."""
     window: Window
+    """The periods or segments, each of which gets a key."""
     downstream_mapper: "Mapper | None" = None
+    """Maps each of these keys."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -285,8 +297,11 @@ class RollupMapper(_Mapper):
 
     mapper: Literal["RollupMapper"] = "RollupMapper"
     upstream_mapper: "Mapper"
+    """Maps each key before it is counted."""
     window: Window
+    """The periods or segments that make up the whole."""
     wait_policy: WaitPolicy = WaitForAll()
+    """How many of them have to be there."""
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:

@@ -22,6 +22,7 @@ class FilesTrigger(Brief, Model):
     pattern: Annotated[str, Field(min_length=1)] = "*"
     """What the path below it has to look like; `*` stands for folders, too."""
     poll_interval: Interval = EVERY
+    """How often it looks."""
     settled_for: Annotated[timedelta, Field(ge=timedelta(), le=LONGEST)] = timedelta()
     """How long a file must not have changed: for those that are written where they are looked for."""
 
@@ -37,8 +38,11 @@ class AssetTrigger(Brief, Model):
 
     kind: Literal["asset"] = "asset"
     name: Annotated[str, Field(min_length=1)]
+    """The name of the asset there."""
     namespace: Annotated[str, Field(min_length=1)]
+    """The Temporal namespace."""
     poll_interval: Interval = EVERY
+    """How often it looks."""
 
 
 class OwnTrigger(Brief, Model):
@@ -46,6 +50,7 @@ class OwnTrigger(Brief, Model):
 
     kind: Literal["own"] = "own"
     poll_interval: Interval = EVERY
+    """How often the class is called."""
 
 
 Trigger = Annotated[FilesTrigger | AssetTrigger | OwnTrigger, Field(discriminator="kind")]
@@ -58,4 +63,6 @@ class Watcher(Model):
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]+$", max_length=100)]
+    """Unique within the asset."""
     trigger: Trigger
+    """What it looks at."""

@@ -15,6 +15,7 @@ class _OfTime(Model):
 
     decoded: ClassVar[type] = datetime
     direction: Literal["forward", "backward"] = "forward"
+    """Whether the window begins with the period it is of, or ends with it."""
 
     def _periods(self, count: int, step: Callable[[int], timedelta | relativedelta], at: datetime) -> list[datetime]:
         first = -(count - 1) if self.direction == "backward" else 0
@@ -82,6 +83,7 @@ class SegmentWindow(Model):
     decoded: ClassVar[type] = str
     window: Literal["SegmentWindow"] = "SegmentWindow"
     segments: tuple[str, ...]
+    """The names that make up a whole."""
 
     @field_validator("segments")
     @classmethod
@@ -123,6 +125,7 @@ class MinimumCount(Model):
 
     policy: Literal["minimum"] = "minimum"
     n: int
+    """How many; negative: all but so many."""
 
     @field_validator("n")
     @classmethod

@@ -18,6 +18,7 @@ class AirflowTask(BaseTask):
     operator: Annotated[str, Field(min_length=1)]
     """The operator's class, as `package.module.Class`."""
     is_sensor: bool = False
+    """Whether the operator is a sensor."""
     xcom_from: tuple[str, ...] = ()
     """The unmapped tasks whose results its arguments name: they are sent along, others are asked for."""
 

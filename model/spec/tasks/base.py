@@ -37,13 +37,19 @@ class BaseTask(Brief, Model):
     """Where it takes slots from unless it names a pool."""
 
     task_id: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
+    """Unique within the DAG."""
     upstream: tuple[str, ...] = ()
+    """The tasks directly upstream, by task_id."""
     trigger_rule: TriggerRule = TriggerRule.ALL_SUCCESS
+    """Which states of the upstream tasks let it run."""
     retries: NonNegativeInt = 0
+    """How many more tries a task that failed gets."""
     retry_delay: Annotated[timedelta, Field(ge=timedelta(0))] = timedelta(minutes=5)
+    """The time between two tries."""
     retry_exponential_backoff: bool | Annotated[float, Field(ge=0)] = False
     """What each delay is times the one before: true is 2, and false or 0 leaves them alike."""
     max_retry_delay: PositiveDuration | None = None
+    """The longest delay with retry_exponential_backoff."""
     no_retry_on: tuple[str, ...] = ()
     """Names of exceptions, with those derived from them, after which there is no other try."""
     retry_only_on: tuple[str, ...] = ()
@@ -51,12 +57,15 @@ class BaseTask(Brief, Model):
     max_starts: Annotated[int, Field(ge=1, le=10)] | None = None
     """How often one try may be started when workers are lost; 1: at most once. None: ten times."""
     execution_timeout: PositiveDuration | None = None
+    """How long one try may run before it fails."""
     sla: PositiveDuration | None = None
     """How long after its run fell due the task should have succeeded; else `sla_miss_callback` is called, once."""
     callbacks: Callbacks = {}
     """Who is told what of the task; in Python written as on_failure_callback and so on."""
     start_date: Instant | None = None
+    """The task is left out of catch-up runs of earlier logical dates."""
     end_date: Instant | None = None
+    """The task is left out of catch-up runs of later logical dates."""
     queue: Annotated[str, Field(min_length=1)] | None = None
     """The Temporal task queue that the work goes to; None: the one that the DAG runs on."""
     depends_on_past: bool = False
@@ -66,17 +75,25 @@ class BaseTask(Brief, Model):
     ignore_first_depends_on_past: bool = True
     """Whether a task that the run before did not have may run."""
     priority_weight: int = 1
+    """Tasks that wait for the same slot start with the heaviest."""
     weight_rule: WeightRule = WeightRule.DOWNSTREAM
+    """Whether the weights of downstream or of upstream tasks are added to the task's own."""
     pool: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)] | None = None
     """Where the task takes slots from before it starts; None: no pool, only its worker's own limit."""
     pool_slots: PositiveInt = 1
+    """How many slots of the pool it takes."""
     max_active_tis_per_dag: PositiveInt | None = None
+    """How many instances of it are active at once, over all runs of the DAG."""
     max_active_tis_per_dagrun: PositiveInt | None = None
+    """How many instances of it are active at once within a run."""
     is_setup: bool = False
+    """Whether it is a setup: it is cleared with the tasks that need it."""
     is_teardown: bool = False
+    """Whether it is a teardown: it runs when its setup succeeded and the work is done."""
     on_failure_fail_dagrun: bool = False
     """Whether a teardown that fails fails its run."""
     group: str | None = None
+    """The task group that it is in; None: in none."""
     expand: Expansion | None = None
     """What the task is mapped over; None: it is one instance."""
     do_xcom_push: bool = True
@@ -88,8 +105,11 @@ class BaseTask(Brief, Model):
     inlets: tuple[Annotated[Leaf, Field(discriminator="kind")], ...] = ()
     """The assets that it reads."""
     params: dict[str, Any] = {}
+    """Defaults of conf, over those of the DAG."""
     owner: str | None = None
+    """Who is responsible, for lists and filters."""
     doc_md: str | None = None
+    """Documentation in Markdown, for the web page of the task."""
 
     @model_validator(mode="before")
     @classmethod

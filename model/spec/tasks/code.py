@@ -30,9 +30,13 @@ class BashTask(BaseTask):
     template_ext: ClassVar[tuple[str, ...]] = (".sh", ".bash")
     kind: Literal["bash"] = "bash"
     command: Annotated[str, Field(min_length=1)]
+    """The command, or the name of a .sh or .bash file; a template."""
     env: dict[str, str] = {}
+    """Environment variables of the command; templates."""
     cwd: str | None = None
+    """The working directory; None: the try's own folder."""
     skip_on_exit_code: ExitCodes = (SKIP_EXIT_CODE,)
+    """Exit codes by which the task is skipped."""
 
     def templated(self) -> tuple[Any, ...]:
         return (self.command, self.env, self.cwd)
@@ -45,7 +49,9 @@ class CallTask(BaseTask):
     """
 
     args: tuple[Any, ...] = ()
+    """Positional arguments of the function: values, templates, or results of other tasks."""
     kwargs: dict[str, Any] = {}
+    """Keyword arguments of the function, as `args`."""
     takes_context: bool = False
     """Whether the function asks for `ti` or `**kwargs`, and so may pull any result."""
     multiple_outputs: bool = False
@@ -76,6 +82,7 @@ class BashFunctionTask(CallTask):
     activity: ClassVar[str | None] = "tidemill.bash_function"
     kind: Literal["bash_function"] = "bash_function"
     skip_on_exit_code: ExitCodes = (SKIP_EXIT_CODE,)
+    """Exit codes by which the task is skipped."""
 
 
 class BranchTask(CallTask):

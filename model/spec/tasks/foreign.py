@@ -18,8 +18,11 @@ class ActivityTask(BaseTask):
 
     kind: Literal["activity"] = "activity"
     activity_type: Annotated[str, Field(min_length=1)]
+    """The name of the activity."""
     args: tuple[Any, ...] = ()
+    """Its arguments: values, templates, or results of other tasks."""
     heartbeat_timeout: PositiveDuration | None = None
+    """How long the activity may be silent; None: it need not heartbeat."""
 
     def templated(self) -> tuple[Any, ...]:
         return (self.args,)
@@ -30,7 +33,9 @@ class WorkflowTask(BaseTask):
 
     kind: Literal["workflow"] = "workflow"
     workflow_type: Annotated[str, Field(min_length=1)]
+    """The name of the workflow."""
     args: tuple[Any, ...] = ()
+    """Its arguments: values, templates, or results of other tasks."""
 
     def templated(self) -> tuple[Any, ...]:
         return (self.args,)
@@ -43,9 +48,13 @@ class TriggerDagTask(PokedTask):
     calls_workflows: ClassVar[bool] = True
     kind: Literal["trigger_dag"] = "trigger_dag"
     trigger_dag_id: Annotated[str, Field(min_length=1)]
+    """The DAG to run; a template."""
     trigger_run_id: str | None = None
+    """The run_id of its run; None: one is made."""
     logical_date: str | None = None
+    """The logical date of its run (ISO 8601); a template."""
     conf: dict[str, Any] = {}
+    """The conf of its run; templates."""
     run_after: str | None = None
     """When the run may start; it waits in the queue until then."""
     reset_dag_run: bool = False
@@ -53,10 +62,15 @@ class TriggerDagTask(PokedTask):
     skip_when_already_exists: bool = False
     """Whether the task is skipped then."""
     fail_when_dag_is_paused: bool = False
+    """Whether the task fails where that DAG is paused."""
     wait_for_completion: bool = False
+    """Whether the task waits until that run has ended."""
     poke_interval: PositiveDuration = timedelta(seconds=10)
+    """How often it looks, while it waits."""
     allowed_states: tuple[str, ...] = ("success",)
+    """The states of that run by which the task succeeds."""
     failed_states: tuple[str, ...] = ("failed",)
+    """The states of that run by which it fails."""
 
     def templated(self) -> tuple[Any, ...]:
         return (self.trigger_dag_id, self.trigger_run_id, self.logical_date, self.conf, self.run_after)

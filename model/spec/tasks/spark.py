@@ -47,38 +47,62 @@ class SparkOptions(Brief, Model):
     master: str | None = None
     """`local[N]`, `spark://host:port`, `yarn`, `k8s://https://host:port`, or `sc://host:port` for Spark Connect."""
     deploy_mode: Literal["client", "cluster"] | None = None
+    """Where the driver runs: below the worker, or in the cluster."""
     rest_url: str | None = None
     """For cluster mode, where the cluster's REST API is, or several with commas between.
 
     None: port 6066 of a standalone master's host; YARN's ResourceManager as HADOOP_CONF_DIR/yarn-site.xml names it.
     """
     conf: dict[str, str | int | float | bool] = {}
+    """Spark properties; keys begin with "spark."."""
     driver_memory: str | None = None
+    """Heap of the driver, as Spark writes it: "2g"."""
     driver_cores: PositiveInt | None = None
+    """Cores of the driver, in cluster mode."""
     executor_memory: str | None = None
+    """Heap of each executor."""
     executor_cores: PositiveInt | None = None
+    """Cores of each executor."""
     total_executor_cores: PositiveInt | None = None
+    """Cores of all executors together, on a standalone cluster."""
     num_executors: PositiveInt | None = None
+    """How many executors, on YARN and Kubernetes."""
     dynamic_allocation: bool | None = None
     """Whether executors come and go with the work (spark.dynamicAllocation.*), shuffles tracked."""
     min_executors: PositiveInt | None = None
+    """The fewest executors with dynamic_allocation."""
     max_executors: PositiveInt | None = None
+    """The most executors with dynamic_allocation."""
     packages: tuple[str, ...] = ()
+    """Maven coordinates: group:artifact:version."""
     exclude_packages: tuple[str, ...] = ()
+    """What packages are not to bring along: group:artifact."""
     repositories: tuple[str, ...] = ()
+    """Further Maven repositories."""
     jars: tuple[str, ...] = ()
+    """JAR files for driver and executors."""
     py_files: tuple[str, ...] = ()
+    """Python files, .zip or .egg for driver and executors."""
     files: tuple[str, ...] = ()
+    """Files for the working directory of each executor."""
     archives: tuple[str, ...] = ()
+    """Archives that are unpacked there."""
     driver_class_path: str | None = None
+    """Further class path entries of the driver."""
     properties_file: str | None = None
+    """A file of Spark properties."""
     yarn_queue: str | None = None
+    """The YARN queue."""
     namespace: str | None = None
     """The Kubernetes namespace of driver and executors."""
     principal: str | None = None
+    """The Kerberos principal."""
     keytab: str | None = None
+    """The file of its key."""
     proxy_user: str | None = None
+    """The user that is impersonated."""
     name: str | None = None
+    """The name of the application; None: DAG, task and run."""
 
     @field_validator("driver_memory", "executor_memory")
     @classmethod
@@ -176,6 +200,7 @@ class SparkWork(BaseTask):
     """Heavy drivers wait for each other there, and light tasks for none of them."""
 
     spark: SparkOptions = SparkOptions()
+    """Where and with what it runs, over the connection and the settings of the worker."""
     env: dict[str, str] = {}
     """Environment of the driver; in cluster mode it reaches the driver where the cluster passes it on."""
     output: str | None = None
@@ -197,9 +222,11 @@ class SparkSubmitTask(SparkWork):
 
     kind: Literal["spark_submit"] = "spark_submit"
     application: Annotated[str, Field(min_length=1)]
+    """The .py or .jar file to submit; a template."""
     application_args: tuple[str | dict[str, str], ...] = ()
     """Texts, or references to results of other tasks."""
     java_class: str | None = None
+    """The main class of a JAR."""
 
     def templated(self) -> tuple[Any, ...]:
         return (self.application, self.application_args, *super().templated())
@@ -240,6 +267,7 @@ class SparkSqlTask(SparkWork):
     sql: Annotated[str, Field(min_length=1)]
     """The statements, separated by semicolons; or the path of a `.sql` file from the DAG file's folder."""
     output_format: str = "parquet"
+    """The format of what is written: "parquet" and so on."""
     max_rows: PositiveInt = 1000
     """How many rows the result may have."""
 
@@ -252,4 +280,6 @@ class SparkSqlFunctionTask(SparkWork, CallTask):
 
     kind: Literal["spark_sql_function"] = "spark_sql_function"
     output_format: str = "parquet"
+    """The format of what is written: "parquet" and so on."""
     max_rows: PositiveInt = 1000
+    """How many rows may come back as the result."""

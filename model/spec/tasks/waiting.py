@@ -23,6 +23,7 @@ class PokedTask(WaitingTask):
     """Waiting by asking again and again. Between two pokes the task is up_for_reschedule."""
 
     poke_interval: PositiveDuration = timedelta(minutes=1)
+    """The time between two pokes."""
     exponential_backoff: bool = False
     """Whether each interval is twice the one before."""
     max_wait: PositiveDuration | None = None
@@ -42,8 +43,11 @@ class BashSensorTask(PokedTask):
     activity: ClassVar[str | None] = "tidemill.bash"
     kind: Literal["bash_sensor"] = "bash_sensor"
     command: Annotated[str, Field(min_length=1)]
+    """The command; a template."""
     env: dict[str, str] = {}
+    """Environment variables of the command; templates."""
     cwd: str | None = None
+    """The working directory; None: the try's own folder."""
     retry_exit_code: int | None = None
     """The exit code that means "not yet"; another one than it and 0 fails the task. None: all mean that."""
 
@@ -57,6 +61,7 @@ class FileSensorTask(PokedTask):
     activity: ClassVar[str | None] = "tidemill.file_sensor"
     kind: Literal["file_sensor"] = "file_sensor"
     filepath: Annotated[str, Field(min_length=1)]
+    """The path or pattern; a template."""
     fs_conn_id: str | None = None
     """A connection whose extra field `path` is the folder that a relative path begins at."""
 
@@ -74,6 +79,7 @@ class ExternalTaskTask(PokedTask):
     calls_workflows: ClassVar[bool] = True
     kind: Literal["external_task"] = "external_task"
     external_dag_id: Annotated[str, Field(min_length=1)]
+    """The DAG whose run is waited for."""
     external_task_ids: tuple[str, ...] = ()
     """Which of its tasks; none: the run as a whole."""
     external_task_group_id: str | None = None
@@ -81,8 +87,11 @@ class ExternalTaskTask(PokedTask):
     check_existence: bool = False
     """Whether the task fails if the other DAG has no task or group of that id, instead of waiting."""
     execution_delta: timedelta = timedelta()
+    """How much earlier its logical date is than the task's own."""
     allowed_states: tuple[str, ...] = ("success",)
+    """States that end the wait well."""
     skipped_states: tuple[str, ...] = ()
+    """States by which the task is skipped."""
     failed_states: tuple[str, ...] = ()
     """States that end the wait at once: the task fails, or with `skipped_states` is skipped."""
 
@@ -99,6 +108,7 @@ class TimeTask(WaitingTask):
     delta: timedelta | None = None
     """How long after the end of the data interval, or after run_after where there is none."""
     timezone: str = "UTC"
+    """The IANA time zone of a target_time without one."""
 
     def templated(self) -> tuple[Any, ...]:
         return (self.target_time,)
@@ -112,9 +122,13 @@ class ApprovalTask(WaitingTask):
 
     kind: Literal["approval"] = "approval"
     subject: str = ""
+    """What is asked; a template."""
     options: tuple[str, ...] = ("Approve", "Reject")
+    """What may be answered."""
     defaults: tuple[str, ...] | None = None
+    """The answer when `timeout` is over; None: the task fails then."""
     multiple: bool = False
+    """Whether several options may be chosen."""
     fail_on_reject: bool = False
     """Whether the task fails, for good, when the answer is Reject."""
 

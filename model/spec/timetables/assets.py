@@ -29,6 +29,7 @@ class AssetTriggered(Brief, Unscheduled):
     assets: tuple[str, ...] = ()
     """The names of assets, all of which are waited for; where it is more than that, `condition` says what."""
     condition: Condition | None = None
+    """Which assets have to be updated; None: all of `assets`."""
 
     @property
     def waited_for(self) -> Condition:
@@ -43,7 +44,9 @@ class AssetOrTime(Unscheduled):
 
     kind: Literal["asset_or_time"] = "asset_or_time"
     timetable: OfTime
+    """The timetable."""
     condition: Condition
+    """The assets."""
 
     @property
     def waited_for(self) -> Condition:
@@ -82,6 +85,7 @@ class PartitionedAsset(Unscheduled):
 
     kind: Literal["partitioned_asset"] = "partitioned_asset"
     partitioned: Partitioned
+    """The assets and their mappers."""
 
     @property
     def waited_for(self) -> Condition:

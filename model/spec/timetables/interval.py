@@ -15,8 +15,11 @@ class CronInterval(BaseTimetable):
 
     kind: Literal["cron_interval"] = "cron_interval"
     expression: str
+    """Five fields, or six with seconds; or a preset."""
     timezone: str = "UTC"
+    """The IANA time zone of the expression."""
     dst_policy: DstPolicy = "airflow"
+    """What it means where the clocks change."""
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
@@ -84,6 +87,7 @@ class DeltaInterval(BaseTimetable):
 
     kind: Literal["delta_interval"] = "delta_interval"
     delta: Delta
+    """The length of an interval: a duration, or calendar steps."""
 
     @model_validator(mode="after")
     def _forward(self) -> Self:

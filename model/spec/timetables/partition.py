@@ -23,6 +23,8 @@ class CronPartition(CronTrigger):
     run_offset: int = 0
     """How many ticks on from its own the partition of a run is; negative: back."""
     run_immediately: RunImmediately = False
+    """Without catchup: true, the last tick before now gets the first run; a duration, if it is no longer ago than that;
+    else, if it is no longer ago than a tenth of the time between two ticks, or five minutes."""
     key_format: str = Field(default=KEY_FORMAT, min_length=1)
     """How a key is written, as strftime does; in the time zone of the expression."""
 

@@ -40,8 +40,11 @@ class Custom(Unscheduled):
 
     kind: Literal["custom"] = "custom"
     name: str = Field(pattern=r"^[\w.]+:\w+$")
+    """Written as package.module:Class."""
     arguments: dict[str, Any] = {}
+    """The keyword arguments of the class, as JSON."""
     periodic_runs: bool = True
+    """Whether it makes runs by itself, as Airflow's `periodic`."""
 
     @property
     def periodic(self) -> bool:
@@ -92,7 +95,9 @@ class Events(Unscheduled):
 
     kind: Literal["events"] = "events"
     event_dates: tuple[Instant, ...]
+    """The moments."""
     restrict_to_events: bool = False
+    """Whether a manual run takes the last event as its logical date."""
 
     @property
     def periodic(self) -> bool:

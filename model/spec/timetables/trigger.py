@@ -19,7 +19,10 @@ class _Trigger(BaseTimetable):
     """What the trigger schedules share: a tick is run_after; `interval` reaches back from it."""
 
     interval: Delta = ZERO
+    """How far the data interval of a run reaches back from its tick."""
     run_immediately: RunImmediately = None
+    """Without catchup: true, the last tick before now gets the first run; a duration, if it is no longer ago than that;
+    else, if it is no longer ago than a tenth of the time between two ticks, or five minutes."""
 
     def next_dagrun_info(
         self, last: DataInterval | None, restriction: TimeRestriction, now: datetime
@@ -64,8 +67,11 @@ class CronTrigger(_Trigger):
 
     kind: Literal["cron_trigger"] = "cron_trigger"
     expression: str
+    """Five fields, or six with seconds; or a preset."""
     timezone: str = "UTC"
+    """The IANA time zone of the expression."""
     dst_policy: DstPolicy = "airflow"
+    """What it means where the clocks change."""
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
@@ -109,6 +115,7 @@ class DeltaTrigger(_Trigger):
 
     kind: Literal["delta_trigger"] = "delta_trigger"
     delta: Delta
+    """The time between two runs."""
 
     @model_validator(mode="after")
     def _forward(self) -> Self:
@@ -137,10 +144,16 @@ class MultiCronTrigger(BaseTimetable):
 
     kind: Literal["multi_cron_trigger"] = "multi_cron_trigger"
     expressions: Annotated[tuple[str, ...], Field(min_length=1)]
+    """The cron expressions."""
     timezone: str = "UTC"
+    """The IANA time zone of the expressions."""
     dst_policy: DstPolicy = "airflow"
+    """What they mean where the clocks change."""
     interval: Delta = ZERO
+    """How far the data interval of a run reaches back from its tick."""
     run_immediately: RunImmediately = None
+    """Without catchup: true, the last tick before now gets the first run; a duration, if it is no longer ago than that;
+    else, if it is no longer ago than a tenth of the time between two ticks, or five minutes."""
 
     def check(self) -> None:
         for expression in self.expressions:
