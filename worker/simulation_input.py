@@ -30,6 +30,8 @@ class SimulationInput:
     last_intervals: dict[str, DataInterval] = field(default_factory=dict)
     durations: dict[str, timedelta] = field(default_factory=dict)
     pools: dict[str, PoolSettings] = field(default_factory=dict)
+    dag_ids: list[str] = field(default_factory=list)
+    """All DAGs that are registered, whether they are simulated or not."""
     left_out: dict[str, str] = field(default_factory=dict)
     """By DAG, why it is none of them."""
 
@@ -45,7 +47,7 @@ async def simulation_input(wanted: set[str]) -> SimulationInput:
         async with room:
             return await _of_dag(tidemill, dag_id)
 
-    found = SimulationInput()
+    found = SimulationInput(dag_ids=[row.dag_id for row in rows])
     for one in await asyncio.gather(*map(read, dag_ids)):
         found.specs.extend(one.specs)
         found.last_intervals.update(one.last_intervals)

@@ -24,8 +24,8 @@ MOST_EDGES = 100
 def draw_simulations(worlds: Mapping[str, Simulation], path: Path) -> None:
     """Writes the picture of *worlds*, side by side, to *path*, as the kind of its suffix says (.png, .svg, .pdf).
 
-    Of many DAGs those are shown whose runs are latest. Raises InvalidInputError where matplotlib is not installed, and
-    for a suffix that it does not know.
+    Of many DAGs those are shown whose runs are latest. Raises InvalidInputError where matplotlib is not installed,
+    for a suffix that it does not know, and where the file cannot be written.
     """
     plt = plots()
     shown = _latest(worlds)
@@ -40,7 +40,7 @@ def draw_simulations(worlds: Mapping[str, Simulation], path: Path) -> None:
     figure.tight_layout()
     try:
         figure.savefig(path)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise InvalidInputError(f"--picture {path}: {error}") from None
     finally:
         plt.close(figure)

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Annotated, Self
 
-from ..base import Instant, Model, PositiveDuration, Request
-from ..pool.state import PoolSettings
+from pydantic import AfterValidator, NonNegativeInt, PositiveInt, model_validator
+
+from ..base import Instant, Model, PositiveDuration, Request, iso
+from ..pool.state import SPARK_POOL_SETTINGS, PoolSettings
 from ..spec.tasks import BaseTask, EmptyTask
+from ..spec.tasks.spark import SPARK_POOL
 from ..spec.timetables import DataInterval
 
 MINUTE = timedelta(minutes=1)
@@ -17,6 +21,26 @@ class Downtime(Model):
     start: Instant
     end: Instant
 
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.start >= self.end:
+            raise ValueError(f"a downtime from {iso(self.start)} to {iso(self.end)} is none. Let it end later")
+        return self
+
+
+def _joined(downtimes: tuple[Downtime, ...]) -> tuple[Downtime, ...]:
+    joined: list[Downtime] = []
+    for down in sorted(downtimes, key=lambda down: down.start):
+        if joined and down.start <= joined[-1].end:
+            joined[-1] = Downtime(start=joined[-1].start, end=max(joined[-1].end, down.end))
+        else:
+            joined.append(down)
+    return tuple(joined)
+
+
+def _with_pool_of_spark(pools: Mapping[str, PoolSettings]) -> Mapping[str, PoolSettings]:
+    return {SPARK_POOL: SPARK_POOL_SETTINGS, **pools}
+
 
 class Assumptions(Request):
     """What is not known of the future."""
@@ -25,16 +49,22 @@ class Assumptions(Request):
     """How long a try of a task takes that is not named below."""
     durations: Mapping[str, PositiveDuration] = {}
     """By `dag_id.task_id`."""
-    failing_tries: Mapping[str, int] = {}
+    failing_tries: Mapping[str, NonNegativeInt] = {}
     """By `dag_id.task_id`: so many tries of it fail in each run, from the first on."""
-    map_lengths: Mapping[str, int] = {}
+    map_lengths: Mapping[str, NonNegativeInt] = {}
     """By `dag_id.task_id`: how many instances a mapped task has; 1 for others."""
-    worker_slots: int | None = None
+    worker_slots: PositiveInt | None = None
     """How many tasks all workers together run at a time; None: as many as there are."""
-    pools: Mapping[str, PoolSettings] = {}
-    downtimes: tuple[Downtime, ...] = ()
+    pools: Annotated[Mapping[str, PoolSettings], AfterValidator(_with_pool_of_spark)] = {
+        SPARK_POOL: SPARK_POOL_SETTINGS
+    }
+    """By name; the pool of Spark tasks is as large as it is made, unless it is named."""
+    downtimes: Annotated[tuple[Downtime, ...], AfterValidator(_joined)] = ()
+    """In order; those that overlap are joined."""
     last_intervals: Mapping[str, DataInterval] = {}
     """By dag_id: about what the last scheduled run was before the simulation begins; none: there was none yet."""
+    resume_at: Mapping[str, Instant] = {}
+    """By dag_id: where a schedule takes over that was changed; no interval of it begins earlier."""
 
     def of_try(self, dag_id: str, task: BaseTask) -> timedelta:
         """How long a try takes."""

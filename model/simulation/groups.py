@@ -55,7 +55,9 @@ def exceeded(simulation: Simulation, specs: Iterable[DagSpec], assumptions: Assu
     if assumptions.worker_slots is not None:
         limits[WORKERS] = assumptions.worker_slots
     tasks = {spec.dag_id: with_default_pools(spec).by_id for spec in specs}
-    return {limit for limit, slots in limits.items() if _most(simulation, limit, tasks) > slots}
+    # A task without work leaves no try behind, and may wait all the same.
+    waits = {f"pool:{task.pool}" for of in tasks.values() for task in of.values() if isinstance(task, EmptyTask)}
+    return {limit for limit, slots in limits.items() if limit in waits or _most(simulation, limit, tasks) > slots}
 
 
 def _most(simulation: Simulation, limit: str, tasks: Mapping[str, Mapping[str, BaseTask]]) -> int:

@@ -27,6 +27,8 @@ class PoolSummary(Model):
     """None: it was not named, and is taken to be unlimited."""
     most_tasks: int
     """How many tasks held slots of it at the same time."""
+    most_waiting: int
+    """How many waited for slots of it at the same time."""
 
 
 def pools_used(simulation: Simulation, pools: dict[str, PoolSettings]) -> tuple[PoolSummary, ...]:
@@ -34,20 +36,36 @@ def pools_used(simulation: Simulation, pools: dict[str, PoolSettings]) -> tuple[
     names = {one.pool for period in simulation.periods for one in period.tries if one.started_at is not None}
     return tuple(
         PoolSummary(
-            pool=name, slots=pools[name].slots if name in pools else None, most_tasks=_most_in_pool(simulation, name)
+            pool=name,
+            slots=pools[name].slots if name in pools else None,
+            most_tasks=_most_in_pool(simulation, name),
+            most_waiting=simulation.most_waiting.get(name, 0),
         )
         for name in sorted(name for name in names if name is not None)
     )
 
 
 def _most_in_pool(simulation: Simulation, name: str) -> int:
-    return _most(_changes(simulation, lambda period: _worked_on(simulation, period, name)))
+    return most(_changes(simulation, lambda period: _worked_on(simulation, period, name)))
 
 
 def _worked_on(simulation: Simulation, period: BusyPeriod, pool: str | None = None) -> Iterable[Span]:
     for one in period.tries:
         if one.started_at is not None and pool in (None, one.pool):
             yield one.started_at, one.ended_at or simulation.end, 1
+
+
+def tasks_that_wait(simulation: Simulation) -> Changes:
+    """How many tries wait for a worker: from when they are queued to their start."""
+    end = simulation.end
+    return _changes(
+        simulation, lambda period: ((one.queued_at, one.started_at or one.ended_at or end, 1) for one in period.tries)
+    )
+
+
+def most(changes: Changes) -> int:
+    """The most that goes on at a time."""
+    return max(accumulate(change for _, change in changes), default=0)
 
 
 def tasks_that_run(simulation: Simulation) -> Changes:
@@ -69,11 +87,7 @@ def most_held(simulation: Simulation, slots: Callable[[TrySpan], int]) -> int:
     def held(period: BusyPeriod) -> Iterable[Span]:
         return ((one.queued_at, one.ended_at or simulation.end, slots(one)) for one in period.tries)
 
-    return _most(_changes(simulation, held))
-
-
-def _most(changes: Changes) -> int:
-    return max(accumulate(change for _, change in changes), default=0)
+    return most(_changes(simulation, held))
 
 
 def _changes(simulation: Simulation, spans: Callable[[BusyPeriod], Iterable[Span]]) -> Changes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -42,11 +42,13 @@ class SimulatedRun:
         self.state.fill()
         self.plan = RunPlan(self.state.spec, self.state.states, self.state.past)
         self._under_way: dict[str, TrySpan] = {}
+        self._at_work: dict[str, TrySpan] = {}
+        """The tries that have a worker's slot."""
         self._leases: dict[str, str] = {}
         self._is_over = False
         if (timeout := self.state.spec.dagrun_timeout) is not None:
             told = RunEnd(RunState.FAILED, f"dagrun_timeout of {timeout} was exceeded")
-            self._at(self.world.clock.now + timeout, lambda: self._end(told))
+            self._decide_at(self.world.clock.now + timeout, lambda: self._end(told))
 
     @property
     def dag_id(self) -> str:
@@ -54,6 +56,10 @@ class SimulatedRun:
 
     def _at(self, time: datetime, event: Callable[[], None]) -> None:
         self.world.clock.at(time, event, self.turn)
+
+    def _decide_at(self, time: datetime, event: Callable[[], None]) -> None:
+        """Has *event* happen at *time*, or at the end of the downtime that it falls into."""
+        self._at(self.world.assumptions.resumes(time), event)
 
     def go_on(self) -> None:
         """Everything that follows now, as the run's workflow does it."""
@@ -69,9 +75,15 @@ class SimulatedRun:
         if (end := self.plan.end()) is not None:
             self._end(end)
 
-    def look_back(self, past: Past | None) -> None:
-        """The run before has changed."""
-        self.plan.look_back(past)
+    def look_back(self, past: Past | None, *, is_delta: bool) -> None:
+        """The run before has changed; of a delta, *past* has only the tasks that have."""
+        known, changed = self.plan.past, None
+        if is_delta and past is not None:
+            if known is None or known.run_id != past.run_id:
+                return
+            changed = {*past.states}
+            past = Past(run_id=past.run_id, states={**known.states, **past.states})
+        self.plan.look_back(past, changed)
         self.go_on()
 
     def _end(self, end: RunEnd) -> None:
@@ -81,6 +93,7 @@ class SimulatedRun:
         for instance in self.state.instances.values():
             if (span := self._under_way.pop(instance.key, None)) is not None:
                 self._close(span, TaskState.SKIPPED)
+                self._leave_worker(instance.key, span)
             self._give_back(instance.key)
         self.ended(self, end)
 
@@ -94,9 +107,19 @@ class SimulatedRun:
         for together in scopes.values():
             lengths = self.world.assumptions.map_lengths
             n = next((lengths[name] for t in together if (name := f"{self.dag_id}.{t}") in lengths), 1)
+            if n == 0:
+                self._skip(together, "there is nothing to map it over")
+                continue
             self.state.expand(together, n)
             self.plan.expand(together, n)
         return bool(tasks)
+
+    def _skip(self, task_ids: Iterable[str], reason: str) -> None:
+        for task_id in task_ids:
+            instance = self.state.instances[task_id]
+            instance.move(TaskState.SKIPPED, reason)
+            self.plan.record(task_id, TaskState.SKIPPED)
+            self.task_ended(self, instance)
 
     def _follow(self, decision: Decision) -> None:
         instance = self.state.instances[decision.key]
@@ -141,26 +164,43 @@ class SimulatedRun:
         self.plan.record(instance.key, TaskState.DEFERRED)
         if (lease_id := self._leases.get(instance.key)) is not None:
             self.world.pools.park(lease_id)
-        self._at(until, lambda: self._done(instance, span, holds_slot=False))
+        self._decide_at(until, lambda: self._done(instance, span))
         self._at(self.world.clock.now, self.go_on)
 
-    def _work(self, instance: TaskInstance, span: TrySpan) -> None:
-        """A worker has taken the try up."""
-        if self._under_way.get(instance.key) is not span:  # it was ended while it waited for one
-            self.world.slots.give_back()
-            return
+    def _work(self, instance: TaskInstance, span: TrySpan) -> bool:
+        """A worker has taken the try up. False if it was ended while it waited for one."""
+        if self._under_way.get(instance.key) is not span:
+            return False
+        self._at_work[instance.key] = span
         task, now = self.state.spec.by_id[instance.task_id], self.world.clock.now
         span.started_at = now
         instance.move(TaskState.RUNNING)
         end = now + self.world.assumptions.of_try(self.dag_id, task)
-        self._at(end, lambda: self._done(instance, span, holds_slot=True))
+        self._at(end, lambda: self._finish(instance, span))
+        return True
 
-    def _done(self, instance: TaskInstance, span: TrySpan, *, holds_slot: bool) -> None:
-        if holds_slot:
+    def _finish(self, instance: TaskInstance, span: TrySpan) -> None:
+        """The work is over, which somebody takes note of when no downtime is in the way."""
+        if self._under_way.get(instance.key) is not span:
+            return
+        span.ended_at = now = self.world.clock.now
+        if self.world.assumptions.resumes(now) > now:
+            self._decide_at(now, lambda: self._done(instance, span))
+        else:
+            self._done(instance, span)
+
+    def _done(self, instance: TaskInstance, span: TrySpan) -> None:
+        if self._under_way.get(instance.key) is not span:
+            return
+        del self._under_way[instance.key]
+        self._leave_worker(instance.key, span)
+        self._settle(instance, span)
+        self.go_on()
+
+    def _leave_worker(self, key: str, span: TrySpan) -> None:
+        if self._at_work.get(key) is span:
+            del self._at_work[key]
             self.world.slots.give_back()
-        if self._under_way.pop(instance.key, None) is span:
-            self._settle(instance, span)
-            self.go_on()
 
     def _settle(self, instance: TaskInstance, span: TrySpan) -> None:
         task = self.state.spec.by_id[instance.task_id]
@@ -172,7 +212,7 @@ class SimulatedRun:
             self._move(instance, span, TaskState.UP_FOR_RETRY)
             seed = f"{self.dag_id}#{instance.key}#{self.state.run.key}"
             delay = retry_delay(task, instance.try_number, seed)
-            self._at(self.world.clock.now + delay, lambda: self._again(instance))
+            self._decide_at(self.world.clock.now + delay, lambda: self._again(instance))
         else:
             self._move(instance, span, TaskState.FAILED)
 
@@ -187,6 +227,7 @@ class SimulatedRun:
         span = self._under_way.pop(instance.key, None)
         instance.move(TaskState.SHUTDOWN)
         if span is not None:
+            self._leave_worker(instance.key, span)
             self._move(instance, span, TaskState.FAILED)
 
     def _move(self, instance: TaskInstance, span: TrySpan, state: TaskState) -> None:
@@ -198,7 +239,7 @@ class SimulatedRun:
             self.task_ended(self, instance)
 
     def _close(self, span: TrySpan, state: TaskState) -> None:
-        span.ended_at, span.state = self.world.clock.now, state
+        span.ended_at, span.state = span.ended_at or self.world.clock.now, state
 
     # Pools
 

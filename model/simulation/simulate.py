@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from ..base import to_utc
 from ..errors import InvalidInputError
+from ..spec.assets.identity import AssetAlias
 from ..spec.dag import DagSpec
+from ..spec.tasks import ExternalTaskTask, TriggerDagTask
 from ..spec.timetables import Custom
 from .assumptions import Assumptions
 from .calendars import Calendars
@@ -26,6 +29,7 @@ def simulate(specs: Iterable[DagSpec], start: datetime, end: datetime, assumptio
     if begin >= until:
         raise InvalidInputError(f"from {begin.isoformat()} to {until.isoformat()} is no period. Let it end later")
     all_specs = [*specs]
+    check_unique(spec.dag_id for spec in all_specs)
     for spec in all_specs:
         if isinstance(spec.schedule, Custom):
             raise InvalidInputError(
@@ -47,9 +51,44 @@ def simulate(specs: Iterable[DagSpec], start: datetime, end: datetime, assumptio
             end=until,
             dag_ids=tuple(sorted(spec.dag_id for spec in all_specs)),
             periods=tuple(period for world in worlds for period in world.periods),
-            notes=tuple(f"pool {name!r} is taken to be unlimited" for name in sorted(unknown)),
+            most_waiting=max_by_name(world.pools.most_waiting for world in worlds),
+            notes=(
+                *(f"pool {name!r} is taken to be unlimited" for name in sorted(unknown)),
+                *(note for spec in all_specs for note in not_simulated(spec)),
+                *(note for world in worlds for note in world.notes()),
+            ),
         )
         more = exceeded(found, all_specs, assumptions) - tight
         if not more:
             return found
         tight |= more
+
+
+def max_by_name(found: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    """By name, the largest number that is found."""
+    most: dict[str, int] = {}
+    for numbers in found:
+        for name, number in numbers.items():
+            most[name] = max(number, most.get(name, 0))
+    return most
+
+
+def check_unique(dag_ids: Iterable[str]) -> None:
+    """Raises InvalidInputError where two DAGs have one dag_id."""
+    twice = sorted(dag_id for dag_id, n in Counter(dag_ids).items() if n > 1)
+    if twice:
+        raise InvalidInputError(f"dag_id = {twice[0]!r}: two DAGs have it. Leave one out, or rename it")
+
+
+def not_simulated(spec: DagSpec) -> Iterator[str]:
+    """What *spec* does that the simulation takes for other work."""
+    for task in spec.tasks:
+        what = f"task {spec.dag_id}.{task.task_id}"
+        if isinstance(task, TriggerDagTask):
+            yield f"{what} is taken for other work: it triggers no run of {task.trigger_dag_id!r} here"
+        elif isinstance(task, ExternalTaskTask):
+            yield f"{what} is taken for other work: it does not wait for {task.external_dag_id!r}"
+        if any(isinstance(outlet, AssetAlias) for outlet in task.outlets):
+            yield f"{what}: events by an alias are not simulated"
+    if spec.max_consecutive_failed_dag_runs:
+        yield f"DAG {spec.dag_id} is not paused after failed runs (max_consecutive_failed_dag_runs)"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from .busy_periods import BusyPeriod
@@ -19,6 +19,8 @@ class Simulation:
     dag_ids: tuple[str, ...]
     periods: tuple[BusyPeriod, ...]
     """What happens again and again is told once."""
+    most_waiting: Mapping[str, int] = field(default_factory=dict)
+    """By pool, how many tasks waited for its slots at the same time."""
     notes: tuple[str, ...] = ()
     """What could not be simulated, and what was assumed instead."""
 

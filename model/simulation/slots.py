@@ -34,6 +34,8 @@ class Pools:
         self._held: dict[str, _Held] = {}
         self.unknown: set[str] = set()
         """Pools that somebody has asked for and nobody has described: they are taken to be unlimited."""
+        self.most_waiting: dict[str, int] = {}
+        """By pool, how many tasks waited for its slots at the same time."""
 
     def ask(
         self, lease_id: str, pools: tuple[str, ...], request: Callable[[str], LeaseRequest], let_in: Callable[[], bool]
@@ -70,7 +72,9 @@ class Pools:
         self._clock.at(self._clock.now, lambda: self._grant(name), BEHIND_ALL_DAGS)
 
     def _grant(self, name: str) -> None:
-        for request in self._pools[name].grant(self._clock.now):
+        pool, granted = self._pools[name], self._pools[name].grant(self._clock.now)
+        self.most_waiting[pool.name] = max(len(pool.waiting), self.most_waiting.get(pool.name, 0))
+        for request in granted:
             held = self._held.get(request.lease_id)
             if held is None:
                 continue
@@ -86,15 +90,15 @@ class WorkerSlots:
 
     def __init__(self, most: int | None) -> None:
         self._most = self._free = most
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Callable[[], bool]] = deque()
 
     @property
     def is_idle(self) -> bool:
         """Whether no task has one."""
         return self._free == self._most
 
-    def take(self, start: Callable[[], None]) -> None:
-        """Calls *start* as soon as a slot is free."""
+    def take(self, start: Callable[[], bool]) -> None:
+        """Calls *start* as soon as a slot is free; it answers False if its task wants none any more."""
         if self._free is None:
             start()
         elif self._free > 0:
@@ -107,7 +111,7 @@ class WorkerSlots:
         """A task is done with its slot."""
         if self._free is None:
             return
-        if self._waiting:
-            self._waiting.popleft()()
-        else:
-            self._free += 1
+        while self._waiting:
+            if self._waiting.popleft()():
+                return
+        self._free += 1

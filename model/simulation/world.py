@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from ..asset.events import AssetEvent, wakes
 from ..dag.records import TrackedRun
 from ..dag.state import MOST_RUNNING, DagState
 from ..run.messages import RunReport, TasksEnded
+from ..run.past import remembered
 from ..run.planner import RunEnd
 from ..run.state import DagRunState
 from ..run.task_instances import TaskInstance
@@ -26,6 +28,9 @@ from .repetition import Places, Repetition, may_repeat
 from .run import SimulatedRun
 from .slots import Pools, WorkerSlots
 from .spans import RunSpan, TrySpan
+
+MOST_NOTED = 10_000
+"""Of a DAG's runs that are due at the end and were kept from being made, as many are counted."""
 
 
 class World:
@@ -67,7 +72,23 @@ class World:
             else:
                 self.clock.step()
             rested = is_idle and not rested
+        self.clock.now = self._end
+        for dag in self._dags:
+            dag.note_what_is_due()
         self._close_period()
+
+    def notes(self) -> list[str]:
+        """What there is to say of DAGs that did not go on to the end."""
+        found = []
+        for dag in self._dags:
+            dag_id = dag.state.spec.dag_id
+            if dag.state.broken is not None:
+                found.append(f"DAG {dag_id} makes no more runs: {dag.state.broken}")
+            if dag.overdue >= MOST_NOTED:
+                found.append(
+                    f"DAG {dag_id}: of the runs that are due at the end and not made, {dag.overdue:,} are counted"
+                )
+        return found
 
     def _rest(self) -> None:
         """Nothing is under way: what is ahead depends on nothing but the schedules."""
@@ -119,12 +140,16 @@ class SimulatedDag:
             is_paused=False,
             registered_at=world.clock.now,
             last_automated_interval=world.assumptions.last_intervals.get(spec.dag_id),
+            resume_at=world.assumptions.resume_at.get(spec.dag_id),
         )
         self.state.expect_assets(world.clock.now)
         self._alarm: datetime | None = None
         self.runs: dict[str, SimulatedRun] = {}
         self.spans: dict[str, RunSpan] = {}
         """Of the runs that have not ended."""
+        self._remembered = remembered(spec)
+        self.overdue = 0
+        """How many runs were due and not made at the end."""
 
     def wake(self) -> None:
         """Looks what is to be done now, or when a downtime is over."""
@@ -170,6 +195,22 @@ class SimulatedDag:
         if (then := state.next_wake(now)) is not None:
             self._wake_at(then)
 
+    def note_what_is_due(self) -> None:
+        """At the end: notes the runs that would have been made, had a limit not kept them from it."""
+        state, now = self.state, self._world.clock.now - timedelta(microseconds=1)
+        if self._world.assumptions.resumes(now) > now or state.spec.schedule.answers_by_moment:
+            return
+        state.spec = state.spec.model_copy(update={"max_active_runs": len(state.runs) + MOST_NOTED})
+        while self.overdue < MOST_NOTED:
+            if (question := state.question(now)) is not None:
+                state.take(self._world.calendars.answer(question), question.now)
+            made = state.create_due(now)
+            for tracked in made:
+                self._note(tracked)
+            self.overdue += len(made)
+            if not made:
+                return
+
     def _note(self, tracked: TrackedRun) -> None:
         run = tracked.run
         span = RunSpan(
@@ -213,17 +254,18 @@ class SimulatedDag:
     def _task_ended(self, run: SimulatedRun, instance: TaskInstance) -> None:
         if instance.state is TaskState.SUCCESS:
             self._tell_assets(run, instance)
-        if self.state.unknown_past():
-            told = TasksEnded(key=run.tracked.run.key, states=run.state.past_for_next)
-            self._tell(self.state.tasks_ended(told))
+        if instance.task_id in self._remembered:
+            states = run.state.past_of_tasks([instance.task_id])
+            told = TasksEnded(key=run.tracked.run.key, states=states, is_delta=True)
+            self._tell(self.state.tasks_ended(told), states)
 
-    def _tell(self, runs: Iterable[TrackedRun]) -> None:
-        """The runs after it hear how the one before stands."""
+    def _tell(self, runs: Iterable[TrackedRun], changed: Mapping[str, TaskState] | None = None) -> None:
+        """The runs after it hear how the one before stands: all of it, or what has *changed*."""
         for tracked in runs:
             other = self.runs.get(tracked.run.key)
             if other is not None:
-                past = self.state.news_for(tracked).past
-                self._at(self._world.clock.now, lambda run=other, past=past: run.look_back(past))  # type: ignore[misc]
+                news = self.state.news_for(tracked, changed)
+                self._at(self._world.clock.now, partial(other.look_back, news.past, is_delta=news.is_delta))
 
     def _tell_assets(self, run: SimulatedRun, instance: TaskInstance) -> None:
         for outlet in run.state.spec.by_id[instance.task_id].outlets:
@@ -235,6 +277,7 @@ class SimulatedDag:
                     "source_map_index": instance.map_index,
                 }
                 cause = f"{run.dag_id}/{run.state.run.run_id}/{instance.key}/{outlet.name}"
+                source |= {"partition_key": run.state.run.partition_key, "partition_date": run.state.run.partition_date}
                 event = AssetEvent(
                     cause=cause, name=outlet.name, uri=outlet.uri, timestamp=self._world.clock.now, **source
                 )

@@ -100,3 +100,100 @@ def test_what_cannot_be_simulated_is_said() -> None:
     own = dag("own", [empty("a")], schedule={"kind": "custom", "name": "mine:Mine"})
     with pytest.raises(InvalidInputError, match="'own': its timetable is a class of its own"):
         after(1, own)
+
+
+# Bounds
+
+
+def test_no_task_starts_in_a_downtime_and_those_under_way_go_on() -> None:
+    down = (Downtime(start=START + 1.5 * HOUR, end=START + 12 * HOUR),)
+    chain = [bash("a", "x"), bash("b", "x", "a", retries=1, retry_delay=60), bash("c", "x", "b")]
+    spec = hourly("d", chain, schedule="@once", catchup=False)
+    found = after(20, spec, duration=HOUR, failing_tries={"d.b": 1}, downtimes=down)
+    spans = [
+        (t.key, (t.started_at - START) / HOUR, (t.ended_at - START) / HOUR)
+        for t in found.tries
+        if t.started_at and t.ended_at
+    ]
+    assert spans[:2] == [("a", 0, 1), ("b", 1, 2)], "b ends while nobody is there to see it"
+    assert spans[2] == ("b", 12 + 1 / 60, 13 + 1 / 60)
+    assert spans[3][0] == "c"
+
+
+def test_a_moment_in_a_downtime_is_noticed_behind_it() -> None:
+    down = (
+        Downtime(start=START + 1.5 * HOUR, end=START + 4 * HOUR),
+        Downtime(start=START + 3 * HOUR, end=START + 8 * HOUR),
+    )
+    spec = hourly("d", [bash("a", "x")], dagrun_timeout=3600 * 1.5)
+    found = after(7.9, spec, duration=10 * HOUR, downtimes=down)
+    assert {(run.created_at - START) / HOUR for run in found.runs} == {1}, "overlapping downtimes are one"
+    assert found.runs[0].ended_at is None
+    later = after(8.5, spec, duration=10 * HOUR, downtimes=down)
+    assert later.runs[0].ended_at == START + 8 * HOUR
+
+
+def test_runs_that_a_limit_keeps_from_being_made_are_counted() -> None:
+    spec = hourly("d", [bash("a", "x")], max_active_runs=1, deadline=3600)
+    [summary] = summaries(after(24.5, spec, duration=2 * HOUR))
+    assert (summary.runs, summary.succeeded, summary.unfinished) == (24, 11, 13)
+    assert summary.missed_deadlines == 23
+    assert summary.most_queued == 12
+    latest = hourly("d", [bash("a", "x")], max_active_runs=1, catchup=False)
+    [summary] = summaries(after(24.5, latest, duration=2.5 * HOUR))
+    assert summary.unfinished <= 2, "without catchup only the latest waits"
+
+
+def test_a_run_that_times_out_frees_its_worker_at_once() -> None:
+    spec = hourly("d", [bash("a", "x")], dagrun_timeout=1800)
+    found = after(5.9, spec, duration=10 * HOUR, worker_slots=1)
+    assert {t.started_at - t.queued_at for t in found.tries if t.started_at} == {timedelta()}
+    assert [run.state for run in found.runs] == ["failed"] * 5
+
+
+def test_thousands_that_wait_for_a_worker_may_end_together() -> None:
+    spec = hourly("d", [bash(f"t{n}", "x") for n in range(2000)], schedule="@once", max_active_tasks=500,
+                  dagrun_timeout=3600)  # fmt: skip
+    [run] = after(5, spec, duration=2 * HOUR, worker_slots=1).runs
+    assert run.state == "failed"
+
+
+def test_a_task_that_is_mapped_over_nothing_is_skipped() -> None:
+    mapped = bash(
+        "each", "x", "src", expand={"by": {"command": {"__xcom__": "src", "key": "return_value"}}, "into": "fields"}
+    )
+    spec = hourly(
+        "d", [bash("src", "x"), mapped, bash("after", "x", "each", trigger_rule="none_failed")], schedule="@once"
+    )
+    found = after(3, spec, map_lengths={"d.each": 0})
+    assert [t.key for t in found.tries] == ["src", "after"]
+    assert found.runs[0].state == "success"
+
+
+def test_two_dags_of_one_name_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="dag_id = 'd': two DAGs have it"):
+        after(3, hourly("d", [bash("a", "x")]), hourly("d", [bash("b", "x")]))
+
+
+def test_an_empty_task_waits_for_a_pool_that_another_dag_fills() -> None:
+    fills = hourly("fills", [bash("a", "x", pool="p", pool_slots=2)], schedule="@once")
+    waits = hourly("waits", [empty("a", pool="p", pool_slots=2)], schedule="@once")
+    found = after(5, fills, waits, pools={"p": PoolSettings(slots=2)}, duration=2 * HOUR)
+    assert found.runs_of(["waits"])[0].ended_at == START + 2 * HOUR
+    assert found.most_waiting == {"p": 1}
+
+
+def test_what_is_not_simulated_is_noted() -> None:
+    triggers = {"kind": "trigger_dag", "task_id": "t", "trigger_dag_id": "inner", "wait_for_completion": True}
+    endless = hourly("endless", [empty("a")], schedule="@continuous", max_active_runs=1)
+    notes = after(3, hourly("outer", [triggers]), endless).notes
+    assert "task outer.t is taken for other work: it triggers no run of 'inner' here" in notes
+    assert any(note.startswith("DAG endless makes no more runs") for note in notes)
+
+
+def test_the_pool_of_spark_is_as_large_as_it_is_made() -> None:
+    spark = [{"kind": "spark_submit", "task_id": f"s{n}", "application": "x.py"} for n in range(150)]
+    spec = hourly("d", spark, schedule="@once", max_active_tasks=500)
+    found = after(3, spec)
+    assert most_at_once((t.started_at, t.ended_at) for t in found.tries if t.started_at and t.ended_at) == 128
+    assert found.notes == ()

@@ -80,7 +80,7 @@ def test_deadlines_pools_and_a_picture(tmp_path: Path) -> None:
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
     row = next(line.split() for line in done.stdout.splitlines() if line.startswith("etl "))
     assert row[1] == row[4] == "47", "every run misses its deadline"
-    assert "POOL" in done.stdout
+    assert ["pool", "db", "2"] in [line.split()[:3] for line in done.stdout.splitlines()]
     refused = subprocess.run([*command[:-4], "--picture", "x.xyz"], capture_output=True, text=True, cwd=tmp_path)
     assert refused.returncode == 1
     assert "--picture x.xyz" in refused.stderr
@@ -117,13 +117,22 @@ async def test_what_is_registered_with_the_durations_of_its_history(here: Stack)
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     for options, expected in (
         (("--what-if", "schedul=4"), "NAME is one of max_active_runs"),
-        (("--what-if", "other.catchup=true"), "write [DAG.]NAME=VALUE"),
+        (("--what-if", "other.catchup=true"), "there is no DAG 'other'. There are: etl"),
+        (("--what-if", "slots=0"), "worker_slots = '0'"),
+        (("--duration", "=3"), "names nothing"),
+        (("--duration", "etl.lod=3"), "there is no such task. Did you mean 'etl.load'?"),
+        (("--fails", "nope.x=2"), "There are: etl.load, etl.report"),
+        (("--mapped", "etl.load=-3"), "map_lengths.etl.load = '-3'"),
+        (("--pool", "y=1"), "no task is in that pool"),
+        (("--what-if", "pool:y=1"), "no task is in that pool"),
+        (("--downtime", "2026-01-02/2026-01-01"), "Let it end later"),
+        (("--picture", str(tmp_path / "nowhere" / "x.png")), "No such file or directory"),
         (("--what-if", "dags=nowhere.py"), "there is no such file or folder"),
         (("--what-if", "slots=few"), "worker_slots = 'few'"),
         (("--duration", "etl.load=soon"), "durations.etl.load = 'soon'"),
         (("--downtime", "2026-01-01"), "has no end. Write FROM/TO"),
         (("--fails", "1"), "names nothing. Write NAME=VALUE"),
-        (("--dag", "other"), "defines no such DAG. There are: etl"),
+        (("--dag", "other"), "--dag 'other': there is no such DAG. There are: etl"),
     ):
         done = simulate(tmp_path, *options)
         assert done.returncode == 1, options

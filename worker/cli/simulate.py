@@ -12,7 +12,7 @@ from rich.markup import escape
 from ...model.base import iso
 from ...model.errors import InvalidInputError
 from ...model.simulation.assumptions import Assumptions
-from ...model.simulation.load import pools_used
+from ...model.simulation.load import most, pools_used, tasks_that_run, tasks_that_wait
 from ...model.simulation.simulate import simulate
 from ...model.simulation.simulation import Simulation
 from ...model.simulation.summary import DagSummary, summaries
@@ -59,9 +59,11 @@ def simulate_command(
     for problem in problems:
         errors.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
     chosen = [spec for spec in specs if not dag or spec.dag_id in dag]
+    there = {spec.dag_id for spec in specs} | {*known.dag_ids}
+    if unknown := sorted({*(dag or ())} - there):
+        fail(f"--dag {unknown[0]!r}: there is no such DAG. There are: {', '.join(sorted(there)) or 'none'}")
     if not chosen:
-        where = f"{path} defines" if path is not None else "the server has"
-        fail(f"{where} no such DAG. There are: {', '.join(spec.dag_id for spec in specs) or 'none'}")
+        fail("there is no DAG to simulate")
     begin = read_instant(start, "--from") if start is not None else datetime.now(UTC).replace(microsecond=0)
     until = read_instant(end, "--to") if end is not None else begin + timedelta(days=1)
     try:
@@ -76,21 +78,25 @@ def simulate_command(
         worlds = {"as it is": (chosen, assumed)}
         if what_if:
             worlds[", ".join(what_if)] = with_changes(chosen, assumed, what_if)
+        for members, each in worlds.values():
+            each.check_names(members)
         taken = {name: (members, each.assumptions(known)) for name, (members, each) in worlds.items()}
         found = {name: simulate(members, begin, until, each) for name, (members, each) in taken.items()}
+        if as_json:
+            print_json([{"world": name, **_as_json(found[name], each)} for name, (_, each) in taken.items()])
+        else:
+            _show(found, {name: each for name, (_, each) in taken.items()})
         if picture is not None:
             draw_simulations(found, picture)
     except InvalidInputError as error:
         fail(str(error))
-    if as_json:
-        print_json([{"world": name, **_as_json(simulation)} for name, simulation in found.items()])
-    else:
-        _show(found, {name: each for name, (_, each) in taken.items()})
+    except OverflowError:
+        fail("--from, --to: so far from now there are no dates. Choose a nearer time")
     if problems:
         raise typer.Exit(1)
 
 
-def _as_json(simulation: Simulation) -> dict[str, Any]:
+def _as_json(simulation: Simulation, taken: Assumptions) -> dict[str, Any]:
     return {
         "start": iso(simulation.start),
         "end": iso(simulation.end),
@@ -99,6 +105,12 @@ def _as_json(simulation: Simulation) -> dict[str, Any]:
         "tries": [one.model_dump(mode="json") for one in simulation.tries],
         "notes": simulation.notes,
         "dags": [s.model_dump(mode="json") for s in summaries(simulation)],
+        "pools": [p.model_dump(mode="json") for p in pools_used(simulation, dict(taken.pools))],
+        "workers": {
+            "slots": taken.worker_slots,
+            "most_tasks": most(tasks_that_run(simulation)),
+            "most_waiting": most(tasks_that_wait(simulation)),
+        },
     }
 
 
@@ -109,10 +121,16 @@ def _show(found: dict[str, Simulation], taken: dict[str, Assumptions]) -> None:
         rows = [_row(summary) for summary in summaries(simulation)]
         title = f"{name}: {instant_text(simulation.start)} to {instant_text(simulation.end)}"
         console.print(make_table(columns, rows, title=escape(title)))
-        if pools := [
-            (p.pool, p.slots or "unlimited", p.most_tasks) for p in pools_used(simulation, dict(taken[name].pools))
-        ]:
-            console.print(make_table(["POOL", "SLOTS", "MOST TASKS"], pools))
+        limits: list[tuple[object, ...]] = [
+            (f"pool {p.pool}", p.slots or "unlimited", p.most_tasks, p.most_waiting)
+            for p in pools_used(simulation, dict(taken[name].pools))
+        ]
+        if (slots := taken[name].worker_slots) is not None:
+            limits.append(
+                ("workers", slots, most(tasks_that_run(simulation)), most(tasks_that_wait(simulation))),
+            )
+        if limits:
+            console.print(make_table(["LIMIT", "SLOTS", "MOST TASKS", "MOST WAITING"], limits))
         for note in simulation.notes:
             errors.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
 
