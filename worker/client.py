@@ -156,7 +156,11 @@ class Tidemill:
 
     async def upcoming(self, dag_id: str, n: int) -> list[DagRunInfo]:
         """The DAG's next *n* scheduled runs as things are."""
-        return list((await self._ask_dag(dag_id, "upcoming", Ticks, n)).infos)
+        return list((await self.ticks(dag_id, n)).infos)
+
+    async def ticks(self, dag_id: str, n: int) -> Ticks:
+        """The same, with whether the schedule ends behind them. Of a timetable class of one's own, those known yet."""
+        return await self._ask_dag(dag_id, "upcoming", Ticks, n)
 
     async def preview(self, spec: DagSpec) -> Preview:
         """What registering *spec* would do to the schedule of the DAG of its name."""

@@ -26,7 +26,8 @@ async def replayed(
     """The steps of a run's or a DAG's workflow, also of one that has ended; of its last *most* executions.
 
     It is replayed on a thread of its own, for as long as that takes. Raises NotFoundError where Temporal has no history
-    of it, InvalidInputError where that has more than *most_events* events, or this release cannot replay it.
+    of it, InvalidInputError where the last execution has more than *most_events* events, or this release cannot replay
+    it.
     """
     histories = await _histories(client, workflow_id, most, most_events)
     return await asyncio.to_thread(asyncio.run, _steps(client.data_converter, histories))
@@ -64,7 +65,10 @@ def _continued(history: WorkflowHistory) -> str:
 async def _histories(
     client: Client, workflow_id: str, most: int, most_events: int | None = None
 ) -> list[WorkflowHistory]:
-    """The histories of the workflow's executions, oldest first. None is fetched that would be too many events."""
+    """The histories of the workflow's last executions, oldest first: as many as have *most_events* together.
+
+    Raises InvalidInputError where the last one alone has more.
+    """
     found: list[WorkflowHistory] = []
     events = 0
     run_id: str | None = None
@@ -73,6 +77,8 @@ async def _histories(
         try:
             if most_events is not None:
                 events += (await handle.describe()).history_length
+                if events > most_events and found:
+                    break  # the last executions are told
                 _check_length(events, most_events)
             history = await handle.fetch_history()
         except RPCError as error:

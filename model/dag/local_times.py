@@ -20,7 +20,8 @@ class LocalRun(Model):
 
 def by_the_clock(infos: Sequence[DagRunInfo], schedule: dict[str, Any]) -> list[LocalRun]:
     """*infos*, in order, by the clock of *schedule*, a timetable as data; of one without a time zone, UTC."""
-    tz = zone(str(schedule.get("timezone", "UTC")))
+    timed = schedule.get("timetable", schedule)  # of AssetOrTime, the part that time decides
+    tz = zone(str(timed.get("timezone", "UTC")))
     runs: list[LocalRun] = []
     before: timedelta | None = None
     for info in infos:

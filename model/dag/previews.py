@@ -36,13 +36,20 @@ def upcoming(state: DagState, now: datetime, most: int = RUNS_SHOWN) -> Ticks:
     """The next *most* runs from *state*. A user's own timetable is not asked here: of it, what is known already."""
     if isinstance(state.spec.schedule, Custom):
         return Ticks(infos=state.ticks[:most], ended=state.ticks_ended)
-    return coming_runs(state.ask(now).model_copy(update={"most": most}))
+    question = state.ask(now)
+    if state.spec.schedule.answers_by_moment:  # what follows the next run depends on when that ends
+        return coming_runs(question)
+    return coming_runs(question.model_copy(update={"most": most}))
 
 
 def _transition(before: DagState, after: DagState, changed: bool) -> str:
     if not changed:
         return "nothing changes: this version is in place"
     if before.spec.schedule == after.spec.schedule:
+        if before.spec.restriction != after.spec.restriction:
+            return (
+                "the schedule stays, within other bounds (start_date, end_date or catchup); runs that exist stay, too"
+            )
         return "the schedule stays; new runs use the new version, runs that exist keep theirs"
     if after.resume_at is None:
         return "the schedule changes; no automated run was made yet, so the new one starts from start_date"

@@ -165,9 +165,12 @@ class DagState(DagAssets, DagBackfills, DagPast):
 
     # Runs
 
-    def create(self, run: RunIdentity, now: datetime, reason: str) -> TrackedRun:
-        """Adds *run* to the queue. Raises DateTakenError if another run holds its date or its id."""
-        if run.run_type is RunType.MANUAL and run.run_id == run_id(RunType.MANUAL, run.run_after):
+    def create(self, run: RunIdentity, now: datetime, reason: str, *, tells_apart: bool = False) -> TrackedRun:
+        """Adds *run* to the queue. Raises DateTakenError if another run holds its date or its id.
+
+        With *tells_apart*, an id that was given to it here is changed where another date has it.
+        """
+        if _named_here(run) and (run.logical_date is None or tells_apart):
             run = self._with_free_id(run)
         holder = self.holder(run)
         if holder is not None:
@@ -182,10 +185,14 @@ class DagState(DagAssets, DagBackfills, DagPast):
         self.note(now, DecisionKind.CREATED, run.run_id, reason)
         return tracked
 
+    def shares_its_id(self, run: RunIdentity) -> bool:
+        """Whether *run*, which has a date, was given an id here that another run has."""
+        return run.logical_date is not None and _named_here(run) and self.holder(run) == run.run_id
+
     def _with_free_id(self, run: RunIdentity) -> RunIdentity:
         """*run* with a number behind the id that it was given here, if two were triggered for one instant."""
         n, wanted = 1, run
-        while run.logical_date is None and self.holder(wanted) is not None:
+        while self.holder(wanted) == wanted.run_id:
             n += 1
             wanted = run.model_copy(update={"run_id": f"{run.run_id}_{n}"})
         return wanted
@@ -266,13 +273,15 @@ class DagState(DagAssets, DagBackfills, DagPast):
         known = [t.run.run_id for t in self.queued] + [record.run_id for record in self.ledger] + [*self.dates.values()]
         if run_id not in known:
             return False
-        for tracked in [t for t in self.queued if t.run.run_id == run_id]:
+        queued = [t for t in self.queued if t.run.run_id == run_id]
+        for tracked in queued:
             del self.runs[tracked.run.key]
             if (backfill := self.backfill(tracked.backfill_id)) is not None:
                 backfill.created -= 1
                 backfill.skipped += 1
         keys = {run_key(record.logical_date, run_id) for record in self.ledger if record.run_id == run_id}
         keys |= {key for key, other in self.dates.items() if other == run_id}
+        keys |= {tracked.run.key for tracked in queued if tracked.again}  # it has run: Temporal knows its workflow
         self.deleted = [*self.deleted, *sorted(keys.difference(self.deleted))][-MOST_DELETED:]
         self.ledger = [record for record in self.ledger if record.run_id != run_id]
         self.dates = {key: other for key, other in self.dates.items() if other != run_id}
@@ -447,6 +456,11 @@ class DagState(DagAssets, DagBackfills, DagPast):
         if self.ticks and not self.held_up and self.broken is None and self.room(now):
             times.append(self.made_at(self.ticks[0]))
         return min(times, default=None) if not self.held_up else None
+
+
+def _named_here(run: RunIdentity) -> bool:
+    """Whether *run* is a manual one that was given its run_id, and not asked for by it."""
+    return run.run_type is RunType.MANUAL and run.run_id == run_id(RunType.MANUAL, run.run_after)
 
 
 def same_but_for_its_start(spec: DagSpec, other: DagSpec) -> bool:

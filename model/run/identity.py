@@ -281,6 +281,11 @@ class TriggerRequest(Request):
     def _whole(self) -> Self:
         if (self.data_interval_start is None) != (self.data_interval_end is None):
             raise ValueError("only one of data_interval_start and data_interval_end is given. Give both or neither")
+        if self.data_interval_start and self.data_interval_end and self.data_interval_start > self.data_interval_end:
+            raise ValueError(
+                f"data_interval_start {iso(self.data_interval_start)} is after data_interval_end "
+                f"{iso(self.data_interval_end)}. Swap or correct them"
+            )
         if self.run_id is not None and self.run_id.startswith("scheduled__"):
             raise ValueError(f"run_id {self.run_id!r} looks like a scheduled run's. Choose another prefix, as manual__")
         if self.run_id is not None and self.logical_date is None and is_key_of_a_date(self.run_id):

@@ -270,6 +270,14 @@ def test_coming_runs_tell_where_the_clocks_change() -> None:
     assert {run.clock_change for run in by_the_clock(infos, {})} == {None}
 
 
+def test_a_schedule_beside_assets_is_told_by_its_own_clock() -> None:
+    cron = {"kind": "cron_trigger", "expression": "0 6 * * *", "timezone": BERLIN}
+    either = {"kind": "asset_or_time", "timetable": cron, "condition": {"kind": "asset", "name": "a"}}
+    assert in_words(either) == f"At 06:00 ({BERLIN})"
+    [run] = by_the_clock([DagRunInfo.exact(at("2026-07-01T04:00"))], either)
+    assert run.local == "Wed 2026-07-01 06:00:00+0200"
+
+
 # Jitter
 
 

@@ -418,3 +418,47 @@ def test_a_success_pauses_no_dag() -> None:
     state.start(state.create(run, now, ""), now)
     state.finish(RunReport(key=run.key, state=RunState.SUCCESS, ended_at=now, reason=""))
     assert not state.is_paused
+
+
+# What is asked for
+
+
+def test_a_cleared_run_that_is_deleted_in_the_queue_may_run_again() -> None:
+    """Temporal still knows the workflow that it ran as: its end is not the end of the run that is made next."""
+    state = scheduled(at("2024-01-03"), schedule="@daily", start_date="2024-01-01T00:00:00Z", catchup=True)
+    wake(state, at("2024-01-03"))
+    [_, last] = state.ledger
+    run = RunIdentity.model_validate(
+        {
+            **last.model_dump(include={"run_id", "run_type", "logical_date", "run_after"}),
+            "dag_id": "d",
+            "triggered_by": "timetable",
+        }
+    )
+    state.pause(True, at("2024-01-03"))
+    state.revise(run, Revision(clear=ClearRequest(), execution="x"), at("2024-01-03"))
+    assert state.delete_run(run.run_id)
+    asked = manual_run("d", state.spec.schedule, TriggerRequest(logical_date=run.logical_date), at("2024-01-04"))
+    assert state.may_run_again(state.create(asked, at("2024-01-04"), "triggered"))
+
+
+def test_an_interval_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"is after data_interval_end .* Swap or correct them"):
+        TriggerRequest(
+            logical_date=at("2024-01-01"), data_interval_start=at("2024-01-02"), data_interval_end=at("2024-01-01")
+        )
+
+
+def test_a_preview_says_that_the_bounds_of_a_schedule_change() -> None:
+    state = scheduled(at("2024-01-03"), schedule="@daily", start_date="2024-01-01T00:00:00Z", catchup=True)
+    wake(state, at("2024-01-03"))
+    ends = dag("d", [empty("a")], schedule="@daily", start_date="2024-01-01T00:00:00Z", catchup=True,
+               end_date="2024-01-04T00:00:00Z")  # fmt: skip
+    shown = preview(state, ends, at("2024-01-03"))
+    assert "within other bounds" in shown.transition
+    assert (len(shown.current), len(shown.proposed)) == (5, 2)
+
+
+def test_of_a_schedule_without_a_plan_one_run_is_known_ahead() -> None:
+    state = scheduled(at("2024-01-03"), schedule="@continuous", max_active_runs=1, start_date="2024-01-01T00:00:00Z")
+    assert len(preview(state, state.spec, at("2024-01-03")).current) == 1

@@ -1,5 +1,6 @@
 """`tidemill replay`: decisions told from history, of runs and DAGs that go on or have ended."""
 
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from support import Stack, bash, dag, empty, eventually, stack, told
 from tidemill.api.read.replays import Replays
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.replay.steps import Change
+from tidemill.model.replay.steps import Change, Step
 from tidemill.worker.connection import NotFoundError
 from tidemill.worker.replay import replayed
 
@@ -128,6 +129,35 @@ def assert_continuous(changes: list[Change]) -> None:
     """Each state is left from where the one before had got to."""
     assert changes[0].before is None
     assert [change.before for change in changes[1:]] == [change.after for change in changes[:-1]]
+
+
+async def test_a_page_tells_the_last_executions_that_are_not_too_long(impatient_server: str, tmp_path: Path) -> None:
+    dates = {"start_date": "2026-01-01T00:00:00Z", "end_date": "2026-01-30T00:00:00Z"}
+    async with stack(impatient_server, tmp_path / "home") as here:
+        await here.tidemill.register(dag("long_ago", [empty("a")], schedule="@daily", catchup=True, **dates))
+        await here.all_finished("long_ago", 30)
+        everything = await replayed(here.tidemill.client, "dag:long_ago")
+        executions = list(dict.fromkeys(step.execution for step in everything))
+        assert len(executions) > 1
+        last = (await here.tidemill.client.get_workflow_handle("dag:long_ago").describe()).history_length
+        only = await replayed(here.tidemill.client, "dag:long_ago", most_events=last + 1)
+        assert {step.execution for step in only} == {executions[-1]}
+
+
+def test_a_step_is_about_a_task_and_its_instances() -> None:
+    learned = ("activity tidemill.bash load/1 has ended", "a timer of 1 s has fired")
+    step = Step(
+        at=datetime(2026, 1, 1, tzinfo=UTC), execution="x", event_id=3, learned=learned, waiting={"each[3]": "why"}
+    )
+    assert [
+        about
+        for about in ("load", "each", "each[3]", "a", "bash", "tidemill", "loa", "each[4]")
+        if step.concerns(about)
+    ] == [
+        "load",
+        "each",
+        "each[3]",
+    ]
 
 
 async def test_a_page_waits_for_no_replay_that_takes_long(here: Stack) -> None:

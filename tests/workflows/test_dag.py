@@ -407,6 +407,21 @@ async def test_two_triggers_at_one_instant_are_two_runs(here: Stack) -> None:
     await here.all_finished("twins", 3)
 
 
+async def test_two_dates_triggered_at_one_instant_are_two_runs(here: Stack) -> None:
+    """Both would be called by the instant: the second one gets a number behind its name."""
+    await here.tidemill.register(dag("twin_dates", ONE_TASK))
+    due = datetime.now(UTC) + timedelta(seconds=1)
+    dates = [at("2024-01-01"), at("2024-01-02")]
+    asked = [TriggerRequest(run_after=due, logical_date=date) for date in dates]
+    runs = await asyncio.gather(*(here.tidemill.trigger("twin_dates", request) for request in asked))
+    name = f"manual__{due.isoformat()}"
+    assert {run.run_id for run in runs} == {name, f"{name}_2"}
+    ended = await here.all_finished("twin_dates", 2)
+    assert [run.logical_date for run in ended] == dates
+    with pytest.raises(InvalidInputError, match=r"logical_date 2024-01-01T00:00:00.* is taken by run"):
+        await here.tidemill.trigger("twin_dates", asked[0])
+
+
 async def test_busy_workers_do_not_hold_up_schedules(server: str, tmp_path: Path) -> None:
     """Every slot for tasks is taken; another DAG is registered, triggered and planned all the same."""
     async with stack(server, tmp_path / "home", max_concurrent_activities=1) as made:

@@ -11,9 +11,8 @@ from rich.markup import escape
 from ...activities.dag_files import own_workplace
 from ...activities.timetables import TimetableActivities
 from ...model.dag.local_times import LocalRun, by_the_clock
-from ...model.dag.ticks import TicksQuestion
+from ...model.dag.ticks import Ticks, TicksQuestion
 from ...model.spec.dag import DagSpec
-from ...model.spec.timetables import DagRunInfo
 from ...model.spec.timetables.words import in_words
 from ..client import Tidemill
 from .dag_files import read_path
@@ -25,26 +24,33 @@ def preview(
     n: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many runs.")] = 10,
     as_json: Json = False,
 ) -> None:
-    """Show the next runs: logical date, data interval, and when each is created, in UTC and by the local clock."""
+    """Show the next runs: logical date, data interval, and when each is due, in UTC and by the local clock."""
     if Path(target).is_file():
         specs, problems = read_path(Path(target))
         if problems:
             fail(problems[0])
         schedules = {spec.dag_id: spec.schedule.model_dump(mode="json") for spec in specs}
-        answers = {spec.dag_id: by_the_clock(next_runs(spec, n), schedules[spec.dag_id]) for spec in specs}
+        answers = {spec.dag_id: next_runs(spec, n) for spec in specs}
     else:
 
-        async def work() -> tuple[dict[str, Any], list[DagRunInfo]]:
+        async def work() -> tuple[dict[str, Any], Ticks]:
             tidemill = await Tidemill.connect()
-            return (await tidemill.describe(target)).schedule, await tidemill.upcoming(target, n)
+            return (await tidemill.describe(target)).schedule, await tidemill.ticks(target, n)
 
-        schedule, infos = run(work())
-        schedules, answers = {target: schedule}, {target: by_the_clock(infos, schedule)}
+        schedule, ticks = run(work())
+        schedules, answers = {target: schedule}, {target: ticks}
+    runs = {dag_id: by_the_clock(ticks.infos, schedules[dag_id]) for dag_id, ticks in answers.items()}
     if as_json:
-        print_json({dag_id: [_as_json(coming) for coming in runs] for dag_id, runs in answers.items()})
+        print_json({dag_id: [_as_json(coming) for coming in coming_runs] for dag_id, coming_runs in runs.items()})
         return
-    for dag_id, runs in answers.items():
-        print_coming(dag_id, runs, in_words(schedules[dag_id]), wanted=n)
+    for dag_id, ticks in answers.items():
+        print_coming(dag_id, runs[dag_id], in_words(schedules[dag_id]))
+        if ticks.ended:
+            console.print(
+                f"no run after {len(ticks.infos)}: the schedule ends there" if ticks.infos else "no scheduled run"
+            )
+        elif len(ticks.infos) < n:
+            console.print("the runs after these are not known yet")
 
 
 def _as_json(coming: LocalRun) -> dict[str, Any]:
@@ -53,7 +59,7 @@ def _as_json(coming: LocalRun) -> dict[str, Any]:
     return {"logical_date": info.logical_date, **info.model_dump(), **local}
 
 
-def print_coming(dag_id: str, runs: Sequence[LocalRun], words: str | None, *, wanted: int) -> None:
+def print_coming(dag_id: str, runs: Sequence[LocalRun], words: str | None) -> None:
     if words is not None:
         console.print(f"[bold]{escape(dag_id)}[/]: {escape(words)}", soft_wrap=True)
     rows = [
@@ -66,18 +72,16 @@ def print_coming(dag_id: str, runs: Sequence[LocalRun], words: str | None, *, wa
     ]
     headers = ["LOGICAL DATE", "INTERVAL START", "INTERVAL END", "RUN AFTER", "RUN AFTER, LOCAL"]
     console.print(make_table(headers, rows, title=dag_id))
-    if len(runs) < wanted:
-        console.print(f"no run after {len(runs)}: the schedule ends there" if runs else "no scheduled run")
 
 
-def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
+def next_runs(spec: DagSpec, n: int) -> Ticks:
     """The first *n* runs of a DAG that is not registered. Its own kind of timetable is asked in its own process."""
     question = TicksQuestion(
         timetable=spec.schedule,
         restriction=spec.restriction,
         last=None,
         now=datetime.now(UTC),
-        most=n,
+        most=1 if spec.schedule.answers_by_moment else n,
         folder=spec.folder,
         bundle=spec.bundle,
     )
@@ -85,4 +89,4 @@ def next_runs(spec: DagSpec, n: int) -> list[DagRunInfo]:
         answer = TimetableActivities(workplace).ask_timetable(question)
     if answer.error is not None:
         fail(f"DAG {spec.dag_id!r}: timetable: {answer.error}")
-    return list(answer.infos)
+    return answer

@@ -10,6 +10,7 @@ from .cron import PRESETS
 
 def in_words(schedule: dict[str, Any]) -> str | None:
     """What the cron expression of *schedule*, a timetable as data, says; None where it has none that can be told."""
+    schedule = schedule.get("timetable", schedule)  # of AssetOrTime, the part that time decides
     expressions = schedule.get("expressions") or [schedule.get("expression")]
     told = [_told(str(expression)) for expression in expressions if expression is not None]
     if not told or None in told:
