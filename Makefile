@@ -70,12 +70,13 @@ test: env .venv-airflow/.ready .venv-release/.ready ## Run the checks and every 
 	@$(MAKE) --no-print-directory check
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(WITHOUT_RESTARTS) $(ARGS)
 
-check: env ## Format, lint, strict types, and the links of the documentation
+check: env ## Format, lint, strict types, and the links and blocks of the documentation
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@MYPYPATH=$(EDITABLE) $(BIN)/mypy --config-file= --strict --follow-imports=silent tests/typing_cases.py
 	@$(SITE)
+	@$(BIN)/python -m pytest -q --no-header -k "blocks or commands or links or settings_files or manifests" tests/test_docs.py > build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
 format: env ## Format the code, and mend what the linter can mend
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .

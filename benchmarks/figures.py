@@ -1,8 +1,11 @@
 """What a benchmark finds, and how it is shown."""
 
 import json
+import os
 import platform
+import subprocess
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -34,6 +37,14 @@ def show(figures: list[Figure]) -> None:
 
 def write(figures: list[Figure], path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
-    machine = {"python": platform.python_version(), "system": platform.platform()}
+    machine = {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "commit": subprocess.run(
+            ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
+        ).stdout.strip(),
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     measured = [{**asdict(figure), "ratio": figure.ratio} for figure in figures]
     path.write_text(json.dumps({"machine": machine, "figures": measured}, indent=2) + "\n")

@@ -57,8 +57,14 @@ def _name(found: Path) -> str:
 
 def on_config(config: Any, **_: Any) -> Any:
     """Lists the decision records, by number."""
-    records = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-    for entry in config.nav:
-        if isinstance(entry, dict) and entry.get("Decisions") == "decisions/":
-            entry["Decisions"] = [f"decisions/{record.name}" for record in records]
+    _list_decisions(config.nav)
     return config
+
+
+def _list_decisions(nav: list[Any]) -> None:
+    for entry in nav:
+        for title, under in entry.items() if isinstance(entry, dict) else ():
+            if under == "decisions/":
+                entry[title] = [f"decisions/{path.name}" for path in sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+            elif isinstance(under, list):
+                _list_decisions(under)

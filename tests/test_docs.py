@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tidemill.model.authoring.dags import collect
 from tidemill.model.spec.dag import read_dag
 from tidemill.worker.cli import app
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings import Settings, read_settings
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +43,7 @@ def test_json_blocks_are_dags(text: str) -> None:
 def commands() -> Iterator[Any]:
     for page in PAGES:
         for text in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
-            for line in text.splitlines():
+            for line in text.replace("\\\n", " ").splitlines():
                 if line.startswith("tidemill "):
                     yield pytest.param(line.split("#")[0], id=line.split("#")[0].strip())
 
@@ -52,6 +53,61 @@ def test_commands_exist_with_their_options(line: str) -> None:
     """Parsed by the command line itself, up to the point where it would act: `--help` comes first."""
     done = CliRunner().invoke(app, [*shlex.split(line)[1:], "--help"])
     assert done.exit_code == 0, done.output
+
+
+def test_commands_stand_in_blocks_that_are_run() -> None:
+    """Blocks without a language are for output: nothing in them is run or parsed."""
+    begins = re.compile(r"^(\$ )?(tidemill|pip|docker|kubectl|make|temporal) ", re.MULTILINE)
+    for page in PAGES:
+        fences = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+        assert not [text for language, text in fences if not language and begins.search(text)], page
+        assert not re.search(
+            r"^    (tidemill|pip) ",
+            re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE),
+            re.MULTILINE,
+        ), page
+
+
+@pytest.mark.parametrize("text", [*blocks("toml")])
+def test_settings_files_are_read(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tidemill.toml").write_text(text)
+    monkeypatch.setenv("TIDEMILL_CONFIG", str(tmp_path / "tidemill.toml"))
+    assert read_settings().model_fields_set
+
+
+@pytest.mark.parametrize("text", [*blocks("yaml")])
+def test_manifests_set_what_there_is(text: str) -> None:
+    assert yaml.safe_load(text)
+    known = {f"TIDEMILL_{name.upper()}" for name in Settings.model_fields}
+    assert set(re.findall(r"TIDEMILL_\w+", text)) <= known
+
+
+@pytest.mark.parametrize("page", [path.name for path in ROOT.glob("*.md")])
+def test_links_of_the_pages_at_the_top_lead_somewhere(page: str) -> None:
+    """Those of docs/ are checked where the site is built."""
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", (ROOT / page).read_text()):
+        if re.match(r"[a-z]+:", target):
+            continue
+        found = ROOT / (target or page)
+        assert found.exists(), f"{page}: {target}"
+        if anchor and found.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", found.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in slugs, f"{page}: {target}#{anchor}"
+
+
+def test_every_field_of_a_dag_is_described() -> None:
+    page = (ROOT / "docs" / "reference" / "dag.md").read_text()
+    without = [
+        (section.splitlines()[0], row)
+        for section in page.split("\n## ")[1:]
+        for row in re.findall(r"^\| `(\w+)` \|.*\|\s*\|$", section, re.MULTILINE)
+    ]
+    assert [each for each in without if each[0] != "CalendarDelta"] == []  # its fields are relativedelta's
+    settings = (ROOT / "docs" / "reference" / "settings.md").read_text()
+    rows = [line for line in settings.splitlines() if line.startswith("| `TIDEMILL_")]
+    assert len(rows) == len(Settings.model_fields)
+    assert all(re.fullmatch(r"\|[^|]*\|[^|]*\| .+ \|", row) for row in rows)
 
 
 def test_the_settings_that_are_documented_are_the_ones_there_are() -> None:

@@ -13,12 +13,12 @@ from ..dropped_arguments import DROPPED
 from ..errors import InvalidInputError
 
 MAIL = "tidemill sends no mail. Give on_failure_callback or on_retry_callback a WebhookNotifier, or a function"
-LOOKS = "there is no page yet that would show it"
+LOOKS = "it is not kept: the web shows the id and its own colours"
 EXECUTORS = "there are no executors. `queue` names the Temporal task queue, and so the workers, that a task goes to"
 
 ACCEPTED: dict[str, dict[str, str]] = {
     "DAG": {
-        "access_control": "who may do what is decided by Temporal's authorizer and its namespaces",
+        "access_control": "who may do what is decided by roles and tags of API tokens, and by Temporal's namespaces",
         "auto_register": "a DAG that is made while its file is imported is registered",
         "dag_display_name": LOOKS,
         "owner_links": LOOKS,

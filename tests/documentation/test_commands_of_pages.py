@@ -27,6 +27,8 @@ IN_ANOTHER_TEST = {
     "make demo": "tests/worker/test_demo.py",
     "tidemill ui install": "tests/api/test_api.py",
 }
+NOT_HERE = ("docker ", "kubectl ")
+"""What needs a Docker engine or a cluster; tests/test_deployment.py compares the manifests with their schemas."""
 OF_A_SHELL = ("export TEMPORAL_", "python3 -m venv", "pip install", "mkdir ", "make test")
 """What is set, or installed before there is anything to run; CONTRIBUTING has a fresh checkout do it."""
 
@@ -151,7 +153,7 @@ async def follow(world: World, page: str, before: dict[str, Callable[[World], Aw
     for line in lines_of(page):
         for name in [name for name in before if line.startswith(name)]:
             await before.pop(name)(world)
-        if line.startswith(OF_A_SHELL) or any(line.startswith(start) for start in IN_ANOTHER_TEST):
+        if line.startswith((*OF_A_SHELL, *NOT_HERE)) or any(line.startswith(start) for start in IN_ANOTHER_TEST):
             continue
         await world.command(line)
     assert not before, f"{page} has no line that begins with {[*before]}"
@@ -212,8 +214,8 @@ async def test_the_first_dag(world: World, page: str) -> None:
 @pytest.mark.spark
 async def test_the_first_pipeline(world: World) -> None:
     page = "docs/tutorial/first_spark.md"
-    (world.folder / "dags").mkdir()
-    (world.folder / "dags" / "load.py").write_text(block(page, "import argparse"))
+    (world.folder / "dags" / "apps").mkdir(parents=True)
+    (world.folder / "dags" / "apps" / "load.py").write_text(block(page, "import argparse"))
     text = block(page, "spark_submit(").replace("/tmp/lake", str(world.folder))
     text = text.replace("catchup=True", "catchup=False")  # one run of it is enough
     await world.has("sales.py", text)
@@ -298,11 +300,32 @@ with DAG("etl", schedule="@daily", start_date=datetime(2026, 1, 1)):
 """
 
 
+SIX = """
+from datetime import datetime
+from tidemill import DAG, BashOperator
+
+for number in range(6):
+    with DAG(f"etl_{number}", schedule="@hourly", start_date=datetime(2026, 1, 2), catchup=True, max_active_runs=1):
+        BashOperator("load", bash_command="true", pool="db")
+"""
+
+
 async def test_replay_and_simulation(world: World) -> None:
     await world.has("etl.py", ETL)
     await world.has_run("etl")
     await follow(world, "docs/replay.md")
-    await follow(world, "docs/simulate.md")
+
+    async def six(world: World) -> None:
+        (world.dags / "six.py").write_text(SIX)
+
+    await follow(world, "docs/simulate.md", {"tidemill simulate dags/": six})
+    assert (world.folder / "simulation.png").stat().st_size > 0
+
+
+async def test_installing_migrating_and_deploying(world: World) -> None:
+    await world.has("sales.py", FAST)
+    for page in ("docs/installation.md", "docs/airflow_files.md", "docs/kubernetes.md"):
+        await follow(world, page)
 
 
 async def test_assets(world: World) -> None:
