@@ -112,6 +112,10 @@ def test_every_page_is_there(seen: Seen, web: Web, tmp_path: Path) -> None:
     seen.open(f"{run}/plugin/timeline")
     seen.page.frame_locator(frame).get_by_text("group.say").first.wait_for()
     assert seen.page.frame_locator(frame).locator(".bar").count() >= 6
+    seen.open(f"{run}/plugin/run_replay")
+    seen.page.frame_locator(frame).get_by_text("queued (try 1) to failed (try 1)").first.wait_for()
+    seen.open("dags/web_daily/plugin/replay")
+    seen.page.frame_locator(frame).get_by_text("a slot is free").first.wait_for()
     seen.open(f"{run}/tasks/fails/plugin/spark")
     seen.page.frame_locator(frame).get_by_text("runs no Spark application").first.wait_for()
     seen.open(f"{run}/tasks/fails/plugin/why")

@@ -46,6 +46,30 @@ async def test_what_waits_for_it_says_so_and_a_task_without_work_waits_for_nothi
         assert (await made.finished("waits", waiting.run_id)).state == "success"
 
 
+async def test_the_heaviest_task_of_any_dag_goes_first(server: str, tmp_path: Path) -> None:
+    go_on = tmp_path / "go_on"
+    async with stack(server, tmp_path / "home", parallelism=1) as made:
+        tasks = {
+            "first": bash("a", f"until test -e {go_on}; do sleep 0.1; done"),
+            "light": bash("a", "true"),
+            "heavy": bash("a", "true", priority_weight=9),
+        }
+        runs = {}
+        for number, (dag_id, task) in enumerate(tasks.items()):
+            await made.tidemill.register(dag(dag_id, [task]))
+            runs[dag_id] = await made.tidemill.trigger(dag_id)
+            await eventually(
+                lambda: made.tidemill.pool("limit:parallelism"),
+                lambda found, number=number: len(found.holders) + len(found.queued) == number + 1,  # type: ignore[misc]
+            )
+        go_on.touch()
+        ended = {dag_id: await made.finished(dag_id, run.run_id) for dag_id, run in runs.items()}
+    light, heavy = (ended[dag_id].tasks[0].started_at for dag_id in ("light", "heavy"))
+    assert heavy is not None
+    assert light is not None
+    assert heavy < light
+
+
 async def test_a_task_in_a_pool_takes_a_slot_of_both(server: str, tmp_path: Path) -> None:
     async with stack(server, tmp_path / "home", parallelism=2) as made:
         await told(made, "pools", "set", "wide", "5")

@@ -86,7 +86,7 @@ def pause(name: Name) -> None:
 
 @app.command("unpause")
 def unpause(name: Name) -> None:
-    """Tell the DAGs what has come meanwhile, and go on."""
+    """Deliver the events received while it was paused, and resume."""
     _set_paused(name, paused=False)
 
 

@@ -33,7 +33,7 @@ def set_bundle(
     regexp: Annotated[bool, typer.Option("--regexp", help=".airflowignore has regular expressions.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Have a folder or repository looked after, or change how it is."""
+    """Create a bundle for a folder or repository, or change its settings."""
     fields = {
         "name": name,
         "kind": "git" if git else "folder",
@@ -86,7 +86,7 @@ def refresh(
 
 @app.command()
 def delete(name: Name) -> None:
-    """Look after the files no more. Their DAGs stay as they are."""
+    """Stop managing the bundle's files. Their DAGs stay as they are."""
 
     async def work() -> None:
         await (await Tidemill.connect()).delete_bundle(name)

@@ -197,7 +197,7 @@ def clear(
         bool, typer.Option("--latest", help="Go on with the version of the DAG that is in place now.")
     ] = False,
 ) -> None:
-    """Have a run run again, under its run_id."""
+    """Rerun a run, under its run_id."""
 
     async def work() -> list[str]:
         tidemill = await Tidemill.connect()
@@ -231,7 +231,7 @@ def set_conf(
     conf: Annotated[str, typer.Argument(help="The run's conf, as a JSON object.")],
     as_json: Json = False,
 ) -> None:
-    """Give a run another conf that is still queued: it is held against the DAG's params, as at a trigger."""
+    """Change the conf of a queued run: it is validated against the DAG's params, as at a trigger."""
 
     async def work() -> RunIdentity:
         tidemill = await Tidemill.connect()
