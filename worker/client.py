@@ -43,7 +43,6 @@ from ..model.dag.ticks import Ticks
 from ..model.dag.views import DagView, Registration
 from ..model.errors import InvalidInputError
 from ..model.pool.state import (
-    LIMIT,
     PARALLELISM,
     PoolSettings,
     PoolState,
@@ -474,9 +473,10 @@ class Tidemill:
             return await self._query(pool_workflow_id(name), "describe", PoolView)
 
     async def delete_pool(self, name: str) -> None:
-        """Ends a pool. Raises InvalidInputError while somebody holds slots of it or waits for some, and for a limit."""
-        if name.startswith(LIMIT):
-            check_pool_name(name)
+        """Ends a pool. Raises InvalidInputError while somebody holds slots of it or waits for some.
+
+        A limit is made again when a task asks for it.
+        """
         view = await self.pool(name)
         if view.holders or view.queued:
             used = ", ".join([*view.holders, *view.queued][:5])

@@ -41,9 +41,11 @@ async def test_what_waits_for_it_says_so_and_a_task_without_work_waits_for_nothi
         )
         assert found.tasks[0].why == "parallelism = 1 is reached: as many tasks of all DAGs are queued or running"
         assert " a (1, since" in await told(made, "pools", "show", "limit:parallelism")
-        assert "is a limit and no pool" in await told(made, "pools", "delete", "limit:parallelism", code=1)
+        assert "is in use by" in await told(made, "pools", "delete", "limit:parallelism", code=1)
         go_on.touch()
         assert (await made.finished("waits", waiting.run_id)).state == "success"
+        await eventually(lambda: made.tidemill.pool("limit:parallelism"), lambda found: not found.holders)
+        assert "is deleted" in await told(made, "pools", "delete", "limit:parallelism")
 
 
 async def test_the_heaviest_task_of_any_dag_goes_first(server: str, tmp_path: Path) -> None:
