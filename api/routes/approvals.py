@@ -132,7 +132,7 @@ async def get_approvals(
 
 @router.get(MAPPED + "/hitlDetails")
 async def get_approval(source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> dict[str, Any]:
-    """One of them."""
+    """What a task asks a person, and the answer."""
     run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
     found = _detail(run, spec, view)
     if found is None:
@@ -144,7 +144,7 @@ async def get_approval(source: Here, dag_id: str, dag_run_id: str, task_id: str,
 async def get_approval_of_try(
     source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int, try_number: int
 ) -> dict[str, Any]:
-    """The same, of a try."""
+    """What a task asked in one of its tries, and the answer."""
     found = await get_approval(source, dag_id, dag_run_id, task_id, map_index)
     if found["task_instance"]["try_number"] != try_number:
         raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no try {try_number} that waits")

@@ -125,7 +125,7 @@ async def get_public_backfills(
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
 ) -> BackfillCollection:
-    """The same for clients."""
+    """Backfills of a DAG, newest first."""
     return await _listed(source, dag_id, None, limit, offset, order_by)
 
 

@@ -219,7 +219,7 @@ async def delete_dag(source: Here, dag_id: str) -> Response:
 
 @router.post("/api/v2/dags/{dag_id}/favorite", status_code=204)
 async def favorite_dag(dag_id: str) -> Response:
-    """Favourites are somebody's, and nobody is known here."""
+    """Not offered (501): favourites are not kept."""
     raise NotOfferedError(f"DAG {dag_id!r}: favourites are not kept")
 
 

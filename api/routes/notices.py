@@ -71,7 +71,7 @@ async def _errors(source: Source) -> list[dict[str, Any]]:
 
 @router.get("/api/v2/importErrors/{import_error_id}")
 async def get_import_error(source: Here, import_error_id: int) -> dict[str, Any]:
-    """One of them."""
+    """An import error."""
     for one in await _errors(source):
         if one["import_error_id"] == import_error_id:
             return one

@@ -32,7 +32,7 @@ NOT_OFFERED: dict[tuple[str, str], str] = {
     ("GET", "/api/v2/jobs"): "there are no jobs: Temporal keeps what is to be done",
     ("GET", "/api/v2/providers"): "there are no providers: operators are tidemill's, or classes of your DAG files",
     ("PATCH", "/api/v2/dags"): "DAGs are paused one by one",
-    ("POST", DAG + "/clearDagRuns"): "runs are cleared one by one, or by `tidemill runs clear --start --end`",
+    ("POST", DAG + "/clearDagRuns"): "runs are cleared one by one",
     ("POST", DAG + "/clearPartitions"): "partitions are run again by a backfill with reprocess_behavior",
     ("GET", "/api/v2/assets/aliases"): ALIASES,
     ("GET", "/api/v2/assets/aliases/{asset_alias_id}"): ALIASES,
@@ -84,7 +84,14 @@ def _refusing(told: str) -> Any:
 
 
 for (method, path), told in NOT_OFFERED.items():
-    router.add_api_route(path, _refusing(told), methods=[method], status_code=501, summary="Not offered")
+    router.add_api_route(
+        path,
+        _refusing(told),
+        methods=[method],
+        status_code=501,
+        summary="Not offered",
+        description=f"Not offered (501): {told}.",
+    )
 
 
 @router.get("/ui/dags/{dag_id}/dagRuns/{dag_run_id}/deadlines")
@@ -118,6 +125,6 @@ async def get_alerts(
     offset: Offset = 0,  # noqa: ARG001
     version_number: int | None = None,  # noqa: ARG001
 ) -> dict[str, Any]:
-    """The same."""
+    """Deadlines that were missed, of one DAG: none is kept."""
     await source.view(dag_id)
     return {"deadline_alerts": [], "total_entries": 0}

@@ -91,7 +91,7 @@ async def get_variables(
 
 @router.get("/api/v2/variables/{variable_key}")
 async def get_variable(variable_key: str) -> VariableAnswer:
-    """One of them."""
+    """A variable, without its value."""
     for one in await asyncio.to_thread(_variables):
         if one.key == variable_key:
             return one
@@ -128,7 +128,7 @@ async def get_forms() -> list[dict[str, Any]]:
 
 @router.get("/api/v2/connections/{connection_id}")
 async def get_connection(connection_id: str) -> ConnectionAnswer:
-    """One of them."""
+    """A connection, without its password and extra."""
     for one in await asyncio.to_thread(_connections):
         if one.connection_id == connection_id:
             return one

@@ -309,7 +309,7 @@ async def try_marking_unmapped(
     map_index: int = UNMAPPED,
     update_mask: Mask = None,  # noqa: ARG001 - as above
 ) -> InstanceCollection:
-    """The same by a query's map_index."""
+    """Tells what marking the instance would change; the query gives its map_index."""
     return await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
 
 
@@ -323,7 +323,7 @@ async def mark_unmapped(
     map_index: int = UNMAPPED,
     update_mask: Mask = None,
 ) -> InstanceCollection:
-    """The same by a query's map_index."""
+    """Marks the instance; the query gives its map_index."""
     return await mark_instance(source, dag_id, dag_run_id, task_id, map_index, body, update_mask)
 
 

@@ -15,7 +15,7 @@ from ..read.source import Source
 from .task_instances import INSTANCE
 
 router = APIRouter()
-LARGE = "a large result: `tidemill tasks xcom` reads it from the store"
+LARGE = "a large result: it is kept below TIDEMILL_XCOM_URL, and tasks read it by ti.xcom_pull"
 
 
 async def _results(source: Source, dag_id: str, run_id: str, task_id: str, map_index: int) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ async def get_result(
     deserialize: bool = False,  # noqa: ARG001 - values are plain data already
     stringify: bool = False,
 ) -> dict[str, Any]:
-    """One of them, with its value."""
+    """A result, with its value."""
     for one in await _results(source, dag_id, dag_run_id, task_id, map_index):
         if one["key"] == xcom_key:
             return {**one, "value": str(one["value"])} if stringify else one

@@ -2,12 +2,15 @@
 
 import os
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from temporalio.worker import WorkerConfig
 from tidemill.model.errors import InvalidInputError
 from tidemill.worker.airflow_settings import INSTEAD, READ, notices_of_environment, of_environment
 from tidemill.worker.cli import app
+from tidemill.worker.process import plugin_for
 from tidemill.worker.settings import Settings, read_settings
 from typer.testing import CliRunner
 
@@ -115,3 +118,10 @@ def test_options_of_airflows_scheduler_are_answered(option: str, remedy: str) ->
     done = CliRunner().invoke(app, ["worker", option, "3"])
     assert done.exit_code == 1
     assert remedy in done.output
+
+
+def test_heartbeats_are_sent_as_often_as_is_set(tmp_path: Path) -> None:
+    plugin = plugin_for(Settings(home=tmp_path, heartbeat_seconds=10))
+    config = plugin.configure_worker(WorkerConfig(activities=[], workflows=[]))
+    assert config["max_heartbeat_throttle_interval"] == timedelta(seconds=10)
+    assert config["default_heartbeat_throttle_interval"] == timedelta(seconds=10)
