@@ -12,9 +12,10 @@ ROWS = ROOT / "tests" / "data" / "contract.json"
 PAGE = ROOT / "docs" / "contract.md"
 HEAD = """# The contract, row by row
 
-What users of Airflow's scheduler may expect, and which test would fail without it. The ids are those of the requirements that were collected before
-the first release: S0 to S4 from documents about Airflow's scheduler, N from its users. Made by `make docs` from
-`tests/data/contract.json`; a test fails when a test or a page that is named here is gone. {counts}
+What users of Airflow's scheduler may expect, and which test would fail without it. The ids are those of the
+requirements that were collected before the first release: S0 to S4 from documents about Airflow's scheduler, N from
+its users. Made by `make docs` from `tests/data/contract.json`; a test fails when a test or a page that is named here is
+gone. {counts}
 """
 TITLES = {
     "held": ("Held by tests", "tests"),

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from support import Stack
 from temporalio.worker import WorkerConfig
 from tidemill.model.errors import InvalidInputError
 from tidemill.worker.airflow_settings import INSTEAD, READ, notices_of_environment, of_environment
@@ -120,8 +121,8 @@ def test_options_of_airflows_scheduler_are_answered(option: str, remedy: str) ->
     assert remedy in done.output
 
 
-def test_heartbeats_are_sent_as_often_as_is_set(tmp_path: Path) -> None:
+async def test_heartbeats_are_sent_as_often_as_is_set(here: Stack, tmp_path: Path) -> None:
     plugin = plugin_for(Settings(home=tmp_path, heartbeat_seconds=10))
-    config = plugin.configure_worker(WorkerConfig(activities=[], workflows=[]))
+    config = plugin.configure_worker(WorkerConfig(client=here.tidemill.client, activities=[], workflows=[]))
     assert config["max_heartbeat_throttle_interval"] == timedelta(seconds=10)
     assert config["default_heartbeat_throttle_interval"] == timedelta(seconds=10)
