@@ -14,6 +14,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.state import DagState
+from tidemill.model.dag.ticks import spread
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.revisions import MarkRequest
@@ -292,6 +293,21 @@ async def test_dags_that_wait_for_data_run_beside_many_that_are_always_due(here:
     for n in range(15):
         await eventually(lambda n=n: here.tidemill.runs(f"always_{n}"), lambda found: len(found) > 1)  # type: ignore[misc]
         await here.tidemill.pause(f"always_{n}")
+
+
+async def test_dags_that_are_due_at_one_instant_all_run_and_jitter_spreads_them(here: Stack) -> None:
+    due, jitter = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=20), timedelta(seconds=15)
+    schedule = {"kind": "events", "event_dates": [due.isoformat()]}
+    dag_ids = [f"at_once_{n}" for n in range(30)] + [f"spread_{n}" for n in range(10)]
+    for dag_id in dag_ids:
+        more = {"jitter": jitter.total_seconds()} if dag_id.startswith("spread") else {}
+        await here.tidemill.register(
+            dag(dag_id, [empty("a")], schedule=schedule, catchup=True, start_date=ago(days=1), **more)
+        )
+    for dag_id in dag_ids:
+        [run] = await here.all_finished(dag_id, 1)
+        assert run.run_after == due
+        assert run.queued_at >= due + spread(dag_id, due, jitter if dag_id.startswith("spread") else None)
 
 
 async def test_small_dags_run_while_a_huge_one_is_under_way(here: Stack) -> None:
