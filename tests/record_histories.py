@@ -23,6 +23,7 @@ from support import Stack, bash, dag, empty, eventually, stack, temporal_server
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.pool.state import PoolSettings
+from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.messages import Answer
 from tidemill.model.run.revisions import ClearRequest, MarkRequest, RunMark
 from tidemill.model.states import TaskState
@@ -199,6 +200,24 @@ async def airflow_files(here: Stack, folder: Path, out: Path) -> None:
     await here.all_finished("on_arrival", 1)
 
 
+async def limited(here: Stack) -> None:
+    """A limit of all tasks beside a pool and a task's own; two dates that are triggered at one instant."""
+    await here.tidemill.set_pool("narrow", PoolSettings(slots=1))
+    tasks = [
+        *(bash(f"pooled_{n}", "sleep 0.1", pool="narrow") for n in range(5)),
+        *(bash(f"free_{n}", "true") for n in range(5)),
+        bash("alone", "true", max_active_tis_per_dag=1),
+        {"kind": "wait_until", "task_id": "wait", "delta": 1},
+        empty("nothing"),
+    ]
+    await here.tidemill.register(dag("limited", tasks))
+    due = datetime.now(UTC) + timedelta(seconds=1)
+    dates = [TODAY - timedelta(days=n) for n in (1, 2)]
+    asked = [TriggerRequest(run_after=due, logical_date=date) for date in dates]
+    await asyncio.gather(*(here.tidemill.trigger("limited", request) for request in asked))
+    await here.all_finished("limited", 2)
+
+
 DAG_FILE = """
 from tidemill import DAG, BashOperator
 with DAG("recorded_file"):
@@ -218,6 +237,7 @@ async def main(label: str) -> None:
                     await watched(here)
                     await files_and_spark(here, Path(folder, name, "dags"))
                     await save(here.tidemill.client, f"{label}-{name}")
+            await record_limited(label, name, Path(folder, name, "limited"), config)
             with temporal_server(Path(folder, name, "airflow"), **config) as address:
                 out = Path(folder, name, "out")
                 out.mkdir()
@@ -226,6 +246,13 @@ async def main(label: str) -> None:
                 async with stack(address, home, place=airflow_place(home)) as here:
                     await airflow_files(here, Path(folder, name, "airflow-dags"), out)
                     await save(here.tidemill.client, f"{label}-airflow-{name}")
+
+
+async def record_limited(label: str, name: str, folder: Path, config: dict[str, Any]) -> None:
+    with temporal_server(folder, **config) as address:
+        async with stack(address, folder / "home", parallelism=2) as here:
+            await limited(here)
+            await save(here.tidemill.client, f"{label}-limited-{name}")
 
 
 async def save(client: Client, label: str) -> None:
