@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import yaml
+from click import Context
 from tidemill.model.authoring.dags import collect
 from tidemill.model.spec.dag import read_dag
 from tidemill.worker.cli import app
 from tidemill.worker.settings import Settings, read_settings
+from typer.main import get_command
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[1]
@@ -53,6 +55,24 @@ def test_commands_exist_with_their_options(line: str) -> None:
     """Parsed by the command line itself, up to the point where it would act: `--help` comes first."""
     done = CliRunner().invoke(app, [*shlex.split(line)[1:], "--help"])
     assert done.exit_code == 0, done.output
+
+
+def test_commands_that_the_text_names_are_there() -> None:
+    """Of a command in the middle of a sentence: its words up to the first that is an argument or an option."""
+    wrong = []
+    for page in PAGES:
+        for words in re.findall(r"`tidemill ([^`]*)`", page.read_text()):
+            found: Any = get_command(app)
+            for word in words.split():
+                if not hasattr(found, "list_commands"):
+                    break
+                if word.startswith("-"):
+                    break
+                if word not in found.list_commands(Context(found)):
+                    wrong.append((page.name, words))
+                    break
+                _, found, _ = found.resolve_command(Context(found), [word])
+    assert wrong == []
 
 
 def test_commands_stand_in_blocks_that_are_run() -> None:
