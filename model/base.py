@@ -87,6 +87,24 @@ class Brief(BaseModel):
         }
 
 
+class WithLaterFields(BaseModel):
+    """Is written without the fields that a release has added, where they have their default.
+
+    Release 0.1 refuses a message that has a field which it does not know.
+    """
+
+    later_fields: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        defaults = _defaults(type(self))
+        return {
+            name: value
+            for name, value in write(self).items()
+            if name not in self.later_fields or getattr(self, name) != defaults[name]
+        }
+
+
 @cache
 def _defaults(model: type[BaseModel]) -> dict[str, Any]:
     """Default by field; those that tell models apart are always written."""

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from tidemill.worker.dev import free_port
@@ -15,25 +16,25 @@ FOLDERS = (*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), Pat
 
 
 @contextmanager
-def postgresql(folder: Path) -> Iterator[str]:
-    """The URL of a database of its own. Skips the test where there is no server to start."""
+def postgresql() -> Iterator[str]:
+    """The URL of a database of its own. Skips the test where there is no server to start.
+
+    Its folder is none of pytest's: those are for pytest's own user alone, again whenever another session begins.
+    """
     programs = next((found for found in FOLDERS if (found / "initdb").exists()), None)
     if programs is None:
         pytest.skip("PostgreSQL's server is not installed: apt-get install postgresql")
     user = _who()
-    folder.mkdir()
-    shutil.chown(folder, user)
-    for parent in folder.parents:  # so that the server's own user comes to it
-        if parent.stat().st_uid == os.getuid() and parent.stat().st_mode & 0o001 == 0:
-            parent.chmod(parent.stat().st_mode | 0o001)
-    data, port = folder / "data", free_port()
-    _do(user, [programs / "initdb", "-D", data, "-U", "tidemill", "-A", "trust", "--no-sync"])
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
-    _do(user, [programs / "pg_ctl", "-D", data, "-w", "-l", data / "log", "-o", options, "start"])
-    try:
-        yield f"postgresql://tidemill@127.0.0.1:{port}/postgres"
-    finally:
-        _do(user, [programs / "pg_ctl", "-D", data, "-m", "fast", "-w", "stop"])
+    with TemporaryDirectory(prefix="tidemill-postgresql-") as folder:
+        shutil.chown(folder, user)
+        data, port = Path(folder, "data"), free_port()
+        _do(user, [programs / "initdb", "-D", data, "-U", "tidemill", "-A", "trust", "--no-sync"])
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+        _do(user, [programs / "pg_ctl", "-D", data, "-w", "-l", data / "log", "-o", options, "start"])
+        try:
+            yield f"postgresql://tidemill@127.0.0.1:{port}/postgres"
+        finally:
+            _do(user, [programs / "pg_ctl", "-D", data, "-m", "fast", "-w", "stop"])
 
 
 def _who() -> str:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import PrivateAttr, SerializerFunctionWrapHandler, model_serializer
+from pydantic import PrivateAttr
 
 from ..asset.gathering import Gathering
 from ..asset.partitioning import Partitioning
 from ..asset.state import Tie
-from ..base import Instant, Record
+from ..base import Instant, Record, WithLaterFields
 from ..bundle.data import DagFileState
 from ..run.identity import RunIdentity
 from ..spec.dag import DagSpec
@@ -21,12 +21,10 @@ DECISIONS_KEPT = 10
 DATES_KEPT = 5000
 
 
-OF_ASSETS = ("gathering", "partitioning", "ties")
-"""Fields that only a DAG has that has to do with assets: others are written without."""
-
-
-class DagData(Record):
+class DagData(WithLaterFields, Record):
     """The fields of a DAG's state, and what all decisions about it share."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("gathering", "partitioning", "ties")
 
     _noting: Callable[[MadeDecision], None] | None = PrivateAttr(default=None)
 
@@ -64,11 +62,6 @@ class DagData(Record):
     ties: dict[str, Tie] = {}
     """By asset, what its workflow has been told that this DAG has to do with it."""
     executions: int = 1
-
-    @model_serializer(mode="wrap")
-    def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = write(self)
-        return {name: value for name, value in written.items() if name not in OF_ASSETS or value}
 
     @property
     def held_up(self) -> str | None:

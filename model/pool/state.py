@@ -6,13 +6,15 @@ such a limit is a pool of its own.
 
 import re
 from collections.abc import Iterable
+from typing import ClassVar
 
 from pydantic import Field, PositiveInt
 
-from ..base import Instant, Model, Record, Request, iso
+from ..base import Instant, Model, Record, Request, WithLaterFields, iso
 from ..errors import InvalidInputError
 from ..run.instance_keys import UNMAPPED
-from ..spec.tasks import BaseTask, EmptyTask
+from ..run.ready_tasks import counts_in_parallelism
+from ..spec.tasks import BaseTask
 
 UNLIMITED = -1
 LIMIT = "limit:"
@@ -35,8 +37,10 @@ SPARK_POOL_SETTINGS = PoolSettings(slots=128, description="Spark tasks that name
 """As many as Airflow's default pool has."""
 
 
-class LeaseRequest(Model):
+class LeaseRequest(WithLaterFields, Model):
     """An instance of a task that asks to be let in. Sent again, it is the same request."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("limit_as_of",)
 
     lease_id: str
     holder: str
@@ -79,8 +83,10 @@ class PoolView(Model):
     queued: tuple[str, ...]
 
 
-class PoolState(Record):
+class PoolState(WithLaterFields, Record):
     """A pool's state. Only its workflow changes it."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("limit_as_of", "again")
 
     name: str
     settings: PoolSettings
@@ -205,17 +211,6 @@ def pool_workflow_id(name: str) -> str:
 def limit_workflow_id(dag_id: str, task_id: str) -> str:
     """The pool of max_active_tis_per_dag of one task."""
     return f"{LIMIT}{dag_id}:{task_id}"
-
-
-def counts_in_parallelism(task: BaseTask) -> bool:
-    """Whether *task* takes a slot of the installation: an empty task needs no worker."""
-    return not isinstance(task, EmptyTask)
-
-
-def needs_lease(task: BaseTask, parallelism: int | None = None) -> bool:
-    """Whether a pool or a limit has to let *task* in; *parallelism* is the limit of the installation, if any."""
-    limited = parallelism is not None and counts_in_parallelism(task)
-    return limited or task.pool is not None or task.max_active_tis_per_dag is not None
 
 
 def pools_of(dag_id: str, task: BaseTask, parallelism: int | None = None) -> list[str]:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..base import Instant, Model
-from ..run.instance_keys import split_key
 
 WAITING_KEPT = 2000
 """Of so many waiting subjects a step keeps the reason: working one out takes time, at each step."""
@@ -47,7 +46,7 @@ class Step(Model):
     def concerns(self, about: str) -> bool:
         """Whether the run or task *about*, or an instance of the task, is named in it."""
         subjects = [*self.waiting, *(change.about for change in self.decided)]
-        if any(about in (subject, split_key(subject)[0]) for subject in subjects):
+        if any(about in (subject, subject.partition("[")[0]) for subject in subjects):
             return True
         # `load/1` and `load[3]/1` are ids of activities; workflow ids of runs end with what tells the run apart.
         named = re.compile(rf"(?<!\S){re.escape(about)}(\[\d+\])?/\d|:{re.escape(about)}(?!\S)")

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from ..asset.events import AssetEvent
 from ..asset.gathering import Taken
 from ..asset.partitioning import TakenPartition
-from ..base import Instant, Model, Request, iso, to_utc
+from ..base import Instant, Model, Request, WithLaterFields, iso, to_utc
 from ..sizes import json_size
 from ..spec.timetables import CronPartition, DagRunInfo, DataInterval
 from ..spec.timetables.base import BaseTimetable
@@ -41,20 +41,23 @@ class TriggeredBy(StrEnum):
     OPERATOR = "operator"
 
 
-OF_SOME = ("asset_events", "partition_key", "partition_date", "triggering_user_name")
-"""Fields that only some runs have, such as those that assets have made: others are written without."""
-
-
 ODD = r"[^A-Za-z0-9_.~:+-]"
 """What is in no run id."""
 EVENTS_CARRIED, BYTES_CARRIED = 20, 16 * 1024
 
 
-class RunIdentity(Model):
+class RunIdentity(WithLaterFields, Model):
     """A run as everyone else knows it, fixed when it is created.
 
     A run about no particular data (`logical_date` None) is told apart by its run_id alone.
     """
+
+    later_fields: ClassVar[tuple[str, ...]] = (
+        "asset_events",
+        "partition_key",
+        "partition_date",
+        "triggering_user_name",
+    )
 
     dag_id: str
     run_id: str
@@ -70,11 +73,6 @@ class RunIdentity(Model):
     partition_date: Instant | None = None
     triggering_user_name: str | None = None
     """Whose request made the run, where somebody is known to have asked (Airflow's name)."""
-
-    @model_serializer(mode="wrap")
-    def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = write(self)
-        return {name: value for name, value in written.items() if name not in OF_SOME or value}
 
     @property
     def in_short(self) -> "RunIdentity":
@@ -254,12 +252,14 @@ def asset_pseudo_run(asset: str, dag_id: str, at: datetime) -> RunIdentity:
     )
 
 
-class TriggerRequest(Request):
+class TriggerRequest(WithLaterFields, Request):
     """A manual run as its author asks for it (Airflow's REST body for a new run).
 
     Without `logical_date` the run is about no particular data and any number may exist. With a
     `run_after` in the future it stays queued until then.
     """
+
+    later_fields: ClassVar[tuple[str, ...]] = ("run_type", "triggering_user_name")
 
     run_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.~:+-]+$", max_length=200)
     logical_date: Instant | None = None
@@ -270,12 +270,6 @@ class TriggerRequest(Request):
     triggered_by: TriggeredBy | None = None
     run_type: Literal["manual", "asset_materialization"] = "manual"
     triggering_user_name: str | None = Field(default=None, max_length=100)
-
-    @model_serializer(mode="wrap")
-    def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = write(self)
-        unsaid: dict[str, Any] = {"run_type": "manual", "triggering_user_name": None}
-        return {name: value for name, value in written.items() if name not in unsaid or value != unsaid[name]}
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

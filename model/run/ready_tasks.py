@@ -3,14 +3,25 @@
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 
-from ..pool.state import needs_lease
 from ..spec.dag import DagSpec
+from ..spec.tasks import BaseTask, EmptyTask
 from ..states import TaskState
 from .instance_keys import split_key
 
 AHEAD = 200
 """Of instances that wait for the same slots, as many ask at a time: a pool knows who is next, and is not flooded."""
 Kind = tuple[str, str | None, int, int]
+
+
+def counts_in_parallelism(task: BaseTask) -> bool:
+    """Whether *task* takes a slot of the installation: an empty task needs no worker."""
+    return not isinstance(task, EmptyTask)
+
+
+def needs_lease(task: BaseTask, parallelism: int | None = None) -> bool:
+    """Whether a pool or a limit has to let *task* in; *parallelism* is the limit of the installation, if any."""
+    limited = parallelism is not None and counts_in_parallelism(task)
+    return limited or task.pool is not None or task.max_active_tis_per_dag is not None
 
 
 class ReadyTasks:

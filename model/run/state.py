@@ -1,9 +1,9 @@
 """One run from its first task to its last, as the data that its workflow carries and shows."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from ..base import Instant, Record, iso
+from ..base import Instant, Record, WithLaterFields, iso
 from ..spec.dag import DagSpec, param_value
 from ..spec.graph import ancestors
 from ..spec.references import LENGTH, XCOM_REFERENCE
@@ -32,8 +32,10 @@ class HeldLease(Record):
     """Why the next one cannot be asked."""
 
 
-class DagRunState(Record):
+class DagRunState(WithLaterFields, Record):
     """A run's state, also the input of its workflow: how it starts, and how it goes on after continue-as-new."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("parallelism",)
 
     run: RunIdentity
     spec: DagSpec

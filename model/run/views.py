@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
-
-from ..base import Instant, Model, iso
+from ..base import Instant, Model, WithLaterFields, iso
 from ..spec.tasks import AirflowTask
 from ..states import RunState, TaskState
 from .forms import InputForm
@@ -19,8 +17,10 @@ from .state import DagRunState
 from .task_instances import Attempt, TaskInstance
 
 
-class RunView(Model):
+class RunView(WithLaterFields, Model):
     """A run in a list: queued, running or finished."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("partition_key",)
 
     run_id: str
     run_type: RunType
@@ -34,20 +34,11 @@ class RunView(Model):
     partition_key: str | None = None
     workflow_id: str
 
-    @model_serializer(mode="wrap")
-    def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = write(self)
-        if self.partition_key is None:
-            written.pop("partition_key", None)
-        return written
 
-
-OF_AIRFLOW = ("operator", "map_label", "form")
-"""Fields that only tasks of Airflow's have: others are written without."""
-
-
-class TaskView(Model):
+class TaskView(WithLaterFields, Model):
     """A task of a run."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("operator", "map_label", "form")
 
     task_id: str
     map_index: int = UNMAPPED
@@ -75,14 +66,6 @@ class TaskView(Model):
     map_label: str | None = None
     form: InputForm | None = None
     """What a person is asked."""
-
-    @model_serializer(mode="wrap")
-    def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = write(self)
-        for name in OF_AIRFLOW:
-            if written[name] is None:
-                del written[name]
-        return written
 
     @property
     def key(self) -> str:

@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..dag.records import TrackedRun
-from ..pool.state import LeaseRequest, needs_lease, pools_of
+from ..pool.state import LeaseRequest, pools_of
 from ..run.past import Past
 from ..run.planner import Decision, RunEnd, RunPlan
+from ..run.ready_tasks import needs_lease
 from ..run.state import DagRunState
 from ..run.task_instances import Failure, TaskInstance, may_retry, retry_delay
 from ..spec.dag import with_default_pools

@@ -91,7 +91,7 @@ async def test_sql(airflow: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 async def test_postgresql(airflow: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with postgresql(tmp_path / "postgresql") as url:
+    with postgresql() as url:
         monkeypatch.setenv("AIRFLOW_CONN_BASE", url)
         _, details = await run_file(airflow, "providers", "postgres_provider")
     assert [str(task.state) for task in details.tasks] == ["success"] * 2, [task.error for task in details.tasks]

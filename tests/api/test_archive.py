@@ -47,7 +47,7 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/runs.db"
     else:
-        with postgresql(tmp_path / "database") as url:
+        with postgresql() as url:
             yield url
 
 

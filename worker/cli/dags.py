@@ -15,7 +15,7 @@ class DagCommands(LazyGroup):
         ),
         "preview": (
             "preview:preview",
-            "Show the next runs: logical date, data interval, and when each is created, in UTC and by the local clock.",
+            "Show the next runs: logical date, data interval, and when each is due, in UTC and by the local clock.",
         ),
         "test": (
             "dag_commands:try_dag",

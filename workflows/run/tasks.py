@@ -15,7 +15,6 @@ from temporalio.exceptions import FailureError
 
 from ...activities.names import MOST_STARTS
 from ...model.errors import InvalidInputError
-from ...model.pool.state import needs_lease
 from ...model.run.attempts import inline_limit
 from ...model.run.branching import skipped_tasks
 from ...model.run.changes import Change, answer_of, run_marked
@@ -24,6 +23,7 @@ from ...model.run.forms import unanswered
 from ...model.run.mapping import NotMappableError
 from ...model.run.messages import Answer
 from ...model.run.planner import Decision, RunEnd, RunPlan
+from ...model.run.ready_tasks import needs_lease
 from ...model.run.revisions import RunMark
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry, poke_delay, retry_delay
