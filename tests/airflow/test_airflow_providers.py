@@ -90,7 +90,7 @@ async def test_sql(airflow: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (row["__classname__"], row["__data__"]) == ("builtins.tuple", [3])  # as Airflow's serde writes it
 
 
-async def test_postgresql(airflow: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_postgresql(airflow: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     with postgresql() as url:
         monkeypatch.setenv("AIRFLOW_CONN_BASE", url)
         _, details = await run_file(airflow, "providers", "postgres_provider")
