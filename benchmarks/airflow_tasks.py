@@ -1,4 +1,4 @@
-"""The same unmodified DAG file of Airflow's on tidemill, and on Airflow's own LocalExecutor, per task."""
+"""The same unmodified DAG file of Airflow's on tidemill, and on Airflow's own LocalExecutor: tasks, catch-up, crons."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,11 @@ from tidemill.worker.plugin import TidemillPlugin
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venv-airflow" / "bin" / "python"
 CHAIN, FAN, WITHIN = 20, 100, 600
+MISSED, AT_ONCE = 200, 16
+CRONS, MINUTES = 20, 3
+NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 FILE = f"""
+from datetime import datetime
 from airflow.sdk import DAG, task
 from airflow.sdk import chain as in_a_chain
 
@@ -41,21 +46,48 @@ with DAG("bench_chain", schedule=None, is_paused_upon_creation=False):
 with DAG("bench_fan", schedule=None, is_paused_upon_creation=False, max_active_tasks=32):
     for n in range({FAN}):
         nothing.override(task_id=f"t{{n}}")()
+
+missed = {{"start_date": datetime.fromisoformat("{(NOW - timedelta(hours=MISSED - 1)).isoformat()}"),
+          "end_date": datetime.fromisoformat("{NOW.isoformat()}"), "catchup": True, "max_active_runs": {AT_ONCE}}}
+with DAG("bench_missed", schedule="@hourly", is_paused_upon_creation=True, **missed):
+    nothing()
+
+for n in range({CRONS}):
+    with DAG(f"bench_cron_{{n}}", schedule="* * * * *", is_paused_upon_creation=True, catchup=False,
+             start_date=datetime.fromisoformat("{NOW.isoformat()}")):
+        nothing()
 """
 FORKS = "tidemill.activities.processes.fork_server"
 TASKS = {"bench_chain": CHAIN, "bench_fan": FAN}
+CRON_IDS = [f"bench_cron_{n}" for n in range(CRONS)]
+Found = dict[str, float]
+"""What was measured, in milliseconds."""
 
 
 async def airflow_tasks(address: str, folder: Path) -> list[Figure]:
-    """Per task, on both."""
+    """On both: tidemill, and Airflow's LocalExecutor in the place of the floor."""
     if not PYTHON.exists():
         sys.exit("there is no Airflow: `make .venv-airflow/.ready`")
     ours = await _ours(address, folder)
     theirs = await asyncio.to_thread(_theirs, folder / "old")
-    return [
-        Figure(f"{dag_id}: {what} per task, beside Airflow's LocalExecutor", "ms", found, theirs.get((dag_id, what)))
-        for (dag_id, what), found in ours.items()
-    ]
+    return [Figure(f"beside Airflow: {what}", "ms", found, theirs.get(what)) for what, found in ours.items()]
+
+
+def _per_task(dag_id: str) -> str:
+    return f"{dag_id}, per task"
+
+
+PER_RUN = f"{MISSED} missed runs, {AT_ONCE} at once, per run"
+
+
+def _delays(runs: list[float], tasks: list[float]) -> Found:
+    """Seconds after each tick until the run, and until its task, had started."""
+    found: Found = {}
+    for what, delays in (("run", runs), ("task", tasks)):
+        ordered = sorted(delays)
+        found[f"{CRONS} crons of a minute: {what} starts after it is due, p50"] = 1000 * ordered[len(ordered) // 2]
+        found[f"{CRONS} crons of a minute: {what} starts after it is due, at most"] = 1000 * ordered[-1]
+    return found
 
 
 def _specs(place: Workplace, folder: Path) -> list[DagSpec]:
@@ -66,10 +98,11 @@ def _specs(place: Workplace, folder: Path) -> list[DagSpec]:
     return [read_dag(dag) for dag in answer["dags"]]
 
 
-async def _ours(address: str, folder: Path) -> dict[tuple[str, str], float]:
+async def _ours(address: str, folder: Path) -> Found:
     place = Workplace(home=folder / "home", airflow_python=str(PYTHON))
     client = await Client.connect(address, plugins=[TidemillPlugin(workplace=place)])
-    queue, found = f"bench-{uuid.uuid4().hex[:8]}", {}
+    queue = f"bench-{uuid.uuid4().hex[:8]}"
+    found: Found = {}
     async with Worker(client, task_queue=queue):
         tidemill = Tidemill(client, queue)
         for spec in await asyncio.to_thread(_specs, place, folder):
@@ -78,9 +111,34 @@ async def _ours(address: str, folder: Path) -> dict[tuple[str, str], float]:
             await tidemill.wait(await tidemill.trigger(dag_id, TriggerRequest()))  # warm
             start, before = time.perf_counter(), _processor_of_tasks()
             await tidemill.wait(await tidemill.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex)))
-            found[dag_id, "time"] = 1000 * (time.perf_counter() - start) / n
-            found[dag_id, "processor of the task's process"] = 1000 * (_processor_of_tasks() - before) / n
+            found[_per_task(dag_id)] = 1000 * (time.perf_counter() - start) / n
+            found[f"{dag_id}, processor of the task's process, per task"] = 1000 * (_processor_of_tasks() - before) / n
+        start = time.perf_counter()
+        await tidemill.pause("bench_missed", False)
+        while sum(run.state.finished for run in await tidemill.runs("bench_missed")) < MISSED:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        found[PER_RUN] = 1000 * (time.perf_counter() - start) / MISSED
+        found |= await _our_crons(tidemill)
     return found
+
+
+async def _our_crons(tidemill: Tidemill) -> Found:
+    await asyncio.sleep(62 - time.time() % 60)  # behind a tick: the next ones are waited for
+    for dag_id in CRON_IDS:
+        await tidemill.pause(dag_id, False)
+    since = datetime.now(UTC)
+    await asyncio.sleep(60 * MINUTES)
+    for dag_id in CRON_IDS:
+        await tidemill.pause(dag_id)
+    runs, tasks = [], []
+    for dag_id in CRON_IDS:
+        for run in await tidemill.runs(dag_id):
+            if run.run_after > since and run.started_at is not None:
+                [task] = (await tidemill.run(dag_id, run.run_id)).tasks
+                runs.append((run.started_at - run.run_after).total_seconds())
+                if task.started_at is not None:
+                    tasks.append((task.started_at - run.run_after).total_seconds())
+    return _delays(runs, tasks)
 
 
 def _processor_of_tasks() -> float:
@@ -97,17 +155,18 @@ def _processor_of_tasks() -> float:
     return total
 
 
-def _theirs(home: Path) -> dict[tuple[str, str], float]:
+def _theirs(home: Path) -> Found:
     sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "airflow")]
     from old_airflow import OldAirflow
     from postgresql import postgresql
 
-    old, found = OldAirflow(home), {}
+    old = OldAirflow(home)
+    found: Found = {}
     old.environment["AIRFLOW__CORE__EXECUTOR"] = "LocalExecutor"
     old.dags.mkdir(parents=True)
     (old.dags / "bench_airflow.py").write_text(FILE)
     with ExitStack() as stack:  # SQLite would hold the LocalExecutor's processes up
-        database = stack.enter_context(postgresql(home.with_name("postgresql")))
+        database = stack.enter_context(postgresql())
         old.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database.replace("://", "+psycopg2://", 1)
         old.run("db", "migrate")
         old.run("dag-processor", "--num-runs", "1")
@@ -120,8 +179,48 @@ def _theirs(home: Path) -> dict[tuple[str, str], float]:
             _run(api, dag_id)  # warm
             start = time.perf_counter()
             _run(api, dag_id)
-            found[dag_id, "time"] = 1000 * (time.perf_counter() - start) / n
+            found[_per_task(dag_id)] = 1000 * (time.perf_counter() - start) / n
+        start = time.perf_counter()
+        _pause(api, "bench_missed", False)
+        while _total(api, "bench_missed", "success") < MISSED:
+            time.sleep(0.1)
+        found[PER_RUN] = 1000 * (time.perf_counter() - start) / MISSED
+        found |= _their_crons(api)
     return found
+
+
+def _pause(api: httpx.Client, dag_id: str, paused: bool = True) -> None:
+    api.patch(f"/dags/{dag_id}", json={"is_paused": paused}).raise_for_status()
+
+
+def _total(api: httpx.Client, dag_id: str, state: str) -> int:
+    return int(_get(api, f"/dags/{dag_id}/dagRuns", state=state, limit=1)["total_entries"])
+
+
+def _get(api: httpx.Client, path: str, **query: Any) -> Any:
+    return api.get(path, params=query).raise_for_status().json()
+
+
+def _their_crons(api: httpx.Client) -> Found:
+    time.sleep(62 - time.time() % 60)
+    for dag_id in CRON_IDS:
+        _pause(api, dag_id, False)
+    since = datetime.now(UTC)
+    time.sleep(60 * MINUTES)
+    for dag_id in CRON_IDS:
+        _pause(api, dag_id)
+    runs, tasks = [], []
+    for dag_id in CRON_IDS:
+        for run in _get(api, f"/dags/{dag_id}/dagRuns", limit=100)["dag_runs"]:
+            due = datetime.fromisoformat(run["run_after"])
+            if due <= since or run["start_date"] is None:
+                continue
+            runs.append((datetime.fromisoformat(run["start_date"]) - due).total_seconds())
+            of_run = _get(api, f"/dags/{dag_id}/dagRuns/{run['dag_run_id']}/taskInstances")["task_instances"]
+            tasks += [
+                (datetime.fromisoformat(t["start_date"]) - due).total_seconds() for t in of_run if t["start_date"]
+            ]
+    return _delays(runs, tasks)
 
 
 @contextmanager
