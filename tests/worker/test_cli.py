@@ -144,7 +144,7 @@ async def test_explaining_comparing_and_validating(here: Stack, tmp_path: Path) 
 async def test_backfills(here: Stack) -> None:
     await told(here, "dags", "register", str(EXAMPLES / "hello.json"))
     await here.all_finished("hello", 1)
-    span = ["--from-date", "2026-01-10T00:00:00Z", "--to-date", "2026-01-13T00:00:00Z"]
+    span = ["--from-date", "2026-02-10T00:00:00Z", "--to-date", "2026-02-13T00:00:00Z"]
     assert "dry run: 3 runs" in await told(here, "backfill", "create", "hello", *span, "--dry-run")
     output = await told(here, "backfill", "create", "hello", *span, "--watch")
     assert "[backfill progress: 100.0%] | total dagruns: 3 | total tasks: 6 | finished: 6 | succeeded: 6" in output
@@ -153,7 +153,7 @@ async def test_backfills(here: Stack) -> None:
     assert "completed, 0 under way" in await told(here, "backfill", "show", "hello", "backfill_1")
     assert "no such unfinished backfill" in await told(here, "backfill", "pause", "hello", "backfill_1", code=1)
     assert "has no backfill 'nope'" in await told(here, "backfill", "show", "hello", "nope", code=1)
-    swapped = ["--from-date", "2026-01-13T00:00:00Z", "--to-date", "2026-01-10T00:00:00Z"]
+    swapped = ["--from-date", "2026-02-13T00:00:00Z", "--to-date", "2026-02-10T00:00:00Z"]
     assert "is before from_date" in await told(here, "backfill", "create", "hello", *swapped, code=1)
 
 
