@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venv-airflow" / "bin" / "python"
 CHAIN, FAN, WITHIN = 20, 100, 600
 MISSED, AT_ONCE = 200, 16
-CRONS, MINUTES = 20, 3
+CRONS, MINUTES = 20, 2
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 FILE = f"""
 from datetime import datetime
