@@ -158,7 +158,10 @@ def _downtime(text: str) -> Downtime:
     start, sign, end = text.partition("/")
     if not sign:
         raise InvalidInputError(f"--downtime {text!r} has no end. Write FROM/TO")
-    return Downtime(start=read_instant(start, "--downtime"), end=read_instant(end, "--downtime"))
+    try:
+        return Downtime(start=read_instant(start, "--downtime"), end=read_instant(end, "--downtime"))
+    except ValidationError as error:
+        raise explain(error, f"--downtime {text!r}", Downtime) from None
 
 
 def _pairs(option: str, texts: Iterable[str], bare: str | None = None) -> Iterator[tuple[str, str]]:
