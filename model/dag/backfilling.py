@@ -9,13 +9,13 @@ from ..spec.timetables import DagRunInfo
 from .backfill_request import BackfillRequest, ReprocessBehavior
 from .backfill_walk import SMALL, BackfillBatch, BackfillQuestion
 from .backfills import Backfill, runs_text
-from .data import DagData
+from .past import DagPast
 from .records import DecisionKind, RunRecord, TrackedRun
 
 BACKFILLS_KEPT = 20
 
 
-class DagBackfills(DagData):
+class DagBackfills(DagPast):
     """The part of a DAG's decisions that is about backfills."""
 
     def backfill(self, backfill_id: str | None) -> Backfill | None:
@@ -97,6 +97,7 @@ class DagBackfills(DagData):
                 queued_at=now,
                 backfill_id=backfill.backfill_id,
                 again=again,
+                past=self.take_up(kept.run_id) if again else {},
                 ignores_past=backfill.created == 0,
             )
             backfill.created += 1

@@ -17,6 +17,12 @@ class DagPast(DagData):
         """What is known of a run that has told nothing: where the next run looks, nothing has ended well."""
         return dict.fromkeys(sorted(remembered(self.spec)), TaskState.NONE)
 
+    def take_up(self, run_id: str) -> dict[str, TaskState]:
+        """Take an ended run off the ledger because it runs again. Return how its tasks ended for the next run."""
+        past = next((r.all_past(self.unknown_past()) for r in self.ledger if r.run_id == run_id), {})
+        self.ledger = [record for record in self.ledger if record.run_id != run_id]
+        return past
+
     def past_of(self, tracked: TrackedRun) -> Past | None:
         """The run before, if tasks depend on it: what is known of it now."""
         unknown = self.unknown_past()

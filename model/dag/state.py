@@ -23,7 +23,6 @@ from ..states import RunState, TaskState
 from .assets import DagAssets
 from .backfilling import DagBackfills
 from .hand_over import HandOver
-from .past import DagPast
 from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun, short_past
 from .ticks import Ticks, TicksQuestion, due, spread
 
@@ -38,7 +37,7 @@ TICKS_PLANNED = 20
 TICKS_AHEAD_CATCHING_UP = 100
 
 
-class DagState(DagAssets, DagBackfills, DagPast):
+class DagState(DagAssets, DagBackfills):
     """A DAG's state. Only its workflow changes it, through the methods here and in the parts it is made of."""
 
     _future_takes_room: bool = PrivateAttr(default=False)
@@ -347,8 +346,7 @@ class DagState(DagAssets, DagBackfills, DagPast):
 
     def revise(self, run: RunIdentity, revision: Revision, now: datetime) -> None:
         """Has a run that has ended run again, changed. It keeps its run_id and its date."""
-        past = next((r.all_past(self.unknown_past()) for r in self.ledger if r.run_id == run.run_id), {})
-        self.ledger = [record for record in self.ledger if record.run_id != run.run_id]
+        past = self.take_up(run.run_id)
         self.runs[run.key] = TrackedRun(run=run, queued_at=now, again=True, revision=revision, past=past)
         self.note(now, DecisionKind.REVISED, run.run_id, "it runs again, on request")
 

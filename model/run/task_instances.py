@@ -116,6 +116,8 @@ class TaskInstance(Brief, Record):
         check_transition(self.task_id, self.state, state)
         self.state = state
         self.reason = reason
+        if state.finished:
+            self.retry_at = self.wake_at = None
 
     def clear(self) -> None:
         """Forgets the result, for another try; earlier tries are kept."""

@@ -117,7 +117,7 @@ ENDS = {TaskState.SUCCESS: "it has run, and succeeded", TaskState.RUNNING: "a wo
 
 def why(plan: RunPlan, instance: TaskInstance) -> str:
     """Why the task has its state: what it waits for while it waits, else what brought it there."""
-    reason = instance.reason
+    reason = instance.reason or None
     if instance.state in (TaskState.NONE, TaskState.SCHEDULED) or reason is None:
         return plan.why(instance.key)
     match instance.state:

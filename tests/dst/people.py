@@ -1,0 +1,314 @@
+"""What people and operators do in an installation, as clients of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
+from tidemill.model.asset.state import AssetState, ToldEvent, asset_workflow_id, named_asset
+from tidemill.model.bundle.data import BundleSettings, DagFileState, bundle_workflow_id
+from tidemill.model.bundle.state import BundleState
+from tidemill.model.dag.backfill_request import BackfillRequest
+from tidemill.model.dag.manual_runs import ConfChange
+from tidemill.model.pool.state import PoolSettings, PoolState, pool_workflow_id
+from tidemill.model.run.identity import dag_workflow_id
+from tidemill.model.run.instance_keys import UNMAPPED, instance_key
+from tidemill.model.run.messages import Answer
+from tidemill.model.run.revisions import ClearRequest, MarkRequest, ReviseQuestion, RunMark
+from tidemill.model.spec.dag import DagSpec, read_dag
+from tidemill.model.states import TaskState
+
+from .clock import SECOND
+from .history import Execution
+from .installation import Folder, Happening, Plan
+from .world import World
+
+BUNDLE = "files"
+ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
+
+
+class People:
+    """Those who work with one installation. What the engine has answered them is in `answers`."""
+
+    def __init__(self, world: World, plan: Plan, folder: Folder, specs: dict[str, DagSpec]) -> None:
+        self._world, self._plan, self._folder = world, plan, folder
+        self.specs = specs
+        self.answers: list[tuple[str, str, Any]] = []
+        """By request: its name, its DAG, and what was answered; a text is a refusal."""
+        self._asked = 0
+        self.disturbed: set[str] = set()
+        """DAGs whose schedule people have changed: what their runs are is not foreseen."""
+        self.revised: set[str] = set()
+        """Workflow ids of runs that people have cleared, marked or ended."""
+
+    def begin(self) -> None:
+        """Makes pools and registers DAGs, by hand or by a bundle."""
+        for name, slots in self._plan.pools.items():
+            state = PoolState(name=name, settings=PoolSettings(slots=slots))
+            self._world.service.start("Pool", pool_workflow_id(name), self._world.to_payloads(state))
+        if self._plan.by_bundle:
+            settings = BundleSettings.model_validate(
+                {"name": BUNDLE, "path": "/dags", "dag_dir_list_interval": max(60.0, self._plan.seconds / 20)}
+            )
+            state_of_bundle = BundleState(settings=settings)
+            self._world.service.start(
+                "DagBundle", bundle_workflow_id(BUNDLE), self._world.to_payloads(state_of_bundle)
+            )
+        else:
+            for spec in self.specs.values():
+                self.register(spec)
+
+    def do(self, happening: Happening) -> None:
+        """Does what the plan says, now."""
+        handler: Callable[[dict[str, Any]], None] = getattr(self, f"_{happening.name}")
+        self._world.counts[f"action {happening.name}"] += 1
+        handler(happening.arguments)
+
+    def register(self, spec: DagSpec) -> None:
+        self._world.service.start("Dag", dag_workflow_id(spec.dag_id), self._world.to_payloads(spec))
+        self._update(spec.dag_id, "register", spec)
+
+    def _update(self, dag_id: str, name: str, *arguments: Any) -> None:
+        self._asked += 1
+
+        def answered(result: Payload | None, failure: Failure | None) -> None:
+            answer = failure.message if failure is not None else self._world.value(result) if result else None
+            self.answers.append((name, dag_id, answer))
+
+        self._world.update(dag_workflow_id(dag_id), name, *arguments, answered=answered)
+
+    def _signal(self, workflow_id: str, name: str, *arguments: Any) -> None:
+        self._world.service.signal(workflow_id, name, self._world.to_payloads(*arguments))
+
+    # Runs
+
+    def _trigger(self, arguments: dict[str, Any]) -> None:
+        self._update(arguments["dag_id"], "trigger_run", {"conf": {"n": arguments["choice"]}})
+
+    def _trigger_many(self, arguments: dict[str, Any]) -> None:
+        self._update(arguments["dag_id"], "trigger_runs", [{"conf": {}}, {"conf": {"a": 1}}])
+
+    def _signal_trigger(self, arguments: dict[str, Any]) -> None:
+        self._signal(dag_workflow_id(arguments["dag_id"]), "trigger", {"conf": {}})
+
+    def _a_run(self, arguments: dict[str, Any], *, open_: bool = False) -> Execution | None:
+        prefix = f"run:{arguments['dag_id']}:"
+        found = [
+            self._world.service.executions[run_id]
+            for workflow_id, run_id in self._world.service.current.items()
+            if workflow_id.startswith(prefix)
+        ]
+        found = [each for each in found if self._world.service.find(each.workflow_id) and (each.running or not open_)]
+        return found[int(arguments["choice"] * len(found))] if found else None
+
+    def _revise(self, arguments: dict[str, Any], **change: Any) -> None:
+        run = self._a_run(arguments)
+        if run is not None:
+            self.revised.add(run.workflow_id)
+            self._update(arguments["dag_id"], "revise_run", ReviseQuestion(workflow_id=run.workflow_id, **change))
+
+    def _clear(self, arguments: dict[str, Any]) -> None:
+        tasks = () if arguments["choice"] < 0.2 else (arguments["task"],)
+        latest = arguments["choice"] > 0.9
+        wanted = {"downstream": arguments["downstream"], "only_failed": arguments["only_failed"]}
+        self._revise(arguments, clear=ClearRequest(tasks=tasks, run_on_latest_version=latest, **wanted))
+
+    def _mark(self, arguments: dict[str, Any]) -> None:
+        state = TaskState(arguments["state"])
+        wanted = {"tasks": (arguments["task"],), "downstream": arguments["downstream"], "state": state}
+        self._revise(arguments, mark=MarkRequest.model_validate(wanted))
+
+    def _mark_run(self, arguments: dict[str, Any]) -> None:
+        self._revise(arguments, mark_run=RunMark.model_validate({"state": arguments["state"]}))
+
+    def _cancel_run(self, arguments: dict[str, Any]) -> None:
+        run = self._a_run(arguments, open_=True)
+        if run is not None:
+            self.revised.add(run.workflow_id)
+            self._world.service.cancel(run.workflow_id)
+
+    def _terminate_run(self, arguments: dict[str, Any]) -> None:
+        run = self._a_run(arguments, open_=True)
+        if run is not None:
+            self.revised.add(run.workflow_id)
+            self._world.counts["fault terminated run"] += 1
+            self._world.service.terminate(run.workflow_id)
+
+    def _reset_run(self, arguments: dict[str, Any]) -> None:
+        run = self._a_run(arguments, open_=True)
+        if run is not None and run.steps:
+            self.revised.add(run.workflow_id)
+            self._world.counts["fault reset run"] += 1
+            self._world.service.reset(run.workflow_id, int(arguments["choice"] * len(run.steps)))
+
+    def _delete_run(self, arguments: dict[str, Any]) -> None:
+        run = self._a_run(arguments)
+        if run is not None:
+            self.revised.add(run.workflow_id)
+            state = self._world.query(run, "identity")
+            if state is not None:
+                self._update(arguments["dag_id"], "delete_run", state["run_id"])
+
+    def _set_conf(self, arguments: dict[str, Any]) -> None:
+        found = self._world.service.open(dag_workflow_id(arguments["dag_id"]))
+        runs = self._world.query(found, "runs") if found is not None else None
+        queued = [run["run_id"] for run in runs or [] if run["state"] == "queued"]
+        if queued:
+            self._update(arguments["dag_id"], "set_conf", ConfChange(run_id=queued[0], conf={"changed": True}))
+
+    def _answer(self, arguments: dict[str, Any]) -> None:
+        self.answer_approvals()
+
+    def answer_approvals(self) -> None:
+        """Somebody answers everything that waits for an answer."""
+        for run_id in [*self._world.service.executions]:
+            run = self._world.service.executions[run_id]
+            if run.kind != "DagRun" or not run.running or not run.steps:
+                continue
+            details = self._world.query(run, "describe")
+            for task in (details or {}).get("tasks", []):
+                if task["state"] == "awaiting_input":
+                    key = instance_key(task["task_id"], task.get("map_index", UNMAPPED))
+                    answer = Answer(task=key, chosen=("Approve",), by="somebody")
+                    self._world.update(run.workflow_id, "respond", answer, answered=lambda *_: None)
+
+    def end_what_waits_for_the_past(self) -> None:
+        """Somebody marks runs that can never go on, since a task has failed in the run before."""
+        for run_id in [*self._world.service.executions]:
+            run = self._world.service.executions[run_id]
+            if run.kind == "DagRun" and run.running and run.steps:
+                tasks = (self._world.query(run, "describe") or {}).get("tasks", [])
+                waiting = [task for task in tasks if task["state"] not in ENDED]
+                if waiting and all(task["state"] == "none" for task in waiting):
+                    dag_id = run.workflow_id.split(":")[1]
+                    self.revised.add(run.workflow_id)
+                    mark = RunMark.model_validate({"state": "success"})
+                    self._update(dag_id, "revise_run", ReviseQuestion(workflow_id=run.workflow_id, mark_run=mark))
+
+    # DAGs
+
+    def _pause(self, arguments: dict[str, Any]) -> None:
+        self.disturbed.add(arguments["dag_id"])
+        self._signal(dag_workflow_id(arguments["dag_id"]), "pause")
+
+    def _unpause(self, arguments: dict[str, Any]) -> None:
+        self._signal(dag_workflow_id(arguments["dag_id"]), "unpause")
+
+    def _register(self, arguments: dict[str, Any]) -> None:
+        dag_id = arguments["dag_id"]
+        self.disturbed.add(dag_id)
+        fields = {**self.specs[dag_id].model_dump(mode="json", exclude_defaults=True), **arguments["changes"]}
+        try:
+            spec = read_dag(fields)
+        except ValueError:
+            return
+        self.specs[dag_id] = spec
+        if self._plan.by_bundle:
+            self._folder.put(spec)
+            self._signal(bundle_workflow_id(BUNDLE), "look")
+        else:
+            self.register(spec)
+
+    def _stale(self, arguments: dict[str, Any]) -> None:
+        self._change_file(arguments, DagFileState(is_stale=True), self._folder.remove)
+
+    def _broken(self, arguments: dict[str, Any]) -> None:
+        self._change_file(arguments, DagFileState(import_error="SyntaxError"), self._folder.break_file)
+
+    def _restore_file(self, arguments: dict[str, Any]) -> None:
+        self._change_file(arguments, DagFileState(), lambda dag_id: self._folder.put(self.specs[dag_id]))
+
+    def _change_file(self, arguments: dict[str, Any], state: DagFileState, change: Callable[[str], None]) -> None:
+        dag_id = arguments["dag_id"]
+        self.disturbed.add(dag_id)
+        if self._plan.by_bundle:
+            change(dag_id)
+            self._signal(bundle_workflow_id(BUNDLE), "look")
+        else:
+            self._signal(dag_workflow_id(dag_id), "file_state", state)
+
+    def _backfill(self, arguments: dict[str, Any]) -> None:
+        names = ("run_backwards", "reprocess_behavior", "max_active_runs")
+        request = BackfillRequest.model_validate(
+            {"from_date": arguments["from"], "to_date": arguments["to"], **{name: arguments[name] for name in names}}
+        )
+        self.disturbed.add(arguments["dag_id"])
+        self._update(arguments["dag_id"], "create_backfill", request)
+
+    def _change_backfill(self, arguments: dict[str, Any]) -> None:
+        made = [
+            answer["backfill_id"]
+            for name, dag_id, answer in self.answers
+            if name == "create_backfill" and dag_id == arguments["dag_id"] and isinstance(answer, dict)
+        ]
+        if made:
+            self._update(arguments["dag_id"], arguments["change"], made[-1])
+
+    def unpause_all(self) -> None:
+        """Somebody lets everything go on that was held back."""
+        for dag_id in self.specs:
+            self._unpause({"dag_id": dag_id})
+            self._restore_file({"dag_id": dag_id})
+            for name, other, answer in self.answers:
+                if name == "create_backfill" and other == dag_id and isinstance(answer, dict):
+                    self._update(dag_id, "unpause_backfill", answer["backfill_id"])
+        for workflow_id in [*self._world.service.current]:
+            if workflow_id.startswith("asset:"):
+                self._signal(workflow_id, "unpause")
+
+    # Pools and assets
+
+    def _set_pool(self, arguments: dict[str, Any]) -> None:
+        name = arguments["pool"]
+        settings = PoolSettings(slots=arguments["slots"])
+        state = PoolState(name=name, settings=settings)
+        self._world.service.start("Pool", pool_workflow_id(name), self._world.to_payloads(state))
+        self._world.update(pool_workflow_id(name), "set", settings, answered=lambda *_: None)
+
+    def widen_pools(self) -> None:
+        """Somebody gives every pool as many slots as any task takes."""
+        for name in self._plan.pools:
+            self._set_pool({"pool": name, "slots": 3})
+
+    def _emit(self, arguments: dict[str, Any]) -> None:
+        name = arguments["asset"]
+        self._asked += 1
+        asset = named_asset(name)
+        told = ToldEvent(cause=f"person {self._asked}", partition_key=arguments["key"])
+        workflow_id = asset_workflow_id(name)
+        self._world.service.start("Asset", workflow_id, self._world.to_payloads(AssetState(asset=asset)))
+        self._world.update(workflow_id, "emit", told, answered=lambda *_: None)
+
+    def _pause_asset(self, arguments: dict[str, Any]) -> None:
+        self._signal(asset_workflow_id(arguments["asset"]), "pause")
+
+    def _unpause_asset(self, arguments: dict[str, Any]) -> None:
+        self._signal(asset_workflow_id(arguments["asset"]), "unpause")
+
+    # What goes wrong
+
+    def _worker(self, arguments: dict[str, Any]) -> Any:
+        return self._world.workers[arguments["worker"] % len(self._world.workers)]
+
+    def _kill(self, arguments: dict[str, Any]) -> None:
+        self._world.kill(self._worker(arguments), int(arguments["pause"] * SECOND))
+
+    def _cut_off(self, arguments: dict[str, Any]) -> None:
+        self._world.cut_off(self._worker(arguments), int(arguments["pause"] * SECOND))
+
+    def _service_away(self, arguments: dict[str, Any]) -> None:
+        self._world.take_service_away(int(arguments["pause"] * SECOND))
+
+    def _evict_all(self, _: dict[str, Any]) -> None:
+        self._world.evict_all()
+
+    def _skew(self, arguments: dict[str, Any]) -> None:
+        self._worker(arguments).skew = int(arguments["skew"] * SECOND)
+
+    def _copy(self, _: dict[str, Any]) -> None:
+        self._world.keep_copy()
+
+    def _restore(self, _: dict[str, Any]) -> None:
+        self._world.restore_copy()

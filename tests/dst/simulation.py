@@ -1,0 +1,125 @@
+"""Runs one seed: its installation for some simulated days, then in calm until everything has come to its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemill.activities.workplace import Workplace  # noqa: F401 - registers nothing; the models need no worker
+from tidemill.model.spec.dag import read_dag
+from tidemill.worker.converter import with_models
+from tidemill.workflows.asset import AssetWorkflow
+from tidemill.workflows.bundle import DagBundleWorkflow
+from tidemill.workflows.dag.workflow import DagWorkflow
+from tidemill.workflows.parallelism import ParallelismInterceptor
+from tidemill.workflows.pool import PoolWorkflow
+from tidemill.workflows.run.workflow import DagRunWorkflow
+from tidemill.workflows.watcher import WatcherWorkflow
+
+from .clock import SECOND, microseconds
+from .installation import Folder, Happening, Plan
+from .people import People
+from .work import Work
+from .world import Violation, World
+
+WORKFLOWS: dict[str, type[Any]] = {
+    "Dag": DagWorkflow,
+    "DagRun": DagRunWorkflow,
+    "Pool": PoolWorkflow,
+    "Asset": AssetWorkflow,
+    "Watcher": WatcherWorkflow,
+    "DagBundle": DagBundleWorkflow,
+}
+CALM_DAYS = 12
+"""So long everything has to come to its end, once nothing goes wrong any more."""
+
+
+@dataclass
+class Result:
+    """What came of one seed."""
+
+    plan: Plan
+    violations: list[Violation]
+    counts: Counter[str]
+    states: Counter[str]
+    days: float
+    world: World
+    trace: list[str] = field(default_factory=list)
+
+
+def simulate(plan: Plan, *, trace: bool = False) -> Result:
+    """Runs *plan* to its end, or to the first violation."""
+    from properties.checking import Checks
+
+    start = microseconds(plan.start)
+    specs = {fields["dag_id"]: read_dag(fields) for fields in plan.dags}
+    folder = Folder([*specs.values()])
+    work = Work(folder)
+    checks = Checks()
+    interceptors = ()
+    if plan.parallelism is not None:
+        limit = ParallelismInterceptor(plan.parallelism)
+        interceptors = (limit.workflow_interceptor_class(None),)  # type: ignore[arg-type, assignment]
+    world = World(
+        plan.seed,
+        start,
+        workflows=WORKFLOWS,
+        perform=work.perform,
+        converter=with_models(None),
+        workers=plan.workers,
+        cached=plan.cached,
+        suggests_from=plan.suggests_from,
+        rates=dict(plan.rates),
+        observe=lambda world, execution, instance: checks.step(world, execution, instance),
+        interceptors=interceptors,
+    )
+    world.service.retention = int(plan.retention * SECOND)
+    if trace:
+        world.trace = []
+    people = People(world, plan, folder, dict(specs))
+    people.begin()
+    for happening in plan.happenings:
+        _plan_happening(world, people, happening)
+    world.run_until(start + int(plan.seconds * SECOND))
+    _calm_down(world, people)
+    _settle(world, people, checks)
+    if world.cut_short:
+        world.counts["seeds cut short"] += 1
+    elif not world.violations:
+        for name, about in checks.end(world, people, plan, specs):
+            world.violate(name, about)
+    days = (world.now - start) / SECOND / 86_400
+    return Result(plan, world.violations, world.counts, world.states, days, world, world.trace or [])
+
+
+def _plan_happening(world: World, people: People, happening: Happening) -> None:
+    world.plainly_later(
+        int(happening.at * SECOND), lambda: world.plainly_later(0, lambda: people.do(happening))
+    )
+
+
+def _calm_down(world: World, people: People) -> None:
+    """Nothing goes wrong any more, and nobody holds anything back."""
+    world.calm = True
+    for worker in world.workers:
+        worker.down_until = min(worker.down_until, world.now + SECOND)
+        worker.cut_off_until = min(worker.cut_off_until, world.now + SECOND)
+    world.service_down_until = min(world.service_down_until, world.now)
+    people.unpause_all()
+    people.widen_pools()
+
+
+def _settle(world: World, people: People, checks: Any) -> None:
+    end = world.now + CALM_DAYS * 86_400 * SECOND
+    pause, rounds = 600 * SECOND, 0
+    while not world.violations and world.now < end and not world.cut_short:
+        world.run_until(min(end, world.now + pause))
+        rounds += 1
+        if world.violations or checks.is_settled(world):
+            return
+        people.answer_approvals()
+        people.unpause_all()
+        if rounds > 3:
+            people.end_what_waits_for_the_past()
+        pause = min(2 * pause, 86_400 * SECOND)

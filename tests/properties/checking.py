@@ -1,0 +1,174 @@
+"""Looks at workflows as they go, and at all that they have left in the end, for properties that do not hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dst.clock import SECOND, instant
+from dst.history import Execution, Status
+from tidemill.model.dag.ticks import TicksQuestion, coming_runs
+from tidemill.model.run.identity import scheduled_run
+from tidemill.model.states import TaskState
+
+from . import assets, dags, pools, runs
+from .catalogue import PROPERTIES, Look, of_level, sleeps
+from .ends import Ended
+from .histories import Installation
+
+PICTURES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "DagRun": runs.picture,
+    "Dag": dags.picture,
+    "Pool": pools.picture,
+    "Asset": assets.picture,
+    "Watcher": assets.picture_of_watcher,
+    "DagBundle": assets.picture_of_bundle,
+}
+BY_KIND = {kind: of_level(kind) for kind in PICTURES}
+FOLLOWED = ("DagRun", "Dag")
+"""Kinds whose next execution is compared with the one before, too."""
+
+
+class Checks:
+    """Checks the properties of one installation. Collects nothing: what does not hold is given to who asks."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, dict[str, Any]] = {}
+        self._restores = 0
+
+    def look(self, kind: str, key: str, look: Look) -> Iterator[tuple[str, str]]:
+        """What does not hold of a workflow after one of its workflow tasks, by the name of the property."""
+        look.before = self._before.get(key, {})
+        if look.before.get("resumes") and look.state.revision is None:
+            look.before = {}  # it goes on from what the execution before has left
+        for known in BY_KIND[kind]:
+            for about in known.check(look):
+                yield known.name, f"{look.workflow_id}: {about}"
+        self._before[key] = PICTURES[kind](look.object)
+
+    def step(self, world: Any, execution: Execution, instance: Any) -> None:
+        """Looks at a workflow of the simulation."""
+        if self._restores != world.counts["restores"]:  # what was seen has not been
+            self._restores = world.counts["restores"]
+            self._before.clear()
+        workflow, step = instance.object, execution.steps[-1]
+        closed = None if execution.running else str(execution.status)
+        if workflow is None or execution.kind not in PICTURES or not hasattr(workflow, "state"):
+            return
+        look = Look(
+            execution.workflow_id,
+            instant(step.at),
+            workflow,
+            {},
+            closed,
+            view_of(execution),
+            step.suggests_continue_as_new,
+            sleeps(instance.implementation),
+        )
+        for name, about in self.look(execution.kind, execution.run_id, look):
+            world.violate(name, about)
+        if execution.kind == "DagRun":
+            for found in workflow.state.instances.values():
+                world.states[str(found.state)] += 1
+
+    @staticmethod
+    def is_settled(world: Any) -> bool:
+        """Whether every run has ended, and nobody waits for its DAG to know it."""
+        if any(each.kind == "DagRun" and each.running for each in world.service.executions.values()):
+            return False
+        return not any(
+            world.query(each, "describe")["active_runs"] or world.query(each, "describe")["queued_runs"]
+            for each in world.service.executions.values()
+            if each.kind == "Dag" and each.running and each.steps
+        )
+
+    def end(self, world: Any, people: Any, plan: Any, specs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        """What does not hold of an installation that has come to its end."""
+        executions = [*world.service.executions.values()]
+        for execution in executions:
+            yield from check_history(execution)
+        slots = {name: max(slots, 4) for name, slots in plan.pools.items()}
+        installation = Installation(executions, world.value, slots, plan.parallelism)
+        installation.restored = world.counts["fault restored"] > 0
+        installation.disturbed = {
+            each.workflow_id
+            for each in executions
+            if each.reset_from or each.status in (Status.TERMINATED, Status.CANCELED)
+        }
+        installation.deleted = people.revised if world.counts["action delete_run"] else set()
+        for known in of_level("installation"):
+            for about in known.check(installation):
+                yield known.name, about
+        ended = self._ended(world, people, specs)
+        for known in of_level("end"):
+            for about in known.check(ended):
+                yield known.name, about
+
+    @staticmethod
+    def _ended(world: Any, people: Any, specs: dict[str, Any]) -> Ended:
+        newest = {key: world.service.executions[run_id] for key, run_id in world.service.current.items()}
+        newest = {key: each for key, each in newest.items() if each.steps}
+        instances = {key: world.replayed(each) for key, each in newest.items()}
+        ended = Ended({key: each.object for key, each in instances.items()}, newest, instant(world.now))
+        for each in newest.values():
+            each.view = view_of(each)
+        ended.restored = world.counts["fault restored"] > 0
+        ended.deleted = _deleted(world, people)
+        for name, dag_id, answer in people.answers:
+            if name == "trigger_run" and isinstance(answer, dict):
+                ended.triggered.setdefault(dag_id, []).append(answer["run_id"])
+        ended.unanswered = [f"{key}: {u.name}" for key, each in newest.items() if each.running for u in each.updates.values()]
+        for dag_id, spec in specs.items():
+            if dag_id not in people.disturbed and spec.catchup and not ended.restored and f"dag:{dag_id}" in newest:
+                keys = _foreseen(spec, ended.now)
+                dag = ended.objects[f"dag:{dag_id}"]
+                paused = dag.state.held_up is not None
+                if keys is not None and len(keys) < 400 and not paused:
+                    ended.foreseen[dag_id] = keys
+        return ended
+
+
+def check_history(execution: Any) -> Iterator[tuple[str, str]]:
+    """What does not hold of one history."""
+    for known in of_level("history"):
+        for about in known.check(execution):
+            yield known.name, f"{execution.workflow_id}: {about}"
+
+
+def view_of(execution: Execution) -> dict[str, Any] | None:
+    """The view in the memo of an execution."""
+    payload = execution.memo.get("view")
+    return None if payload is None else dict(json.loads(payload.data))
+
+
+def _deleted(world: Any, people: Any) -> set[str]:
+    """Run ids and keys that people have deleted; as many as may be."""
+    if not world.counts["action delete_run"]:
+        return set()
+    keys = {workflow_id.split(":", 2)[2] for workflow_id in people.revised}
+    return keys | {f"manual__{key}" for key in keys}
+
+
+def _foreseen(spec: Any, now: Any) -> set[str] | None:
+    """The keys of the runs that the timetable of *spec* has up to *now*; None where they cannot be told."""
+    schedule = spec.schedule
+    if schedule.answers_by_moment or not schedule.periodic or schedule.kind in ("asset", "partitioned_asset"):
+        return None
+    last, keys = None, set()
+    for _ in range(500):
+        question = TicksQuestion(
+            timetable=schedule, restriction=spec.restriction, last=last, now=now, folder=None, bundle=None, most=20
+        )
+        infos = coming_runs(question).infos
+        for info in infos:
+            if info.run_after > now:
+                return keys
+            keys.add(scheduled_run(spec.dag_id, schedule, info).key)
+            last = info.data_interval
+        if not infos:
+            return keys
+    return None
+
+
+__all__ = ["PROPERTIES", "SECOND", "Checks", "TaskState", "check_history"]
