@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,6 +58,17 @@ class Plan:
     retention: float
     happenings: list[Happening]
     rates: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as JSON, from which `from_json` makes it again."""
+        return {**asdict(self), "start": self.start.isoformat()}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Plan:
+        """The plan that `to_json` has written."""
+        happenings = [Happening(**each) for each in fields["happenings"]]
+        start = datetime.fromisoformat(fields["start"])
+        return cls(**{**fields, "happenings": happenings, "start": start})
 
     @property
     def size(self) -> int:

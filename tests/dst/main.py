@@ -1,25 +1,166 @@
-"""stub"""
-import sys, time
+"""`make dst`: runs installations seed after seed, and tells what was reached and which properties do not hold.
+
+    make dst                                   two minutes on all cores
+    make dst ARGS="--minutes 5 --from 1000"    other seeds, for longer
+    make dst ARGS="--seed 17 --trace"          one seed, event by event
+    make dst ARGS="--plan build/dst/17.json"   a plan that was made smaller
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+
 sys.path[:0] = [str(Path(__file__).parents[1])]
-from dst.installation import draw
-from dst.simulation import simulate
-a, b = int(sys.argv[1]), int(sys.argv[2])
-import collections, traceback
-counts = collections.Counter()
-t0 = time.time()
-for seed in range(a, b):
-    t = time.time()
+from dst.exhaustive import explore_all
+from dst.installation import Plan, draw
+from dst.shrink import shrink
+from dst.simulation import Result, simulate
+
+PLANS = Path(__file__).parents[2] / "build" / "dst"
+OPERATIONS = (
+    "action trigger", "action pause", "action clear", "action mark", "action mark_run", "action register",
+    "action backfill", "action answer", "action emit", "action delete_run", "action set_pool", "action stale",
+    "fault kill", "fault cut off", "fault service away", "fault restored", "fault evict", "fault reset",
+    "fault terminated", "replays", "workflow task refused", "activity tidemill.load_run",
+)  # fmt: skip
+"""What has to have happened before silence means anything."""
+
+
+@dataclass
+class Seed:
+    """What came of one seed, as it travels from one process to another."""
+
+    seed: int
+    seconds: float
+    days: float = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
+    violations: list[tuple[str, str]] = field(default_factory=list)
+
+
+def run_seed(seed: int) -> Seed:
+    """Runs one seed. What it raises is a violation, too."""
+    began = time.monotonic()
     try:
-        r = simulate(draw(seed), trace="--trace" in sys.argv)
-    except Exception as e:
-        traceback.print_exc()
-        print("SEED", seed, "crashed", repr(e)[:300])
-        if "-x" in sys.argv: raise
-        continue
-    if "--trace" in sys.argv:
-        print("\n".join(r.trace))
-    counts += r.counts
-    print(seed, f"{time.time()-t:.2f}s", f"{r.days:.1f}d", r.counts["workflow tasks"], "tasks", r.counts["replays"], "replays", [str(v)[:600] for v in r.violations[:3]])
-print(f"{(b-a)/(time.time()-t0)*3600:.0f} seeds/h")
-print(counts)
+        result = simulate(draw(seed))
+    except Exception as error:
+        where = traceback.format_exc(limit=-3)
+        found = [("no-defect-of-the-simulation", f"{type(error).__name__}: {error}\n{where}")]
+        return Seed(seed, time.monotonic() - began, violations=found)
+    violations = [(found.name, str(found)) for found in result.violations]
+    return Seed(seed, time.monotonic() - began, result.days, result.counts, result.states, violations)
+
+
+def _seeds(first: int, minutes: float, seeds: int | None) -> Iterator[int]:
+    deadline = time.monotonic() + 60 * minutes
+    number = first
+    while (seeds is not None and number < first + seeds) or (seeds is None and time.monotonic() < deadline):
+        yield number
+        number += 1
+
+
+def run_many(first: int, minutes: float, seeds: int | None, jobs: int) -> list[Seed]:
+    """Runs seeds from *first* on, for that long or so many, in *jobs* processes."""
+    done: list[Seed] = []
+    began = time.monotonic()
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs) as pool:
+        for seed in pool.imap_unordered(run_seed, _ahead(_seeds(first, minutes, seeds), done, jobs)):
+            done.append(seed)
+            for name, about in seed.violations[:1]:
+                print(f"seed {seed.seed}: {name}: {about}", flush=True)
+    elapsed = time.monotonic() - began
+    print(f"{len(done)} seeds in {elapsed:.0f} s by {jobs} processes: {len(done) / elapsed * 3600 / jobs:.0f} an hour each")
+    return done
+
+
+def _ahead(seeds: Iterator[int], done: list[Seed], jobs: int) -> Iterator[int]:
+    """Gives out no more seeds than processes can have under way: time ends the run, not a queue."""
+    given = 0
+    for seed in seeds:
+        yield seed
+        given += 1
+        while given - len(done) >= 2 * jobs:
+            time.sleep(0.005)
+
+
+def report(done: list[Seed]) -> None:
+    """Prints what was reached."""
+    counts: Counter[str] = Counter()
+    states: Counter[str] = Counter()
+    for seed in done:
+        counts += seed.counts
+        states += seed.states
+    days = sum(seed.days for seed in done)
+    print(f"{days:,.0f} simulated days, {counts['workflow tasks']:,} workflow tasks, {counts['events']:,} events, "
+          f"{counts['replays']:,} replays; {counts['seeds cut short']} seeds cut short")  # fmt: skip
+    print("faults:", ", ".join(f"{k.removeprefix('fault ')} {n:,}" for k, n in counts.most_common() if k.startswith("fault")))
+    print("people:", ", ".join(f"{k.removeprefix('action ')} {n:,}" for k, n in counts.most_common() if k.startswith("action")))
+    print("states:", ", ".join(f"{k} {n:,}" for k, n in states.most_common()))
+    missing = [name for name in OPERATIONS if not any(k.startswith(name) for k in counts)]
+    if missing:
+        print("not reached:", ", ".join(missing))
+    bad = Counter(name for seed in done for name, _ in seed.violations[:1])
+    print("violations:", ", ".join(f"{name} {n}" for name, n in bad.most_common()) or "0")
+
+
+def make_smaller(seed: Seed, seconds: float) -> None:
+    """Writes a smaller plan that violates what the seed has violated."""
+    name = seed.violations[0][0]
+    plan = shrink(draw(seed.seed), name, seconds)
+    PLANS.mkdir(parents=True, exist_ok=True)
+    path = PLANS / f"{seed.seed}.json"
+    path.write_text(json.dumps(plan.to_json(), indent=1))
+    shown = path.relative_to(PLANS.parents[1])
+    print(f'seed {seed.seed} made smaller: {draw(seed.seed).size} -> {plan.size} pieces. make dst ARGS="--plan {shown}"')
+
+
+def show(plan: Plan, *, trace: bool) -> int:
+    """Runs one plan, and prints it."""
+    result: Result = simulate(plan, trace=trace)
+    print(json.dumps(plan.to_json(), indent=1))
+    if trace:
+        print("\n".join(result.trace))
+    for found in result.violations:
+        print(found)
+    print(f"{result.days:.1f} days, {result.counts['workflow tasks']} workflow tasks, {len(result.violations)} violations")
+    return bool(result.violations)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=2)
+    parser.add_argument("--seeds", type=int, help="so many, however long that takes")
+    parser.add_argument("--from", dest="first", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("--plan", type=Path, help="a plan that was made smaller")
+    parser.add_argument("--trace", action="store_true", help="print every event")
+    parser.add_argument("--shrink-seconds", type=float, default=30)
+    arguments = parser.parse_args()
+    if arguments.plan is not None:
+        return show(Plan.from_json(json.loads(arguments.plan.read_text())), trace=arguments.trace)
+    if arguments.seed is not None:
+        return show(draw(arguments.seed), trace=arguments.trace)
+    failed = not explore_all()
+    done = run_many(arguments.first, arguments.minutes, arguments.seeds, arguments.jobs)
+    report(done)
+    bad = [seed for seed in done if seed.violations]
+    for seed in bad[:3]:
+        if seed.violations[0][0] != "no-defect-of-the-simulation":
+            make_smaller(seed, arguments.shrink_seconds)
+    return bool(bad) or failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -160,7 +160,7 @@ def what_is_held_up_makes_no_scheduled_runs(look: Look) -> Found:
     """A DAG that is paused, stale or broken makes no runs of its schedule."""
     if look.before.get("held_up") and look.state.held_up:
         for tracked in _new(look):
-            if tracked.run.run_type in (RunType.SCHEDULED, RunType.ASSET_TRIGGERED):
+            if tracked.run.run_type in (RunType.SCHEDULED, RunType.ASSET_TRIGGERED) and not tracked.again:
                 yield tracked.run.run_id
 
 
