@@ -143,7 +143,9 @@ class Service:
         found = self.open(workflow_id)
         if found is None:
             return False
-        found.buffered.clear()
+        if found.task == "started" and found.task_attempt == 1 and not found.speculative:
+            self._append(found, "WorkflowTaskFailed", cause="ForceCloseCommand")
+        self._flush(found)
         self._append(found, "WorkflowExecutionTerminated")
         self._close(found, Status.TERMINATED, None, failures.terminated())
         return True

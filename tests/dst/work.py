@@ -81,7 +81,7 @@ class _Try:
 
     def _name(self) -> str:
         first = self._activity.activity_id
-        return f"{self._execution.workflow_id}/{first}/{self._execution.first_run_id[:8]}"
+        return f"{self._execution.workflow_id}/{first}"
 
     def begin(self) -> None:
         kind = self._activity.kind.removeprefix("tidemill.")

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import workflow
@@ -195,7 +196,17 @@ class RunTasks:
         if isinstance(self.state.spec.by_id[instance.task_id], EmptyTask):
             self._settle(instance, Outcome(started_at=workflow.now()))
         else:
-            self._attempts[instance.key] = asyncio.create_task(self._attempt(instance))
+            attempt = asyncio.create_task(self._attempt(instance))
+            self._attempts[instance.key] = attempt
+            attempt.add_done_callback(partial(self._never_began, instance))
+
+    def _never_began(self, instance: TaskInstance, attempt: asyncio.Task[None]) -> None:
+        """Ends an attempt that was stopped in the workflow task that made it: none of its own code has run."""
+        if self._attempts.get(instance.key) is not attempt or not workflow.patched("ends-unbegun-attempts"):
+            return
+        del self._attempts[instance.key]
+        self._news = True
+        self._finish(instance, Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False))
 
     async def _attempt(self, instance: TaskInstance) -> None:
         """Has one try made, and takes note of what came of it."""
@@ -217,6 +228,10 @@ class RunTasks:
         finally:
             self._attempts.pop(instance.key, None)
             self._news = True
+        self._finish(instance, outcome)
+
+    def _finish(self, instance: TaskInstance, outcome: Outcome | Failure) -> None:
+        """Apply what an attempt came to. A defect of ours fails the run."""
         try:
             if instance.key in self._stopping:
                 self._stopped(instance, outcome)
