@@ -69,8 +69,8 @@ def _seeds(first: int, minutes: float, seeds: int | None) -> Iterator[int]:
         number += 1
 
 
-def run_many(first: int, minutes: float, seeds: int | None, jobs: int) -> list[Seed]:
-    """Runs seeds from *first* on, for that long or so many, in *jobs* processes."""
+def run_many(first: int, minutes: float, seeds: int | None, jobs: int, *, stops: bool = False) -> list[Seed]:
+    """Runs seeds from *first* on, for that long or so many, in *jobs* processes; *stops* at the first violation."""
     done: list[Seed] = []
     began = time.monotonic()
     context = multiprocessing.get_context("spawn")
@@ -79,6 +79,9 @@ def run_many(first: int, minutes: float, seeds: int | None, jobs: int) -> list[S
             done.append(seed)
             for name, about in seed.violations[:1]:
                 print(f"seed {seed.seed}: {name}: {about}", flush=True)
+            if stops and seed.violations:
+                pool.terminate()
+                break
     elapsed = time.monotonic() - began
     print(f"{len(done)} seeds in {elapsed:.0f} s by {jobs} processes: {len(done) / elapsed * 3600 / jobs:.0f} an hour each")
     return done
@@ -143,6 +146,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, help="so many, however long that takes")
     parser.add_argument("--from", dest="first", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--stop", action="store_true", help="end at the first violation")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--plan", type=Path, help="a plan that was made smaller")
     parser.add_argument("--trace", action="store_true", help="print every event")
@@ -153,7 +157,9 @@ def main() -> int:
     if arguments.seed is not None:
         return show(draw(arguments.seed), trace=arguments.trace)
     failed = not explore_all()
-    done = run_many(arguments.first, arguments.minutes, arguments.seeds, arguments.jobs)
+    done = run_many(
+        arguments.first, arguments.minutes, arguments.seeds, arguments.jobs, stops=arguments.stop
+    )
     report(done)
     bad = [seed for seed in done if seed.violations]
     for seed in bad[:3]:

@@ -51,7 +51,9 @@ def _started(look: Look) -> Any:
 
 def _can_work(look: Look) -> bool:
     """Whether the DAG had reason to leave something undone."""
-    state = look.state
+    state, wakes_at = look.state, look.object._alarm._due
+    if wakes_at is not None and wakes_at <= look.now:  # its timer has yet to be told
+        return False
     return look.idle and not look.holding and state.held_up is None and state.broken is None
 
 
