@@ -36,6 +36,7 @@ from ..activities.names import (
     WATCHING_SUFFIX,
     control_queue,
 )
+from ..activities.holders import find_holders
 from ..activities.notifying import NotifyActivities
 from ..activities.other_dags import OtherDagsActivities
 from ..activities.python import PythonActivities
@@ -205,7 +206,12 @@ class TidemillPlugin(SimplePlugin):
 
     def _calls_worker(self, worker: Worker) -> Worker:
         others = OtherDagsActivities(self.place)
-        activities: list[Callable[..., object]] = [others.poke_external_task, others.trigger_dag, revise_run]
+        activities: list[Callable[..., object]] = [
+            others.poke_external_task,
+            others.trigger_dag,
+            revise_run,
+            find_holders,
+        ]
         return self._worker_beside(worker, CALLS_SUFFIX, activities, MOST_CALLS)
 
     def _files_worker(self, worker: Worker) -> Worker:

@@ -7,16 +7,19 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
+from ..activities.holders import HoldersQuestion, find_holders
+from ..activities.names import calls_queue
 from ..activities.runs import RunsQuestion, find_ended_runs
 from ..model.pool.state import LeaseRequest, PoolSettings, PoolState, PoolView
 from . import metrics
 from .alarm import Alarm
-from .calls import look_up
+from .calls import FOR_EVER, look_up
 from .run.leases import Granted
 
 LOOK_FIRST = timedelta(seconds=5)
 LOOK_LAST = timedelta(minutes=1)
 ASKED_TOGETHER = 1000
+HOLDERS_WITHIN = timedelta(minutes=5)
 
 
 @workflow.defn(name="Pool", sandboxed=False)
@@ -30,10 +33,13 @@ class PoolWorkflow:
         self._look_at: datetime | None = None
         self._pause = LOOK_FIRST
         self._looking: asyncio.Task[None] | None = None
+        self._given_back: set[str] | None = None
+        """Leases given back while those who hold slots are being asked; None: nobody is."""
 
     @workflow.run
     async def run(self, _: PoolState) -> None:
         """Grants what is free whenever something changes, for ever."""
+        await self._learn_holders()
         while True:
             await self._grant()
             metrics.pool_changed(
@@ -49,6 +55,24 @@ class PoolWorkflow:
                 await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._is_looking)
                 workflow.continue_as_new(self.state)
             await self._alarm.until(self._look_at)
+
+    async def _learn_holders(self) -> None:
+        """Ask runs what they hold, before anything is granted: a pool of this name may have been ended."""
+        if workflow.info().continued_run_id is not None or not workflow.patched("asks-holders"):
+            return
+        self._given_back = set()
+        question = HoldersQuestion(pool=workflow.info().workflow_id)
+        held: Sequence[LeaseRequest] = await workflow.execute_activity(
+            find_holders,
+            question,
+            task_queue=calls_queue(workflow.info().task_queue),
+            start_to_close_timeout=HOLDERS_WITHIN,
+            retry_policy=FOR_EVER,
+        )
+        for request in held:
+            if request.lease_id not in self._given_back:
+                self.state.recover(request, workflow.now())
+        self._given_back = None
 
     async def _grant(self) -> None:
         told: dict[str, list[str]] = {}
@@ -94,12 +118,16 @@ class PoolWorkflow:
     def ask(self, requests: Sequence[LeaseRequest]) -> None:
         """Instances of tasks ask to be let in."""
         for request in requests:
+            if self.state.was_returned(request) and workflow.patched("remembers-returns"):
+                continue
             self.state.ask(request, keeps_slots=self.state.holds(request) and workflow.patched("keeps-slots"))
         self._alarm.ring()
 
     @workflow.signal
     def give_back(self, lease_ids: list[str]) -> None:
         """Instances are done with their slots."""
+        if self._given_back is not None:
+            self._given_back.update(lease_ids)
         self.state.give_back(lease_ids)
         self._alarm.ring()
 

@@ -80,6 +80,10 @@ class DagAssets(DagData):
             for key, tie in news.items()
         }
 
+    def forget_told_ties(self) -> None:
+        """Have `ties_to_tell` give all ties once more."""
+        self._ties_are_told = False
+
     def waits_for_assets(self) -> str:
         """What is there and what is waited for, in words."""
         schedule, condition = self.spec.schedule, waited_for(self.spec.schedule)

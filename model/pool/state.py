@@ -19,6 +19,7 @@ from ..spec.tasks import BaseTask
 UNLIMITED = -1
 LIMIT = "limit:"
 """Begins the workflow ids of pools that are limits: their slots are set by DAGs and settings, not by people."""
+RETURNED_KEPT = 500
 PARALLELISM = f"{LIMIT}parallelism"
 """The limit of the installation: each task that needs a worker takes one slot (Airflow: `[core] parallelism`)."""
 
@@ -86,7 +87,7 @@ class PoolView(Model):
 class PoolState(WithLaterFields, Record):
     """A pool's state. Only its workflow changes it."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("limit_as_of", "again")
+    later_fields: ClassVar[tuple[str, ...]] = ("limit_as_of", "again", "returned")
 
     name: str
     settings: PoolSettings
@@ -96,6 +97,8 @@ class PoolState(WithLaterFields, Record):
     """When the number of slots was set, where the pool is a limit that says so."""
     again: list[str] = []
     """Leases that are held and whose holder has asked again: it gets the same answer."""
+    returned: list[str] = []
+    """The last leases that were given back before they were asked for: two messages may arrive in either order."""
 
     @property
     def occupied(self) -> int:
@@ -120,6 +123,10 @@ class PoolState(WithLaterFields, Record):
         self.held.pop(request.lease_id, None)
         self.waiting[request.lease_id] = request
 
+    def was_returned(self, request: LeaseRequest) -> bool:
+        """Return whether *request* has been given back already: its asking was overtaken, and nobody wants it."""
+        return request.lease_id in self.returned
+
     def _follow_limit(self, request: LeaseRequest) -> None:
         if request.limit is None:
             return
@@ -129,11 +136,16 @@ class PoolState(WithLaterFields, Record):
             self.limit_as_of = request.limit_as_of
         self.settings = self.settings.model_copy(update={"slots": request.limit})
 
+    def recover(self, request: LeaseRequest, now: Instant) -> None:
+        """Take note that *request* holds its slots: an earlier pool of the name has granted them."""
+        self.waiting.pop(request.lease_id, None)
+        self.held.setdefault(request.lease_id, Lease(request=request, since=now))
+
     def give_back(self, lease_ids: Iterable[str]) -> None:
         """The instance is done with its slots, or wants none any more."""
         for lease_id in lease_ids:
-            self.held.pop(lease_id, None)
-            self.waiting.pop(lease_id, None)
+            if self.held.pop(lease_id, None) is None and self.waiting.pop(lease_id, None) is None:
+                self.returned = [*self.returned, lease_id][-RETURNED_KEPT:]
 
     def park(self, lease_ids: Iterable[str]) -> None:
         """The instances wait outside of a worker."""

@@ -44,9 +44,7 @@ class Machines:
             kept.append(job)
         return kept
 
-    def take(
-        self, commands: Iterable[WorkflowCommand], out: list[WorkflowCommand]
-    ) -> list[WorkflowActivationJob]:
+    def take(self, commands: Iterable[WorkflowCommand], out: list[WorkflowCommand]) -> list[WorkflowActivationJob]:
         """Adds to *out* what the service is to be asked; what the workflow is told at once, without it."""
         told: list[WorkflowActivationJob] = []
         for command in commands:
@@ -91,9 +89,7 @@ class Machines:
         out[:] = [command for command in out if command is not self._started[key]]
         return True
 
-    def _cancel_activity(
-        self, command: WorkflowCommand, out: list[WorkflowCommand]
-    ) -> list[WorkflowActivationJob]:
+    def _cancel_activity(self, command: WorkflowCommand, out: list[WorkflowCommand]) -> list[WorkflowActivationJob]:
         key = ("activity", command.request_cancel_activity.seq)
         if key in self._over:
             return []
@@ -104,9 +100,7 @@ class Machines:
         if not at_once and started.cancellation_type == WAITS:
             return []
         self._over.add(key)
-        activity = Activity(
-            0, key[1], started.activity_id, started.activity_type, "", [], 0, None, 0, 0, 0, 0, 0, 0
-        )
+        activity = Activity(0, key[1], started.activity_id, started.activity_type, "", [], 0, None, 0, 0, 0, 0, 0, 0)
         job = WorkflowActivationJob()
         job.resolve_activity.seq = key[1]
         job.resolve_activity.result.cancelled.failure.CopyFrom(failures.of_activity(activity, failures.canceled()))

@@ -429,5 +429,3 @@ def explore_all() -> bool:
             well = False
             print(f"  {found.wrong}, by:", *found.steps, sep="\n    ")
     return well
-
-

@@ -27,7 +27,10 @@ RULES = (
     "all_done_min_one_success",
     "always",
 )
-FAULTS = ("kill", "cut_off", "service_away", "evict_all", "skew", "copy", "restore")
+FAULTS = (
+    "kill", "cut_off", "service_away", "evict_all", "skew", "copy", "restore", "terminate_any", "reset_any",
+    "cancel_any",
+)  # fmt: skip
 RATES = ("slow", "evict", "unsticky", "thinks_long", "dies_at_task", "dies_after_task", "dies_before_telling")
 
 
@@ -444,5 +447,6 @@ class _Drawing:
             name = self.random.choice(kinds)
             arguments = {"worker": self.random.randrange(3), "pause": self.random.choice((2, 20, 90, 400))}
             arguments["skew"] = self.random.choice((-600, -5, 0, 5, 600))
+            arguments["choice"] = self.random.random()
             made.append(Happening(self.at(), name, arguments))
         return made

@@ -224,7 +224,7 @@ def _info(execution: Execution) -> workflow.Info:
         parent=parent,
         root=None,
         priority=Priority.default,
-        raw_memo=execution.started_memo,
+        raw_memo=dict(execution.started_memo),  # the SDK changes it in place
         retry_policy=None,
         run_id=execution.run_id,
         run_timeout=None,

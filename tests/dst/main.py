@@ -1,9 +1,9 @@
 """`make dst`: runs installations seed after seed, and tells what was reached and which properties do not hold.
 
-    make dst                                   two minutes on all cores
-    make dst ARGS="--minutes 5 --from 1000"    other seeds, for longer
-    make dst ARGS="--seed 17 --trace"          one seed, event by event
-    make dst ARGS="--plan build/dst/17.json"   a plan that was made smaller
+make dst                                   two minutes on all cores
+make dst ARGS="--minutes 5 --from 1000"    other seeds, for longer
+make dst ARGS="--seed 17 --trace"          one seed, event by event
+make dst ARGS="--plan build/dst/17.json"   a plan that was made smaller
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def run_many(first: int, minutes: float, seeds: int | None, jobs: int, *, stops:
                 pool.terminate()
                 break
     elapsed = time.monotonic() - began
-    print(f"{len(done)} seeds in {elapsed:.0f} s by {jobs} processes: {len(done) / elapsed * 3600 / jobs:.0f} an hour each")
+    print(
+        f"{len(done)} seeds in {elapsed:.0f} s by {jobs} processes: {len(done) / elapsed * 3600 / jobs:.0f} an hour each"
+    )
     return done
 
 
@@ -107,8 +109,14 @@ def report(done: list[Seed]) -> None:
     days = sum(seed.days for seed in done)
     print(f"{days:,.0f} simulated days, {counts['workflow tasks']:,} workflow tasks, {counts['events']:,} events, "
           f"{counts['replays']:,} replays; {counts['seeds cut short']} seeds cut short")  # fmt: skip
-    print("faults:", ", ".join(f"{k.removeprefix('fault ')} {n:,}" for k, n in counts.most_common() if k.startswith("fault")))
-    print("people:", ", ".join(f"{k.removeprefix('action ')} {n:,}" for k, n in counts.most_common() if k.startswith("action")))
+    print(
+        "faults:",
+        ", ".join(f"{k.removeprefix('fault ')} {n:,}" for k, n in counts.most_common() if k.startswith("fault")),
+    )
+    print(
+        "people:",
+        ", ".join(f"{k.removeprefix('action ')} {n:,}" for k, n in counts.most_common() if k.startswith("action")),
+    )
     print("states:", ", ".join(f"{k} {n:,}" for k, n in states.most_common()))
     missing = [name for name in OPERATIONS if not any(k.startswith(name) for k in counts)]
     if missing:
@@ -125,7 +133,9 @@ def make_smaller(seed: Seed, seconds: float) -> None:
     path = PLANS / f"{seed.seed}.json"
     path.write_text(json.dumps(plan.to_json(), indent=1))
     shown = path.relative_to(PLANS.parents[1])
-    print(f'seed {seed.seed} made smaller: {draw(seed.seed).size} -> {plan.size} pieces. make dst ARGS="--plan {shown}"')
+    print(
+        f'seed {seed.seed} made smaller: {draw(seed.seed).size} -> {plan.size} pieces. make dst ARGS="--plan {shown}"'
+    )
 
 
 def show(plan: Plan, *, trace: bool) -> int:
@@ -136,7 +146,9 @@ def show(plan: Plan, *, trace: bool) -> int:
         print("\n".join(result.trace))
     for found in result.violations:
         print(found)
-    print(f"{result.days:.1f} days, {result.counts['workflow tasks']} workflow tasks, {len(result.violations)} violations")
+    print(
+        f"{result.days:.1f} days, {result.counts['workflow tasks']} workflow tasks, {len(result.violations)} violations"
+    )
     return bool(result.violations)
 
 
@@ -157,9 +169,7 @@ def main() -> int:
     if arguments.seed is not None:
         return show(draw(arguments.seed), trace=arguments.trace)
     failed = not explore_all()
-    done = run_many(
-        arguments.first, arguments.minutes, arguments.seeds, arguments.jobs, stops=arguments.stop
-    )
+    done = run_many(arguments.first, arguments.minutes, arguments.seeds, arguments.jobs, stops=arguments.stop)
     report(done)
     bad = [seed for seed in done if seed.violations]
     for seed in bad[:3]:

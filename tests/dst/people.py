@@ -40,6 +40,8 @@ class People:
         self._asked = 0
         self.disturbed: set[str] = set()
         """DAGs whose schedule people have changed: what their runs are is not foreseen."""
+        self.lost: set[str] = set()
+        """Workflow ids of DAGs and bundles that somebody has ended or reset."""
         self.revised: set[str] = set()
         """Workflow ids of runs that people have cleared, marked or ended."""
 
@@ -49,16 +51,17 @@ class People:
             state = PoolState(name=name, settings=PoolSettings(slots=slots))
             self._world.service.start("Pool", pool_workflow_id(name), self._world.to_payloads(state))
         if self._plan.by_bundle:
-            settings = BundleSettings.model_validate(
-                {"name": BUNDLE, "path": "/dags", "dag_dir_list_interval": max(60.0, self._plan.seconds / 20)}
-            )
-            state_of_bundle = BundleState(settings=settings)
-            self._world.service.start(
-                "DagBundle", bundle_workflow_id(BUNDLE), self._world.to_payloads(state_of_bundle)
-            )
+            self._begin_bundle()
         else:
             for spec in self.specs.values():
                 self.register(spec)
+
+    def _begin_bundle(self) -> None:
+        settings = BundleSettings.model_validate(
+            {"name": BUNDLE, "path": "/dags", "dag_dir_list_interval": max(60.0, self._plan.seconds / 20)}
+        )
+        state_of_bundle = BundleState(settings=settings)
+        self._world.service.start("DagBundle", bundle_workflow_id(BUNDLE), self._world.to_payloads(state_of_bundle))
 
     def do(self, happening: Happening) -> None:
         """Does what the plan says, now."""
@@ -248,7 +251,11 @@ class People:
 
     def unpause_all(self) -> None:
         """Somebody lets everything go on that was held back."""
-        for dag_id in self.specs:
+        if self._plan.by_bundle:
+            self._begin_bundle()
+        for dag_id, spec in self.specs.items():
+            if self._world.service.open(dag_workflow_id(dag_id)) is None:
+                self.register(spec)
             self._unpause({"dag_id": dag_id})
             self._restore_file({"dag_id": dag_id})
             for name, other, answer in self.answers:
@@ -300,6 +307,42 @@ class People:
 
     def _service_away(self, arguments: dict[str, Any]) -> None:
         self._world.take_service_away(int(arguments["pause"] * SECOND))
+
+    def _any(self, arguments: dict[str, Any]) -> Execution | None:
+        """A workflow that runs, of a kind drawn first: else it would mostly be a run."""
+        running = [each for each in self._world.service.executions.values() if each.running and each.steps]
+        kinds = sorted({each.kind for each in running})
+        if not kinds:
+            return None
+        place = arguments["choice"] * len(kinds)
+        mine = [each for each in running if each.kind == kinds[int(place)]]
+        found = mine[int((place % 1) * len(mine))]
+        self._lost(found)
+        return found
+
+    def _lost(self, found: Execution) -> None:
+        """Somebody has ended or reset a workflow: of its DAG, other things hold than before."""
+        if found.kind in ("Dag", "DagBundle"):
+            self.disturbed.update([found.workflow_id.partition(":")[2]] if found.kind == "Dag" else self.specs)
+            self.lost.add(found.workflow_id)
+        elif found.kind == "DagRun":
+            self.revised.add(found.workflow_id)
+
+    def _terminate_any(self, arguments: dict[str, Any]) -> None:
+        if (found := self._any(arguments)) is not None:
+            self._world.counts[f"fault terminated {found.kind}"] += 1
+            self._world.service.terminate(found.workflow_id)
+
+    def _cancel_any(self, arguments: dict[str, Any]) -> None:
+        if (found := self._any(arguments)) is not None:
+            self._world.counts[f"fault canceled {found.kind}"] += 1
+            self._world.service.cancel(found.workflow_id)
+
+    def _reset_any(self, arguments: dict[str, Any]) -> None:
+        if (found := self._any(arguments)) is not None:
+            self._world.counts[f"fault reset {found.kind}"] += 1
+            step = int(arguments["choice"] * 7919) % len(found.steps)
+            self._world.service.reset(found.workflow_id, step)
 
     def _evict_all(self, _: dict[str, Any]) -> None:
         self._world.evict_all()

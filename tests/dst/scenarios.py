@@ -266,4 +266,8 @@ SCENARIOS["a signal to nobody"] = (("start", "a", "tell b", "timer"),)
 SCENARIOS["a child that outlives"] = (
     ("start", "a", "abandoned_child b wait 1", "timer"), ("end", "a"), ("terminate", "b"),
 )  # fmt: skip
-SCENARIOS["a child that ends with its parent"] = (("start", "a", "kept_child b wait 1", "timer"), ("end", "a"), ("end", "b"))
+SCENARIOS["a child that ends with its parent"] = (
+    ("start", "a", "kept_child b wait 1", "timer"),
+    ("end", "a"),
+    ("end", "b"),
+)

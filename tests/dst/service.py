@@ -290,6 +290,11 @@ class Service:
                 execution.children.pop(data["child"].initiated_id, None)
             case "WorkflowPropertiesModified":
                 execution.memo.update(data["memo"])
+            case "WorkflowExecutionUpdateAccepted":
+                update = PendingUpdate(data["update_id"], data["name"], data["input"], accepted=True, delivered=True)
+                execution.updates[update.update_id] = update
+            case "WorkflowExecutionUpdateCompleted":
+                execution.updates.pop(data["update_id"], None)
             case _:
                 pass
 
@@ -381,9 +386,7 @@ class Service:
             self._append(execution, kind, **data)
         return bool(waiting)
 
-    def complete_task(
-        self, run_id: str, token: int, step: Step, commands: Sequence[WorkflowCommand]
-    ) -> str:
+    def complete_task(self, run_id: str, token: int, step: Step, commands: Sequence[WorkflowCommand]) -> str:
         """Takes the answer of a worker: "done"; "nothing" where it leaves no trace; "refused" or "gone" where it
         does not count."""
         execution = self._task(run_id, token, "started")
@@ -507,9 +510,7 @@ class Service:
         memo = dict(wanted.memo)
         again = wanted.workflow_id_reuse_policy != REJECT_DUPLICATE
         arguments = list(wanted.input)
-        self._soon(
-            "child_start", execution.run_id, event.event_id, arguments, wanted.task_queue, memo, again
-        )
+        self._soon("child_start", execution.run_id, event.event_id, arguments, wanted.task_queue, memo, again)
 
     def on_child_start(
         self,

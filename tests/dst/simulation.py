@@ -94,9 +94,7 @@ def simulate(plan: Plan, *, trace: bool = False) -> Result:
 
 
 def _plan_happening(world: World, people: People, happening: Happening) -> None:
-    world.plainly_later(
-        int(happening.at * SECOND), lambda: world.plainly_later(0, lambda: people.do(happening))
-    )
+    world.plainly_later(int(happening.at * SECOND), lambda: world.plainly_later(0, lambda: people.do(happening)))
 
 
 def _calm_down(world: World, people: People) -> None:

@@ -51,7 +51,9 @@ class OnServer:
         return [_short(event.event_type) for event in (await handle.fetch_history()).events]
 
     async def end(self, name: str) -> None:
-        while (found := await self._handle(name).describe()).close_time is None or found.status.name == "CONTINUED_AS_NEW":
+        while (
+            found := await self._handle(name).describe()
+        ).close_time is None or found.status.name == "CONTINUED_AS_NEW":
             await asyncio.sleep(0.02)
 
     async def signal(self, name: str) -> None:
@@ -75,8 +77,11 @@ class OnServer:
         execution = WorkflowExecution(workflow_id=self._prefix + name, run_id=history.run_id)
         await self._client.workflow_service.reset_workflow_execution(
             ResetWorkflowExecutionRequest(
-                namespace="default", workflow_execution=execution, reason="a test",
-                workflow_task_finish_event_id=done[step], request_id=str(uuid.uuid4()),
+                namespace="default",
+                workflow_execution=execution,
+                reason="a test",
+                workflow_task_finish_event_id=done[step],
+                request_id=str(uuid.uuid4()),
             )  # fmt: skip
         )
 
@@ -104,9 +109,7 @@ class OnServer:
             query = f"WorkflowId = '{self._prefix}{name}'"
             async for execution in self._client.list_workflows(query):
                 found.setdefault(name, []).append((execution.start_time, execution.run_id))
-        return {
-            name: [await self._kinds(name, run_id) for _, run_id in sorted(runs)] for name, runs in found.items()
-        }
+        return {name: [await self._kinds(name, run_id) for _, run_id in sorted(runs)] for name, runs in found.items()}
 
 
 class OnModel:

@@ -11,6 +11,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure as ProtoFailure
 from temporalio.exceptions import ApplicationError
 from tidemill.activities.bundles.registering import Registered, RegisterQuestion, TellQuestion
+from tidemill.activities.holders import HoldersQuestion
 from tidemill.activities.names import INVALID_INPUT, TASK_FAILED
 from tidemill.activities.runs import LastExecution, Revised, RunsQuestion
 from tidemill.activities.waiting import Moment, Rendered
@@ -27,6 +28,7 @@ from tidemill.model.dag.manual_runs import (
 )
 from tidemill.model.dag.ticks import Ticks, TicksQuestion, coming_runs
 from tidemill.model.errors import InvalidInputError
+from tidemill.model.pool.state import LeaseRequest
 from tidemill.model.run.attempts import TaskAttempt
 from tidemill.model.run.deferrals import Deferral, TriggerEnd
 from tidemill.model.run.identity import RunIdentity, dag_workflow_id, operator_run_id
@@ -223,6 +225,18 @@ class _Try:
         reason = f"its workflow is {found.status.lower()}"
         return RunReport(key=key, state=state, ended_at=instant(found.closed_at or 0), reason=reason)
 
+    def _do_holders(self) -> None:
+        question: HoldersQuestion = self._asked(HoldersQuestion)
+
+        def answer() -> None:
+            found: list[LeaseRequest] = []
+            for execution in [*self._world.service.executions.values()]:
+                if execution.kind == "DagRun" and execution.running and execution.steps:
+                    found += self._world.query(execution, "holds", question.pool, result_type=list[LeaseRequest]) or []
+            self._complete(found)
+
+        self._later(self._brief(), answer)
+
     def _do_load_run(self) -> None:
         last: LastExecution = self._asked(LastExecution)
 
@@ -389,9 +403,7 @@ class _Try:
             self._later(0, lambda: self._complete(poked(attempt, done, self._clock)))
 
         def ask() -> None:
-            if not self._world.update(
-                dag_workflow_id(task.trigger_dag_id), "trigger_run", request, answered=answered
-            ):
+            if not self._world.update(dag_workflow_id(task.trigger_dag_id), "trigger_run", request, answered=answered):
                 failure = Failure(error_type="DagNotFound", message="no such DAG")
                 self._fail(ApplicationError(failure.message, failure, type=TASK_FAILED, non_retryable=True))
 

@@ -96,6 +96,7 @@ class Checks:
             for each in executions
             if each.reset_from or each.status in (Status.TERMINATED, Status.CANCELED)
         }
+        installation.disturbed_dags = {workflow_id.removeprefix("dag:") for workflow_id in people.lost}
         installation.deleted = people.revised if world.counts["action delete_run"] else set()
         for known in of_level("installation"):
             for about in known.check(installation):
@@ -115,10 +116,13 @@ class Checks:
             each.view = view_of(each)
         ended.restored = world.counts["fault restored"] > 0
         ended.deleted = _deleted(world, people)
+        ended.lost = people.lost
         for name, dag_id, answer in people.answers:
             if name == "trigger_run" and isinstance(answer, dict):
                 ended.triggered.setdefault(dag_id, []).append(answer["run_id"])
-        ended.unanswered = [f"{key}: {u.name}" for key, each in newest.items() if each.running for u in each.updates.values()]
+        ended.unanswered = [
+            f"{key}: {u.name}" for key, each in newest.items() if each.running for u in each.updates.values()
+        ]
         for dag_id, spec in specs.items():
             if dag_id not in people.disturbed and spec.catchup and not ended.restored and f"dag:{dag_id}" in newest:
                 keys = _foreseen(spec, ended.now)

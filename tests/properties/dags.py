@@ -236,6 +236,21 @@ def max_active_runs_holds(look: Look) -> Found:
 
 
 @prop(LEVEL)
+def runs_are_made_where_there_is_room(look: Look) -> Found:
+    """The schedule makes a run only while fewer than max_active_runs are queued or running, without backfills."""
+    new = [*_new(look)]
+    by_schedule = [t for t in new if t.run.run_type is RunType.SCHEDULED and not t.again and not t.backfill_id]
+    if not by_schedule or len(by_schedule) < len(new):
+        return
+    counted = [
+        t for t in look.state.runs.values()
+        if t.run.run_type is not RunType.BACKFILL and look.state.not_before(t.run) <= look.now
+    ]  # fmt: skip
+    if len(counted) > max(look.state.spec.max_active_runs, look.before.get("limit", 0)):
+        yield f"{len(counted)} of {look.state.spec.max_active_runs}"
+
+
+@prop(LEVEL)
 def a_backfill_keeps_its_limit(look: Look) -> Found:
     """No more runs of a backfill are under way than its own max_active_runs."""
     for backfill in look.state.backfills:

@@ -29,6 +29,8 @@ class Ended:
         """By DAG, the run_ids that people were answered with."""
         self.deleted: set[str] = set()
         self.restored = False
+        self.lost: set[str] = set()
+        """Workflow ids of DAGs that somebody has ended or reset: they have no memory of what was before."""
 
     def of_kind(self, kind: str) -> list[tuple[str, Any]]:
         return [(key, made) for key, made in self.objects.items() if self.executions[key].kind == kind]
@@ -122,7 +124,7 @@ def what_was_promised_is_there(ended: Ended) -> Found:
     """Each run that somebody who triggered one was answered with is known to the DAG, unless it was deleted."""
     for dag_id, run_ids in ended.triggered.items():
         dag = ended.objects.get(f"dag:{dag_id}")
-        if dag is None or ended.restored:
+        if dag is None or ended.restored or f"dag:{dag_id}" in ended.lost:
             continue
         known = {record.run_id for record in dag.state.ledger} | {t.run.run_id for t in dag.state.runs.values()}
         for run_id in run_ids:

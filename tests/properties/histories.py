@@ -200,7 +200,11 @@ class Installation:
     """All executions of an installation, with what is read from them more than once."""
 
     def __init__(
-        self, executions: Sequence[Any], value: Callable[[Any, Any], Any], slots: dict[str, int], parallelism: int | None
+        self,
+        executions: Sequence[Any],
+        value: Callable[[Any, Any], Any],
+        slots: dict[str, int],
+        parallelism: int | None,
     ) -> None:
         self.executions = executions
         self.value = value
@@ -212,6 +216,8 @@ class Installation:
         """Workflow ids of runs that people have deleted, and that may begin anew."""
         self.disturbed: set[str] = set()
         """Workflow ids of runs that somebody has ended or reset from outside."""
+        self.disturbed_dags: set[str] = set()
+        """DAGs whose workflow somebody has ended or reset: they begin without their memory."""
         self.restored = False
         """Whether the store was replaced by an older copy of itself."""
 
@@ -324,7 +330,8 @@ def runs_of_a_dag_keep_to_its_limit(installation: Installation) -> Found:
     for execution in _undisturbed(installation):
         state = installation.state_of(execution)
         limits[state.run.dag_id] = max(limits.get(state.run.dag_id, 0), state.spec.max_active_runs)
-        if state.run.run_type is RunType.SCHEDULED and state.revision is None:
+        lost = state.run.dag_id in installation.disturbed_dags
+        if state.run.run_type is RunType.SCHEDULED and state.revision is None and not lost:
             told = [e.at for e in execution.events if _reports_end(e)]
             end = told[-1] if told else execution.events[-1].at
             by_dag[state.run.dag_id] += [(execution.events[0].at, 1), (end, -1)]

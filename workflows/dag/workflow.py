@@ -36,7 +36,7 @@ from ...model.run.revisions import ReviseQuestion, Revision
 from ...model.run.views import RunView
 from ...model.sizes import CONFS_LIMIT, check_conf_size, check_triggers_size
 from ...model.spec.dag import DagSpec
-from ...model.spec.timetables import AssetTriggered
+from ...model.spec.timetables import AssetTriggered, waited_for
 from ...model.states import RunState
 from ..alarm import Alarm
 from ..asset_messages import tell_asset
@@ -49,6 +49,8 @@ HOLD = timedelta(seconds=3)
 """How long no run is started, once a history is long, so that those under way may end before it goes on as new."""
 REVISE_WITHIN = timedelta(minutes=2)
 SETTLE_WITHIN = timedelta(seconds=5)
+TIE_AGAIN = timedelta(minutes=10)
+"""How often an asset hears again of a DAG that waits for it."""
 ASK_AGAIN_FIRST, ASK_AGAIN_LAST = timedelta(minutes=1), timedelta(hours=1)
 """After how long a timetable is asked again that has raised."""
 
@@ -75,6 +77,7 @@ class DagWorkflow:
         self._memo = MemoView()
         self._ask_again_at: datetime | None = None
         self._pause = ASK_AGAIN_FIRST
+        self._tie_again_at: datetime | None = None
 
     @workflow.run
     async def run(self, *_: Any) -> None:
@@ -105,6 +108,7 @@ class DagWorkflow:
         self._ask_broken_again()
         if self.state.waits_for_a_date(workflow.now()):
             self.state.count_future_runs(not workflow.patched("future-runs-take-no-slot"))
+        self._tie_again()
         self._tell_assets()
         while self.state.triggers:
             await self._create_triggered(self.state.triggers.pop(0))
@@ -133,6 +137,16 @@ class DagWorkflow:
             task = asyncio.create_task(tell_asset(workflow_id, "tie", tie, tie.asset))
             self._tying.add(task)
             task.add_done_callback(self._tying.discard)
+
+    def _tie_again(self) -> None:
+        """Have assets told again now and then: one that was ended, and began anew, knows nobody."""
+        if waited_for(self.state.spec.schedule) is None or not workflow.patched("ties-again"):
+            self._tie_again_at = None
+        elif self._tie_again_at is None:
+            self._tie_again_at = workflow.now() + TIE_AGAIN
+        elif workflow.now() >= self._tie_again_at:
+            self._tie_again_at = workflow.now() + TIE_AGAIN
+            self.state.forget_told_ties()
 
     def _ask_broken_again(self) -> None:
         """Asks a timetable again that has raised, less and less often: its code, or what it reads, may be mended."""
@@ -187,7 +201,13 @@ class DagWorkflow:
         if self._hold_until is not None:
             return self._hold_until
         now = workflow.now()
-        times = (self.state.next_wake(now), self._runs.next_look(now), self._memo.held_back_until, self._ask_again_at)
+        times = (
+            self.state.next_wake(now),
+            self._runs.next_look(now),
+            self._memo.held_back_until,
+            self._ask_again_at,
+            self._tie_again_at,
+        )
         return min((time for time in times if time is not None), default=None)
 
     # Starting runs

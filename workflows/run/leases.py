@@ -1,5 +1,6 @@
 """Asks pools to let tasks of a run in, one pool after the other, and gives back what is no longer needed."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
@@ -25,6 +26,8 @@ from ...model.spec.tasks.spark import SPARK_POOL
 from .pool_messages import TOGETHER, PoolMessages
 
 ASK_AGAIN = timedelta(seconds=15)
+REMIND_FIRST, REMIND_LAST = timedelta(minutes=1), timedelta(minutes=8)
+"""How often a pool that does not answer is asked again: it may have been ended, and made anew without its memory."""
 
 
 class Granted(Model):
@@ -41,6 +44,7 @@ class Leases:
         self._state = state
         self._plan = plan
         self._messages = PoolMessages(self._ask_pool)
+        self._reminder: asyncio.Task[None] | None = None
 
     def follow(self, plan: RunPlan) -> None:
         """Serves *plan* from now on; what is on its way goes on."""
@@ -50,6 +54,11 @@ class Leases:
     def unanswered(self) -> dict[str, HeldLease]:
         """The leases that some pool has not granted yet."""
         return {key: held for key, held in self._state.leases.items() if held.granted < len(held.pools)}
+
+    @property
+    def telling(self) -> bool:
+        """Whether pools are being told something."""
+        return self._messages.telling
 
     async def all_told(self) -> None:
         """Waits for what is on its way: a workflow that closes takes its undelivered messages with it."""
@@ -67,6 +76,31 @@ class Leases:
             self._state.leases[key] = held
             asked.setdefault(held.pools[0], []).append(self._request(key, held))
         self._ask_pools(asked)
+        self._remind()
+
+    def _remind(self) -> None:
+        """Have what waits asked for again now and then. To a pool that knows of it, it is the same request."""
+        under_way = self._reminder is not None and not self._reminder.done()
+        if self.unanswered and not under_way and workflow.patched("asks-pools-again"):
+            self._reminder = asyncio.create_task(self._ask_now_and_then())
+
+    async def _ask_now_and_then(self) -> None:
+        pause = REMIND_FIRST
+        while self.unanswered:
+            await workflow.sleep(pause)
+            pause = min(2 * pause, REMIND_LAST)
+            asked: dict[str, list[LeaseRequest]] = {}
+            for key, held in self.unanswered.items():
+                asked.setdefault(held.pools[held.granted], []).append(self._request(key, held))
+            self._ask_pools(asked)
+
+    def held_in(self, pool: str) -> list[LeaseRequest]:
+        """Return the requests by which this run holds slots of *pool*, a workflow id."""
+        return [
+            self._request(key, held.model_copy(update={"granted": held.pools.index(pool)}))
+            for key, held in self._state.leases.items()
+            if pool in held.pools[: held.granted]
+        ]
 
     def _ask_pools(self, asked: dict[str, list[LeaseRequest]]) -> None:
         for pool, requests in asked.items():
@@ -84,6 +118,7 @@ class Leases:
             else:
                 self._ask_pools({pool: [request]})
         self._ask_pools(asked)
+        self._remind()
 
     def granted(self, answer: Granted) -> None:
         """A pool has let instances in: the next pool is asked, or the instance may start."""

@@ -50,9 +50,14 @@ class PoolMessages:
         if pool not in self._telling:
             self._telling[pool] = asyncio.create_task(self._tell_all(pool))
 
+    @property
+    def telling(self) -> bool:
+        """Whether something is on its way that pools have to know before the workflow closes."""
+        return bool(self._telling or self._telling_alone)
+
     async def all_told(self) -> None:
         """Waits for what is on its way: a workflow that closes takes its undelivered messages with it."""
-        await workflow.wait_condition(lambda: not self._telling and not self._telling_alone)
+        await workflow.wait_condition(lambda: not self.telling)
 
     @staticmethod
     def _send_alone(message: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:

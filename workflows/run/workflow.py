@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 from ...activities.runs import LastExecution, load_run
 from ...model.errors import InvalidInputError
+from ...model.pool.state import LeaseRequest
 from ...model.run.changes import Change, answer_of, cleared, marked
 from ...model.run.forms import answered
 from ...model.run.identity import RunIdentity, dag_workflow_id
@@ -238,6 +239,9 @@ class DagRunWorkflow:
             progress=progress(self.tasks.plan.counts),
         )
         await self._tell_dag("run_finished", report)
+        # A slot may have been granted meanwhile, and be on its way back.
+        while self.tasks.leases.telling and workflow.patched("returns-late-grants"):
+            await self.tasks.leases.all_told()
 
     async def _tell_dag(self, signal: str, message: RunReport | TasksEnded) -> None:
         dag = workflow.get_external_workflow_handle(dag_workflow_id(self.state.run.dag_id))
@@ -360,6 +364,11 @@ class DagRunWorkflow:
         if instance is None:
             return f"there is no task {task!r}; the tasks are: {', '.join(self.state.instances)}"
         return f"{task} is {instance.state}: {self.tasks.why(instance)}"
+
+    @workflow.query
+    def holds(self, pool: str) -> list[LeaseRequest]:
+        """The requests by which tasks of this run hold slots of *pool*, a workflow id."""
+        return self.tasks.leases.held_in(pool)
 
     @workflow.query
     def identity(self) -> RunIdentity:
