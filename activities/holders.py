@@ -21,6 +21,8 @@ class HoldersQuestion(Model):
     """Who holds slots of *pool*, a workflow id."""
 
     pool: str
+    dag_id: str | None = None
+    """The DAG whose runs alone can hold slots; None: those of any."""
 
 
 @activity.defn(name="tidemill.holders")
@@ -36,6 +38,7 @@ async def find_holders(question: HoldersQuestion) -> Sequence[LeaseRequest]:
         async with room:
             handle = client.get_workflow_handle(workflow_id)
             try:
+                activity.heartbeat()
                 return await handle.query(
                     "holds",
                     question.pool,
@@ -49,6 +52,9 @@ async def find_holders(question: HoldersQuestion) -> Sequence[LeaseRequest]:
                     return []
                 raise
 
-    found = [run.id async for run in client.list_workflows(RUNNING)]
+    prefix = "run:" if question.dag_id is None else f"run:{question.dag_id}:"
+    query = f'{RUNNING} AND WorkflowId STARTS_WITH "{prefix}"'
+    # Some stores compare without regard to case: what was found is compared once more.
+    found = [run.id async for run in client.list_workflows(query) if run.id.startswith(prefix)]
     answers = await asyncio.gather(*map(ask, found))
     return [request for answer in answers for request in answer]

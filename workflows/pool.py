@@ -10,7 +10,7 @@ from temporalio.exceptions import FailureError
 from ..activities.holders import HoldersQuestion, find_holders
 from ..activities.names import calls_queue
 from ..activities.runs import RunsQuestion, find_ended_runs
-from ..model.pool.state import LeaseRequest, PoolSettings, PoolState, PoolView
+from ..model.pool.state import LeaseRequest, PoolSettings, PoolState, PoolView, dag_of_limit
 from . import metrics
 from .alarm import Alarm
 from .calls import FOR_EVER, look_up
@@ -19,7 +19,7 @@ from .run.leases import Granted
 LOOK_FIRST = timedelta(seconds=5)
 LOOK_LAST = timedelta(minutes=1)
 ASKED_TOGETHER = 1000
-HOLDERS_WITHIN = timedelta(minutes=5)
+HOLDERS_WITHIN, HOLDERS_HEARTBEAT = timedelta(minutes=10), timedelta(seconds=30)
 
 
 @workflow.defn(name="Pool", sandboxed=False)
@@ -35,12 +35,23 @@ class PoolWorkflow:
         self._looking: asyncio.Task[None] | None = None
         self._given_back: set[str] | None = None
         """Leases given back while those who hold slots are being asked; None: nobody is."""
+        self._was_reset = False
+        workflow.register_random_seed_callback(self._reset)
+
+    def _reset(self, _: int) -> None:
+        """Take note that an operator has reset the workflow: only then does Temporal give it another seed."""
+        self._was_reset = True
+        self._alarm.ring()
 
     @workflow.run
     async def run(self, _: PoolState) -> None:
         """Grants what is free whenever something changes, for ever."""
-        await self._learn_holders()
+        if workflow.info().continued_run_id is None and workflow.patched("asks-holders"):
+            await self._learn_holders()
         while True:
+            if self._was_reset and workflow.patched("asks-holders-after-reset"):
+                self._was_reset = False
+                await self._learn_holders()
             await self._grant()
             metrics.pool_changed(
                 self.state.name, self.state.settings.slots, self.state.occupied, len(self.state.waiting)
@@ -57,16 +68,16 @@ class PoolWorkflow:
             await self._alarm.until(self._look_at)
 
     async def _learn_holders(self) -> None:
-        """Ask runs what they hold, before anything is granted: a pool of this name may have been ended."""
-        if workflow.info().continued_run_id is not None or not workflow.patched("asks-holders"):
-            return
+        """Ask runs what they hold, before anything is granted: a pool of this name may have been ended, or reset."""
         self._given_back = set()
-        question = HoldersQuestion(pool=workflow.info().workflow_id)
+        pool = workflow.info().workflow_id
+        question = HoldersQuestion(pool=pool, dag_id=dag_of_limit(pool))
         held: Sequence[LeaseRequest] = await workflow.execute_activity(
             find_holders,
             question,
             task_queue=calls_queue(workflow.info().task_queue),
             start_to_close_timeout=HOLDERS_WITHIN,
+            heartbeat_timeout=HOLDERS_HEARTBEAT,
             retry_policy=FOR_EVER,
         )
         for request in held:

@@ -225,6 +225,13 @@ def limit_workflow_id(dag_id: str, task_id: str) -> str:
     return f"{LIMIT}{dag_id}:{task_id}"
 
 
+def dag_of_limit(workflow_id: str) -> str | None:
+    """Return the DAG whose task a limit is of, by the limit's workflow id. None: a pool, or a limit of all DAGs."""
+    if not workflow_id.startswith(LIMIT) or workflow_id == PARALLELISM:
+        return None
+    return workflow_id.removeprefix(LIMIT).partition(":")[0]
+
+
 def pools_of(dag_id: str, task: BaseTask, parallelism: int | None = None) -> list[str]:
     """The pools that have to let *task* in. Always in one order, so that two tasks never wait for each other.
 

@@ -40,6 +40,8 @@ def job_of(execution: Execution, event: Event) -> WorkflowActivationJob | None:
             job.signal_workflow.signal_name = data["name"]
             job.signal_workflow.input.extend(data["input"])
             job.signal_workflow.originating_event_id = event.event_id
+        case "WorkflowTaskFailed" if data.get("cause") == "ResetWorkflow":
+            job.update_random_seed.randomness_seed = int(execution.run_id[:8], 16)
         case "WorkflowExecutionCancelRequested":
             job.cancel_workflow.SetInParent()
         case "TimerFired":

@@ -325,6 +325,8 @@ class People:
         if found.kind in ("Dag", "DagBundle"):
             self.disturbed.update([found.workflow_id.partition(":")[2]] if found.kind == "Dag" else self.specs)
             self.lost.add(found.workflow_id)
+        elif found.kind == "Asset":
+            self.lost.add(found.workflow_id)
         elif found.kind == "DagRun":
             self.revised.add(found.workflow_id)
 

@@ -746,6 +746,6 @@ def _only_rejects(commands: Sequence[WorkflowCommand]) -> bool:
 
 
 def _in_order(jobs: list[WorkflowActivationJob]) -> list[WorkflowActivationJob]:
-    """As Core gives them: the start, then signals and updates, then the rest."""
-    first = {"initialize_workflow": 0, "signal_workflow": 1, "do_update": 1}
-    return sorted(jobs, key=lambda job: first.get(job.WhichOneof("variant") or "", 2))
+    """As Core gives them: the start, a new seed, then signals and updates, then the rest."""
+    first = {"initialize_workflow": 0, "update_random_seed": 1, "signal_workflow": 2, "do_update": 2}
+    return sorted(jobs, key=lambda job: first.get(job.WhichOneof("variant") or "", 3))

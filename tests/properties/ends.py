@@ -96,7 +96,10 @@ def every_task_that_writes_has_told(ended: Ended) -> Found:
             task = run.state.spec.by_id[instance.task_id]
             told = instance.state is TaskState.SUCCESS and not (instance.reason or "").startswith(("marked", "the run"))
             for outlet in task.outlets if told and instance.attempts else ():
-                asset = ended.objects.get(f"asset:{getattr(outlet, 'name', '')}")
+                asset_id = f"asset:{getattr(outlet, 'name', '')}"
+                asset = ended.objects.get(asset_id)
+                if asset_id in ended.lost:
+                    continue
                 if asset is None or asset.state.numbered == 0:
                     yield f"{workflow_id}: {instance.key} has told {outlet} of nothing"
 

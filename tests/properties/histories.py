@@ -354,7 +354,8 @@ def a_run_is_created_once(installation: Installation) -> Found:
         if fresh and state.revision is None and state.run.run_type is not RunType.BACKFILL:
             begun[execution.workflow_id] += 1
     for workflow_id, n in begun.items():
-        if n > 1 and workflow_id not in installation.deleted:
+        lost = workflow_id.split(":")[1] in installation.disturbed_dags  # and perhaps beyond retention
+        if n > 1 and workflow_id not in installation.deleted and not lost:
             yield f"{workflow_id}: {n} times"
 
 
