@@ -39,12 +39,13 @@ async def find_holders(question: HoldersQuestion) -> Sequence[LeaseRequest]:
             handle = client.get_workflow_handle(workflow_id)
             try:
                 activity.heartbeat()
-                return await handle.query(
+                held: list[LeaseRequest] = await handle.query(
                     "holds",
                     question.pool,
                     result_type=list[LeaseRequest],
                     rpc_timeout=ANSWERS_WITHIN,
                 )
+                return held
             except (WorkflowQueryFailedError, WorkflowQueryRejectedError):  # of a release that cannot say
                 return []
             except RPCError as error:

@@ -27,6 +27,7 @@ from ..activities.attempts.run_facts import RunFacts
 from ..activities.bash import BashActivities
 from ..activities.bundles.files import FileActivities
 from ..activities.bundles.registering import RegisterActivities, tell_dags
+from ..activities.holders import find_holders
 from ..activities.names import (
     CALLS_SUFFIX,
     FILES_SUFFIX,
@@ -36,7 +37,6 @@ from ..activities.names import (
     WATCHING_SUFFIX,
     control_queue,
 )
-from ..activities.holders import find_holders
 from ..activities.notifying import NotifyActivities
 from ..activities.other_dags import OtherDagsActivities
 from ..activities.python import PythonActivities

@@ -1,4 +1,4 @@
-"""All interleavings of small systems, with the states that the engine itself uses: every order of messages, every crash.
+"""All interleavings of small systems, with the engine's own states: every order of messages, every crash.
 
 Each system says what may happen next in a state; all states that can be reached are visited, and each is checked.
 """
@@ -158,7 +158,8 @@ class PoolSystem(System[PoolWorld]):
             return state if stage == "working" else _send(state, "give_back", number)
         pool = PoolState.model_validate_json(state.pool)
         if kind == "ask":
-            pool.ask(self._request(number))
+            if not pool.was_returned(self._request(number)):
+                pool.ask(self._request(number))
         else:
             pool.give_back([self._request(number).lease_id])
         granted = [int(request.holder.rpartition(":")[2]) for request in pool.grant(START)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import multiprocessing
 import os
 import sys
@@ -50,6 +51,7 @@ class Seed:
 
 def run_seed(seed: int) -> Seed:
     """Runs one seed. What it raises is a violation, too."""
+    logging.disable(logging.WARNING)
     began = time.monotonic()
     try:
         result = simulate(draw(seed))
@@ -83,18 +85,15 @@ def run_many(first: int, minutes: float, seeds: int | None, jobs: int, *, stops:
                 pool.terminate()
                 break
     elapsed = time.monotonic() - began
-    print(
-        f"{len(done)} seeds in {elapsed:.0f} s by {jobs} processes: {len(done) / elapsed * 3600 / jobs:.0f} an hour each"
-    )
+    each = len(done) / elapsed * 3600 / jobs
+    print(f"{len(done)} seeds in {elapsed:.0f} s by {jobs} processes: {each:.0f} an hour each")
     return done
 
 
 def _ahead(seeds: Iterator[int], done: list[Seed], jobs: int) -> Iterator[int]:
     """Gives out no more seeds than processes can have under way: time ends the run, not a queue."""
-    given = 0
-    for seed in seeds:
+    for given, seed in enumerate(seeds, 1):
         yield seed
-        given += 1
         while given - len(done) >= 2 * jobs:
             time.sleep(0.005)
 
@@ -153,6 +152,7 @@ def show(plan: Plan, *, trace: bool) -> int:
 
 
 def main() -> int:
+    logging.disable(logging.WARNING)  # workflows say what they pass over, which here is what is drawn
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--seeds", type=int, help="so many, however long that takes")

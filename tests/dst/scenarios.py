@@ -162,7 +162,7 @@ class Steps:
     async def _busy(self, seconds: str) -> None:
         """Takes its time within a workflow task, so that something can come meanwhile."""
         if not workflow.unsafe.is_replaying():
-            time.sleep(float(seconds))  # noqa: ASYNC251
+            time.sleep(float(seconds))
 
     async def _fail(self, _: str) -> None:
         raise ApplicationError("as it was told to", non_retryable=True)

@@ -21,7 +21,7 @@ from .clock import SECOND, microseconds
 from .installation import Folder, Happening, Plan
 from .people import People
 from .work import Work
-from .world import Violation, World
+from .world import MOST_STEPS, Violation, World
 
 WORKFLOWS: dict[str, type[Any]] = {
     "Dag": DagWorkflow,
@@ -48,8 +48,8 @@ class Result:
     trace: list[str] = field(default_factory=list)
 
 
-def simulate(plan: Plan, *, trace: bool = False) -> Result:
-    """Runs *plan* to its end, or to the first violation."""
+def simulate(plan: Plan, *, trace: bool = False, most_steps: int = MOST_STEPS) -> Result:
+    """Runs *plan* to its end, to the first violation, or until it has taken *most_steps*."""
     from properties.checking import Checks
 
     start = microseconds(plan.start)
@@ -75,6 +75,7 @@ def simulate(plan: Plan, *, trace: bool = False) -> Result:
         interceptors=interceptors,
     )
     world.service.retention = int(plan.retention * SECOND)
+    world.most_steps = most_steps
     if trace:
         world.trace = []
     people = People(world, plan, folder, dict(specs))

@@ -1,4 +1,4 @@
-"""The model of the service is compared with a real one: the same scripts, the same histories, event type by event type."""
+"""The model of the service beside a real one: the same scripts, the same histories, event type by event type."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from dst.clock import SECOND, microseconds
-from dst.history import Activity, Execution
-from dst.scenarios import ACTIVITIES, SCENARIOS, Script, Steps
-from dst.world import SimulatedWorker, World
 from support import at
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
@@ -23,6 +19,12 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
+from dst.clock import SECOND, microseconds
+from dst.history import Activity, Execution
+from dst.scenarios import ACTIVITIES, SCENARIOS, Script, Steps
+from dst.world import SimulatedWorker, World
+
+BEAT = timedelta(seconds=0.2)
 Histories = dict[str, list[list[str]]]
 
 
@@ -82,7 +84,7 @@ class OnServer:
                 reason="a test",
                 workflow_task_finish_event_id=done[step],
                 request_id=str(uuid.uuid4()),
-            )  # fmt: skip
+            )
         )
 
     async def histories(self, expected: Histories) -> Histories:
@@ -216,7 +218,7 @@ async def scenario_worker(server: str) -> AsyncIterator[tuple[Client, str]]:
     queue = f"scenarios-{uuid.uuid4().hex[:8]}"
     worker = Worker(
         client, task_queue=queue, workflows=[Steps], activities=ACTIVITIES,
-        max_heartbeat_throttle_interval=timedelta(seconds=0.2), default_heartbeat_throttle_interval=timedelta(seconds=0.2),
+        max_heartbeat_throttle_interval=BEAT, default_heartbeat_throttle_interval=BEAT,
     )  # fmt: skip
     async with worker:
         yield client, queue

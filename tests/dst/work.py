@@ -1,4 +1,4 @@
-"""What activities do in the simulation: the project's own pure functions where there are some, else what a seed draws."""
+"""What activities do in the simulation: the project's own pure functions where there are some, else as is drawn."""
 
 from __future__ import annotations
 

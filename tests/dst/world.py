@@ -1,4 +1,4 @@
-"""One installation under a seed: the service, its workers, people, and what goes wrong, in one thread of virtual time."""
+"""One installation under a seed: the service, its workers and what goes wrong, in one thread of virtual time."""
 
 from __future__ import annotations
 
@@ -86,6 +86,7 @@ class World:
         self.trace: list[str] | None = None
         self.rates = rates or {}
         self.service_down_until = 0
+        self.most_steps = MOST_STEPS
         self.calm = False
         """Whether nothing goes wrong any more."""
         self._workflows = workflows
@@ -100,7 +101,7 @@ class World:
     @property
     def cut_short(self) -> bool:
         """Whether there is so much to do that the rest is left: it is counted, and says nothing of the end."""
-        return self.counts["steps"] > MOST_STEPS
+        return self.counts["steps"] > self.most_steps
 
     # Time
 
@@ -446,10 +447,8 @@ def _kept(step: Step, commands: Sequence[WorkflowCommand]) -> Step:
 
 def _facts(event: Event) -> str:
     data = event.data
-    parts = []
-    for name in ("name", "workflow_id", "update_id", "patch", "cause", "seq"):
-        if name in data:
-            parts.append(f"{name}={data[name]}")
+    names = ("name", "workflow_id", "update_id", "patch", "cause", "seq")
+    parts = [f"{name}={data[name]}" for name in names if name in data]
     if "activity" in data:
         parts.append(data["activity"].activity_id or data["activity"].kind)
     if "child" in data:

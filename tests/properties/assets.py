@@ -193,5 +193,4 @@ def a_bundle_has_no_defect(look: Look) -> Found:
 def what_is_due_of_a_bundle_is_begun(look: Look) -> Found:
     """After a workflow task, no file waits to be parsed that may be."""
     if look.idle and not look.holding:
-        for path in look.state.next_parses(look.now, look.object._parsing):
-            yield path
+        yield from look.state.next_parses(look.now, look.object._parsing)

@@ -117,9 +117,9 @@ def runs_are_of_their_dag(look: Look) -> Found:
 def runs_out_of_order_keep_their_date(look: Look) -> Found:
     """A run that the timetable has not made holds its date against others."""
     for tracked in _new(look):
-        if tracked.run.run_type is not RunType.SCHEDULED and not tracked.again and not tracked.backfill_id:
-            if look.state.dates.get(tracked.run.key) != tracked.run.run_id:
-                yield tracked.run.run_id
+        asked_for = tracked.run.run_type is not RunType.SCHEDULED and not tracked.again and not tracked.backfill_id
+        if asked_for and look.state.dates.get(tracked.run.key) != tracked.run.run_id:
+            yield tracked.run.run_id
 
 
 # When they are made
@@ -197,9 +197,10 @@ def due_asset_runs_are_made(look: Look) -> Found:
     """After a workflow task, no run of assets is due that there is room for."""
     state = look.state
     condition = waited_for(state.spec.schedule)
-    if _can_work(look) and condition is not None and state.gathering is not None and state.room(look.now):
-        if state.spec.schedule.kind != "partitioned_asset" and state.gathering.is_due(condition):
-            yield f"{[row.name for row in state.gathering.rows]}"
+    gathers = condition is not None and state.spec.schedule.kind != "partitioned_asset"
+    due = gathers and state.gathering is not None and state.gathering.is_due(condition)
+    if _can_work(look) and due and state.room(look.now):
+        yield f"{[row.name for row in state.gathering.rows]}"
 
 
 @prop(LEVEL)

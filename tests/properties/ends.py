@@ -62,7 +62,7 @@ def a_dag_knows_that_its_runs_have_ended(ended: Ended) -> Found:
 
 @prop(LEVEL)
 def slots_are_given_back(ended: Ended) -> Found:
-    """No slot is held when all runs have ended; those of a run that was terminated are taken back when somebody waits."""
+    """No slot is held when all runs have ended; who was terminated has its slots until somebody waits for them."""
     for workflow_id, pool in ended.of_kind("Pool"):
         for lease_id, lease in pool.state.held.items():
             holder = ended.executions.get(lease.request.holder)
@@ -206,8 +206,7 @@ def bundles_have_registered_what_files_say(ended: Ended) -> Found:
 @prop(LEVEL)
 def whoever_asked_was_answered(ended: Ended) -> Found:
     """No update is without an answer when nothing goes wrong any more."""
-    for update in ended.unanswered:
-        yield update
+    yield from ended.unanswered
 
 
 @prop(LEVEL)

@@ -17,6 +17,7 @@ def picture(workflow: Any) -> dict[str, Any]:
     return {
         "held": {lease_id: lease.parked for lease_id, lease in state.held.items()},
         "slots": state.settings.slots,
+        "recovers": workflow._given_back is not None,
         "as_of": state.limit_as_of,
         "since": {lease_id: lease.since for lease_id, lease in state.held.items()},
     }
@@ -60,7 +61,7 @@ def a_free_slot_is_given(look: Look) -> Found:
 def the_heaviest_is_let_in_first(look: Look) -> Found:
     """Of requests that fit, the heaviest is granted first, then that of the oldest run."""
     for lease in _granted(look):
-        if lease.since != look.now:
+        if lease.since != look.now or look.before.get("recovers"):  # what is learnt of an earlier pool is no grant
             continue
         for request in look.state.waiting.values():
             if request.slots <= lease.request.slots and request.order < lease.request.order:

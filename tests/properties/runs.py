@@ -91,7 +91,7 @@ def ended_tasks_move_only_by_people(look: Look) -> Found:
     """A task that has ended moves again only when it is cleared or marked."""
     for key, (old, _, _, cleared), now in _tries(look):
         by_people = now.tries_cleared != cleared or (now.reason or "").startswith(BY_PEOPLE) or look.object.tasks.ended
-        if old in FINISHED and now.state is not old and not by_people and not now.tries_cleared == now.try_number:
+        if old in FINISHED and now.state is not old and not by_people and now.tries_cleared != now.try_number:
             yield f"{key} went from {old} to {now.state}: {now.reason}"
 
 
@@ -175,9 +175,9 @@ def a_success_is_what_its_try_came_to(look: Look) -> Found:
     """A task that has succeeded by itself has a last try that has."""
     for key, instance in look.state.instances.items():
         by_people = (instance.reason or "").startswith(BY_PEOPLE)
-        if instance.state is TaskState.SUCCESS and not by_people and look.object.tasks.ended is None:
-            if not instance.attempts or instance.attempts[-1].state is not TaskState.SUCCESS:
-                yield f"{key}: {[str(attempt.state) for attempt in instance.attempts]}"
+        by_itself = instance.state is TaskState.SUCCESS and not by_people and look.object.tasks.ended is None
+        if by_itself and (not instance.attempts or instance.attempts[-1].state is not TaskState.SUCCESS):
+            yield f"{key}: {[str(attempt.state) for attempt in instance.attempts]}"
 
 
 @prop(LEVEL)
@@ -496,9 +496,9 @@ def what_a_branch_skips_does_not_run(look: Look) -> Found:
     skipped = {name for i in look.state.instances.values() if i.state is TaskState.SUCCESS for name in i.skips}
     for key in _moved(look):
         instance = look.state.instances[key]
-        if before[key][0] is TaskState.NONE and instance.task_id in skipped:
-            if instance.state in (TaskState.SCHEDULED, TaskState.QUEUED):
-                yield f"{key} is {instance.state}"
+        started = before[key][0] is TaskState.NONE and instance.state in (TaskState.SCHEDULED, TaskState.QUEUED)
+        if started and instance.task_id in skipped:
+            yield f"{key} is {instance.state}"
 
 
 # Mapped tasks
