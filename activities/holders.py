@@ -1,7 +1,6 @@
 """Asks runs which slots they hold: what a pool cannot know that was ended, and made again."""
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 
 from temporalio import activity
@@ -13,8 +12,9 @@ from ..model.pool.state import LeaseRequest
 
 RUNNING = 'WorkflowType = "DagRun" AND ExecutionStatus = "Running"'
 AT_ONCE = 32
-ANSWERS_WITHIN = timedelta(seconds=20)
-GONE = (RPCStatusCode.NOT_FOUND,)
+ANSWERS_WITHIN = timedelta(seconds=10)
+GONE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION)
+"""There is no such run any more, or nobody has worked for it for minutes."""
 
 
 class HoldersQuestion(Model):
@@ -25,25 +25,30 @@ class HoldersQuestion(Model):
     """The DAG whose runs alone can hold slots; None: those of any."""
 
 
+class Holders(Model):
+    """What is held, as far as runs have answered."""
+
+    held: tuple[LeaseRequest, ...] = ()
+    silent: tuple[str, ...] = ()
+    """Workflow ids of runs that have not answered in time, though somebody worked for them lately."""
+
+
 @activity.defn(name="tidemill.holders")
-async def find_holders(question: HoldersQuestion) -> Sequence[LeaseRequest]:
+async def find_holders(question: HoldersQuestion) -> Holders:
     """Return the requests by which running runs hold slots of the pool.
 
-    Runs are found by visibility, which lags by moments; what each holds is its own word. Raises RPCError where a run
-    cannot be asked now: then nobody knows, and it is asked again.
+    Runs are found by visibility, which lags by moments; what each holds is its own word. Raises RPCError where the
+    service cannot be asked.
     """
     client, room = activity.client(), asyncio.Semaphore(AT_ONCE)
 
-    async def ask(workflow_id: str) -> list[LeaseRequest]:
+    async def ask(workflow_id: str) -> list[LeaseRequest] | None:
         async with room:
+            activity.heartbeat()
             handle = client.get_workflow_handle(workflow_id)
             try:
-                activity.heartbeat()
                 held: list[LeaseRequest] = await handle.query(
-                    "holds",
-                    question.pool,
-                    result_type=list[LeaseRequest],
-                    rpc_timeout=ANSWERS_WITHIN,
+                    "holds", question.pool, result_type=list[LeaseRequest], rpc_timeout=ANSWERS_WITHIN
                 )
                 return held
             except (WorkflowQueryFailedError, WorkflowQueryRejectedError):  # of a release that cannot say
@@ -51,6 +56,8 @@ async def find_holders(question: HoldersQuestion) -> Sequence[LeaseRequest]:
             except RPCError as error:
                 if error.status in GONE:
                     return []
+                if error.status is RPCStatusCode.DEADLINE_EXCEEDED:
+                    return None
                 raise
 
     prefix = "run:" if question.dag_id is None else f"run:{question.dag_id}:"
@@ -58,4 +65,7 @@ async def find_holders(question: HoldersQuestion) -> Sequence[LeaseRequest]:
     # Some stores compare without regard to case: what was found is compared once more.
     found = [run.id async for run in client.list_workflows(query) if run.id.startswith(prefix)]
     answers = await asyncio.gather(*map(ask, found))
-    return [request for answer in answers for request in answer]
+    return Holders(
+        held=tuple(request for answer in answers for request in answer or ()),
+        silent=tuple(run for run, answer in zip(found, answers, strict=True) if answer is None),
+    )

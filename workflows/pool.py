@@ -20,6 +20,8 @@ LOOK_FIRST = timedelta(seconds=5)
 LOOK_LAST = timedelta(minutes=1)
 ASKED_TOGETHER = 1000
 HOLDERS_WITHIN, HOLDERS_HEARTBEAT = timedelta(minutes=10), timedelta(seconds=30)
+HOLDERS_PATIENCE, HOLDERS_PAUSE = timedelta(minutes=2), timedelta(seconds=5)
+"""How long runs are waited for that do not answer: their worker may just be starting. Then the pool goes on."""
 
 
 @workflow.defn(name="Pool", sandboxed=False)
@@ -72,17 +74,22 @@ class PoolWorkflow:
         self._given_back = set()
         pool = workflow.info().workflow_id
         question = HoldersQuestion(pool=pool, dag_id=dag_of_limit(pool))
-        held: Sequence[LeaseRequest] = await workflow.execute_activity(
-            find_holders,
-            question,
-            task_queue=calls_queue(workflow.info().task_queue),
-            start_to_close_timeout=HOLDERS_WITHIN,
-            heartbeat_timeout=HOLDERS_HEARTBEAT,
-            retry_policy=FOR_EVER,
-        )
-        for request in held:
-            if request.lease_id not in self._given_back:
-                self.state.recover(request, workflow.now())
+        patience_ends = workflow.now() + HOLDERS_PATIENCE
+        while True:
+            answer = await workflow.execute_activity(
+                find_holders,
+                question,
+                task_queue=calls_queue(workflow.info().task_queue),
+                start_to_close_timeout=HOLDERS_WITHIN,
+                heartbeat_timeout=HOLDERS_HEARTBEAT,
+                retry_policy=FOR_EVER,
+            )
+            for request in answer.held:
+                if request.lease_id not in self._given_back:
+                    self.state.recover(request, workflow.now())
+            if not answer.silent or workflow.now() >= patience_ends:
+                break
+            await workflow.sleep(HOLDERS_PAUSE)
         self._given_back = None
 
     async def _grant(self) -> None:

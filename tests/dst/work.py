@@ -11,7 +11,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure as ProtoFailure
 from temporalio.exceptions import ApplicationError
 from tidemill.activities.bundles.registering import Registered, RegisterQuestion, TellQuestion
-from tidemill.activities.holders import HoldersQuestion
+from tidemill.activities.holders import Holders, HoldersQuestion
 from tidemill.activities.names import INVALID_INPUT, TASK_FAILED
 from tidemill.activities.runs import LastExecution, Revised, RunsQuestion
 from tidemill.activities.waiting import Moment, Rendered
@@ -233,7 +233,7 @@ class _Try:
             for execution in [*self._world.service.executions.values()]:
                 if execution.kind == "DagRun" and execution.running and execution.steps:
                     found += self._world.query(execution, "holds", question.pool, result_type=list[LeaseRequest]) or []
-            self._complete(found)
+            self._complete(Holders(held=tuple(found)))
 
         self._later(self._brief(), answer)
 
