@@ -198,12 +198,24 @@ def patient(worker: Worker) -> Worker:
 
 
 async def replay_all(client: Client, task_queue: str, home: Path) -> None:
-    """Replays every workflow of a test, without a cache: what a worker does after a restart."""
+    """Replays every workflow of a test, without a cache: what a worker does after a restart.
+
+    What holds of every installation is checked on the way, after each step and of all histories together.
+    """
+    from properties.real import LookingRunner, check_real
+
+    runner = LookingRunner()
     # Without its watch for steps that take two seconds: a busy machine is no mistake of a workflow.
-    replayer = Replayer(workflows=[], plugins=[TidemillPlugin(home)], debug_mode=True)
+    replayer = Replayer(
+        workflows=[], plugins=[TidemillPlugin(home)], unsandboxed_workflow_runner=runner, debug_mode=True
+    )
+    histories = []
     async for found in client.list_workflows(f'TaskQueue = "{task_queue}"'):
         history = await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
+        histories.append(history)
         await replayer.replay_workflow(history)
+    violated = [*runner.found, *check_real(histories)]
+    assert not violated, "\n".join(f"{name}: {about}" for name, about in violated[:5])
 
 
 async def end_workflows(client: Client, task_queue: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 from tidemill.model.dag.data import DATES_KEPT, DECISIONS_KEPT
@@ -15,6 +16,7 @@ from tidemill.model.states import RunState
 from .catalogue import Found, Look, prop
 
 LEVEL = "Dag"
+ROUNDING = timedelta(milliseconds=1)
 
 
 def picture(workflow: Any) -> dict[str, Any]:
@@ -129,7 +131,7 @@ def runs_out_of_order_keep_their_date(look: Look) -> Found:
 def no_run_is_made_early(look: Look) -> Found:
     """A scheduled run is made when it is due, and not before."""
     for tracked in _new(look):
-        if tracked.run.run_type is RunType.SCHEDULED and tracked.run.run_after > look.now:
+        if tracked.run.run_type is RunType.SCHEDULED and tracked.run.run_after > look.now + ROUNDING:
             yield f"{tracked.run.run_id} for {tracked.run.run_after}"
 
 
@@ -137,7 +139,7 @@ def no_run_is_made_early(look: Look) -> Found:
 def no_run_starts_early(look: Look) -> Found:
     """A run starts when its run_after and its logical date have come."""
     for tracked in _started(look):
-        if look.state.not_before(tracked.run) > look.now:
+        if look.state.not_before(tracked.run) > look.now + ROUNDING:
             yield f"{tracked.run.run_id} for {look.state.not_before(tracked.run)}"
 
 
@@ -245,7 +247,7 @@ def runs_are_made_where_there_is_room(look: Look) -> Found:
         return
     counted = [
         t for t in look.state.runs.values()
-        if t.run.run_type is not RunType.BACKFILL and look.state.not_before(t.run) <= look.now
+        if t.run.run_type is not RunType.BACKFILL and look.state.not_before(t.run) <= look.now + ROUNDING
     ]  # fmt: skip
     if len(counted) > max(look.state.spec.max_active_runs, look.before.get("limit", 0)):
         yield f"{len(counted)} of {look.state.spec.max_active_runs}"

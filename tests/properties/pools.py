@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from tidemill.model.pool.state import UNLIMITED
@@ -9,6 +10,7 @@ from tidemill.model.pool.state import UNLIMITED
 from .catalogue import Found, Look, prop
 
 LEVEL = "Pool"
+ROUNDING = timedelta(milliseconds=1)
 
 
 def picture(workflow: Any) -> dict[str, Any]:
@@ -61,7 +63,9 @@ def a_free_slot_is_given(look: Look) -> Found:
 def the_heaviest_is_let_in_first(look: Look) -> Found:
     """Of requests that fit, the heaviest is granted first, then that of the oldest run."""
     for lease in _granted(look):
-        if lease.since != look.now or look.before.get("recovers"):  # what is learnt of an earlier pool is no grant
+        if abs(lease.since - look.now) > ROUNDING or look.before.get(
+            "recovers"
+        ):  # what is learnt of an earlier pool is no grant
             continue
         for request in look.state.waiting.values():
             if request.slots <= lease.request.slots and request.order < lease.request.order:
@@ -99,7 +103,7 @@ def slots_are_held_since_they_were_given(look: Look) -> Found:
     """The time since when slots are held never changes, and is not in the future."""
     before = look.before.get("since", {})
     for lease_id, lease in look.state.held.items():
-        if lease.since > look.now or before.get(lease_id, lease.since) > lease.since:
+        if lease.since > look.now + ROUNDING or before.get(lease_id, lease.since) > lease.since:
             yield f"{lease_id}: {lease.since}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 from tidemill.model.pool.state import pools_of
@@ -20,6 +21,7 @@ from .catalogue import Found, Look, prop
 UNDER_WAY = (TaskState.QUEUED, TaskState.RUNNING, TaskState.SHUTDOWN, TaskState.RESTARTING)
 WAITS = (TaskState.DEFERRED, TaskState.AWAITING_INPUT, TaskState.UP_FOR_RESCHEDULE)
 LEVEL = "DagRun"
+ROUNDING = timedelta(milliseconds=1)
 BY_PEOPLE = ("cleared", "marked", "the run was marked", "fail_fast")
 
 
@@ -547,7 +549,7 @@ def times_are_in_order(look: Look) -> Found:
     for key, instance in look.state.instances.items():
         for name in ("queued_at", "ended_at"):
             value = getattr(instance, name)
-            if value is not None and value > look.now:
+            if value is not None and value > look.now + ROUNDING:
                 yield f"{key}: {name} is {value}"
         if instance.queued_at is not None and instance.ended_at is not None and instance.ended_at < instance.queued_at:
             yield f"{key}: ended at {instance.ended_at}, queued at {instance.queued_at}"
