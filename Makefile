@@ -9,7 +9,7 @@ RELEASE := .venv-release/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check chaos temporal airflow bench format docs dist extras types schema lock histories clean
+.PHONY: help env demo test check chaos dst temporal airflow bench format docs dist extras types schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -86,6 +86,9 @@ chaos: env ## Kill workers and the server at random for a long while, then check
 	@AWAY_SECONDS=120 $(BIN)/python -m pytest -q tests/workflows/test_outages.py
 	@$(BIN)/python -m pytest -q -m long
 
+dst: env ## Simulate whole installations under seeds; ARGS="--minutes 5", ARGS="--seed 17 --trace"
+	@$(BIN)/python -P tests/dst/main.py $(ARGS)
+
 temporal: env ## Run the engine's tests on older releases of Temporal's server
 	@$(BIN)/python -P scripts/try_temporal.py $(ARGS)
 
@@ -102,6 +105,7 @@ docs: env ## Write what the documentation has from the code, and build the site 
 	@$(BIN)/python -P scripts/write_arguments.py
 	@$(BIN)/python -P scripts/write_contract.py
 	@$(BIN)/python -P scripts/write_reference.py
+	@$(BIN)/python -P scripts/write_properties.py
 	@$(SITE)
 
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -3,8 +3,10 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import skips
 from hypothesis import settings
 from spark_clusters import Standalone, spark_connect, standalone_cluster
 from support import Stack, stack, temporal_server
@@ -31,6 +33,23 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, so that the last to end is not one that began last."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Tells what was left out, at the end of each run."""
+    found = skips.skipped(terminalreporter.stats.get("skipped", []))
+    for line in skips.lines(found):
+        terminalreporter.write_line(line)
+    for reason in skips.unexpected(found, in_ci=skips.is_ci()):
+        terminalreporter.write_line(f"not on the list of what CI may leave out (tests/skips.py): {reason}", red=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI, a test that is left out for no reason on the list fails the run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    left_out = skips.skipped(reporter.stats.get("skipped", [])) if reporter is not None else {}
+    if session.exitstatus == 0 and skips.unexpected(left_out, in_ci=skips.is_ci()):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

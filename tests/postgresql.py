@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from tidemill.worker.dev import free_port
@@ -46,6 +47,7 @@ def _who() -> str:
 
 def _do(user: str, command: list[object]) -> None:
     words = [str(word) for word in command]
+    identity: dict[str, Any] = {}
     if os.getuid() == 0:
-        words = ["runuser", "-u", user, "--", *words]
-    subprocess.run(words, check=True, cwd="/", stdout=subprocess.DEVNULL, timeout=120)
+        identity = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+    subprocess.run(words, check=True, cwd="/", stdout=subprocess.DEVNULL, timeout=120, **identity)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from properties.catalogue import PROPERTIES
@@ -15,6 +17,7 @@ from dst.main import OPERATIONS
 from dst.shrink import shrink
 from dst.simulation import simulate
 
+ROOT = Path(__file__).parents[2]
 SEEDS = range(1, 31)
 FEW = 1_500
 """Workflow tasks of a seed here; `make dst` lets them have more."""
@@ -88,3 +91,11 @@ def test_properties_have_names_and_texts() -> None:
     names = [known.name for known in PROPERTIES]
     assert len(names) == len({*names}) >= 100
     assert all(known.text.endswith(".") for known in PROPERTIES)
+
+
+def test_the_page_of_properties_is_that_of_the_code() -> None:
+    """Written by `make docs`."""
+    sys.path.append(str(ROOT / "scripts"))
+    from write_properties import PAGE, page  # type: ignore[import-not-found]
+
+    assert PAGE.read_text() == page(), "run `make docs`"
