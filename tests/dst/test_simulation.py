@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from properties.catalogue import PROPERTIES
+from properties.checking import PROPERTIES
 from tidemill.model.pool.state import PoolState
 
 from dst.exhaustive import SYSTEMS, PoolSystem, explore
