@@ -23,6 +23,8 @@ class _Held:
 
 BEHIND_ALL_DAGS = 2**31
 """The turn of pools: all that is asked for at a moment is there when slots are given out."""
+BEHIND_ALL_POOLS = BEHIND_ALL_DAGS + 1
+"""The turn of counts: a wait that ends at the moment at which it begins is none, whoever else is in the world."""
 
 
 class Pools:
@@ -72,8 +74,8 @@ class Pools:
         self._clock.at(self._clock.now, lambda: self._grant(name), BEHIND_ALL_DAGS)
 
     def _grant(self, name: str) -> None:
-        pool, granted = self._pools[name], self._pools[name].grant(self._clock.now)
-        self.most_waiting[pool.name] = max(len(pool.waiting), self.most_waiting.get(pool.name, 0))
+        granted = self._pools[name].grant(self._clock.now)
+        self._clock.at(self._clock.now, lambda: self._count_waiting(name), BEHIND_ALL_POOLS)
         for request in granted:
             held = self._held.get(request.lease_id)
             if held is None:
@@ -83,6 +85,10 @@ class Pools:
                 self._ask_next(request.lease_id)
             elif not held.let_in():
                 self.give_back(request.lease_id)
+
+    def _count_waiting(self, name: str) -> None:
+        pool = self._pools[name]
+        self.most_waiting[pool.name] = max(len(pool.waiting), self.most_waiting.get(pool.name, 0))
 
 
 class WorkerSlots:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -17,7 +19,7 @@ from tidemill.model.simulation.assumptions import Assumptions, Downtime
 from tidemill.model.simulation.load import over_time, pools_used, runs_that_wait, tasks_that_run
 from tidemill.model.simulation.simulation import Simulation
 from tidemill.model.simulation.summary import summaries
-from tidemill.model.spec.dag import DagSpec
+from tidemill.model.spec.dag import DagSpec, read_dag
 
 BEGIN = datetime(2026, 3, 27, tzinfo=UTC)
 """Two days before the clocks of Berlin are moved."""
@@ -117,6 +119,17 @@ def test_nothing_is_lost_by_telling_what_comes_again_once(drawn: tuple[list[DagS
     found, assumed = drawn
     end = BEGIN + timedelta(days=6)
     assert told(simulate.simulate(found, BEGIN, end, assumed)) == told(in_one(found, assumed, end))
+
+
+def test_a_wait_of_no_length_is_none_whoever_else_is_there() -> None:
+    """Slots are given back at the moment at which another DAG asks: in one world that was counted as a wait."""
+    documents = json.loads((Path(__file__).parents[1] / "data" / "simulation_at_one_instant.json").read_text())
+    found = [read_dag(document) for document in documents["specs"]]
+    pools = {"few": PoolSettings(slots=2), "more": PoolSettings(slots=8)}
+    assumed, end = Assumptions(duration=MINUTE, pools=pools), BEGIN + timedelta(days=6)
+    whole = in_one(found, assumed, end)
+    assert whole.most_waiting["few"] == 0
+    assert told(simulate.simulate(found, BEGIN, end, assumed)) == told(whole)
 
 
 def hourly(dag_id: str, **more: Any) -> DagSpec:
