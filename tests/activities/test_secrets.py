@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 from support import Stack
+from temporalio.exceptions import ApplicationError
 from tidemill.activities import secrets
+from tidemill.activities.attempts.outcomes import outcome_of
 from tidemill.activities.dag_files import parse_dag_file
+from tidemill.activities.masking import Masker
 from tidemill.activities.secrets import Connection, Variable
 from tidemill.model.errors import InvalidInputError
 
@@ -75,3 +78,32 @@ async def test_a_secret_is_masked_in_what_a_task_fails_with(here: Stack, monkeyp
     errors = {task.key: task.error for task in details.tasks}
     assert errors["tell"] == "ValueError: cannot log in with ***"
     assert "s3cret" not in here.log_of("secretive", details.run.run_id, "tell")
+
+
+def test_a_failure_has_no_secret_in_it() -> None:
+    """What a child reports goes through the worker's masks before it goes anywhere."""
+    masker = Masker()
+    masker.add("s3cret")
+    failure = {"error_type": "ValueError", "message": "no s3cret", "traceback": ["in s3cret"]}
+    with pytest.raises(ApplicationError) as raised:
+        outcome_of({"failure": failure}, masker)
+    assert "s3cret" not in str(raised.value)
+    assert "s3cret" not in str(raised.value.details)
+
+
+def test_a_backend_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password that was changed in the vault counts a minute later."""
+    now, asked = [1000.0], []
+
+    class Vault:
+        def get_variable(self, key: str) -> str:
+            asked.append(key)
+            return f"version {len(asked)}"
+
+    monkeypatch.setattr(secrets.time, "monotonic", lambda: now[0])
+    remembering = secrets._Remembering(Vault())
+    assert [remembering.get_variable("a") for _ in range(3)] == ["version 1"] * 3
+    now[0] += secrets.SECRETS_COUNT_FOR_SECONDS - 1
+    assert remembering.get_variable("a") == "version 1"
+    now[0] += 2
+    assert remembering.get_variable("a") == "version 2"

@@ -1,0 +1,114 @@
+"""Rules of a DAG's runs: pauses after failures, late reports, timetables that stand still, counters of backfills."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from support import at, bash, dag
+from tidemill.model.dag.backfill_request import BackfillRequest
+from tidemill.model.dag.backfill_walk import BackfillBatch
+from tidemill.model.dag.state import DagState
+from tidemill.model.dag.ticks import Ticks
+from tidemill.model.run.identity import TriggerRequest, manual_run
+from tidemill.model.run.messages import RunReport
+from tidemill.model.run.past import Past
+from tidemill.model.run.planner import RunPlan
+from tidemill.model.run.revisions import ClearRequest, Revision
+from tidemill.model.spec.timetables import DagRunInfo, DataInterval
+from tidemill.model.states import RunState, TaskState
+
+START = at("2026-01-01")
+HOUR = timedelta(hours=1)
+
+
+def state_of(**fields: object) -> DagState:
+    spec = dag("d", [], **{"schedule": "@daily", "start_date": START.isoformat(), **fields})
+    return DagState(spec=spec, registered_at=START)
+
+
+def run_ended(state: DagState, n: int, end: RunState) -> str:
+    """Has the manual run of hour *n* run and end; its key."""
+    now = START + n * HOUR
+    run = manual_run("d", state.spec.schedule, TriggerRequest(logical_date=now), now)
+    state.start(state.create(run, now, "a test"), now)
+    state.finish(RunReport(key=run.key, state=end, ended_at=now, reason="a test"))
+    return run.key
+
+
+def test_a_dag_is_paused_after_as_many_failures_in_a_row_as_it_says() -> None:
+    state = state_of(max_consecutive_failed_dag_runs=3)
+    for n, end in enumerate("ffsff"):
+        run_ended(state, n, RunState.FAILED if end == "f" else RunState.SUCCESS)
+        assert not state.is_paused, n
+    run_ended(state, 5, RunState.FAILED)
+    assert state.is_paused
+
+
+def test_a_dag_with_too_few_runs_is_not_paused() -> None:
+    state = state_of(max_consecutive_failed_dag_runs=3)
+    for n in range(2):
+        run_ended(state, n, RunState.FAILED)
+    assert not state.is_paused
+
+
+def test_a_report_from_before_a_clear_does_not_end_the_run_that_was_cleared() -> None:
+    state = state_of()
+    key = run_ended(state, 0, RunState.FAILED)
+    cleared_at = START + 2 * HOUR
+    run = manual_run("d", state.spec.schedule, TriggerRequest(logical_date=START), START)
+    state.revise(run, Revision(execution="1", clear=ClearRequest()), cleared_at)
+    late = RunReport(key=key, state=RunState.FAILED, ended_at=START + HOUR, reason="told late")
+    assert not state.finish(late)
+    assert key in state.runs
+    assert state.finish(late.model_copy(update={"ended_at": cleared_at + HOUR}))
+    assert key not in state.runs
+
+
+def test_a_timetable_that_stands_still_is_noticed() -> None:
+    """Its next run would be the last one once more, for ever."""
+    state = state_of(catchup=True)
+    interval = DataInterval(start=START, end=START + 24 * HOUR)
+    info = DagRunInfo(run_after=START + 24 * HOUR, data_interval=interval)
+    state.take(Ticks(infos=(info,)), START)
+    state.create_due(START + 25 * HOUR)
+    state.take(Ticks(infos=(info,)), START + 25 * HOUR)
+    assert state.ticks == ()
+    assert state.broken is not None
+    assert "does not move on" in state.broken
+
+
+def backfill_of(state: DagState, days: int, now: datetime) -> None:
+    infos = tuple(
+        DagRunInfo(
+            run_after=START + (n + 1) * 24 * HOUR,
+            data_interval=DataInterval(start=START + n * 24 * HOUR, end=START + (n + 1) * 24 * HOUR),
+        )
+        for n in range(days)
+    )
+    request = BackfillRequest(from_date=START, to_date=START + days * 24 * HOUR)
+    state.add_backfill(state.spec, request, BackfillBatch(total=days, infos=infos), now)
+    state.create_backfill_runs(now)
+
+
+def test_a_queued_run_of_a_backfill_that_is_deleted_counts_as_skipped() -> None:
+    state, now = state_of(), START + 100 * HOUR
+    backfill_of(state, 2, now)
+    [backfill] = state.backfills
+    first, second = state.queued
+    assert (backfill.created, backfill.skipped, backfill.running) == (2, 0, 2)
+    assert state.delete_run(first.run.run_id)
+    assert (backfill.created, backfill.skipped, backfill.running) == (1, 1, 1)
+    state.start(second, now)
+    state.finish(RunReport(key=second.run.key, state=RunState.SUCCESS, ended_at=now, reason="a test"))
+    assert not backfill.open
+
+
+def test_wait_for_downstream_looks_again_when_only_what_is_downstream_has_changed() -> None:
+    """The run before tells only of tasks that have changed: those above them may wait for just that."""
+    tasks = [bash("a", "x", wait_for_downstream=True), bash("b", "x", "a")]
+    spec = dag("d", tasks, schedule="@daily", start_date=START.isoformat())
+    states = {"a": TaskState.NONE, "b": TaskState.NONE}
+    plan = RunPlan(spec, states, Past(run_id="r", states={"a": TaskState.SUCCESS, "b": TaskState.RUNNING}))
+    assert plan.decide() == []
+    plan.look_back(Past(run_id="r", states={"a": TaskState.SUCCESS, "b": TaskState.SUCCESS}), {"b"})
+    assert [decision.key for decision in plan.decide()] == ["a", "a"]
