@@ -27,12 +27,8 @@ def test_do_xcom_push_false_keeps_only_what_was_pushed() -> None:
 def test_a_cleared_branch_decides_anew() -> None:
     """What it skipped the first time runs, if it is followed the second time."""
     branch = {"kind": "branch", "task_id": "choose"}
-    tasks = [
-        branch,
-        bash("left", "x", "choose"),
-        bash("right", "x", "choose"),
-        bash("last", "x", trigger_rule="always"),
-    ]
+    slow = bash("slow", "x", retries=1, retry_delay=3600)
+    tasks = [branch, bash("left", "x", "choose"), bash("right", "x", "choose"), slow]
     long = [Failure(error_type="E", message="", retryable=True), Outcome()]
     spec = dag("d", tasks, **START)
     run = OneRun(spec, {"choose": [returns("left"), returns("right")], "slow": long})
