@@ -32,7 +32,7 @@ OPERATIONS = (
     "action trigger", "action pause", "action clear", "action mark", "action mark_run", "action register",
     "action backfill", "action answer", "action emit", "action delete_run", "action set_pool", "action stale",
     "fault kill", "fault cut off", "fault service away", "fault restored", "fault evict", "fault reset",
-    "fault terminated", "replays", "workflow task refused", "activity tidemill.load_run",
+    "fault terminated", "registered anew", "replays", "workflow task refused", "activity tidemill.load_run",
 )  # fmt: skip
 """What has to have happened before silence means anything."""
 

@@ -202,11 +202,12 @@ class People:
     def _register(self, arguments: dict[str, Any]) -> None:
         dag_id = arguments["dag_id"]
         self.disturbed.add(dag_id)
-        fields = {**self.specs[dag_id].model_dump(mode="json", exclude_defaults=True), **arguments["changes"]}
+        fields = {**self.specs[dag_id].model_dump(mode="json"), **arguments["changes"]}
         try:
             spec = read_dag(fields)
-        except ValueError:
+        except ValueError:  # what is changed does not go with the rest
             return
+        self._world.counts["registered anew"] += 1
         self.specs[dag_id] = spec
         if self._plan.by_bundle:
             self._folder.put(spec)
