@@ -8,7 +8,7 @@ RUN apt-get update \
 
 WORKDIR /opt/tidemill
 COPY requirements.lock pyproject.toml README.md LICENSE ./
-RUN pip install --no-cache-dir --requirement requirements.lock "setuptools>=77"
+RUN pip install --no-cache-dir --requirement requirements.lock
 COPY tidemill tidemill
 COPY model model
 COPY activities activities

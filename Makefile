@@ -134,7 +134,7 @@ SHARED_WITH_AIRFLOW = pyspark pyspark-client temporalio pandas numpy pyarrow
 
 lock: ## Pin what pyproject.toml asks for: for workers, for the demo, for tests, for releases
 	@$(BIN)/python -m pip install --quiet uv
-	@$(COMPILE) --extra spark --extra s3 --extra otel --extra openlineage --extra api --extra postgresql --output-file requirements.lock
+	@$(COMPILE) --extra spark --extra s3 --extra otel --extra openlineage --extra api --extra postgresql --group pyproject.toml:image --output-file requirements.lock
 	@$(COMPILE) --extra test --constraint requirements.lock --output-file requirements-test.lock
 	@$(COMPILE) --extra demo --extra api --constraint requirements-test.lock --output-file requirements-demo.lock
 	@$(COMPILE) --extra test-airflow $(addprefix --no-emit-package ,$(SHARED_WITH_AIRFLOW)) --output-file requirements-airflow.lock

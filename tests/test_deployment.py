@@ -1,5 +1,7 @@
-"""The manifests for Kubernetes, against Kubernetes' own schemas and tidemill's own settings."""
+"""The image, and the manifests for Kubernetes, against Kubernetes' own schemas and tidemill's own settings."""
 
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,8 @@ import pytest
 import yaml
 from tidemill.worker.settings import OTHERS, PREFIX, Settings
 
-FOLDER = Path(__file__).parents[1] / "deploy" / "kubernetes"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "deploy" / "kubernetes"
 VERSIONS = ("1.31", "1.34")
 
 
@@ -53,3 +56,15 @@ def test_settings_exist_and_workers_have_time_to_drain() -> None:
             assert pod["securityContext"]["runAsNonRoot"]
             assert pod["enableServiceLinks"] is False, "a Service's variables begin as our settings do"
     assert {name for name in names if name.startswith(PREFIX)} <= known
+
+
+def test_the_image_installs_nothing_without_a_hash() -> None:
+    """A lock with hashes makes pip ask for one of everything: what is named beside it cannot be installed."""
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    [installs] = re.findall(r"^RUN pip install (.*--requirement .*)$", dockerfile, re.MULTILINE)
+    assert installs.split() == ["--no-cache-dir", "--requirement", "requirements.lock"]
+    lock = (ROOT / "requirements.lock").read_text()
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    for requirement in build:  # the image builds the package without an environment of its own
+        name = re.split(r"[<>=\[]", requirement)[0]
+        assert re.search(rf"^{name}==\S+ (;.*)?\\\n +--hash=sha256:", lock, re.MULTILINE), name

@@ -21,6 +21,7 @@ from .references import referenced_tasks
 from .schedules import ScheduleKind, read_schedule
 from .task_groups import TaskGroup
 from .tasks import Task, require_order
+from .tasks.foreign import check_is_foreign
 from .timetables import Continuous, Null, TimeRestriction, Timetable, waited_for
 from .timetables.cron import DstPolicy, zone
 from .trigger_rule import TriggerRule
@@ -366,9 +367,12 @@ def read_dag(document: Any) -> DagSpec:
             f'a DAG is a JSON object, not {type(document).__name__}. Start with {{"dag_id": ..., "tasks": [...]}}'
         )
     try:
-        return DagSpec.model_validate(document, extra="forbid")
+        spec = DagSpec.model_validate(document, extra="forbid")
     except ValidationError as error:
         tasks: Any = document.get("tasks")
         named = tasks if isinstance(tasks, list | tuple) else ()
         task_ids = [str(task.get("task_id", "?")) if isinstance(task, dict) else "?" for task in named]
         raise explain(error, f"DAG {document.get('dag_id', '?')!r}", DagSpec, task_ids) from None
+    for task in spec.tasks:
+        check_is_foreign(task)
+    return spec

@@ -111,6 +111,7 @@ def dev(
 
     set_up_logging()
     settings = with_home(home).model_copy(update={"dags_folder": dags, "drain_seconds": 0})
+    hide_memory()
 
     async def work() -> None:
         async with AsyncExitStack() as running:
@@ -169,6 +170,7 @@ def demo(
     problems = [check for check in run(all_checks()) if not check.ok and check.name != "Temporal service"]
     if problems:
         fail("; ".join(f"{check.name}: {check.found}. {check.remedy}" for check in problems))
+    hide_memory()
 
     async def work() -> bool:
         java = find_java()

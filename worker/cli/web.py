@@ -15,7 +15,7 @@ import typer
 
 from ...model.errors import InvalidInputError
 from ..client import Tidemill
-from ..process import until_stopped
+from ..process import hide_memory, until_stopped
 from ..settings import LOOPBACK, Settings
 from .output import Json, console, errors, fail, make_table, run, show
 from .processes import Home, set_up_logging, with_home
@@ -38,6 +38,7 @@ def api_server(
     """Serve Airflow's REST API and user interface, for the DAGs of a Temporal namespace."""
     set_up_logging()
     settings = with_home(home)
+    hide_memory()
 
     async def work() -> None:
         async with web_server(await Tidemill.connect(settings), settings, host, port, name or ()) as url:

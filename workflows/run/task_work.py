@@ -22,6 +22,7 @@ from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.dag import DagSpec
 from ...model.spec.references import RETURN_VALUE, texts
 from ...model.spec.tasks import ActivityTask, ApprovalTask, EmptyTask, LatestOnlyTask, SparkWork, TimeTask, WorkflowTask
+from ...model.spec.tasks.foreign import check_is_foreign
 from ...model.spec.timetables import TimeRestriction
 from ...model.states import TaskState
 from ..calls import UNBOUNDED, ask
@@ -68,6 +69,7 @@ async def _arguments(attempt: TaskAttempt, task: ActivityTask | WorkflowTask) ->
 
 async def _foreign_activity(attempt: TaskAttempt, task: ActivityTask) -> Outcome:
     """An activity of the user's own: what it raises counts as the task's failure, so retries are the DAG's."""
+    check_is_foreign(task)
     args = await _arguments(attempt, task)
     started = workflow.now()
     result = await workflow.execute_activity(
@@ -85,6 +87,7 @@ async def _foreign_activity(attempt: TaskAttempt, task: ActivityTask) -> Outcome
 
 
 async def _foreign_workflow(attempt: TaskAttempt, task: WorkflowTask) -> Outcome:
+    check_is_foreign(task)
     args = await _arguments(attempt, task)
     started = workflow.now()
     result = await workflow.execute_child_workflow(

@@ -6,8 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ...base import PositiveDuration
+from ...errors import InvalidInputError
 from .base import BaseTask
 from .waiting import PokedTask
+
+OWN_ACTIVITIES = "tidemill."
+"""Begins the names of tidemill's own activities."""
+OWN_WORKFLOWS = frozenset({"Dag", "DagRun", "Pool", "Asset", "Watcher", "DagBundle"})
 
 
 class ActivityTask(BaseTask):
@@ -74,3 +79,20 @@ class TriggerDagTask(PokedTask):
 
     def templated(self) -> tuple[Any, ...]:
         return (self.trigger_dag_id, self.trigger_run_id, self.logical_date, self.conf, self.run_after)
+
+
+def check_is_foreign(task: BaseTask) -> None:
+    """Raise InvalidInputError for a task that calls an activity or a workflow of tidemill's own.
+
+    Those do for their caller whatever they are told: with them, a DAG file would act on the DAGs of others.
+    """
+    if isinstance(task, ActivityTask) and task.activity_type.startswith(OWN_ACTIVITIES):
+        what = f"activity_type = {task.activity_type!r}"
+    elif isinstance(task, WorkflowTask) and task.workflow_type in OWN_WORKFLOWS:
+        what = f"workflow_type = {task.workflow_type!r}"
+    else:
+        return
+    raise InvalidInputError(
+        f"task {task.task_id!r}: {what} is tidemill's own, and no DAG may call it. Name one of yours. To start a run "
+        "of another DAG, use TriggerDagRunOperator"
+    )
