@@ -19,6 +19,10 @@ CLOSING = {
     "WorkflowExecutionTerminated", "WorkflowExecutionContinuedAsNew", "WorkflowExecutionTimedOut",
 }  # fmt: skip
 ENDS_OF_ACTIVITIES = {"ActivityTaskCompleted", "ActivityTaskFailed", "ActivityTaskTimedOut", "ActivityTaskCanceled"}
+ENDS_OF_CHILDREN = {
+    "StartChildWorkflowExecutionFailed", "ChildWorkflowExecutionCompleted", "ChildWorkflowExecutionFailed",
+    "ChildWorkflowExecutionCanceled", "ChildWorkflowExecutionTerminated", "ChildWorkflowExecutionTimedOut",
+}  # fmt: skip
 EXPECTED_FAILURES = ("UnhandledCommand", "ResetWorkflow", "ForceCloseCommand")
 """Causes for which a workflow task fails without anybody's fault."""
 
@@ -99,7 +103,7 @@ def little_is_pending(execution: Any) -> Found:
     pending = 0
     for event in execution.events:
         pending += event.kind in ("ActivityTaskScheduled", "StartChildWorkflowExecutionInitiated")
-        pending -= event.kind in ENDS_OF_ACTIVITIES or event.kind == "StartChildWorkflowExecutionFailed"
+        pending -= event.kind in ENDS_OF_ACTIVITIES or event.kind in ENDS_OF_CHILDREN
         if pending > MOST_PENDING:
             yield f"{pending} at event {event.event_id}"
             return
