@@ -219,10 +219,19 @@ async def replay_all(client: Client, task_queue: str, home: Path) -> None:
 
 
 async def end_workflows(client: Client, task_queue: str) -> None:
-    """Terminates what a test started, so that nothing of it wakes up under the next one."""
-    async for found in client.list_workflows(f'TaskQueue = "{task_queue}" AND ExecutionStatus = "Running"'):
-        with contextlib.suppress(Exception):
-            await client.get_workflow_handle(found.id).terminate("the test is over")
+    """Terminates what a test started, so that nothing of it wakes up under the next one.
+
+    Lists lag, and what is ended may have started more meanwhile: until nothing is found.
+    """
+    running = f'TaskQueue = "{task_queue}" AND ExecutionStatus = "Running"'
+    for _ in range(20):
+        found = [each.id async for each in client.list_workflows(running)]
+        if not found:
+            return
+        for workflow_id in found:
+            with contextlib.suppress(Exception):
+                await client.get_workflow_handle(workflow_id).terminate("the test is over")
+        await asyncio.sleep(0.1)
 
 
 def worker_environment(stack_address: str, home: Path, task_queue: str) -> dict[str, str]:

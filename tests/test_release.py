@@ -55,7 +55,8 @@ def test_the_bill_of_materials_names_what_is_locked(built: Path) -> None:
 def test_the_version_is_one(built: Path) -> None:
     version = PROJECT["version"]
     assert re.fullmatch(r"\d+\.\d+\.\d+", version)
-    assert (ROOT / "CHANGELOG.md").read_text().startswith(f"# Changelog\n\n## {version}")
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert [heading for heading in headings if heading != "Unreleased"][0] == version
     assert next(built.glob("*.whl")).name == f"tidemill-{version}-py3-none-any.whl"
     assert f"__editable__.tidemill-{version}-" in (ROOT / "Makefile").read_text()
 

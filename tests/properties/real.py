@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,22 +42,30 @@ class LookingRunner(UnsandboxedWorkflowRunner):
     def __init__(self) -> None:
         self.found: list[tuple[str, str]] = []
         self._checks = Checks()
+        self._numbers = count()
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         made = super().create_instance(det)
         real, memo = made.activate, {"view": None}
+        execution = f"{det.info.run_id} {next(self._numbers)}"
 
         def activate(act: WorkflowActivation) -> Any:
             completion = real(act)
             if det.info.workflow_type in PICTURES and not any(job.HasField("remove_from_cache") for job in act.jobs):
-                self._look(made, det, act, completion, memo)
+                self._look(execution, made, det, act, completion, memo)
             return completion
 
         made.activate = activate  # type: ignore[method-assign]
         return made
 
     def _look(
-        self, made: Any, det: WorkflowInstanceDetails, act: WorkflowActivation, completion: Any, memo: dict[str, Any]
+        self,
+        execution: str,
+        made: Any,
+        det: WorkflowInstanceDetails,
+        act: WorkflowActivation,
+        completion: Any,
+        memo: dict[str, Any],
     ) -> None:
         closed = None
         for command in completion.successful.commands:
@@ -77,7 +86,7 @@ class LookingRunner(UnsandboxedWorkflowRunner):
             act.continue_as_new_suggested,
             sleeps(made),
         )
-        self.found += self._checks.look(det.info.workflow_type, str(id(made)), look)
+        self.found += self._checks.look(det.info.workflow_type, execution, look)
 
 
 def check_real(histories: list[WorkflowHistory], parallelism: int | None = None) -> Iterator[tuple[str, str]]:
