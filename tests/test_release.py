@@ -56,7 +56,7 @@ def test_the_version_is_one(built: Path) -> None:
     version = PROJECT["version"]
     assert re.fullmatch(r"\d+\.\d+\.\d+", version)
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert [heading for heading in headings if heading != "Unreleased"][0] == version
+    assert next(heading for heading in headings if heading != "Unreleased") == version
     assert next(built.glob("*.whl")).name == f"tidemill-{version}-py3-none-any.whl"
     assert f"__editable__.tidemill-{version}-" in (ROOT / "Makefile").read_text()
 
