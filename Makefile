@@ -9,7 +9,7 @@ RELEASE := .venv-release/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check chaos dst temporal airflow bench format docs dist extras types schema lock histories clean
+.PHONY: help env demo test check chaos dst mutants temporal airflow bench format docs dist extras types schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,12 @@ FORCE:
 	@.venv-airflow/bin/python scripts/share_environment.py .venv
 	@touch $@
 
+.venv-mutants/.ready: requirements-mutants.lock .venv/.ready
+	@test -x .venv-mutants/bin/python || $(PYTHON) -m venv .venv-mutants
+	@.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@.venv-mutants/bin/python scripts/share_environment.py .venv
+	@touch $@
+
 .venv-release/.ready: requirements-release.lock
 	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
 	@.venv-release/bin/python -m pip install --quiet --disable-pip-version-check -r $<
@@ -88,6 +94,9 @@ chaos: env ## Kill workers and the server at random for a long while, then check
 
 dst: env ## Simulate whole installations under seeds; ARGS="--minutes 5", ARGS="--seed 17 --trace"
 	@$(BIN)/python -P tests/dst/main.py $(ARGS)
+
+mutants: env .venv-mutants/.ready ## Change the engine's rules line by line, and count which changes a test notices
+	@.venv-mutants/bin/python -P scripts/find_mutants.py $(ARGS)
 
 temporal: env ## Run the engine's tests on older releases of Temporal's server
 	@$(BIN)/python -P scripts/try_temporal.py $(ARGS)
@@ -132,13 +141,14 @@ COMPILE = $(PIN) pyproject.toml
 # What the environment with Airflow takes from the one beside it.
 SHARED_WITH_AIRFLOW = pyspark pyspark-client temporalio pandas numpy pyarrow
 
-lock: ## Pin what pyproject.toml asks for: for workers, for the demo, for tests, for releases
+lock: ## Pin what pyproject.toml asks for: for workers, for the demo, for tests, for releases, for mutants
 	@$(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --extra spark --extra s3 --extra otel --extra openlineage --extra api --extra postgresql --group pyproject.toml:image --output-file requirements.lock
 	@$(COMPILE) --extra test --constraint requirements.lock --output-file requirements-test.lock
 	@$(COMPILE) --extra demo --extra api --constraint requirements-test.lock --output-file requirements-demo.lock
 	@$(COMPILE) --extra test-airflow $(addprefix --no-emit-package ,$(SHARED_WITH_AIRFLOW)) --output-file requirements-airflow.lock
 	@$(PIN) --group pyproject.toml:release --output-file requirements-release.lock
+	@$(PIN) --group pyproject.toml:mutants --output-file requirements-mutants.lock
 
 clean: ## Remove what was built, and the environment
-	@rm -rf .venv .venv-airflow .venv-release build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-airflow .venv-mutants .venv-release build .mypy_cache .ruff_cache .pytest_cache .hypothesis
