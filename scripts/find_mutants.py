@@ -50,9 +50,7 @@ def print_survivors(codes: dict[str, int]) -> None:
     for name, code in codes.items():
         if code in (SURVIVED, WITHOUT_TEST):
             shown = subprocess.run([*MUTMUT, "show", name], cwd=COPY, capture_output=True, text=True, check=True).stdout
-            changed = [
-                line for line in shown.splitlines() if line[:1] in "+-" and not line.startswith(("+++", "---"))
-            ]
+            changed = [line for line in shown.splitlines() if line[:1] in "+-" and not line.startswith(("+++", "---"))]
             print(name, *changed, sep="\n", end="\n\n")
 
 

@@ -52,7 +52,10 @@ def test_a_new_condition_forgets_what_it_does_not_name_and_keeps_since_when_the_
     c = Asset.model_validate({"name": "c"})
     gathering.expect(AssetAll(of=(B, c)), minute(3))
     assert there(gathering) == {"b": minute(2)}
-    assert [(one.name, one.uri, one.since) for one in gathering.references] == [("b", "b", START), ("c", "c", minute(3))]
+    assert [(one.name, one.uri, one.since) for one in gathering.references] == [
+        ("b", "b", START),
+        ("c", "c", minute(3)),
+    ]
 
 
 def test_no_condition_at_all_forgets_everything() -> None:
@@ -238,9 +241,7 @@ def test_without_catchup_nothing_counts_from_before_the_dag_waited() -> None:
     gathering = waiting_for(BOTH)
     gathering.expect(AssetAll(of=(A, B, Asset.model_validate({"name": "c"}))), minute(5))
     before = START - timedelta(minutes=1)
-    gathering.heard = [
-        Heard(event=event(number), at=at) for number, at in ((1, before), (2, START), (3, minute(1)))
-    ]
+    gathering.heard = [Heard(event=event(number), at=at) for number, at in ((1, before), (2, START), (3, minute(1)))]
     assert gathering.since(catchup=False) == START, "the oldest of what it waits for"
     assert gathering.since(catchup=True) is None
     assert [one.cause for one in gathering.listed(A, minute(9), catchup=False)] == ["3"]
