@@ -1,4 +1,4 @@
-"""Asks runs which slots they hold: what a pool cannot know that was ended, and made again."""
+"""Asks runs which slots they hold and wait for: what a pool cannot know that was ended, and made again."""
 
 import asyncio
 from datetime import timedelta
@@ -8,7 +8,7 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedErr
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.base import Model
-from ..model.pool.state import LeaseRequest
+from ..model.pool.state import RunLeases
 
 RUNNING = 'WorkflowType = "DagRun" AND ExecutionStatus = "Running"'
 AT_ONCE = 32
@@ -27,37 +27,36 @@ class HoldersQuestion(Model):
     """The DAG whose runs alone can hold slots; None: those of any."""
 
 
-class Holders(Model):
-    """What is held, as far as runs have answered."""
+class Holders(RunLeases):
+    """What is held and waited for, as far as runs have answered."""
 
-    held: tuple[LeaseRequest, ...] = ()
     silent: tuple[str, ...] = ()
     """Workflow ids of runs that have not answered in time, though somebody worked for them lately."""
 
 
 @activity.defn(name="tidemill.holders")
 async def find_holders(question: HoldersQuestion) -> Holders:
-    """Return the requests by which running runs hold slots of the pool.
+    """Return the requests by which running runs hold slots of the pool, or wait for some.
 
     Runs are found by visibility, which lags by moments; what each holds is its own word. Raises RPCError where the
     service cannot be asked.
     """
     client, room = activity.client(), asyncio.Semaphore(AT_ONCE)
 
-    async def ask(workflow_id: str) -> list[LeaseRequest] | None:
+    async def ask(workflow_id: str) -> RunLeases | None:
         async with room:
             activity.heartbeat()
             handle = client.get_workflow_handle(workflow_id)
             try:
-                held: list[LeaseRequest] = await handle.query(
-                    "holds", question.pool, result_type=list[LeaseRequest], rpc_timeout=ANSWERS_WITHIN
+                leases: RunLeases = await handle.query(
+                    "leases", question.pool, result_type=RunLeases, rpc_timeout=ANSWERS_WITHIN
                 )
-                return held
+                return leases
             except (WorkflowQueryFailedError, WorkflowQueryRejectedError):  # of a release that cannot say
-                return []
+                return RunLeases()
             except RPCError as error:
                 if error.status in GONE:
-                    return []
+                    return RunLeases()
                 if error.status in TOO_LATE:
                     return None
                 raise
@@ -73,6 +72,7 @@ async def find_holders(question: HoldersQuestion) -> Holders:
         raise
     answers = await asyncio.gather(*map(ask, found))
     return Holders(
-        held=tuple(request for answer in answers for request in answer or ()),
+        held=tuple(request for answer in answers if answer is not None for request in answer.held),
+        waiting=tuple(request for answer in answers if answer is not None for request in answer.waiting),
         silent=tuple(run for run, answer in zip(found, answers, strict=True) if answer is None),
     )

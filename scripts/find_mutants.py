@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 COPY = ROOT / "build" / "mutants"
 PACKAGES = ("model", "activities", "workflows", "worker", "api", "examples")
+LEFT_OUT = ("tests/histories/", "tests/releases/")
 MUTMUT = [str(Path(sys.executable).with_name("mutmut"))]
 SURVIVED, WITHOUT_TEST = 0, 33
 """Exit codes by which mutmut records a change that no test noticed, and one in a function that no test calls."""
@@ -26,13 +27,16 @@ def copy_checkout() -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
         folder = name.split("/")[0]
-        if folder not in (*PACKAGES, "tidemill", "tests", "pyproject.toml") or name.startswith("tests/histories/"):
+        if folder not in (*PACKAGES, "tidemill", "tests", "docs", "pyproject.toml") or name.startswith(LEFT_OUT):
             continue
-        target = COPY / ("tidemill" if folder in PACKAGES else "") / name
+        places = [COPY / "tidemill" / name] if folder in PACKAGES else [COPY / name]
+        if folder == "examples":  # tests read them where they are in the checkout
+            places.append(COPY / name)
         content = (ROOT / name).read_bytes()
-        if not target.is_file() or target.read_bytes() != content:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+        for target in places:
+            if not target.is_file() or target.read_bytes() != content:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
 
 
 def results() -> dict[str, dict[str, int]]:

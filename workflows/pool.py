@@ -84,9 +84,7 @@ class PoolWorkflow:
                 heartbeat_timeout=HOLDERS_HEARTBEAT,
                 retry_policy=FOR_EVER,
             )
-            for request in answer.held:
-                if request.lease_id not in self._given_back:
-                    self.state.recover(request, workflow.now())
+            self.state.recover(answer, workflow.now(), self._given_back)
             if not answer.silent or workflow.now() >= patience_ends:
                 break
             await workflow.sleep(HOLDERS_PAUSE)

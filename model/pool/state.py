@@ -5,7 +5,7 @@ such a limit is a pool of its own.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 from pydantic import Field, PositiveInt
@@ -61,6 +61,13 @@ class LeaseRequest(WithLaterFields, Model):
     def order(self) -> tuple[int, Instant, int, str]:
         """Heaviest first, then the oldest run, then by map_index (as in Airflow)."""
         return (-self.priority_weight, self.date, self.map_index, self.lease_id)
+
+
+class RunLeases(Model):
+    """What one run, or all runs together, have of a pool: what a pool cannot know that was ended, and made again."""
+
+    held: tuple[LeaseRequest, ...] = ()
+    waiting: tuple[LeaseRequest, ...] = ()
 
 
 class Lease(Record):
@@ -136,10 +143,18 @@ class PoolState(WithLaterFields, Record):
             self.limit_as_of = request.limit_as_of
         self.settings = self.settings.model_copy(update={"slots": request.limit})
 
-    def recover(self, request: LeaseRequest, now: Instant) -> None:
-        """Take note that *request* holds its slots: an earlier pool of the name has granted them."""
-        self.waiting.pop(request.lease_id, None)
-        self.held.setdefault(request.lease_id, Lease(request=request, since=now))
+    def recover(self, leases: RunLeases, now: Instant, given_back: Collection[str] = ()) -> None:
+        """Take note of who holds slots that an earlier pool of the name has granted, and of who has asked that one.
+
+        *given_back* are leases that their runs have had and do not want any more.
+        """
+        for request in leases.held:
+            if request.lease_id not in given_back:
+                self.waiting.pop(request.lease_id, None)
+                self.held.setdefault(request.lease_id, Lease(request=request, since=now))
+        for request in leases.waiting:
+            if request.lease_id not in given_back and request.lease_id not in self.held:
+                self.ask(request)
 
     def give_back(self, lease_ids: Iterable[str]) -> None:
         """The instance is done with its slots, or wants none any more."""

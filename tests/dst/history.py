@@ -92,6 +92,8 @@ class Step:
     flags: tuple[int, ...] = ()
     strict: bool = True
     """Whether a replay has to give the same commands to the byte. Not after a reset: the run id has changed."""
+    by_last_release: bool = False
+    """Whether a worker of the last release has answered: another may write more, and asks for the same."""
 
 
 @dataclass

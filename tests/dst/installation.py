@@ -32,6 +32,8 @@ FAULTS = (
     "cancel_any",
 )  # fmt: skip
 RATES = ("slow", "evict", "unsticky", "thinks_long", "dies_at_task", "dies_after_task", "dies_before_telling")
+TWO_RELEASES = 0.25
+"""The share of seeds in which workers of the last release take part."""
 
 
 @dataclass
@@ -61,6 +63,8 @@ class Plan:
     retention: float
     happenings: list[Happening]
     rates: dict[str, float]
+    two_releases: bool = False
+    """Whether workers are of the last release and of this one in turns, until all is calm."""
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON, from which `from_json` makes it again."""
@@ -159,6 +163,7 @@ class _Drawing:
             retention=self.random.choice((10 * 365 * 86400.0, 86400.0 * 3)),
             happenings=happenings,
             rates=self.rates() if troubled else {"task_fails": 0.1},
+            two_releases=random.Random(f"releases {self.seed}").random() < TWO_RELEASES,
         )
 
     def rates(self) -> dict[str, float]:

@@ -13,12 +13,13 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 from temporalio.common import MetricMeter, Priority, TypedSearchAttributes
-from temporalio.converter import DataConverter, DefaultFailureConverter
+from temporalio.converter import DefaultFailureConverter
 from temporalio.worker._workflow_instance import UnsandboxedWorkflowRunner, WorkflowInstanceDetails
 
 from .clock import instant
 from .core import Machines
 from .history import Execution, Step
+from .releases import Release
 
 LOOP = asyncio.new_event_loop()
 """Only there while instances are made: each is a loop of its own."""
@@ -26,7 +27,6 @@ EXTERN_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "__temporal_get_metric_meter": lambda: MetricMeter.noop,
     "__temporal_assert_local_activity_valid": lambda _: None,
 }
-WorkflowClass = type[Any]
 
 
 class NondeterminismError(Exception):
@@ -43,10 +43,9 @@ class Instance:
     def __init__(
         self,
         execution: Execution,
-        defined: WorkflowClass,
-        converter: DataConverter,
-        interceptors: Sequence[type[Any]] = (),
+        release: Release,
     ) -> None:
+        self.release = release
         self._execution = execution
         self._machines = Machines()
         self._dead = False
@@ -54,9 +53,7 @@ class Instance:
         """How many workflow tasks it has gone through."""
         asyncio._set_running_loop(LOOP)
         try:
-            self._instance = UnsandboxedWorkflowRunner().create_instance(
-                _details(execution, defined, converter, interceptors)
-            )
+            self._instance = UnsandboxedWorkflowRunner().create_instance(_details(execution, release))
         finally:
             asyncio._set_running_loop(None)
 
@@ -77,7 +74,11 @@ class Instance:
             outline = tuple(map(outline_of, answered))
             if outline != step.outline:
                 raise NondeterminismError(difference(self._execution, step, outline))
-            if step.strict and tuple(map(serialized, answered)) != step.commands:
+            if (
+                step.strict
+                and step.by_last_release == self.release.is_last
+                and tuple(map(serialized, answered)) != step.commands
+            ):
                 raise NondeterminismError(content_difference(self._execution, step, answered))
             self.steps += 1
 
@@ -88,6 +89,7 @@ class Instance:
         step.outline = tuple(map(outline_of, commands))
         step.patches = tuple(c.set_patch_marker.patch_id for c in commands if c.HasField("set_patch_marker"))
         step.flags = tuple(flags)
+        step.by_last_release = self.release.is_last
         return commands
 
     def query(self, name: str, arguments: Sequence[Payload]) -> tuple[Payload | None, Failure | None]:
@@ -188,14 +190,12 @@ def content_difference(execution: Execution, step: Step, found: Sequence[Workflo
     return ""
 
 
-def _details(
-    execution: Execution, defined: WorkflowClass, converter: DataConverter, interceptors: Sequence[type[Any]]
-) -> WorkflowInstanceDetails:
+def _details(execution: Execution, release: Release) -> WorkflowInstanceDetails:
     return WorkflowInstanceDetails(
-        payload_converter_factory=converter.payload_converter_class,
+        payload_converter_factory=release.converter.payload_converter_class,
         failure_converter_class=DefaultFailureConverter,
-        interceptor_classes=interceptors,
-        defn=workflow._Definition.must_from_class(defined),
+        interceptor_classes=release.interceptors,
+        defn=workflow._Definition.must_from_class(release.workflows[execution.kind]),
         info=_info(execution),
         randomness_seed=int(execution.run_id[:8], 16),
         extern_functions=EXTERN_FUNCTIONS,

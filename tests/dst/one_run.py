@@ -18,7 +18,7 @@ from tidemill.worker.converter import with_models
 
 from .clock import SECOND, instant, microseconds
 from .history import Activity, Execution
-from .simulation import WORKFLOWS
+from .releases import this_release
 from .world import SimulatedWorker, World
 
 DAY = 86_400 * SECOND
@@ -32,9 +32,7 @@ class OneRun:
         assert start is not None
         self._outcomes = {key: [*ends] for key, ends in (outcomes or {}).items()}
         self._converter = with_models(None)
-        self.world = World(
-            1, microseconds(start), workflows=WORKFLOWS, perform=self._perform, converter=self._converter, workers=1
-        )
+        self.world = World(1, microseconds(start), releases=[this_release(None)], perform=self._perform, workers=1)
         run = manual_run(spec.dag_id, spec.schedule, TriggerRequest(), start)
         state = DagRunState(run=run, spec=spec)
         execution = self.world.service.start("DagRun", run.workflow_id, self.world.to_payloads(state))

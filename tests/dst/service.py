@@ -354,11 +354,11 @@ class Service:
         if execution is not None:
             self._task_failed(execution, "WorkflowTaskTimedOut")
 
-    def fail_task(self, run_id: str, token: int, cause: str) -> None:
+    def fail_task(self, run_id: str, token: int, cause: str, **data: Any) -> None:
         """A worker could not carry out the task: there is another try, after a while."""
         execution = self._task(run_id, token, "started")
         if execution is not None:
-            self._task_failed(execution, "WorkflowTaskFailed", cause=cause)
+            self._task_failed(execution, "WorkflowTaskFailed", cause=cause, **data)
 
     def _task_failed(self, execution: Execution, kind: str, **data: Any) -> None:
         in_history = execution.task_attempt == 1 and not execution.speculative

@@ -8,29 +8,14 @@ from typing import Any
 
 from tidemill.activities.workplace import Workplace  # noqa: F401 - registers nothing; the models need no worker
 from tidemill.model.spec.dag import read_dag
-from tidemill.worker.converter import with_models
-from tidemill.workflows.asset import AssetWorkflow
-from tidemill.workflows.bundle import DagBundleWorkflow
-from tidemill.workflows.dag.workflow import DagWorkflow
-from tidemill.workflows.parallelism import ParallelismInterceptor
-from tidemill.workflows.pool import PoolWorkflow
-from tidemill.workflows.run.workflow import DagRunWorkflow
-from tidemill.workflows.watcher import WatcherWorkflow
 
 from .clock import SECOND, microseconds
 from .installation import Folder, Happening, Plan
 from .people import People
+from .releases import last_release, this_release
 from .work import Work
 from .world import MOST_STEPS, Violation, World
 
-WORKFLOWS: dict[str, type[Any]] = {
-    "Dag": DagWorkflow,
-    "DagRun": DagRunWorkflow,
-    "Pool": PoolWorkflow,
-    "Asset": AssetWorkflow,
-    "Watcher": WatcherWorkflow,
-    "DagBundle": DagBundleWorkflow,
-}
 CALM_DAYS = 12
 """So long everything has to come to its end, once nothing goes wrong any more."""
 
@@ -57,22 +42,19 @@ def simulate(plan: Plan, *, trace: bool = False, most_steps: int = MOST_STEPS) -
     folder = Folder([*specs.values()])
     work = Work(folder)
     checks = Checks()
-    interceptors = ()
-    if plan.parallelism is not None:
-        limit = ParallelismInterceptor(plan.parallelism)
-        interceptors = (limit.workflow_interceptor_class(None),)  # type: ignore[arg-type, assignment]
+    releases = [this_release(plan.parallelism)]
+    if plan.two_releases:
+        releases.append(last_release(plan.parallelism))
     world = World(
         plan.seed,
         start,
-        workflows=WORKFLOWS,
+        releases=releases,
         perform=work.perform,
-        converter=with_models(None),
         workers=plan.workers,
         cached=plan.cached,
         suggests_from=plan.suggests_from,
         rates=dict(plan.rates),
         observe=lambda world, execution, instance: checks.step(world, execution, instance),
-        interceptors=interceptors,
     )
     world.service.retention = int(plan.retention * SECOND)
     world.most_steps = most_steps
@@ -101,6 +83,7 @@ def _plan_happening(world: World, people: People, happening: Happening) -> None:
 def _calm_down(world: World, people: People) -> None:
     """Nothing goes wrong any more, and nobody holds anything back."""
     world.calm = True
+    world.end_the_last_release()
     for worker in world.workers:
         worker.down_until = min(worker.down_until, world.now + SECOND)
         worker.cut_off_until = min(worker.cut_off_until, world.now + SECOND)
@@ -119,6 +102,7 @@ def _settle(world: World, people: People, checks: Any) -> None:
             return
         people.answer_approvals()
         people.unpause_all()
+        people.widen_pools()  # of which an operator may have ended one at the last moment
         if rounds > 3:
             people.end_what_waits_for_the_past()
         pause = min(2 * pause, 86_400 * SECOND)

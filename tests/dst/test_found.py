@@ -20,11 +20,10 @@ from tidemill.model.run.task_instances import TaskInstance
 from tidemill.model.run.views import why
 from tidemill.model.spec.timetables import DagRunInfo, DataInterval
 from tidemill.model.states import RunState, TaskState
-from tidemill.worker.converter import with_models
 
 from dst.clock import SECOND, microseconds
 from dst.history import Activity, Execution
-from dst.simulation import WORKFLOWS
+from dst.releases import this_release
 from dst.world import SimulatedWorker, World
 
 START = at("2026-01-01")
@@ -32,9 +31,7 @@ START = at("2026-01-01")
 
 @pytest.fixture
 def world() -> World:
-    return World(
-        1, microseconds(START), workflows=WORKFLOWS, perform=_nobody_holds, converter=with_models(None), workers=1
-    )
+    return World(1, microseconds(START), releases=[this_release(None)], perform=_nobody_holds, workers=1)
 
 
 def _nobody_holds(world: World, worker: SimulatedWorker, execution: Execution, activity: Activity) -> None:

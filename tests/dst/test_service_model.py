@@ -21,6 +21,7 @@ from temporalio.worker import Worker
 
 from dst.clock import SECOND, microseconds
 from dst.history import Activity, Execution
+from dst.releases import Release
 from dst.scenarios import ACTIVITIES, SCENARIOS, Script, Steps
 from dst.world import SimulatedWorker, World
 
@@ -119,9 +120,12 @@ class OnModel:
 
     def __init__(self) -> None:
         self._world = World(
-            1, microseconds(at("2026-01-01")), workflows={"Steps": Steps}, perform=_perform,
-            converter=DataConverter.default, workers=1,
-        )  # fmt: skip
+            1,
+            microseconds(at("2026-01-01")),
+            releases=[Release(is_last=False, workflows={"Steps": Steps}, converter=DataConverter.default)],
+            perform=_perform,
+            workers=1,
+        )
         self._world.delay = lambda: 3_000  # type: ignore[method-assign]
 
     def start(self, name: str, *steps: str) -> None:

@@ -28,7 +28,7 @@ from tidemill.model.dag.manual_runs import (
 )
 from tidemill.model.dag.ticks import Ticks, TicksQuestion, coming_runs
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.pool.state import LeaseRequest
+from tidemill.model.pool.state import LeaseRequest, RunLeases
 from tidemill.model.run.attempts import TaskAttempt
 from tidemill.model.run.deferrals import Deferral, TriggerEnd
 from tidemill.model.run.identity import RunIdentity, dag_workflow_id, operator_run_id
@@ -229,11 +229,14 @@ class _Try:
         question: HoldersQuestion = self._asked(HoldersQuestion)
 
         def answer() -> None:
-            found: list[LeaseRequest] = []
+            held: list[LeaseRequest] = []
+            waiting: list[LeaseRequest] = []
             for execution in [*self._world.service.executions.values()]:
                 if execution.kind == "DagRun" and execution.running and execution.steps:
-                    found += self._world.query(execution, "holds", question.pool, result_type=list[LeaseRequest]) or []
-            self._complete(Holders(held=tuple(found)))
+                    found = self._world.query(execution, "leases", question.pool, result_type=RunLeases) or RunLeases()
+                    held += found.held
+                    waiting += found.waiting
+            self._complete(Holders(held=tuple(held), waiting=tuple(waiting)))
 
         self._later(self._brief(), answer)
 

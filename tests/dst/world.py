@@ -17,6 +17,7 @@ from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 from .clock import SECOND, Agenda, instant
 from .history import Activity, Event, Execution, Step
 from .instance import Instance, NondeterminismError, TaskFailedError
+from .releases import Release
 from .service import Service
 
 MOST_STEPS = 12_000
@@ -41,6 +42,7 @@ class SimulatedWorker:
     """A worker process: its cache of workflows, and what it is doing."""
 
     number: int
+    release: Release
     life: int = 0
     """How often it has been started: what an earlier life began comes to nothing."""
     down_until: int = 0
@@ -56,30 +58,28 @@ class SimulatedWorker:
 
 
 class World:
-    """Everything that happens. *workflows* are the classes that workers run, by the names of their types."""
+    """Everything that happens. *releases* are those that workers may be of; the first is the one that is tested."""
 
     def __init__(
         self,
         seed: int,
         start: int,
         *,
-        workflows: dict[str, type[Any]],
+        releases: Sequence[Release],
         perform: Callable[[World, SimulatedWorker, Execution, Activity], None],
-        converter: Any,
         workers: int = 2,
         cached: int = 20,
         suggests_from: int = 4096,
         rates: dict[str, float] | None = None,
         observe: Callable[[World, Execution, Instance], None] | None = None,
-        interceptors: Sequence[type[Any]] = (),
     ) -> None:
         self.seed = seed
         self.random = random.Random(seed)
+        self._releases = releases
         self.now = start
-        self.converter = converter
+        self.converter = releases[0].converter
         self.service = Service(self, suggests_from=suggests_from, now=start)
         self.agenda = Agenda()
-        self.workers = [SimulatedWorker(n) for n in range(workers)]
         self.violations: list[Violation] = []
         self.counts: Counter[str] = Counter()
         self.states: Counter[str] = Counter()
@@ -89,10 +89,9 @@ class World:
         self.most_steps = MOST_STEPS
         self.calm = False
         """Whether nothing goes wrong any more."""
-        self._workflows = workflows
+        self.workers = [SimulatedWorker(n, release=self._drawn_release()) for n in range(workers)]
         self._perform = perform
         self._observe = observe
-        self._interceptors = interceptors
         self._cached = cached
         self._ids = itertools.count(1)
         self._waiting: dict[str, Answered] = {}
@@ -227,6 +226,10 @@ class World:
             commands = instance.answer(step)
         except NondeterminismError as error:
             self._drop(worker, run_id)
+            if self._has_to_wait_for_this_release(worker, execution):
+                self.counts["waits for this release"] += 1
+                self.service.fail_task(run_id, token, "NonDeterministicError", by_last_release=True)
+                return
             self.violate("replay-gives-the-same-commands", str(error))
             self.service.fail_task(run_id, token, "NonDeterministicError")
             return
@@ -243,6 +246,21 @@ class World:
         self.later(think, lambda: self._answered(worker, life, execution, token, step, commands, instance))
         if self.chance("dies_at_task"):
             self.kill(worker, self.random.randint(SECOND, 30 * SECOND))
+
+    def _has_to_wait_for_this_release(self, worker: SimulatedWorker, execution: Execution) -> bool:
+        """Whether the last release cannot know what is in the history: a marker of a path that is new."""
+        new = any(step.patches for step in execution.steps if not step.by_last_release)
+        return worker.release.is_last and new
+
+    def _drawn_release(self) -> Release:
+        return self._releases[0] if len(self._releases) == 1 or self.calm else self.random.choice(self._releases)
+
+    def end_the_last_release(self) -> None:
+        """Has all workers be of the release that is tested, from now on."""
+        for worker in self.workers:
+            if worker.release.is_last:
+                self.kill(worker, SECOND)
+                worker.release = self._releases[0]
 
     def _answered(
         self,
@@ -270,7 +288,7 @@ class World:
         if came_to == "nothing":
             return
         instance.steps += 1
-        if self._observe is not None:
+        if self._observe is not None and not instance.release.is_last:
             self._observe(self, execution, instance)
         if not execution.running or self.chance("evict"):
             self._drop(worker, execution.run_id)
@@ -284,15 +302,16 @@ class World:
             cached.evict()
             cached = None
         if cached is None:
-            cached = self.replayed(execution)
+            cached = self.replayed(execution, worker.release)
         worker.cache[execution.run_id] = cached
         for run_id in [*worker.cache]:
             if len(worker.cache) > self._cached and run_id != execution.run_id and run_id not in worker.busy:
                 self._drop(worker, run_id)
         return cached
 
-    def replayed(self, execution: Execution) -> Instance:
-        made = Instance(execution, self._workflows[execution.kind], self.converter, self._interceptors)
+    def replayed(self, execution: Execution, release: Release | None = None) -> Instance:
+        """The workflow as a worker of *release* makes it of its history; of the one that is tested."""
+        made = Instance(execution, release or self._releases[0])
         if execution.steps:
             self.counts["replays"] += 1
             self.counts["steps"] += len(execution.steps)
@@ -323,6 +342,7 @@ class World:
         self._silence(worker)
         worker.life += 1
         worker.down_until = self.now + pause
+        worker.release = self._drawn_release()
         worker.running.clear()
         worker.cancels.clear()
         worker.busy.clear()

@@ -13,6 +13,7 @@ from tidemill.model.pool.state import (
     LeaseRequest,
     PoolSettings,
     PoolState,
+    RunLeases,
     check_pool_name,
     dag_of_limit,
     limit_workflow_id,
@@ -156,13 +157,19 @@ def test_a_run_that_has_ended_holds_nothing() -> None:
     assert state.holders == ["run:b"]
 
 
-def test_what_an_earlier_pool_has_granted_is_held_from_when_it_is_heard_of() -> None:
+def test_a_pool_that_begins_anew_learns_who_holds_its_slots_and_who_has_asked() -> None:
     state = pool(1)
     ask(state, request("a"))
-    state.recover(request("a"), NOW)
-    state.recover(request("a"), NOW + timedelta(hours=1))
-    assert (sorted(state.held), state.waiting, state.held["a"].since) == (["a"], {}, NOW)
+    leases = RunLeases(
+        held=(request("a"), request("given")), waiting=(request("b"), request("also given"), request("a"))
+    )
+    state.recover(leases, NOW, {"given", "also given"})
+    state.recover(leases, NOW + timedelta(hours=1), {"given", "also given"})
+    assert (sorted(state.held), sorted(state.waiting), state.held["a"].since) == (["a"], ["b"], NOW)
     assert state.held["a"].request == request("a")
+    assert let_in(state) == [], "nobody is answered again"
+    state.give_back(["a"])
+    assert let_in(state) == ["b"]
 
 
 def test_a_pool_that_was_made_smaller_takes_nothing_away() -> None:

@@ -15,6 +15,7 @@ from ...model.pool.state import (
     LeaseRequest,
     PoolSettings,
     PoolState,
+    RunLeases,
     pool_workflow_id,
     pools_of,
 )
@@ -94,13 +95,17 @@ class Leases:
                 asked.setdefault(held.pools[held.granted], []).append(self._request(key, held))
             self._ask_pools(asked)
 
-    def held_in(self, pool: str) -> list[LeaseRequest]:
-        """Return the requests by which this run holds slots of *pool*, a workflow id."""
-        return [
-            self._request(key, held.model_copy(update={"granted": held.pools.index(pool)}))
-            for key, held in self._state.leases.items()
-            if pool in held.pools[: held.granted]
+    def of_pool(self, pool: str) -> RunLeases:
+        """Return what this run holds and waits for of *pool*, a workflow id."""
+        leases = [(key, held) for key, held in self._state.leases.items() if pool in held.pools[: held.granted + 1]]
+        requests = [
+            (held, self._request(key, held.model_copy(update={"granted": held.pools.index(pool)})))
+            for key, held in leases
         ]
+        return RunLeases(
+            held=tuple(request for held, request in requests if pool in held.pools[: held.granted]),
+            waiting=tuple(request for held, request in requests if pool not in held.pools[: held.granted]),
+        )
 
     def _ask_pools(self, asked: dict[str, list[LeaseRequest]]) -> None:
         for pool, requests in asked.items():

@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 from ...activities.runs import LastExecution, load_run
 from ...model.errors import InvalidInputError
-from ...model.pool.state import LeaseRequest
+from ...model.pool.state import RunLeases
 from ...model.run.changes import Change, answer_of, cleared, marked
 from ...model.run.forms import answered
 from ...model.run.identity import RunIdentity, dag_workflow_id
@@ -366,9 +366,9 @@ class DagRunWorkflow:
         return f"{task} is {instance.state}: {self.tasks.why(instance)}"
 
     @workflow.query
-    def holds(self, pool: str) -> list[LeaseRequest]:
+    def leases(self, pool: str) -> RunLeases:
         """The requests by which tasks of this run hold slots of *pool*, a workflow id."""
-        return self.tasks.leases.held_in(pool)
+        return self.tasks.leases.of_pool(pool)
 
     @workflow.query
     def identity(self) -> RunIdentity:

@@ -1,0 +1,73 @@
+"""The workflows of this release and of the last one, in one process: workers of both take turns."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from support import unpacked
+from temporalio.converter import DataConverter
+
+NAME_OF_LAST = "tidemill_last_release"
+"""Its modules name each other relative to themselves: the package may be called otherwise."""
+WORKFLOWS = {
+    "Dag": ("workflows.dag.workflow", "DagWorkflow"),
+    "DagRun": ("workflows.run.workflow", "DagRunWorkflow"),
+    "Pool": ("workflows.pool", "PoolWorkflow"),
+    "Asset": ("workflows.asset", "AssetWorkflow"),
+    "Watcher": ("workflows.watcher", "WatcherWorkflow"),
+    "DagBundle": ("workflows.bundle", "DagBundleWorkflow"),
+}
+
+
+@dataclass(frozen=True)
+class Release:
+    """What workers of a release are made of."""
+
+    is_last: bool
+    workflows: dict[str, type[Any]]
+    converter: DataConverter
+    interceptors: Sequence[type[Any]] = ()
+
+
+def this_release(parallelism: int | None) -> Release:
+    """Return the release that is in the checkout, as a worker with that limit runs it."""
+    return _release("tidemill", parallelism)
+
+
+def last_release(parallelism: int | None) -> Release:
+    """Return the newest release of which the tests keep a wheel."""
+    _unpack()
+    return _release(NAME_OF_LAST, parallelism)
+
+
+@cache
+def _unpack() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="last-release-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (unpacked(folder) / "tidemill").rename(folder / NAME_OF_LAST)
+    sys.path.append(str(folder))
+
+
+def _release(package: str, parallelism: int | None) -> Release:
+    def named(module: str, name: str) -> Any:
+        return getattr(importlib.import_module(f"{package}.{module}"), name)
+
+    interceptors: Sequence[type[Any]] = ()
+    if parallelism is not None:
+        limit = named("workflows.parallelism", "ParallelismInterceptor")(parallelism)
+        interceptors = (limit.workflow_interceptor_class(None),)
+    return Release(
+        is_last=package == NAME_OF_LAST,
+        workflows={kind: named(*place) for kind, place in WORKFLOWS.items()},
+        converter=named("worker.converter", "with_models")(None),
+        interceptors=interceptors,
+    )
