@@ -28,6 +28,7 @@ from statistics import median
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 from airflow_api import airflow_python, airflows
 from airflow_tasks import airflow_tasks
@@ -39,6 +40,7 @@ from files import dag_files
 from floor import FloorCatchUp, FloorChain, FloorChains, FloorDue, FloorFan, FloorOne, noop
 from installation import installation
 from life import crons, idle
+from properties.real import violated_by
 from scheduling import backfill, catch_up, due_at_once
 from simulation import simulation
 from sizes import sizes
@@ -62,6 +64,9 @@ IDLE = 1000
 BACKFILLED = 10_000
 DAG_FILES = 1000
 LISTED = (1000, 10_000)
+LEFT_BEHIND = "WorkflowType IN ('Dag', 'DagRun', 'Pool', 'Asset', 'DagBundle', 'Watcher')"
+CHECKED = 300
+"""Of so many workflows that were measured it is checked that they did what they should (docs/properties.md)."""
 SHORT = ["isolated", "tasks", "due", "catch_up"]
 
 
@@ -108,7 +113,10 @@ async def main(parts: list[str]) -> None:
             }
             async with Worker(client, task_queue=queue, max_concurrent_activities=200, **floor):  # type: ignore[arg-type]
                 figures = await measured(parts, client, Tidemill(client, queue), queue, server)
+            violated = await violated_by(client, LEFT_BEHIND, home, CHECKED)
     show(figures)
+    if violated:
+        sys.exit("\n".join(["what was measured was not right:", *violated[:10]]))
     write(figures, ROOT / "build" / "bench.json")
 
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar, cast
 
 import psutil
 from temporalio.client import Client
-from temporalio.worker import Replayer, Worker
+from temporalio.worker import Worker
 from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.activities.workplace import Workplace
 from tidemill.model.run.views import RunDetails, RunView
@@ -202,20 +202,10 @@ async def replay_all(client: Client, task_queue: str, home: Path) -> None:
 
     What holds of every installation is checked on the way, after each step and of all histories together.
     """
-    from properties.real import LookingRunner, check_real
+    from properties.real import violated_by
 
-    runner = LookingRunner()
-    # Without its watch for steps that take two seconds: a busy machine is no mistake of a workflow.
-    replayer = Replayer(
-        workflows=[], plugins=[TidemillPlugin(home)], unsandboxed_workflow_runner=runner, debug_mode=True
-    )
-    histories = []
-    async for found in client.list_workflows(f'TaskQueue = "{task_queue}"'):
-        history = await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
-        histories.append(history)
-        await replayer.replay_workflow(history)
-    violated = [*runner.found, *check_real(histories)]
-    assert not violated, "\n".join(f"{name}: {about}" for name, about in violated[:5])
+    violated = await violated_by(client, f'TaskQueue = "{task_queue}"', home)
+    assert not violated, "\n".join(violated[:5])
 
 
 async def end_workflows(client: Client, task_queue: str) -> None:

@@ -30,6 +30,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # a
 from asset_storm import SOURCES, asset_dags, no_violations
 from checker import Expected, Verdict, judge
 from editor import Editor
+from properties.real import violated_by
 from support import bash, dag, empty, unpacked
 from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.model.dag.backfill_request import BackfillRequest
@@ -41,6 +42,8 @@ from tidemill.worker.dev import free_port, server_command
 from tidemill.worker.plugin import TidemillPlugin
 
 QUEUE = "storm"
+PROPERTIES_OF = 400
+"""So many workflows are looked at after each of their steps; of a short storm, all."""
 WORSE = (workflow.NondeterminismError, RuntimeError)
 """What a replay raises."""
 CALLER = "caller"
@@ -358,6 +361,9 @@ async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
         verdict = await judge(tidemill.client, expected)
         verdict.violations += await astray(tidemill, emitted, plan.settle_within)
         verdict.violations += await not_replayed(tidemill.client, folder / "replay")
+        verdict.violations += await violated_by(
+            tidemill.client, f'TaskQueue = "{QUEUE}"', folder / "replay", PROPERTIES_OF
+        )
         return verdict, world.kills
     finally:
         world.end()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +15,15 @@ from dst.history import Event
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
-from temporalio.client import WorkflowHistory
+from temporalio.client import Client, WorkflowHistory
+from temporalio.worker import Replayer
 from temporalio.worker._workflow_instance import (
     UnsandboxedWorkflowRunner,
     WorkflowInstance,
     WorkflowInstanceDetails,
 )
 from tidemill.worker.converter import TidemillPayloadConverter
+from tidemill.worker.plugin import TidemillPlugin
 
 from .catalogue import Look, of_level, sleeps
 from .checking import PICTURES, Checks, check_history
@@ -89,16 +92,37 @@ class LookingRunner(UnsandboxedWorkflowRunner):
         self.found += self._checks.look(det.info.workflow_type, execution, look)
 
 
-def check_real(histories: list[WorkflowHistory], parallelism: int | None = None) -> Iterator[tuple[str, str]]:
-    """What does not hold of real histories, each alone and all together."""
+async def violated_by(client: Client, query: str, home: Path, most: int | None = None) -> list[str]:
+    """Replay what *client* finds by *query*, *most* at most, and return what does not hold: of steps, of all together.
+
+    Without a cache, as a worker does after a restart. Raises what a replay raises, with the workflow's id.
+    """
+    runner = LookingRunner()
+    # Without its watch for steps that take two seconds: a busy machine is no mistake of a workflow.
+    replayer = Replayer(
+        workflows=[], plugins=[TidemillPlugin(home)], unsandboxed_workflow_runner=runner, debug_mode=True
+    )
+    histories = []
+    async for found in client.list_workflows(query, limit=most):
+        history = await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
+        histories.append(history)
+        await replayer.replay_workflow(history)
+    whole = most is None or len(histories) < most
+    return [f"{name}: {about}" for name, about in [*runner.found, *check_real(histories, together=whole)]]
+
+
+def check_real(histories: list[WorkflowHistory], *, together: bool = True) -> Iterator[tuple[str, str]]:
+    """What does not hold of real histories, each alone and, where all are there, all *together*."""
     executions = [execution_of(history) for history in histories]
     for execution in executions:
         for name, about in check_history(execution):
             if name not in ON_PURPOSE:
                 yield name, about
+    if not together:
+        return
     plain = [execution for execution in executions if execution.kind != "DagRun" or _is_plain(execution.input[0])]
     converter = TidemillPayloadConverter()
-    installation = Installation(plain, converter.from_payload, {}, parallelism)
+    installation = Installation(plain, converter.from_payload, {}, None)
     installation.disturbed = {each.workflow_id for each in executions if each.disturbed}
     installation.deleted = {each.workflow_id for each in executions}  # tests delete and clear as they like
     for known in of_level("installation"):
