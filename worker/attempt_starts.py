@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
+from temporalio.exceptions import FailureError
 from temporalio.service import RPCError, RPCStatusCode
 
 MOST_EXECUTIONS = 10
@@ -54,7 +55,7 @@ async def attempt_starts(client: Client, workflow_id: str) -> list[AttemptStart]
             async for event in handle.fetch_history_events():
                 if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
                     run_id = event.workflow_execution_started_event_attributes.continued_execution_run_id
-                _take(event, open_)
+                _take(event, open_, await _last_failure(client, event))
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND and found:  # what came before is past its retention
                 break
@@ -65,7 +66,16 @@ async def attempt_starts(client: Client, workflow_id: str) -> list[AttemptStart]
     return found
 
 
-def _take(event: HistoryEvent, known: dict[int, AttemptStart]) -> None:
+async def _last_failure(client: Client, event: HistoryEvent) -> str:
+    """What the start before ended of, where *event* is another start; with a codec it has to be decoded."""
+    begun = event.activity_task_started_event_attributes
+    if not begun.HasField("last_failure"):
+        return ""
+    error = await client.data_converter.decode_failure(begun.last_failure)
+    return error.message if isinstance(error, FailureError) else str(error)
+
+
+def _take(event: HistoryEvent, known: dict[int, AttemptStart], last_failure: str) -> None:
     """Notes in *known*, by the number of the event that has queued it, what *event* tells of an attempt."""
     if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
         scheduled = event.activity_task_scheduled_event_attributes
@@ -81,7 +91,7 @@ def _take(event: HistoryEvent, known: dict[int, AttemptStart]) -> None:
                 started_at=_moment(event.event_time),
                 worker=begun.identity,
                 starts=begun.attempt,
-                handed_over=begun.last_failure.message,
+                handed_over=last_failure,
             )
     elif event.event_type in ENDS:
         number_of = getattr(event, ENDS[event.event_type]).scheduled_event_id

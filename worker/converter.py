@@ -12,6 +12,8 @@ from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
 from temporalio.converter import (
     CompositePayloadConverter,
     DataConverter,
+    DefaultFailureConverter,
+    DefaultFailureConverterWithEncodedAttributes,
     DefaultPayloadConverter,
     EncodingPayloadConverter,
     JSONPlainPayloadConverter,
@@ -79,8 +81,13 @@ class TidemillPayloadConverter(CompositePayloadConverter):
 
 
 def with_models(converter: DataConverter | None) -> DataConverter:
-    """*converter* with tidemill's models; one that the user has chosen stays as it is."""
+    """*converter* with tidemill's models; one that the user has chosen stays as it is.
+
+    Where a codec encrypts payloads, failures are sent as such, too: their messages hold what tasks had in hand.
+    """
     base = converter or DataConverter.default
+    if base.payload_codec is not None and base.failure_converter_class is DefaultFailureConverter:
+        base = replace(base, failure_converter_class=DefaultFailureConverterWithEncodedAttributes)
     if base.payload_converter_class is DefaultPayloadConverter:
         return replace(base, payload_converter_class=TidemillPayloadConverter)
     return base
