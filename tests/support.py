@@ -93,9 +93,9 @@ def temporal_server(folder: Path, **config: object) -> Iterator[str]:
         stop(process)
 
 
-def unpacked(folder: Path) -> Path:
-    """The last release, unpacked into *folder*: `PYTHONPATH` of a worker that is to be of it."""
-    wheels = Path(__file__).with_name("releases").joinpath("wheels").glob("*.whl")
+def unpacked(folder: Path, version: str = "*") -> Path:
+    """A release, the last one, unpacked into *folder*: `PYTHONPATH` of a worker that is to be of it."""
+    wheels = Path(__file__).with_name("releases").joinpath("wheels").glob(f"tidemill-{version}-*.whl")
     newest = max(wheels, key=lambda path: [int(part) for part in path.name.split("-")[1].split(".")])
     with zipfile.ZipFile(newest) as wheel:
         wheel.extractall(folder)

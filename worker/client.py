@@ -32,6 +32,7 @@ from ..model.base import Record
 from ..model.bundle.data import BundleSettings, BundleView, FileView, bundle_workflow_id
 from ..model.bundle.state import BundleState
 from ..model.dag.assets import wanted_ties
+from ..model.dag.assignment import Assignment
 from ..model.dag.backfill_request import BackfillRequest
 from ..model.dag.backfills import BackfillPlan, BackfillProgress
 from ..model.dag.explaining import Explanation
@@ -110,6 +111,10 @@ class Tidemill:
     async def take_over(self, dag_id: str, handed: HandOver) -> bool:
         """Has a DAG go on after the last run that another scheduler has made. False if it did already."""
         return await self._change_dag(dag_id, "take_over", bool, handed)
+
+    async def assign(self, dag_id: str, bundle: str | None) -> bool:
+        """Have one bundle alone, or with None no bundle, register a DAG from now on. False if it was so already."""
+        return await self._change_dag(dag_id, "assign", bool, Assignment(bundle=bundle))
 
     async def trigger(self, dag_id: str, request: TriggerRequest | None = None) -> RunIdentity:
         """Creates a manual run. Raises InvalidInputError, naming the run that holds the date if one does."""

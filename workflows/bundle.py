@@ -13,7 +13,13 @@ from temporalio import exceptions, workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from ..activities.bundles.registering import Registered, RegisterQuestion, TellQuestion
+from ..activities.bundles.registering import (
+    Compared,
+    CompareQuestion,
+    Registered,
+    RegisterQuestion,
+    TellQuestion,
+)
 from ..activities.names import ASK_AGAIN, FILES_SUFFIX
 from ..model.bundle.data import BundleSettings, BundleView, FileView, Listing, ParsedDag, ParseResult
 from ..model.bundle.state import BundleState
@@ -47,6 +53,9 @@ class DagBundleWorkflow:
         self._parsing: set[str] = set()
         self._registering: set[str] = set()
         self._telling = False
+        self._comparing = False
+        self._compares = workflow.patched("compares-dags")
+        """Histories of before do not look at DAGs again that are registered."""
         self._under_way: set[asyncio.Task[None]] = set()
 
     @workflow.run
@@ -79,6 +88,13 @@ class DagBundleWorkflow:
             if len(self._registering) < REGISTERED_AT_ONCE:
                 self._registering.add(path)
                 self._begin(self._register(path, dag_ids))
+        compare_at = self.state.next_comparison()
+        ripe = bool(self.state.to_compare()) and (compare_at is None or compare_at <= now)
+        # What is read or registered just now is known better than any list knows it.
+        quiet = not (self._comparing or self._registering or self._parsing or self.state.unparsed)
+        if ripe and quiet and self._compares:
+            self._comparing = True
+            self._begin(self._compare())
         if not self._telling and self.state.file_states(now):
             self._telling = True
             self._begin(self._tell())
@@ -149,7 +165,20 @@ class DagBundleWorkflow:
             if dag.dag_id in done.undone:
                 self.state.not_registered(dag.dag_id, done.undone[dag.dag_id], workflow.now())
             else:
-                self.state.registered(dag.dag_id, dag.version, done.errors[dag.dag_id])
+                in_place = done.versions.get(dag.dag_id)
+                self.state.registered(dag.dag_id, dag.version, done.errors[dag.dag_id], in_place)
+
+    async def _compare(self) -> None:
+        """Looks whether DAGs are what they were registered as: somebody may have ended or replaced one."""
+        versions = self.state.to_compare()
+        question = CompareQuestion(bundle=self.state.settings.name, versions=versions)
+        try:
+            compared: Compared = await self._ask(
+                "tidemill.compare_dags", question, Compared, REGISTER_WITHIN, UNTIL_IT_WORKS
+            )
+        finally:
+            self._comparing = False
+        self.state.compared(compared.strays, versions, workflow.now())
 
     async def _tell(self) -> None:
         states = self.state.file_states(workflow.now())
@@ -233,7 +262,9 @@ class DagBundleWorkflow:
 
     def _idle(self) -> bool:
         news = self.state.registrations(workflow.now(), ()) or self.state.file_states(workflow.now())
-        return not (self.state.unparsed or news or self._parsing or self._registering or self._telling)
+        busy = self._parsing or self._registering or self._telling or self._comparing
+        to_compare = self._compares and self.state.compare_now and self.state.to_compare()
+        return not (self.state.unparsed or news or busy or to_compare)
 
     # Questions
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from temporalio import activity
 from temporalio.client import (
+    WorkflowExecution,
     WorkflowExecutionStatus,
     WorkflowUpdateFailedError,
 )
@@ -15,6 +16,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ...model.base import Model
 from ...model.bundle.data import DagFileState, ParsedDag, bundle_workflow_id
+from ...model.dag.row import DagRow
+from ...model.dag.views import Registration
 from ...model.errors import InvalidInputError
 from ...model.run.identity import dag_workflow_id
 from ...model.spec.dag import read_dag
@@ -27,6 +30,7 @@ from .register_dag import register_dag
 AT_ONCE = 8
 """How many DAGs are spoken to at a time."""
 ANSWERS_WITHIN = 60.0
+RUNNING_DAGS = 'WorkflowType = "Dag" AND ExecutionStatus = "Running"'
 REFUSALS = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.PERMISSION_DENIED)
 """What no other attempt changes soon, such as a DAG that is too large."""
 
@@ -58,8 +62,25 @@ class Registered(Model):
 
     errors: dict[str, str | None]
     """By dag_id, why it was refused; None: it has the version now."""
+    versions: dict[str, str] = {}
+    """By dag_id, the version that its workflow says that it has: an equal DAG keeps the one that it had."""
     undone: dict[str, str] = {}
     """By dag_id, why it could not be asked. It has to be tried again."""
+
+
+class CompareQuestion(Model):
+    """What the DAGs of a bundle should be."""
+
+    bundle: str
+    versions: dict[str, str]
+    """By dag_id, the version that its workflow has said that it has."""
+
+
+class Compared(Model):
+    """How DAGs are found."""
+
+    strays: tuple[str, ...] = ()
+    """Those whose workflow is gone, or has a version of somebody else's, or none of the bundle's."""
 
 
 class TellQuestion(Model):
@@ -81,7 +102,10 @@ class RegisterActivities:
         async def register(dag: ParsedDag) -> None:
             async with room:
                 try:
-                    done.errors[dag.dag_id] = await self._register(dag)
+                    made = await self._register(dag)
+                    done.errors[dag.dag_id] = made if isinstance(made, str) else None
+                    if isinstance(made, Registration):
+                        done.versions[dag.dag_id] = made.version
                 except FileNotFoundError:
                     done.undone[dag.dag_id] = self._workplace.snapshots.missing(f"version {dag.version}")
                 except TimeoutError:
@@ -99,25 +123,24 @@ class RegisterActivities:
             await asyncio.gather(*(register(dag) for dag in question.dags))
         return done
 
-    async def _register(self, dag: ParsedDag) -> str | None:
-        """Why the DAG's workflow refuses the version; None: it does not."""
+    async def _register(self, dag: ParsedDag) -> Registration | str:
+        """What registering the version came to, or why the DAG's workflow refuses it."""
         text = await asyncio.to_thread(self._workplace.snapshots.get_text, spec_name(dag.dag_id, dag.version))
         spec, queue = read_dag(json.loads(text)), activity.info().task_queue.removesuffix(FILES_SUFFIX)
         try:
             async with asyncio.timeout(ANSWERS_WITHIN):
                 try:
-                    await register_dag(activity.client(), spec, queue)
+                    return await register_dag(activity.client(), spec, queue)
                 except WorkflowUpdateFailedError as error:
                     if not (isinstance(error.cause, ApplicationError) and error.cause.type == OTHER_BUNDLE):
                         raise
                     if not await _end_claim(dag.dag_id, error.cause.details[0]):
                         raise LookupError(error.cause.message) from None  # it may be moving: asked again
-                    await register_dag(activity.client(), spec, queue)
+                    return await register_dag(activity.client(), spec, queue)
         except InvalidInputError as error:
             return str(error)
         except WorkflowUpdateFailedError as error:
             return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
-        return None
 
 
 async def _end_claim(dag_id: str, bundle: str) -> bool:
@@ -150,3 +173,37 @@ async def tell_dags(question: TellQuestion) -> None:
 
     async with beating_meanwhile():
         await asyncio.gather(*(tell(dag_id, state) for dag_id, state in question.states.items()))
+
+
+async def _row_of(listed: WorkflowExecution) -> DagRow | None:
+    try:
+        view = (await listed.memo()).get("view")
+        return None if view is None else DagRow.model_validate(view)
+    except (KeyError, ValueError, RuntimeError):
+        return None
+
+
+@activity.defn(name="tidemill.compare_dags")
+async def compare_dags(question: CompareQuestion) -> Compared:
+    """Find the DAGs of a bundle that are not registered as the bundle believes: ended, deleted, or replaced by others.
+
+    By the lines that lists show of them, which lag by moments. Raises RPCError where the service cannot be asked.
+    """
+    found: dict[str, DagRow | None] = {}
+    """By workflow id; None: its line cannot be read here, or is kept by no release as old as its own."""
+    try:
+        async with beating_meanwhile():
+            async for listed in activity.client().list_workflows(RUNNING_DAGS):
+                found[listed.id] = await _row_of(listed)
+    except RPCError as error:
+        if error.status is RPCStatusCode.UNIMPLEMENTED:  # the SDK's test server has no lists
+            return Compared()
+        raise
+
+    def is_astray(dag_id: str, version: str) -> bool:
+        if dag_workflow_id(dag_id) not in found:
+            return True
+        row = found[dag_workflow_id(dag_id)]
+        return row is not None and (row.bundle, row.version) != (question.bundle, version)
+
+    return Compared(strays=tuple(dag_id for dag_id, version in question.versions.items() if is_astray(dag_id, version)))

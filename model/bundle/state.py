@@ -19,6 +19,8 @@ from .data import (
     ParseResult,
 )
 
+COMPARE_EVERY = timedelta(minutes=5)
+"""How often it is looked whether DAGs are what they were registered as."""
 REGISTER_AGAIN = timedelta(minutes=1)
 PARSE_AGAIN = timedelta(seconds=30)
 SETTLES_WITHIN = timedelta(seconds=1)
@@ -49,7 +51,9 @@ class OwnedDag(Brief, Record):
 
     path: str
     registered: str | None = None
-    """The version that its workflow has."""
+    """The version that its file had when its workflow took it on."""
+    in_place: str | None = None
+    """The version that its workflow has said that it has: an equal DAG keeps the one that it had."""
     gone_since: Instant | None = None
     """Since when no file defines it."""
     told: DagFileState = DagFileState()
@@ -72,6 +76,10 @@ class BundleState(Record):
     """Why the folder could not be listed. Then everything stays as it is."""
     warnings: tuple[str, ...] = ()
     executions: int = 1
+    compared_at: Instant | None = None
+    """When the DAGs were last looked at, or registered for the first time."""
+    compare_now: bool = False
+    """Whether somebody has asked for it."""
 
     # Listing
 
@@ -89,6 +97,7 @@ class BundleState(Record):
         A file that was parsed since *asked_at* is known better than the listing knows it: it is looked at again.
         """
         self.listed_at, self.problem, self.warnings = now, None, listing.warnings
+        self.compared_at = self.compared_at or now
         self.digest, self.revision = listing.digest, listing.revision
         if listing.files is None:
             return
@@ -142,12 +151,18 @@ class BundleState(Record):
         return wanted[: max(0, room)]
 
     def force(self, paths: Collection[str] | None = None) -> None:
-        """Has files parsed whether they have changed or not, and their DAGs asked that could not be; None: all."""
+        """Has files parsed whether they have changed or not, and their DAGs asked that could not be; None: all.
+
+        What was refused is asked once more: whose a DAG is may have been changed.
+        """
         for path, record in self.files.items():
             record.forced = record.forced or paths is None or path in paths
         for owned in self.dags.values():
             if paths is None or owned.path in paths:
                 owned.register_after = None
+                if owned.error is not None:
+                    owned.registered = None
+        self.compare_now = True
 
     def parse_question(self, path: str) -> ParseQuestion:
         extras = self.files[path].extras
@@ -225,10 +240,34 @@ class BundleState(Record):
     def version_of(self, path: str, dag_id: str) -> str:
         return self.files[path].dags[dag_id]
 
-    def registered(self, dag_id: str, version: str, error: str | None) -> None:
-        """The DAG's workflow has *version* now, or refuses it."""
+    def registered(self, dag_id: str, version: str, error: str | None, in_place: str | None = None) -> None:
+        """The DAG's workflow has *version* now, which it calls *in_place*, or refuses it."""
         owned = self.dags[dag_id]
         owned.registered, owned.error, owned.register_after = version, error, None
+        owned.in_place = in_place
+
+    def to_compare(self) -> dict[str, str]:
+        """Return the versions of the DAGs that the bundle has registered, as their workflows have called them."""
+        return {
+            dag_id: owned.in_place
+            for dag_id, owned in self.dags.items()
+            if owned.in_place is not None and owned.gone_since is None
+        }
+
+    def next_comparison(self) -> datetime | None:
+        """Return when DAGs are to be looked at again; None: now."""
+        return None if self.compare_now or self.compared_at is None else self.compared_at + COMPARE_EVERY
+
+    def compared(self, strays: Collection[str], asked: dict[str, str], now: datetime) -> None:
+        """Take note of DAGs that are not what was *asked* for: they are registered again, and told of their files.
+
+        One that is refused is refused again, which nothing but its file or a person can change: it stays as it is.
+        """
+        self.compared_at, self.compare_now = now, False
+        for dag_id in strays:
+            owned = self.dags.get(dag_id)
+            if owned is not None and owned.error is None and owned.in_place == asked[dag_id]:
+                owned.registered, owned.in_place, owned.told = None, None, DagFileState()
 
     def not_registered(self, dag_id: str, reason: str, now: datetime) -> None:
         """The DAG's workflow could not be asked. Its file is parsed again, too, lest its version be lost."""
@@ -273,6 +312,8 @@ class BundleState(Record):
         times += [self.may_parse(path) or now for path in waiting]
         gone = (o.gone_since for o in self.dags.values() if o.gone_since is not None and not o.told.is_stale)
         times += [since + self.settings.stale_dag_threshold for since in gone]
+        if self.to_compare():
+            times.append(self.next_comparison() or now)
         times += [owned.register_after for owned in self.dags.values() if owned.register_after is not None]
         return min((time for time in times if time > now), default=None)
 

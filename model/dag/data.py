@@ -24,7 +24,7 @@ DATES_KEPT = 5000
 class DagData(WithLaterFields, Record):
     """The fields of a DAG's state, and what all decisions about it share."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("gathering", "partitioning", "ties")
+    later_fields: ClassVar[tuple[str, ...]] = ("gathering", "partitioning", "ties", "assigned_to")
 
     _noting: Callable[[MadeDecision], None] | None = PrivateAttr(default=None)
 
@@ -61,6 +61,8 @@ class DagData(WithLaterFields, Record):
     """Its partitions that are not complete."""
     ties: dict[str, Tie] = {}
     """By asset, what its workflow has been told that this DAG has to do with it."""
+    assigned_to: str | None = None
+    """The bundle that alone may register the DAG, as a person has said; "": no bundle; None: nobody has said so."""
     executions: int = 1
 
     @property

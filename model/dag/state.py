@@ -21,6 +21,7 @@ from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, TimeRestriction
 from ..states import RunState, TaskState
 from .assets import DagAssets
+from .assignment import BY_HAND, Assignment
 from .backfilling import DagBackfills
 from .hand_over import HandOver
 from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun, short_past
@@ -364,6 +365,8 @@ class DagState(DagAssets, DagBackfills):
         of the new schedule that begins at or after the end of the last one.
         """
         self._check_owner(spec)
+        if self.assigned_to is not None and spec.source is not None and spec.source.bundle == self.assigned_to:
+            self.assigned_to = None  # its source says so from now on
         self._ties_are_told = False  # told again: an asset that was ended meanwhile knows nobody
         if self.file.is_stale and self.gathering is not None:
             self.gathering.forget_references()  # what it waits for is new, as in Airflow
@@ -399,17 +402,47 @@ class DagState(DagAssets, DagBackfills):
         self.note(now, DecisionKind.REGISTERED, self.spec.version, told)
         return True
 
+    def assign(self, assignment: Assignment, now: datetime) -> bool:
+        """Have one bundle alone, or with None no bundle, register the DAG from now on. False if it was so already."""
+        wanted = assignment.bundle or BY_HAND
+        if self.assigned_to == wanted:
+            return False
+        self.assigned_to = wanted
+        told = f"bundle {wanted!r} alone may register it" if wanted else "no bundle may register it: it is kept by hand"
+        self.note(now, DecisionKind.REGISTERED, self.spec.dag_id, told)
+        return True
+
     def _check_owner(self, spec: DagSpec) -> None:
-        """Raises OtherBundleError if another bundle has the DAG, and it is still in a file of that bundle."""
-        mine, other = self.spec.source, spec.source
-        if mine is None or other is None or mine.bundle is None or other.bundle is None or self.file.is_stale:
-            return
-        if mine.bundle != other.bundle:
-            raise OtherBundleError(
-                f"dag_id {spec.dag_id!r} is defined by {mine.path} of bundle {mine.bundle!r} and by {other.path} of "
-                f"bundle {other.bundle!r}. Rename or remove one of them",
-                mine.bundle,
+        """Raises OtherBundleError where *spec* does not come from the bundle that has the DAG.
+
+        A DAG that its bundle has in no file any more, or that no bundle has, is free.
+        """
+        source, offered = self.spec.source, spec.source
+        owner = source.bundle if source is not None else None
+        bundle = offered.bundle if offered is not None else None
+        path = offered.path if offered is not None else "a document"
+        if self.assigned_to is not None:
+            if (bundle or BY_HAND) == self.assigned_to:
+                return
+            whose = f"bundle {self.assigned_to!r}" if self.assigned_to else "no bundle: it is registered by hand"
+            raise InvalidInputError(
+                f"dag_id {spec.dag_id!r} is assigned to {whose}. {path} cannot replace it. Rename it there, or say "
+                f"whose it is: tidemill dags assign {spec.dag_id} " + (f"--bundle {bundle}" if bundle else "--by-hand")
             )
+        if owner is None or owner == bundle or self.file.is_stale:
+            return
+        mine = f"dag_id {spec.dag_id!r} is defined by {source.path if source is not None else '?'} of bundle {owner!r}"
+        if bundle is None:
+            raise OtherBundleError(
+                f"{mine}, and would be replaced by {path}, which is in no bundle. Change the DAG in its bundle, or let "
+                f"nobody but you register it: tidemill dags assign {spec.dag_id} --by-hand",
+                owner,
+            )
+        raise OtherBundleError(
+            f"{mine} and by {path} of bundle {bundle!r}. Rename or remove one of them, or say whose it is: "
+            f"tidemill dags assign {spec.dag_id} --bundle {bundle}",
+            owner,
+        )
 
     @property
     def is_broken_by_timetable(self) -> bool:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure as ProtoFailure
 from temporalio.exceptions import ApplicationError
-from tidemill.activities.bundles.registering import Registered, RegisterQuestion, TellQuestion
+from tidemill.activities.bundles.registering import (
+    Compared,
+    CompareQuestion,
+    Registered,
+    RegisterQuestion,
+    TellQuestion,
+)
 from tidemill.activities.holders import Holders, HoldersQuestion
 from tidemill.activities.names import INVALID_INPUT, TASK_FAILED
 from tidemill.activities.runs import LastExecution, Revised, RunsQuestion
@@ -27,6 +33,7 @@ from tidemill.model.dag.manual_runs import (
     read_and_check,
 )
 from tidemill.model.dag.ticks import Ticks, TicksQuestion, coming_runs
+from tidemill.model.dag.views import Registration
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import LeaseRequest, RunLeases
 from tidemill.model.run.attempts import TaskAttempt
@@ -460,11 +467,14 @@ class _Try:
     def _do_register_dags(self) -> None:
         question: RegisterQuestion = self._asked(RegisterQuestion)
         errors: dict[str, str | None] = {}
+        versions: dict[str, str] = {}
 
-        def registered(dag_id: str, failure: ProtoFailure | None) -> None:
+        def registered(dag_id: str, result: Payload | None, failure: ProtoFailure | None) -> None:
             errors[dag_id] = None if failure is None else failure.message
+            if result is not None:
+                versions[dag_id] = self._world.value(result, Registration).version
             if len(errors) == len(question.dags):
-                self._complete(Registered(errors=errors))
+                self._complete(Registered(errors=errors, versions=versions))
 
         def ask() -> None:
             for dag in question.dags:
@@ -472,12 +482,22 @@ class _Try:
                 workflow_id = dag_workflow_id(dag.dag_id)
                 self._world.service.start("Dag", workflow_id, self._world.to_payloads(spec))
 
-                def answered(_: Payload | None, failure: ProtoFailure | None, dag_id: str = dag.dag_id) -> None:
-                    self._later(0, lambda: registered(dag_id, failure))
+                def answered(result: Payload | None, failure: ProtoFailure | None, dag_id: str = dag.dag_id) -> None:
+                    self._later(0, lambda: registered(dag_id, result, failure))
 
                 self._world.update(workflow_id, "register", spec, answered=answered)
 
         self._later(self._brief(), ask)
+
+    def _do_compare_dags(self) -> None:
+        question: CompareQuestion = self._asked(CompareQuestion)
+
+        def answer() -> None:
+            running = {e.workflow_id for e in self._world.service.executions.values() if e.kind == "Dag" and e.running}
+            strays = [dag_id for dag_id in question.versions if dag_workflow_id(dag_id) not in running]
+            self._complete(Compared(strays=tuple(strays)))
+
+        self._later(self._brief(), answer)
 
     def _do_tell_dags(self) -> None:
         question: TellQuestion = self._asked(TellQuestion)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import pytest
 from support import at, bash, dag
+from tidemill.model.bundle.data import DagFileState
+from tidemill.model.dag.assignment import Assignment
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.backfill_walk import BackfillBatch
 from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import Ticks
+from tidemill.model.errors import InvalidInputError, OtherBundleError
 from tidemill.model.run.identity import TriggerRequest, manual_run
 from tidemill.model.run.messages import RunReport
 from tidemill.model.run.past import Past
 from tidemill.model.run.planner import RunPlan
 from tidemill.model.run.revisions import ClearRequest, Revision
+from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.timetables import DagRunInfo, DataInterval
 from tidemill.model.states import RunState, TaskState
 
@@ -112,3 +117,53 @@ def test_wait_for_downstream_looks_again_when_only_what_is_downstream_has_change
     assert plan.decide() == []
     plan.look_back(Past(run_id="r", states={"a": TaskState.SUCCESS, "b": TaskState.SUCCESS}), {"b"})
     assert [decision.key for decision in plan.decide()] == ["a", "a"]
+
+
+# Whose a DAG is
+
+
+def of_bundle(bundle: str | None, **fields: object) -> DagSpec:
+    """A version of DAG d from a file of *bundle*; None: from a file of none."""
+    path = f"/{bundle}/d.py"
+    return dag("d", [], source={"path": path, "sha256": "0", "bundle": bundle}, **fields)
+
+
+def owned_by(bundle: str | None) -> DagState:
+    return DagState(spec=of_bundle(bundle), registered_at=START)
+
+
+def test_a_dag_of_a_bundle_is_replaced_by_that_bundle_alone() -> None:
+    state = owned_by("b")
+    for other in (of_bundle("a", tags=["x"]), of_bundle(None, tags=["x"]), dag("d", [], tags=["x"])):
+        with pytest.raises(OtherBundleError, match=r"dag_id 'd' is defined by /b/d\.py of bundle 'b'"):
+            state.register(other, START)
+    assert state.spec == of_bundle("b")
+    assert state.register(of_bundle("b", tags=["x"]), START)
+
+
+def test_a_dag_that_no_bundle_has_or_no_file_any_more_is_free() -> None:
+    assert owned_by(None).register(of_bundle("a", tags=["x"]), START)
+    state = owned_by("b")
+    state.take_file(DagFileState(bundle="b", is_stale=True), START)
+    assert state.register(of_bundle("a", tags=["x"]), START)
+
+
+def test_a_dag_is_another_bundles_when_a_person_has_said_so() -> None:
+    state = owned_by("b")
+    assert state.assign(Assignment(bundle="a"), START)
+    assert not state.assign(Assignment(bundle="a"), START)
+    with pytest.raises(InvalidInputError, match=r"'d' is assigned to bundle 'a'. /b/d\.py cannot replace it"):
+        state.register(of_bundle("b", tags=["x"]), START)
+    assert state.register(of_bundle("a", tags=["x"]), START)
+    with pytest.raises(OtherBundleError, match=r"of bundle 'a' and by /b/d\.py of bundle 'b'"):
+        state.register(of_bundle("b"), START)
+
+
+def test_a_dag_that_is_kept_by_hand_is_taken_by_no_bundle() -> None:
+    state = owned_by("b")
+    state.assign(Assignment(), START)
+    assert state.register(of_bundle(None, tags=["x"]), START)
+    with pytest.raises(InvalidInputError, match="assigned to no bundle"):
+        state.register(of_bundle("b"), START)
+    state.assign(Assignment(bundle="b"), START)
+    assert state.register(of_bundle("b"), START)

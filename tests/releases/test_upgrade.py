@@ -117,8 +117,9 @@ async def test_workers_of_two_releases_by_turns_lose_nothing_and_run_nothing_twi
             await end_workflows(client, queue)
 
 
-async def test_what_the_last_release_has_left_idle_goes_on(tmp_path: Path, last_release: Path) -> None:
+async def test_what_a_release_without_lines_in_memos_has_left_idle_goes_on(tmp_path: Path) -> None:
     """Its last execution has done nothing yet but begin; what the next release sees of it first is an update."""
+    last_release = unpacked(tmp_path / "release", "0.1.0")
     queue = f"test-{uuid.uuid4().hex[:8]}"
     suggest = {"limit.historyCount.suggestContinueAsNew": 20}
     with temporal_server(tmp_path / "server", **suggest) as address:

@@ -30,7 +30,12 @@ async def test_a_history_holds_no_plain_text(server: str, tmp_path: Path, monkey
     client = await Client.connect(server, plugins=[*client_plugins(), TidemillPlugin(tmp_path / "home")])
     async with Worker(client, task_queue=queue, activities=[raises_what_it_is_given]):
         tidemill = Tidemill(client, queue)
-        raises = {"kind": "activity", "task_id": "raises", "activity_type": "raises", "args": ["{{ dag_run.conf.word }}"]}
+        raises = {
+            "kind": "activity",
+            "task_id": "raises",
+            "activity_type": "raises",
+            "args": ["{{ dag_run.conf.word }}"],
+        }
         tasks = [bash("a", "echo a-result-{{ dag_run.conf.word }}"), raises]
         await tidemill.register(dag("enciphered", tasks))
         run = await tidemill.trigger("enciphered", TriggerRequest(conf={"word": "plain-text-word"}))

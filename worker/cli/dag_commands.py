@@ -213,6 +213,25 @@ def set_paused(dag_id: str, paused: bool, as_json: bool, *, cancel_runs: bool = 
     show(view, as_json, make_table(["DAG", ""], [(view.dag_id, "paused" if view.is_paused else "active")]))
 
 
+def assign(
+    dag_id: DagId,
+    bundle: Annotated[str | None, typer.Option(help="The bundle that alone may register the DAG.")] = None,
+    by_hand: Annotated[bool, typer.Option("--by-hand", help="No bundle may: the DAG is registered by hand.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say whose a DAG is: which bundle may replace it. Its file takes effect when it is registered next."""
+    if (bundle is None) != by_hand:
+        fail("whose is the DAG? Give either --bundle or --by-hand")
+
+    async def work() -> bool:
+        return await (await Tidemill.connect()).assign(dag_id, bundle)
+
+    changed = run(work())
+    whose = f"bundle {bundle}" if bundle else "nobody but who registers it by hand"
+    told = f"assigned to {whose}" if changed else f"is assigned to {whose} already"
+    show([{"dag_id": dag_id, "bundle": bundle, "changed": changed}], as_json, make_table(["DAG", ""], [(dag_id, told)]))
+
+
 def delete(
     dag_id: DagId,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

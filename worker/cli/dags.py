@@ -26,6 +26,10 @@ class DagCommands(LazyGroup):
             "dag_commands:pause",
             "Create and start no more runs of a DAG, and no more tasks of those under way. Tasks that run go on.",
         ),
+        "assign": (
+            "dag_commands:assign",
+            "Say whose a DAG is: which bundle may replace it. Its file takes effect when it is registered next.",
+        ),
         "delete": (
             "dag_commands:delete",
             "End a DAG and forget it, with the histories of its runs. Refused while runs are under way.",

@@ -18,6 +18,7 @@ from ...activities.runs import Revised, revise_run
 from ...activities.timetables import TimetableActivities
 from ...model.asset.gathering import Gathered
 from ...model.asset.state import Delivery
+from ...model.dag.assignment import Assignment
 from ...model.dag.backfill_request import BackfillRequest
 from ...model.dag.backfills import Backfill, BackfillPlan, BackfillProgress, check_backfill, check_batch
 from ...model.dag.explaining import Explanation, explain_dag
@@ -313,6 +314,11 @@ class DagWorkflow:
             changed = self.state.take_over(handed, workflow.now())
         self._alarm.ring()
         return changed
+
+    @workflow.update
+    def assign(self, assignment: Assignment) -> bool:
+        """Has one bundle alone, or none, register the DAG from now on. False if it was so already."""
+        return self.state.assign(assignment, workflow.now())
 
     @workflow.signal
     def file_state(self, file: Any) -> None:

@@ -1,0 +1,103 @@
+"""Whose a DAG is, on a real server: nobody but its bundle replaces it, and a bundle has back what it has lost."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from bundle_folder import Folder
+from support import Stack, bash, dag, eventually, told
+from tidemill.model.bundle import state as bundle_state
+from tidemill.model.bundle.data import BundleSettings
+from tidemill.model.errors import InvalidInputError
+
+
+@pytest.fixture
+async def folder(here: Stack, tmp_path: Path) -> Folder:
+    path = tmp_path / "dags"
+    path.mkdir()
+    made = Folder(here, path, "owner")
+    made.one("d.py", "d")
+    await made.begin()
+    await made.look()
+    return made
+
+
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bundles look every two seconds whether their DAGs are what they should be; also while histories are replayed."""
+    monkeypatch.setattr(bundle_state, "COMPARE_EVERY", timedelta(seconds=2))
+
+
+async def refresh(folder: Folder) -> None:
+    await folder.here.tidemill.refresh_bundle(folder.name)
+
+
+async def test_who_registers_by_hand_does_not_replace_a_dag_of_a_bundle(folder: Folder) -> None:
+    before = (await folder.dag("d")).version
+    with pytest.raises(InvalidInputError, match=r"is defined by .*d\.py of bundle 'owner', and would be replaced by"):
+        await folder.here.tidemill.register(dag("owner_d", [bash("a", "echo another")]))
+    assert (await folder.dag("d")).version == before
+
+
+async def test_a_person_says_whose_a_dag_is(folder: Folder, tmp_path: Path) -> None:
+    """By hand it stays until its bundle is named again: then a refresh brings the bundle's version back."""
+    version = (await folder.dag("d")).version
+    assert "by hand" in await told(folder.here, "dags", "assign", "owner_d", "--by-hand")
+    file = tmp_path / "mine.py"
+    file.write_text(folder.path.joinpath("d.py").read_text().replace("echo done", "echo by hand"))
+    await told(folder.here, "dags", "register", str(file))
+    mine = (await folder.dag("d")).version
+    assert mine != version
+    await refresh(folder)
+    assert (await folder.dag("d")).version == mine
+    assert "is assigned to no bundle" in ((await folder.look())["d.py"].error or "")
+    await told(folder.here, "dags", "assign", "owner_d", "--bundle", "owner")
+    await refresh(folder)
+    assert (await folder.dag("d")).version == version
+    assert (await folder.look())["d.py"].error is None
+    assert "whose is the DAG?" in await told(folder.here, "dags", "assign", "owner_d", code=1)
+
+
+@pytest.mark.parametrize("how", ["terminate", "delete"])
+async def test_a_dag_that_was_ended_is_back_with_a_refresh(folder: Folder, how: str) -> None:
+    version = (await folder.dag("d")).version
+    if how == "delete":
+        await folder.here.tidemill.delete_dag("owner_d")
+    else:
+        await folder.here.tidemill.client.get_workflow_handle("dag:owner_d").terminate()
+
+    async def is_back() -> bool:
+        await refresh(folder)  # the list that it is found missing in lags by moments
+        return any(row.dag_id == "owner_d" for row in (await folder.here.tidemill.dags())[0])
+
+    await eventually(is_back, bool)
+    assert (await eventually(lambda: folder.dag("d"), lambda view: True)).version == version
+
+
+async def test_a_dag_that_was_ended_is_back_after_a_while(looks_often: None, here: Stack, tmp_path: Path) -> None:
+    folder = Folder(here, tmp_path / "dags", "healed")
+    folder.one("d.py", "d")
+    await folder.begin()
+    await folder.look()
+    handle = here.tidemill.client.get_workflow_handle("dag:healed_d")
+    first = (await handle.describe()).run_id
+    await handle.terminate()
+    await eventually(handle.describe, lambda found: found.run_id != first)
+
+
+async def test_another_bundle_takes_a_dag_that_is_assigned_to_it(folder: Folder, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "d.py").write_text(folder.path.joinpath("d.py").read_text().replace("echo done", "echo other"))
+    settings = BundleSettings(name="taker", path=str(other), dag_dir_list_interval=timedelta(seconds=1))
+    tidemill = folder.here.tidemill
+    await tidemill.set_bundle(settings)
+    refused = {file.path: file for file in await tidemill.look_at_bundle("taker")}["d.py"].error or ""
+    assert "tidemill dags assign owner_d --bundle taker" in refused
+    await tidemill.assign("owner_d", "taker")
+    await tidemill.refresh_bundle("taker")
+    assert (await folder.dag("d")).source == str(other / "d.py")
+    await refresh(folder)
+    assert (await folder.dag("d")).source == str(other / "d.py")
