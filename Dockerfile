@@ -19,7 +19,8 @@ COPY examples examples
 RUN pip install --no-cache-dir --no-deps --no-build-isolation . && python -m compileall -q /usr/local/lib/python3.12
 
 RUN useradd --create-home --uid 10001 tidemill \
- && mkdir --mode=0700 /var/lib/tidemill && mkdir /data && chown tidemill /var/lib/tidemill /data
+ && mkdir --mode=0700 /var/lib/tidemill /var/lib/tidemill-web && mkdir /data \
+ && chown tidemill /var/lib/tidemill /var/lib/tidemill-web /data
 USER tidemill
 ENV TIDEMILL_HOME=/var/lib/tidemill \
     TIDEMILL_HEALTH_ADDRESS=127.0.0.1:8088 \

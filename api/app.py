@@ -107,7 +107,7 @@ async def _listed(source: Source) -> None:
 
 def _add_ui(app: FastAPI, settings: Settings) -> None:
     """Serves the user interface's files; where there are none, a page that says how to get them."""
-    folder = ui_folder(settings.home.resolve())
+    folder = ui_folder(settings.web_home)
 
     @app.get("/static/tidemill.svg", include_in_schema=False)
     async def icon() -> FileResponse:

@@ -62,6 +62,11 @@ class Settings(BaseSettings):
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(env_prefix="TIDEMILL_", extra="ignore")
 
+    @property
+    def web_home(self) -> Path:
+        """Where the web keeps its own, as an absolute path."""
+        return (self.api_home or self.home).resolve()
+
     home: Path = Path(".tidemill")
     """Logs, attempts and the embedded server's database."""
     task_queue: str = "tidemill"
@@ -121,6 +126,9 @@ class Settings(BaseSettings):
     """Where the worker answers /healthz and /readyz, such as 127.0.0.1:8088; None: nowhere."""
     api_tokens: Path | None = None
     """The file of tokens that `tidemill api-tokens create` writes; None: the web is for this host, and asks nobody."""
+    api_home: Path | None = None
+    """Where the web keeps its own: the key of its sessions, tokens, runs that have ended, the files of its pages. None:
+    in `home`, where tasks of a worker with the same home can read and write it."""
     temporal_ui: str | None = Field(default=None, pattern=r"^https?://")
     """Where Temporal's own user interface is, for links to it, such as https://temporal.example.com."""
     oidc: OidcSettings | None = None

@@ -11,7 +11,11 @@ from urllib.parse import quote, unquote
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from ...model.errors import InvalidInputError
+
 LARGEST = 1024 * 1024
+VARIABLES = "variables"
+"""Where variables are kept that tasks have set."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +27,13 @@ class KeyValues:
 
     url: str
 
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """What a task asks: `store` is get, set, delete, clear or keys."""
-        scope, key = question["scope"], question.get("key", "")
+    def answer(self, question: dict[str, Any], task: str | None = None) -> dict[str, Any]:
+        """What a child asks: `store` is get, set, delete, clear or keys.
+
+        The scope is the worker's to say: *task* is the path of the task instance that the child works for; None where
+        it works for several, as triggers do. Raises InvalidInputError for a scope that there is not.
+        """
+        scope, key = scope_of(question, task), question.get("key", "")
         match question["store"]:
             case "get":
                 return self.get(scope, key)
@@ -82,12 +90,25 @@ class KeyValues:
         except (FileNotFoundError, NotADirectoryError):
             return []
         names = [str(name).rpartition("/")[2] for name in found]
-        return sorted(
-            unquote(name.removesuffix(".json")) for name in names if name.endswith(".json") and not name.startswith(".")
-        )
+        return sorted(unquote(name.removesuffix(".json")) for name in names if name.endswith(".json"))
 
     def _folder(self, scope: str) -> str:
+        if any(part in ("", ".", "..") for part in scope.split("/")):
+            raise InvalidInputError(f"{scope!r} is no place where values are kept")
         return f"{self.url}/{quote(scope, safe='/=')}"
 
     def _path(self, scope: str, key: str) -> str:
         return f"{self._folder(scope)}/{quote(key, safe='')}.json"
+
+
+def scope_of(question: dict[str, Any], task: str | None) -> str:
+    """Return where the values are kept that *question* is `of`: variables, an asset, or the task instance itself."""
+    match question["of"]:
+        case "variables":
+            return VARIABLES
+        case "asset_name" | "asset_uri" as kind:
+            return f"{kind}={quote(question['asset'], safe='')}"
+        case "task":
+            return task if task is not None else str(question["task"])
+        case other:
+            raise InvalidInputError(f"no values of {other!r} are kept. Ask for those of a task, an asset, or variables")

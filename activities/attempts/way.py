@@ -143,7 +143,7 @@ def forked(
             workplace,
             work,
             request,
-            Conversation(log, masker, workplace.facts, workplace.key_values),
+            Conversation(log, masker, workplace.facts, workplace.key_values, attempt.path.rpartition("/")[0]),
             watch,
             code,
             attempt.source if code is not None else None,
@@ -195,8 +195,10 @@ class Conversation:
         masker: Masker,
         facts: FactsAccess | None = None,
         key_values: KeyValues | None = None,
+        task: str | None = None,
     ) -> None:
         self._log = log
+        self._task = task
         self._facts = facts or FactsAccess()
         self._key_values = key_values
         self.masker = masker
@@ -233,7 +235,7 @@ class Conversation:
         """What is asked of values that tasks keep; where nobody keeps any, there are none."""
         if self._key_values is None:
             return {"found": False, "keys": []}
-        return self._key_values.answer(question)
+        return self._key_values.answer(question, self._task)
 
 
 def workplace_watch(workplace: Workplace, timeout: timedelta | None, **more: Any) -> Watch:

@@ -18,7 +18,6 @@ from dulwich.repo import Repo
 
 from ...model.bundle.data import BundleSettings
 from ...model.errors import InvalidInputError
-from .snapshots import is_inside
 
 KEPT_COMMITS = 5
 COMMIT = re.compile("[0-9a-f]{40,64}$")
@@ -84,8 +83,11 @@ class GitSource:
     def _lay_out(self, repository: Repo, revision: str, whole: Path) -> None:
         """Writes the files of the commit. Links that lead out of it are refused, submodules are left empty."""
         tree = self._commit(repository, revision).tree
+        links: list[tuple[str, str]] = []
         for entry in iter_tree_contents(repository.object_store, tree):
             name = os.fsdecode(entry.path)
+            if any(part in ("", ".", "..") for part in name.split("/")):
+                raise self._problem(f"commit {revision}: an entry is called {name}, which leads out of the repository")
             path, mode = whole / name, entry.mode
             path.parent.mkdir(parents=True, exist_ok=True)
             if S_ISGITLINK(mode):
@@ -96,10 +98,15 @@ class GitSource:
                 path.write_bytes(content)
                 path.chmod(0o755 if mode & 0o111 else 0o644)
                 continue
-            target = os.fsdecode(content)
-            if not is_inside(os.path.join(os.path.dirname(name), target)):  # noqa: PTH118, PTH120 - names, not files
+            links.append((name, os.fsdecode(content)))
+        for name, target in links:  # last, so that nothing is written through one
+            try:
+                (whole / name).symlink_to(target)
+            except OSError as error:
+                raise self._problem(f"commit {revision}: link {name} cannot be made: {error.strerror}") from None
+        for name, target in links:  # when all are there: one may lead over another
+            if not Path(os.path.realpath(whole / name)).is_relative_to(whole.resolve()):
                 raise self._problem(f"commit {revision}: link {name} leads to {target}, out of the repository")
-            path.symlink_to(target)
 
     def _forget_old(self) -> None:
         """Removes commits that were laid out long ago. One that is still parsed is laid out again."""

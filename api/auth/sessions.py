@@ -71,5 +71,9 @@ class Access:
 
     @property
     def _key_of_oidc(self) -> bytes:
-        """Another when it changes who may do what."""
-        return self._key(f"oidc\n{self.oidc.settings.model_dump_json()}" if self.oidc is not None else "none")
+        """Another when it changes who may do what. The provider's secret is a part of it, which no dump shows."""
+        if self.oidc is None:
+            return self._key("none")
+        hidden = self.oidc.settings.client_secret
+        secret = hidden.get_secret_value() if hidden is not None else ""
+        return self._key(f"oidc\n{self.oidc.settings.model_dump_json()}\n{secret}")

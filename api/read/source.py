@@ -359,7 +359,7 @@ def _is(spec: DagSpec) -> Callable[[], Awaitable[DagSpec]]:
 
 
 def _own_file(settings: Settings) -> str:
-    home = settings.home.resolve()
+    home = settings.web_home
     with suppress(OSError):  # then nothing is kept, and it is told at the start
         home.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{home / 'web.db'}"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, field_validator
 
-from ..base import Brief, Instant, Model, PositiveDuration, Request
+from ..base import NAME, Brief, Instant, Model, PositiveDuration, Request
 
 CHANGING = "changing"
 """The digest of a file that changed while it was parsed."""
@@ -14,7 +14,7 @@ CHANGING = "changing"
 class BundleSettings(Request):
     """Where DAG files come from, and how often they are looked at. The names of the options are Airflow's."""
 
-    name: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
+    name: Annotated[str, Field(pattern=NAME, max_length=250)]
     kind: Literal["folder", "git"] = "folder"
     path: str
     """The folder, or the repository: absolute, and the same on every worker."""

@@ -280,6 +280,8 @@ class TriggerRequest(WithLaterFields, Request):
                 f"data_interval_start {iso(self.data_interval_start)} is after data_interval_end "
                 f"{iso(self.data_interval_end)}. Swap or correct them"
             )
+        if self.run_id in (".", ".."):
+            raise ValueError(f"run_id {self.run_id!r} cannot be a part of an address. Choose another")
         if self.run_id is not None and self.run_id.startswith("scheduled__"):
             raise ValueError(f"run_id {self.run_id!r} looks like a scheduled run's. Choose another prefix, as manual__")
         if self.run_id is not None and self.logical_date is None and is_key_of_a_date(self.run_id):

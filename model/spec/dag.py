@@ -8,9 +8,9 @@ from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
 from jsonschema import Draft202012Validator, SchemaError
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator, model_validator
 
-from ..base import Brief, Instant, Model, PositiveDuration
+from ..base import NAME, Brief, Instant, Model, PositiveDuration
 from ..errors import InvalidInputError, explain
 from .assets.condition import leaves
 from .assets.identity import Asset, has_password
@@ -52,6 +52,14 @@ class DagSource(Brief, Model):
     imports_airflow: bool = False
     """Whether the file imports Airflow: it is imported in processes that have."""
 
+    @field_validator("name")
+    @classmethod
+    def _inside(cls, name: str | None) -> str | None:
+        """Refuses a path that leads out of the bundle: workers and the web read what it names."""
+        if name is not None and (name.startswith("/") or ".." in name.split("/") or "\0" in name):
+            raise ValueError(f"{name!r} is not inside its bundle. Write the path from the bundle's root")
+        return name
+
 
 class DagSpec(Brief, Model):
     """A DAG: its tasks and when they run. Names and defaults are Airflow's.
@@ -63,7 +71,7 @@ class DagSpec(Brief, Model):
 
     spec_version: Literal[1] = 1
     """The version of this format."""
-    dag_id: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
+    dag_id: Annotated[str, Field(pattern=NAME, max_length=250)]
     """Unique within the Temporal namespace."""
     description: str | None = None
     """A line for lists."""

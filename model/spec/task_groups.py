@@ -4,14 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ..base import Brief, Model
+from ..base import NAME, Brief, Model
 from .expansion import Expansion
 
 
 class TaskGroup(Brief, Model):
     """A group (Airflow: TaskGroup). Its tasks are those whose `group` is its id, or begins with it and a dot."""
 
-    group_id: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
+    group_id: Annotated[str, Field(pattern=NAME, max_length=250)]
     """Unique among the groups and tasks of the DAG."""
     tooltip: str | None = None
     """Shown with the group in the graph."""

@@ -8,16 +8,19 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from pydantic import ValidationError
 from support import at, bash, dag, empty
 from tidemill.activities.dates import days_ago
+from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import coming_runs
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.run.identity import RunIdentity, RunType, TriggeredBy, scheduled_run
+from tidemill.model.run.identity import RunIdentity, RunType, TriggeredBy, TriggerRequest, scheduled_run
 from tidemill.model.run.messages import RunReport
 from tidemill.model.run.planner import RunPlan
 from tidemill.model.run.state import DagRunState
 from tidemill.model.run.task_instances import TaskInstance, retry_delay
+from tidemill.model.spec.dag import read_dag
 from tidemill.model.spec.timetables import DataInterval
 from tidemill.model.states import TRANSITIONS, IllegalTransitionError, RunState, TaskState
 
@@ -220,3 +223,22 @@ def test_a_tasks_own_dates_leave_it_out_of_a_catch_up(catchup: bool, kind: RunTy
     made = DagRunState(run=run, spec=spec)
     made.fill()
     assert made.states == {"late": state, "over": state, "a": TaskState.NONE}
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_no_name_is_a_step_in_a_path(name: str) -> None:
+    for fields in ({"dag_id": name, "tasks": []}, {"dag_id": "d", "tasks": [{"kind": "empty", "task_id": name}]}):
+        with pytest.raises(InvalidInputError, match=r"(dag_id|task_id) = '\.+'"):
+            read_dag(fields)
+    with pytest.raises(ValidationError, match="cannot be a part of an address"):
+        TriggerRequest(run_id=name)
+    with pytest.raises(ValidationError):
+        BundleSettings(name=name, path="/dags")
+    assert read_dag({"dag_id": f"{name}x", "tasks": []}).dag_id == f"{name}x"
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x.py", "a/../../x.py", "a\0b"])
+def test_the_source_of_a_dag_is_inside_of_its_bundle(name: str) -> None:
+    with pytest.raises(InvalidInputError, match="is not inside its bundle"):
+        read_dag({"dag_id": "d", "tasks": [], "source": {"path": "/b/x.py", "sha256": "0", "name": name}})
+    read_dag({"dag_id": "d", "tasks": [], "source": {"path": "/b/x.py", "sha256": "0", "name": "a..b/x.py"}})

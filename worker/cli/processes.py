@@ -23,6 +23,7 @@ from ..dev import dev_server
 from ..dev_address import remembered
 from ..doctor import Check, all_checks
 from ..folder import look_after, register_folder, watch_folder
+from ..home import make_home
 from ..process import hide_memory, plugin_for, running_worker, until_stopped
 from ..settings import Settings, read_settings
 from .durations import read_duration
@@ -62,6 +63,7 @@ def worker(
     set_up_logging()
     hide_memory()
     settings = with_home(home)
+    make_home(settings)
 
     async def work() -> None:
         running: list[asyncio.Task[None]] = []
@@ -111,6 +113,7 @@ def dev(
 
     set_up_logging()
     settings = with_home(home).model_copy(update={"dags_folder": dags, "drain_seconds": 0})
+    make_home(settings)
     hide_memory()
 
     async def work() -> None:
@@ -166,6 +169,7 @@ def demo(
     from .web import web_for_dev
 
     settings = with_home(home or Path("build/demo"))
+    make_home(settings)
     settings = settings.model_copy(update={"spark_conf": {**SHORT_JOBS, **settings.spark_conf}})
     problems = [check for check in run(all_checks()) if not check.ok and check.name != "Temporal service"]
     if problems:

@@ -15,6 +15,7 @@ import typer
 
 from ...model.errors import InvalidInputError
 from ..client import Tidemill
+from ..home import make_home, make_web_home
 from ..process import hide_memory, until_stopped
 from ..settings import LOOPBACK, Settings
 from .output import Json, console, errors, fail, make_table, run, show
@@ -39,6 +40,8 @@ def api_server(
     set_up_logging()
     settings = with_home(home)
     hide_memory()
+    make_home(settings)
+    make_web_home(settings)
 
     async def work() -> None:
         async with web_server(await Tidemill.connect(settings), settings, host, port, name or ()) as url:
@@ -65,7 +68,7 @@ def install(
     try:
         from ...api.static_ui import VERSION, install_ui
 
-        place = install_ui(settings.home.resolve(), wheel)
+        place = install_ui(settings.web_home, wheel)
     except InvalidInputError as error:
         fail(str(error))
     console.print(f"the user interface of Apache Airflow {VERSION} (Apache-2.0) is in {place}", soft_wrap=True)
@@ -81,8 +84,8 @@ def about_tokens() -> None:
 
 
 def token_file(settings: Settings) -> Path:
-    """The file of tokens: that of TIDEMILL_API_TOKENS, else one below the home."""
-    return settings.api_tokens or settings.home.resolve() / "api_tokens.json"
+    """The file of tokens: that of TIDEMILL_API_TOKENS, else one in the home of the web."""
+    return settings.api_tokens or settings.web_home / "api_tokens.json"
 
 
 @tokens.command("create")
@@ -202,7 +205,7 @@ async def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uv
         if tokens is not None:
             _ = tokens.people  # a file that cannot be read is told now
         oidc = Oidc(settings.oidc) if settings.oidc is not None else None
-        access = Access(session_secret(settings.home.resolve() / "api_sessions.key"), tokens, oidc)
+        access = Access(session_secret(settings.web_home / "api_sessions.key"), tokens, oidc)
     app = make_app(tidemill, settings, hosts, access)
     await app.state.source.ended.begin()
     config = uvicorn.Config(app, log_level="warning", access_log=False)
@@ -237,7 +240,7 @@ async def _fetch_ui(settings: Settings) -> None:
     """Gets the user interface's files where they are not there yet; the API goes on without them."""
     from ...api.static_ui import install_ui, is_installed
 
-    home = settings.home.resolve()
+    home = settings.web_home
     if not is_installed(home):
         try:
             await asyncio.to_thread(install_ui, home)

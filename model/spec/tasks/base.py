@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from ...base import Brief, Instant, Model, PositiveDuration
+from ...base import NAME, Brief, Instant, Model, PositiveDuration
 from ..assets.condition import Leaf
 from ..expansion import Expansion, sources
 from ..notifiers import Callbacks
@@ -36,7 +36,7 @@ class BaseTask(Brief, Model):
     default_pool: ClassVar[str | None] = None
     """Where it takes slots from unless it names a pool."""
 
-    task_id: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)]
+    task_id: Annotated[str, Field(pattern=NAME, max_length=250)]
     """Unique within the DAG."""
     upstream: tuple[str, ...] = ()
     """The tasks directly upstream, by task_id."""
@@ -78,7 +78,7 @@ class BaseTask(Brief, Model):
     """Tasks that wait for the same slot start with the heaviest."""
     weight_rule: WeightRule = WeightRule.DOWNSTREAM
     """Whether the weights of downstream or of upstream tasks are added to the task's own."""
-    pool: Annotated[str, Field(pattern=r"^[\w.\-]+$", max_length=250)] | None = None
+    pool: Annotated[str, Field(pattern=NAME, max_length=250)] | None = None
     """Where the task takes slots from before it starts; None: no pool, only its worker's own limit."""
     pool_slots: PositiveInt = 1
     """How many slots of the pool it takes."""

@@ -6,13 +6,10 @@ from typing import Any
 from ....secrets import is_sensitive, look_up, mask
 from . import OK, Answering, Asking, Message, missing
 
-VARIABLES = "variables"
-"""Where variables are kept that tasks have set."""
-
 
 def _variable(asking: Asking, message: Message) -> Message:
     key = message["key"]
-    kept = asking.worker.ask(store="get", scope=VARIABLES, key=key)
+    kept = asking.worker.ask(store="get", of="variables", key=key)
     value = kept["value"] if kept.get("found") else look_up("variable", key)
     if value is None:
         return missing("VARIABLE_NOT_FOUND", key=key)
@@ -20,17 +17,17 @@ def _variable(asking: Asking, message: Message) -> Message:
 
 
 def _set_variable(asking: Asking, message: Message) -> Message:
-    asking.worker.ask(store="set", scope=VARIABLES, key=message["key"], value=message["value"])
+    asking.worker.ask(store="set", of="variables", key=message["key"], value=message["value"])
     return OK
 
 
 def _delete_variable(asking: Asking, message: Message) -> Message:
-    asking.worker.ask(store="delete", scope=VARIABLES, key=message["key"])
+    asking.worker.ask(store="delete", of="variables", key=message["key"])
     return OK
 
 
 def _variable_keys(asking: Asking, message: Message) -> Message:
-    names = {*asking.worker.ask(store="keys", scope=VARIABLES)["keys"], *asking.worker.ask(names="variable")["names"]}
+    names = {*asking.worker.ask(store="keys", of="variables")["keys"], *asking.worker.ask(names="variable")["names"]}
     found = sorted(name for name in names if name.startswith(message.get("prefix") or ""))
     part = found[message["offset"] : message["offset"] + message["limit"]]
     return {"type": "VariableKeysResult", "keys": part, "total_entries": len(found)}

@@ -3,26 +3,25 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from . import OK, Answering, Asking, Message, missing
 
-Scope = Callable[[Asking, Message], str]
+Scope = Callable[[Asking, Message], dict[str, str]]
 
 
-def _of_task(asking: Asking, _message: Message) -> str:
+def _of_task(asking: Asking, _message: Message) -> dict[str, str]:
     """By task instance, over its tries."""
-    return asking.attempt.path.rpartition("/")[0]
+    return {"of": "task", "task": asking.attempt.path.rpartition("/")[0]}
 
 
-def _of_asset(_asking: Asking, message: Message) -> str:
+def _of_asset(_asking: Asking, message: Message) -> dict[str, str]:
     kind = "name" if message.get("name") is not None else "uri"
-    return f"asset_{kind}={quote(message[kind], safe='')}"
+    return {"of": f"asset_{kind}", "asset": message[kind]}
 
 
 def _get(scope: Scope, answer: str, error: str) -> Answering:
     def get(asking: Asking, message: Message) -> Message:
-        kept = asking.worker.ask(store="get", scope=scope(asking, message), key=message["key"])
+        kept = asking.worker.ask(store="get", **scope(asking, message), key=message["key"])
         if not kept.get("found"):
             return missing(error, key=message["key"])
         return {"type": answer, "value": kept["value"]}
@@ -35,7 +34,7 @@ def _set(scope: Scope) -> Answering:
         expires: Any = message.get("expires_at")
         until = expires.astimezone(UTC).isoformat() if isinstance(expires, datetime) else expires
         values = {"key": message["key"], "value": message["value"], "expires_at": until}
-        asking.worker.ask(store="set", scope=scope(asking, message), **values)
+        asking.worker.ask(store="set", **scope(asking, message), **values)
         return OK
 
     return put
@@ -43,7 +42,7 @@ def _set(scope: Scope) -> Answering:
 
 def _delete(scope: Scope) -> Answering:
     def delete(asking: Asking, message: Message) -> Message:
-        asking.worker.ask(store="delete", scope=scope(asking, message), key=message["key"])
+        asking.worker.ask(store="delete", **scope(asking, message), key=message["key"])
         return OK
 
     return delete
@@ -51,7 +50,7 @@ def _delete(scope: Scope) -> Answering:
 
 def _clear(scope: Scope) -> Answering:
     def clear(asking: Asking, message: Message) -> Message:
-        asking.worker.ask(store="clear", scope=scope(asking, message))
+        asking.worker.ask(store="clear", **scope(asking, message))
         return OK
 
     return clear
