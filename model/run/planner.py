@@ -379,9 +379,10 @@ class RunPlan:
         setups = self._told(self._setups.setups_above.get(task_id, ()), map_index, bad_only=True)
         if setups:
             return f"setup: {setups}"
+        work = self._setups.work_before.get(task_id, ())
+        if self._upstreams(key).done and not self._states_of(work).done:
+            return f"a teardown waits for all work of its setups: {self._told(sorted(work), map_index, bad_only=True)}"
         told = self._told(task.upstream, map_index, bad_only=task.trigger_rule is TriggerRule.ALL_SUCCESS)
-        if not told:
-            told = self._told(self._setups.work_before.get(task_id, ()), map_index, bad_only=True)
         return f"trigger_rule {task.trigger_rule}: {told}" if told else f"trigger_rule {task.trigger_rule}"
 
     def _told(self, task_ids: Iterable[str], map_index: int, *, bad_only: bool) -> str:

@@ -476,3 +476,45 @@ def test_where_a_mapped_task_stands_is_told_by_instance() -> None:
     assert plan.why("z") == "trigger_rule all_success: m[1] is queued"
     plan.record("m[1]", S.SUCCESS)
     assert decided(plan) == {"z": S.QUEUED}
+
+
+def test_what_a_setup_keeps_waiting_names_those_alone_that_have_not_succeeded() -> None:
+    plan = plan_of(
+        empty("done", is_setup=True),
+        empty("going", is_setup=True),
+        empty("work", "done", "going"),
+        empty("far", "work", trigger_rule="all_done"),
+        empty("t1", "done", "far", is_teardown=True),
+        empty("t2", "going", "far", is_teardown=True),
+    )
+    decided(plan)
+    plan.record("done", S.SUCCESS)
+    assert plan.why("far") == "setup: going is queued"
+
+
+def test_a_teardown_tells_of_the_work_that_it_waits_for() -> None:
+    """What is directly above it may be done before what is further up."""
+    plan = plan_of(
+        empty("s", is_setup=True),
+        empty("quick", "s"),
+        empty("slow", "s"),
+        empty("last", "quick", "slow", trigger_rule="one_success"),
+        empty("t", "s", "last", is_teardown=True),
+    )
+    decided(plan)
+    assert plan.why("t") == "trigger_rule all_done_setup_success: s is queued; last is none"
+    end(plan, s=S.SUCCESS)
+    end(plan, quick=S.SUCCESS)
+    end(plan, last=S.SUCCESS)
+    assert plan.why("t") == "a teardown waits for all work of its setups: slow is queued"
+    assert end(plan, slow=S.FAILED) == {"t": S.QUEUED}
+
+
+def test_a_mapped_task_that_was_held_leaves_nothing_behind_when_it_is_expanded() -> None:
+    plan = held(mapped("m", depends_on_past=True), empty("a"), empty("b", "a", trigger_rule="all_skipped"), m=S.RUNNING)
+    decided(plan)
+    plan.look_back(Past(run_id="before", states={"m": S.SUCCESS}))
+    plan.expand(["m"], 1)
+    decided(plan)
+    end(plan, **{"m[0]": S.SUCCESS, "a": S.REMOVED})
+    assert plan.end() == RunEnd(RunState.FAILED, "deadlock: nothing can start b")

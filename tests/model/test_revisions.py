@@ -93,3 +93,29 @@ def test_a_task_behind_the_teardown_needs_the_setup_no_more() -> None:
     whole = DagSpec.model_validate(document)
     states = dict.fromkeys(("make", "work", "drop", "after"), TaskState.SUCCESS)
     assert to_clear(whole, states, ClearRequest(tasks=("after",))) == ["after"]
+
+
+def test_all_setups_of_a_task_and_all_their_teardowns_run_again_with_it() -> None:
+    down = {"kind": "bash", "command": "x", "is_teardown": True}
+    spec = dag(
+        "d",
+        [
+            bash("make_1", "x", is_setup=True),
+            bash("make_2", "x", is_setup=True),
+            bash("work", "x", "make_1", "make_2"),
+            {**down, "task_id": "drop_1", "upstream": ["make_1", "work"]},
+            {**down, "task_id": "drop_2", "upstream": ["make_2", "work"]},
+            bash("other", "x"),
+        ],
+    )
+    cleared = to_clear(spec, dict.fromkeys(spec.by_id, TaskState.SUCCESS), ClearRequest(tasks=("work",)))
+    assert sorted(cleared) == ["drop_1", "drop_2", "make_1", "make_2", "work"]
+
+
+@pytest.mark.parametrize(("n", "more"), [(20, ""), (21, " and 1 more"), (30, " and 10 more")])
+def test_many_tasks_are_named_in_part(n: int, more: str) -> None:
+    spec = dag("d", [bash(f"t{i}", "x") for i in range(n)])
+    states = dict.fromkeys(spec.by_id, TaskState.SUCCESS)
+    with pytest.raises(InvalidInputError) as refused:
+        selected(spec, states, ClearRequest(tasks=("nope",)))
+    assert str(refused.value).endswith(f"t18, t19{more}")
