@@ -32,6 +32,8 @@ class Holders(RunLeases):
 
     silent: tuple[str, ...] = ()
     """Workflow ids of runs that have not answered in time, though somebody worked for them lately."""
+    follows_another: bool = False
+    """Whether there was a pool of this name before: runs that began moments before its end may not be listed yet."""
 
 
 @activity.defn(name="tidemill.holders")
@@ -66,6 +68,7 @@ async def find_holders(question: HoldersQuestion) -> Holders:
     try:
         # Some stores compare without regard to case: what was found is compared once more.
         found = [run.id async for run in client.list_workflows(query) if run.id.startswith(prefix)]
+        of_name = [run.run_id async for run in client.list_workflows(f'WorkflowId = "{question.pool}"', limit=3)]
     except RPCError as error:
         if error.status is RPCStatusCode.UNIMPLEMENTED:  # the SDK's test server has no lists
             return Holders()
@@ -75,4 +78,5 @@ async def find_holders(question: HoldersQuestion) -> Holders:
         held=tuple(request for answer in answers if answer is not None for request in answer.held),
         waiting=tuple(request for answer in answers if answer is not None for request in answer.waiting),
         silent=tuple(run for run, answer in zip(found, answers, strict=True) if answer is None),
+        follows_another=any(run_id != activity.info().workflow_run_id for run_id in of_name),
     )

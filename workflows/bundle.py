@@ -68,7 +68,8 @@ class DagBundleWorkflow:
             elif not self._under_way and workflow.all_handlers_finished():
                 self.state.executions += 1
                 workflow.continue_as_new(self.state)
-            await self._alarm.until(None if self._ripe else self.state.next_wake(now, self._parsing))
+            wake = self.state.next_wake(now, self._parsing, compares=self._compares)
+            await self._alarm.until(None if self._ripe else wake)
 
     @property
     def _ripe(self) -> bool:

@@ -22,6 +22,8 @@ ASKED_TOGETHER = 1000
 HOLDERS_WITHIN, HOLDERS_HEARTBEAT = timedelta(minutes=10), timedelta(seconds=30)
 HOLDERS_PATIENCE, HOLDERS_PAUSE = timedelta(minutes=2), timedelta(seconds=5)
 """How long runs are waited for that do not answer: their worker may just be starting. Then the pool goes on."""
+VISIBILITY_LAG = timedelta(seconds=10)
+"""After so long a run that has begun is in lists."""
 
 
 @workflow.defn(name="Pool", sandboxed=False)
@@ -74,8 +76,9 @@ class PoolWorkflow:
         self._given_back = set()
         pool = workflow.info().workflow_id
         question = HoldersQuestion(pool=pool, dag_id=dag_of_limit(pool))
-        patience_ends = workflow.now() + HOLDERS_PATIENCE
+        begun, patience_ends = workflow.now(), workflow.now() + HOLDERS_PATIENCE
         while True:
+            asked_at = workflow.now()
             answer = await workflow.execute_activity(
                 find_holders,
                 question,
@@ -85,9 +88,10 @@ class PoolWorkflow:
                 retry_policy=FOR_EVER,
             )
             self.state.recover(answer, workflow.now(), self._given_back)
-            if not answer.silent or workflow.now() >= patience_ends:
+            too_early = answer.follows_another and asked_at < begun + VISIBILITY_LAG
+            if not too_early and (not answer.silent or workflow.now() >= patience_ends):
                 break
-            await workflow.sleep(HOLDERS_PAUSE)
+            await workflow.sleep(VISIBILITY_LAG if too_early else HOLDERS_PAUSE)
         self._given_back = None
 
     async def _grant(self) -> None:

@@ -302,17 +302,17 @@ class BundleState(Record):
 
     # Time
 
-    def next_wake(self, now: datetime, under_way: Collection[str]) -> datetime | None:
+    def next_wake(self, now: datetime, under_way: Collection[str], *, compares: bool = True) -> datetime | None:
         """When something has to be done next if nothing happens before; None: only when something happens.
 
-        What is due already is under way, or waits for what is.
+        What is due already is under way, or waits for what is. *compares*: whether DAGs are looked at again.
         """
         times = [self.next_listing() or now]
         waiting = (path for path in self.files if path not in under_way and self.wants_parse(path))
         times += [self.may_parse(path) or now for path in waiting]
         gone = (o.gone_since for o in self.dags.values() if o.gone_since is not None and not o.told.is_stale)
         times += [since + self.settings.stale_dag_threshold for since in gone]
-        if self.to_compare():
+        if compares and self.to_compare():
             times.append(self.next_comparison() or now)
         times += [owned.register_after for owned in self.dags.values() if owned.register_after is not None]
         return min((time for time in times if time > now), default=None)

@@ -238,12 +238,13 @@ class _Try:
         def answer() -> None:
             held: list[LeaseRequest] = []
             waiting: list[LeaseRequest] = []
-            for execution in [*self._world.service.executions.values()]:
-                if execution.kind == "DagRun" and execution.running and execution.steps:
+            for execution in self._world.listed("DagRun"):
+                if execution.running and execution.steps:  # who has ended meanwhile is not found any more
                     found = self._world.query(execution, "leases", question.pool, result_type=RunLeases) or RunLeases()
                     held += found.held
                     waiting += found.waiting
-            self._complete(Holders(held=tuple(held), waiting=tuple(waiting)))
+            pools = [e for e in self._world.service.executions.values() if e.workflow_id == question.pool]
+            self._complete(Holders(held=tuple(held), waiting=tuple(waiting), follows_another=len(pools) > 1))
 
         self._later(self._brief(), answer)
 
@@ -493,7 +494,7 @@ class _Try:
         question: CompareQuestion = self._asked(CompareQuestion)
 
         def answer() -> None:
-            running = {e.workflow_id for e in self._world.service.executions.values() if e.kind == "Dag" and e.running}
+            running = {execution.workflow_id for execution in self._world.listed("Dag")}
             strays = [dag_id for dag_id in question.versions if dag_workflow_id(dag_id) not in running]
             self._complete(Compared(strays=tuple(strays)))
 

@@ -22,6 +22,8 @@ from .service import Service
 
 MOST_STEPS = 12_000
 """Workflow tasks of one seed, replayed ones too; those that have more are few, and cost what a hundred others do."""
+VISIBILITY_LAG = 5 * SECOND
+"""By how much a list may be behind."""
 Answered = Callable[[Payload | None, Failure | None], None]
 
 
@@ -411,6 +413,17 @@ class World:
                         activity.attempt,
                         "Heartbeat",
                     )
+
+    def listed(self, kind: str) -> list[Execution]:
+        """The executions that a list shows as running: as things were a moment ago, since visibility lags."""
+        at = self.now - (0 if self.calm else self.random.randint(0, VISIBILITY_LAG))
+        return [
+            execution
+            for execution in self.service.executions.values()
+            if execution.kind == kind
+            and execution.started_at <= at
+            and (execution.closed_at is None or execution.closed_at > at)
+        ]
 
     # What people and activities do
 

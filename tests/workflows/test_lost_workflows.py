@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support import Stack, bash, dag, eventually, most_at_once
 from tidemill.model.pool.state import PoolSettings
+from tidemill.workflows import pool
 from tidemill.workflows.dag import workflow as dag_workflow
 from tidemill.workflows.run import leases
 
@@ -15,6 +16,7 @@ from tidemill.workflows.run import leases
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits asks again after a second, and not after a minute."""
+    monkeypatch.setattr(pool, "VISIBILITY_LAG", timedelta(seconds=1))
     monkeypatch.setattr(leases, "REMIND_FIRST", timedelta(seconds=1))
     monkeypatch.setattr(dag_workflow, "TIE_AGAIN", timedelta(seconds=2))
 
