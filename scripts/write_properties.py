@@ -24,7 +24,7 @@ HEAD = """# Properties
 
 What holds of every installation, each with a name. `make dst` checks all of them while it runs whole installations
 under seeds; the same code checks those of workflows and histories on what each test leaves on a real server
-(`tests/properties`). This page is written from the code by `make docs`.
+(`tests/properties`), on what `make chaos` leaves, and on what benchmarks leave. This page is written from the code by `make docs`.
 
 `make dst` drives the workflow classes that ship, through the SDK's own activations, on a model of Temporal's service
 (`tests/dst/service.py`) in virtual time. Everything that happens is drawn from the seed, so that
@@ -46,6 +46,8 @@ FAULTS = """## What goes wrong
 | clocks of workers | ahead or behind by seconds or minutes |
 | continue-as-new | after 60, 100, 200 or 4,096 events, and refused while something new has come |
 | an operator | terminates, cancels or resets any workflow: a run, a DAG, a pool, a limit, an asset, a watcher, a bundle |
+| lists | lag by up to five seconds |
+| releases | in every fourth seed workers are of the last release and of this one in turns, each with its own workflow classes |
 | people | trigger, clear, mark, pause, register, backfill, delete, answer, change pools, remove and break files |
 
 ## What the model of the service leaves out
@@ -53,9 +55,8 @@ FAULTS = """## What goes wrong
 | not modelled | why it can be left out, or what shows it instead |
 |---|---|
 | limits on the size of payloads, histories and commands | counted as properties; `tests/workflows/test_too_large.py`, `tests/workflows/test_sizes.py` on a real server |
-| visibility that lags | no workflow decides by it but a pool that begins anew, whose activity says so |
 | local activities, Nexus, schedules, cron, search attributes of one's own | tidemill uses none of them |
-| Worker Versioning, workers of an earlier release | `tests/releases`, `tests/workflows/test_versioning.py` on a real server |
+| Worker Versioning | `tests/workflows/test_versioning.py` on a real server |
 | updates that a reset would admit again | their senders are told that the execution has ended |
 | what a task does | a behaviour that the seed draws: an end, a value, a wait, a time |
 | workers that go on while the store becomes an older copy | they are started anew, as the manual asks |

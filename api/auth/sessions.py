@@ -25,6 +25,14 @@ class Access:
         found = self.tokens.person(shown) if self.tokens is not None else None
         return found or self.session_of(shown)
 
+    def answers_as(self, person: Person) -> str:
+        """Return the name that a person answers by: theirs, or where a token has the same, one that tells them apart.
+
+        Else somebody who may choose their name at a provider would answer for whoever has that token.
+        """
+        has_token = self.tokens is not None and self.tokens.named(person.name) is not None
+        return person.known_as if has_token else person.name
+
     def begin_session(self, person: Person) -> str:
         """What a browser, or a client, shows for a while instead of the token."""
         told = {"sub": person.name, "exp": int(time.time()) + SESSION_SECONDS}

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 
 from ...model.errors import InvalidInputError
 from ...model.run.forms import InputForm
@@ -14,6 +14,7 @@ from ...model.spec.tasks import ApprovalTask
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise
+from ..auth.sessions import Access
 from ..auth.tokens import Person
 from ..dependencies import Here, Limit, Offset
 from ..read.filters import matches, ordered, page
@@ -153,6 +154,7 @@ async def get_approval_of_try(
 
 @router.patch(MAPPED + "/hitlDetails")
 async def answer_approval(
+    request: Request,
     source: Here,
     dag_id: str,
     dag_run_id: str,
@@ -165,16 +167,18 @@ async def answer_approval(
     _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
     if body.params_input and view.form is None:
         raise InvalidInputError("params_input: approvals have no params here. Leave it out")
+    access: Access | None = request.app.state.access
+    name = access.answers_as(person) if access is not None else person.name
     answer = ApprovalAnswer(
         task=instance_key(task_id, map_index),
         chosen=tuple(body.chosen_options),
         params=body.params_input,
-        by=person.name,
+        by=name,
     )
     await source.tidemill.respond(dag_id, dag_run_id, answer)
     await source.changed(dag_id, dag_run_id)
     return {
-        "responded_by": {"id": person.name, "name": person.name},
+        "responded_by": {"id": name, "name": name},
         "responded_at": datetime.now(UTC).isoformat(),
         "chosen_options": body.chosen_options,
         "params_input": body.params_input,

@@ -20,7 +20,7 @@ from tidemill.api.auth.access import COOKIE
 from tidemill.api.auth.login import FLOW
 from tidemill.api.auth.oidc import Flow, NotKnownError, Oidc
 from tidemill.api.auth.sessions import Access
-from tidemill.api.auth.tokens import Role, TokenFile, create_token
+from tidemill.api.auth.tokens import Person, Role, TokenFile, create_token
 from tidemill.worker.dev import free_port
 from tidemill.worker.settings import OidcSettings, Settings
 from web_stack import nowhere
@@ -202,3 +202,20 @@ def test_somebody_of_several_groups_has_the_highest_role() -> None:
     assert (person.name, person.role, person.known_as) == ("ann", Role.OPERATOR, "ann by OpenID")
     guest = Oidc(settings_of("https://a", default_role="viewer")).person_of({"sub": "eve"})
     assert guest.role is Role.VIEWER
+
+
+def test_whoever_has_the_name_of_a_token_at_a_provider_answers_as_another(tmp_path: Path) -> None:
+    create_token(tmp_path / "tokens.json", "robot", Role.OPERATOR)
+    access = Access(SECRET, TokenFile(tmp_path / "tokens.json"), Oidc(settings_of("https://a")))
+    assert access.answers_as(Person("robot", Role.OPERATOR)) == "robot"
+    assert access.answers_as(Person("robot", Role.OPERATOR, is_of_oidc=True)) == "robot by OpenID"
+    assert access.answers_as(Person("ann", Role.OPERATOR, is_of_oidc=True)) == "ann"
+
+
+def test_a_session_is_signed_with_the_providers_secret_too(tmp_path: Path) -> None:
+    """Who knows the server's key and the settings that are no secret forges no session."""
+    forged = Access(SECRET, None, Oidc(settings_of("https://a", client_secret="guessed")))
+    session = forged.begin_session(Person("eve", Role.ADMIN, is_of_oidc=True))
+    access = Access(SECRET, None, Oidc(settings_of("https://a")))
+    assert forged.session_of(session) is not None
+    assert access.session_of(session) is None
