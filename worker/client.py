@@ -431,9 +431,14 @@ class Tidemill:
         async with clear_errors(f"bundle {bundle!r}", self.task_queue):
             return await self._query(bundle_workflow_id(bundle), "files", list[FileView])
 
-    async def refresh_bundle(self, name: str, paths: Sequence[str] = ()) -> BundleView:
-        """Has files parsed now, changed or not; returns when their DAGs are registered."""
+    async def refresh_bundle(self, name: str, paths: Sequence[str] = (), *, all_removed: bool = False) -> BundleView:
+        """Has files parsed now, changed or not; returns when their DAGs are registered.
+
+        *all_removed*: most of the files may be gone, and are meant to be.
+        """
         async with clear_errors(f"bundle {name!r}", self.task_queue):
+            if all_removed:
+                await self._update(bundle_workflow_id(name), "confirm_removals", BundleView)
             try:
                 return await self._update(
                     bundle_workflow_id(name), "refresh", BundleView, [*paths], within=REFRESH_TIMEOUT

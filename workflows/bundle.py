@@ -54,8 +54,8 @@ class DagBundleWorkflow:
         self._registering: set[str] = set()
         self._telling = False
         self._comparing = False
-        self._compares = workflow.patched("compares-dags")
-        """Histories of before do not look at DAGs again that are registered."""
+        self._compares = workflow.patched("compares-and-doubts")
+        """Histories of before do not look at DAGs again that are registered, and believe each listing."""
         self._under_way: set[asyncio.Task[None]] = set()
 
     @workflow.run
@@ -123,7 +123,7 @@ class DagBundleWorkflow:
                 LIST_WITHIN,
                 LOST_WORKERS,
             )
-            self.state.take_listing(listing, workflow.now(), asked_at)
+            self.state.take_listing(listing, workflow.now(), asked_at, doubts=self._compares)
         except ActivityError as error:
             self.state.cannot_list(cause_of(error), workflow.now())
         finally:
@@ -230,6 +230,13 @@ class DagBundleWorkflow:
         await self._listed_now()
         self.state.force(paths or None)
         await self._settled(self._idle)
+        return self.state.view()
+
+    @workflow.update
+    def confirm_removals(self) -> BundleView:
+        """Believes the next listing, however many files are gone, and lists now."""
+        self.state.confirm_removals()
+        self.look()
         return self.state.view()
 
     @workflow.update

@@ -65,6 +65,7 @@ class FileActivities:
             revision=revision,
             files=None if unchanged else answer["files"],
             warnings=answer["warnings"],
+            unreadable=answer["unreadable"],
         )
 
     @activity.defn(name="tidemill.parse_file", no_thread_cancel_exception=True)

@@ -29,6 +29,8 @@ class Tree:
     def __init__(self, root: Path, cache: dict[str, Any] | None = None, *, syntax: str = "glob") -> None:
         self.root = root
         self.warnings: list[str] = []
+        self.unreadable: list[str] = []
+        """Folders and archives whose files are not known now."""
         self.facts: dict[str, Any] = {}
         self._cache = cache or {}
         self._files: dict[str, bool] = {}
@@ -45,6 +47,7 @@ class Tree:
                     found += [f"{self._relative(path)}/{name}" for name in _modules_of(path)]
                 except (OSError, zipfile.BadZipFile) as error:
                     self.warnings.append(f"{self._relative(path)} cannot be read: {error}")
+                    self.unreadable.append(self._relative(path))
         return found
 
     def digest(self, name: str, extras: list[str] | tuple[str, ...] = ()) -> str:
@@ -139,6 +142,7 @@ class Tree:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
             self.warnings.append(f"{self._relative(folder)} cannot be listed: {error.strerror}")
+            self.unreadable.append(self._relative(folder))
             return
         for entry in entries:
             path = Path(entry.path)
@@ -213,9 +217,11 @@ def listed(question: dict[str, Any]) -> dict[str, Any]:
         if time.monotonic() - saved_at > SAVE_EVERY:  # whoever ends a listing that takes too long finds it quicker then
             save(cache, {**known, **tree.facts})
             saved_at = time.monotonic()
+    if "." in tree.unreadable:
+        return {"problem": f"{tree.root}: {tree.warnings[-1].removeprefix('. ')}. Let the worker's user read it"}
     save(cache, tree.facts)
     whole = sha256(json.dumps([files, tree.warnings]).encode()).hexdigest()[:16]
-    return {"digest": whole, "files": files, "warnings": tree.warnings}
+    return {"digest": whole, "files": files, "warnings": tree.warnings, "unreadable": tree.unreadable}
 
 
 def save(cache: Path, facts: dict[str, Any]) -> None:

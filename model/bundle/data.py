@@ -1,18 +1,20 @@
 """Bundles of DAG files: their settings, what is asked about files and answered, and how a bundle is shown."""
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, field_validator
 
-from ..base import NAME, Brief, Instant, Model, PositiveDuration, Request
+from ..base import NAME, Brief, Instant, Model, PositiveDuration, Request, WithLaterFields
 
 CHANGING = "changing"
 """The digest of a file that changed while it was parsed."""
 
 
-class BundleSettings(Request):
+class BundleSettings(WithLaterFields, Request):
     """Where DAG files come from, and how often they are looked at. The names of the options are Airflow's."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("mass_removal_threshold",)
 
     name: Annotated[str, Field(pattern=NAME, max_length=250)]
     kind: Literal["folder", "git"] = "folder"
@@ -31,6 +33,8 @@ class BundleSettings(Request):
     dag_file_memory_mb: Annotated[int, Field(ge=512)] = 2048
     stale_dag_threshold: Annotated[timedelta, Field(ge=timedelta())] = timedelta(seconds=50)
     """How long a DAG is in no file before it makes no more runs."""
+    mass_removal_threshold: Annotated[timedelta, Field(ge=timedelta())] = timedelta(hours=1)
+    """How long most of the files are gone before that is believed: a lost mount leaves an empty folder."""
     on_import_error: Literal["stop", "keep_running"] = "stop"
     """Whether a DAG whose file is broken makes no more runs until it is mended."""
     dag_ignore_file_syntax: Literal["glob", "regexp"] = "glob"
@@ -70,6 +74,8 @@ class Listing(Model):
     files: dict[str, str] | None = None
     """None: nothing has changed."""
     warnings: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Folders and archives that could not be read: what is in them is not known, and no less there than before."""
 
 
 class ParseQuestion(Model):

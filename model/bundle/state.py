@@ -6,7 +6,7 @@ Pure decisions over plain data; the `DagBundle` workflow carries them out.
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from ..base import Brief, Instant, Record
+from ..base import Brief, Instant, Record, iso
 from .data import (
     CHANGING,
     BundleSettings,
@@ -25,6 +25,10 @@ REGISTER_AGAIN = timedelta(minutes=1)
 PARSE_AGAIN = timedelta(seconds=30)
 SETTLES_WITHIN = timedelta(seconds=1)
 """A file that changed while it was parsed is given so much time before it is parsed once more."""
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(f"{folder}/")
 
 
 class FileRecord(Brief, Record):
@@ -78,6 +82,10 @@ class BundleState(Record):
     executions: int = 1
     compared_at: Instant | None = None
     """When the DAGs were last looked at, or registered for the first time."""
+    removals_since: Instant | None = None
+    """Since when most of the files are gone, which is not believed yet."""
+    removals_confirmed: bool = False
+    """Whether a person has said that they are meant to be gone."""
     compare_now: bool = False
     """Whether somebody has asked for it."""
 
@@ -91,17 +99,24 @@ class BundleState(Record):
         """When the folder is listed next; None: now."""
         return None if self.listed_at is None else self.listed_at + self.settings.dag_dir_list_interval
 
-    def take_listing(self, listing: Listing, now: datetime, asked_at: datetime | None = None) -> None:
+    def take_listing(
+        self, listing: Listing, now: datetime, asked_at: datetime | None = None, *, doubts: bool = True
+    ) -> None:
         """Takes note of the files that are there.
 
-        A file that was parsed since *asked_at* is known better than the listing knows it: it is looked at again.
+        A file that was parsed since *asked_at* is known better than the listing knows it: it is looked at again. With
+        *doubts*, most files are not believed to be gone at once, and none that may be where nobody could look.
         """
         self.listed_at, self.problem, self.warnings = now, None, listing.warnings
         self.compared_at = self.compared_at or now
         self.digest, self.revision = listing.digest, listing.revision
         if listing.files is None:
             return
-        for path in [path for path in self.files if path not in listing.files]:
+        gone = [path for path in self.files if path not in listing.files]
+        if doubts:
+            gone = [path for path in gone if not any(_is_below(path, folder) for folder in listing.unreadable)]
+            gone = self._believed(gone, now)
+        for path in gone:
             del self.files[path]
         for path, digest in listing.files.items():
             record = self.files.get(path)
@@ -112,6 +127,29 @@ class BundleState(Record):
             else:
                 record.listed = digest
         self._settle(now)
+
+    def _believed(self, gone: list[str], now: datetime) -> list[str]:
+        """Return the files that are taken for removed: none, while most are gone and nobody has confirmed it."""
+        most = len(gone) == len(self.files) > 1 or (len(gone) > 2 and 2 * len(gone) > len(self.files))
+        if not most or self.removals_confirmed:
+            self.removals_since, self.removals_confirmed = None, False
+            return gone
+        self.removals_since = self.removals_since or now
+        until = self.removals_since + self.settings.mass_removal_threshold
+        if now >= until:
+            self.removals_since = None
+            return gone
+        self.problem = (
+            f"{len(self.files) - len(gone)} of {len(self.files)} files are left in {self.settings.path}: is everything "
+            f"mounted there? Until {iso(until)} the DAGs of the others stay as they are. If they are meant to be gone: "
+            f"tidemill bundles refresh {self.settings.name} --all-removed"
+        )
+        self.digest = None  # the next listing is to tell of all files again
+        return []
+
+    def confirm_removals(self) -> None:
+        """Have the next listing believed, however many files it has left."""
+        self.removals_confirmed, self.digest = True, None
 
     def cannot_list(self, problem: str, now: datetime) -> None:
         self.listed_at, self.problem = now, problem

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import at
@@ -135,7 +136,7 @@ events = st.one_of(
 @settings(max_examples=300)
 @given(st.lists(events, max_size=30))
 def test_every_dag_has_one_owner_that_defines_it_or_is_gone(history: list[tuple[object, ...]]) -> None:
-    bundle = state()
+    bundle = state(mass_removal_threshold=0)  # each listing is believed
     files: dict[str, str] = {}
     for event in history:
         if event[0] == "list":
@@ -165,3 +166,81 @@ def look(bundle: BundleState, files: dict[str, str]) -> None:
     """Lists *files*, as the activity does: without them, if the bundle knows their digest."""
     unchanged = bundle.list_question().known == str(files)
     bundle.take_listing(Listing(digest=str(files), files=None if unchanged else files), NOW)
+
+
+# A folder that lies
+
+
+def many(*gone: int, n: int = 6) -> Listing:
+    """The listing of a folder of *n* files, of which some are gone."""
+    return listing(**{f"f{i}": "1" for i in range(n) if i not in gone})
+
+
+def of_many(n: int = 6) -> BundleState:
+    bundle = state()
+    bundle.take_listing(many(n=n), NOW)
+    for i in range(n):
+        bundle.parsed(f"f{i}.py", result("1", f"d{i}"), NOW)
+        bundle.registered(f"d{i}", f"1-d{i}", None)
+    return bundle
+
+
+@pytest.mark.parametrize("gone", [[0], [0, 1], [0, 1, 2]])
+def test_some_files_that_are_gone_are_gone(gone: list[int]) -> None:
+    bundle = of_many()
+    bundle.take_listing(many(*gone), NOW)
+    assert (len(bundle.files), bundle.problem) == (6 - len(gone), None)
+
+
+def test_the_only_file_that_is_gone_is_gone() -> None:
+    bundle = of_many(1)
+    bundle.take_listing(many(0, n=1), NOW)
+    assert (bundle.files, bundle.problem) == ({}, None)
+
+
+@pytest.mark.parametrize(("n", "gone", "left"), [(6, 4, 2), (6, 6, 0), (2, 2, 0), (5, 3, 2)])
+def test_most_files_are_not_believed_to_be_gone_at_once(n: int, gone: int, left: int) -> None:
+    """A lost mount leaves an empty folder: DAGs go on for an hour, and the bundle says what it sees."""
+    bundle = of_many(n)
+    later = NOW + timedelta(minutes=59)
+    for now in (NOW, later):
+        bundle.take_listing(many(*range(gone), n=n), now)
+        assert len(bundle.files) == n
+        told = f"{left} of {n} files are left in /dags: is everything mounted there? Until 2026-01-01T01:00:00+00:00"
+        assert (bundle.problem or "").startswith(told)
+        assert bundle.digest is None, "it is looked at again"
+        assert bundle.file_states(now + timedelta(minutes=1)) == {}
+    bundle = BundleState.model_validate_json(bundle.model_dump_json())
+    bundle.take_listing(many(*range(gone), n=n), NOW + timedelta(hours=1))
+    assert (len(bundle.files), bundle.problem) == (left, None)
+
+
+def test_files_that_are_back_are_as_before() -> None:
+    bundle = of_many()
+    bundle.take_listing(many(*range(6)), NOW)
+    bundle.take_listing(many(), NOW + timedelta(minutes=59))
+    assert (len(bundle.files), bundle.problem) == (6, None)
+    bundle.take_listing(many(*range(6)), NOW + timedelta(minutes=61))
+    assert bundle.problem is not None, "the time begins anew"
+
+
+def test_a_person_says_that_the_files_are_meant_to_be_gone() -> None:
+    bundle = of_many()
+    bundle.take_listing(many(*range(6)), NOW)
+    bundle.confirm_removals()
+    bundle.take_listing(many(*range(6)), NOW)
+    assert (bundle.files, bundle.problem) == ({}, None)
+    bundle = of_many()
+    bundle.confirm_removals()
+    bundle.take_listing(many(), NOW)
+    bundle.take_listing(many(*range(6)), NOW)
+    assert bundle.problem is not None, "it was said of one listing"
+
+
+def test_nothing_is_removed_where_nobody_could_look() -> None:
+    bundle = state()
+    bundle.take_listing(Listing(digest="a", files={"a.py": "1", "sub/b.py": "1", "sub2/c.py": "1"}), NOW)
+    partly = Listing(digest="b", files={"a.py": "1"}, warnings=("sub cannot be listed: Permission denied",))
+    bundle.take_listing(partly.model_copy(update={"unreadable": ("sub",)}), NOW)
+    assert sorted(bundle.files) == ["a.py", "sub/b.py"]
+    assert bundle.warnings == partly.warnings

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import subprocess
 import zipfile
 from datetime import timedelta
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from bundle_folder import ONE, Folder
-from support import Stack, eventually, killing_worker, stack
+from support import Stack, eventually, killing_worker, run_command, stack
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.states import RunState
 
@@ -429,3 +430,33 @@ async def test_a_killed_worker_loses_nothing(server: str, tmp_path: Path, when: 
             run_id = await folder.run("a")
             details = await here.finished(f"{folder.name}_a", run_id)
     assert details.state is RunState.SUCCESS
+
+
+async def test_a_lost_mount_makes_no_dag_stale(folder: Folder) -> None:
+    """It leaves an empty folder: the DAGs go on, every list says so, and a person may say that it is meant."""
+    for name in "abc":
+        folder.one(f"{name}.py", name)
+    await folder.begin()
+    await folder.look()
+    aside = folder.path.with_name("aside")
+    folder.path.rename(aside)
+    folder.path.mkdir()
+    await folder.look()
+    told = "0 of 3 files are left in"
+    assert told in ((await folder.here.tidemill.bundle(folder.name)).problem or "")
+    assert told in json.dumps(await command_said(folder, "dags", "errors", "--json", code=1))
+    assert not (await folder.dag("a")).is_stale
+    assert (await folder.here.finished(f"{folder.name}_a", await folder.run("a"))).state is RunState.SUCCESS
+    await command_said(folder, "bundles", "refresh", folder.name, "--all-removed")
+    await eventually(lambda: folder.dag("a"), lambda view: view.is_stale)
+    assert (await folder.here.tidemill.bundle(folder.name)).problem is None
+    folder.path.rmdir()
+    aside.rename(folder.path)
+    await folder.look()
+    await eventually(lambda: folder.dag("a"), lambda view: not view.is_stale)
+
+
+async def command_said(folder: Folder, *arguments: str, code: int = 0) -> str:
+    done = await asyncio.to_thread(run_command, folder.here, *arguments)
+    assert done.returncode == code, done.stderr
+    return done.stdout

@@ -1,7 +1,10 @@
 """What is found in a folder, and what counts as the content of a file: from texts alone, nothing is imported."""
 
+import os
 from pathlib import Path
+from typing import Any
 
+import pytest
 from tidemill.activities.bundles.listing import Tree, listed
 from tidemill.activities.bundles.snapshots import Snapshots
 
@@ -70,3 +73,26 @@ def test_a_snapshot_holds_nothing_from_outside_its_folder(tmp_path: Path) -> Non
     folder = snapshots.lay_out(snapshot)
     assert outside.read_text() == "new"
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["a.py"]
+
+
+@pytest.mark.parametrize("hidden", ["sub", "."])
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
+    """Nothing is known of what is in it, and nothing below it is taken for removed; of the root it is a problem."""
+    root = tmp_path / "dags"
+    (root / "sub").mkdir(parents=True)
+    for name in ("a.py", "sub/b.py"):
+        (root / name).write_text("x = 1")
+    scandir = os.scandir
+
+    def refusing(folder: Any) -> Any:
+        if Path(folder) == root / hidden:
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    answer = listed({"root": str(root), "syntax": "glob", "extras": {}, "cache": str(tmp_path / "cache.json")})
+    if hidden == ".":
+        assert answer == {"problem": f"{root}: cannot be listed: Permission denied. Let the worker's user read it"}
+    else:
+        assert (sorted(answer["files"]), answer["unreadable"]) == (["a.py"], ["sub"])
+        assert answer["warnings"] == ["sub cannot be listed: Permission denied"]

@@ -73,12 +73,15 @@ def list_bundles(as_json: Json = False) -> None:
 def refresh(
     name: Name,
     paths: Annotated[list[str] | None, typer.Argument(help="Files, from the root; all if none are given.")] = None,
+    all_removed: Annotated[
+        bool, typer.Option("--all-removed", help="Most of the files are gone, and are meant to be.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List and parse now, changed or not. Returns when the DAGs are registered."""
 
     async def work() -> BundleView:
-        return await (await Tidemill.connect()).refresh_bundle(name, paths or [])
+        return await (await Tidemill.connect()).refresh_bundle(name, paths or [], all_removed=all_removed)
 
     view = run(work())
     show([view], as_json, bundles_table([view]))

@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 
 from ...activities.dag_files import read_dag_files
-from ...model.bundle.data import FileView
+from ...model.bundle.data import BundleView, FileView
 from ...model.dag.previews import Preview
 from ...model.dag.views import Change, Registration
 from ...model.spec.dag import DagSpec
@@ -132,11 +132,30 @@ def list_files(as_json: Json = False) -> None:
 
 
 def list_errors(as_json: Json = False) -> None:
-    """List what is wrong with DAG files. Exit code 1 if anything is."""
+    """List what is wrong with DAG files, and with bundles as a whole. Exit code 1 if anything is."""
+    views = run(all_bundles())
     broken = [file for file in run(all_files()) if file.error is not None]
+    broken += [_folder_of(view) for view in views if view.problem is not None]
     show(broken, as_json, make_table(["BUNDLE", "FILE", "ERROR"], [(f.bundle, f.path, f.error) for f in broken]))
     if broken:
         raise typer.Exit(1)
+
+
+def _folder_of(view: BundleView) -> FileView:
+    """The folder of a bundle that could not be listed, or is not believed, as a line among its files."""
+    return FileView(
+        bundle=view.settings.name,
+        path=view.settings.path,
+        dags=(),
+        parsed_at=view.listed_at,
+        seconds=None,
+        parses=0,
+        error=view.problem,
+    )
+
+
+async def all_bundles() -> list[BundleView]:
+    return await (await Tidemill.connect()).bundles()
 
 
 async def all_files() -> list[FileView]:
