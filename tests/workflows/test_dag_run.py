@@ -127,7 +127,8 @@ async def test_cancelling_a_run_from_temporal_ends_its_processes_and_frees_its_s
     await here.tidemill.client.get_workflow_handle(run.workflow_id).cancel()
     details = await here.finished("cancelled", run.run_id)
     assert details.state is RunState.FAILED
-    assert not processes_with("4713")
+    # On a machine that is very busy the try may be given up before its worker hears of it.
+    await eventually(lambda: asyncio.to_thread(processes_with, "4713"), lambda found: not found)
 
 
 async def test_a_lost_worker_does_not_spend_the_tasks_retries(server: str, tmp_path: Path) -> None:
