@@ -51,7 +51,10 @@ class DagCommands(LazyGroup):
             "dag_files:list_files",
             "List the DAG files of every bundle: when they were parsed last, how long that took, their DAGs.",
         ),
-        "errors": ("dag_files:list_errors", "List what is wrong with DAG files. Exit code 1 if anything is."),
+        "errors": (
+            "dag_files:list_errors",
+            "List what is wrong with DAG files, and with bundles as a whole. Exit code 1 if anything is.",
+        ),
     }
 
 
