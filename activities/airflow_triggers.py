@@ -19,6 +19,7 @@ from temporalio import activity
 from ..model.run.attempts import TaskAttempt
 from ..model.run.deferrals import TriggerEnd
 from ..model.run.triggering import TriggerQuestion
+from .attempts.key_values import ANY_TASK
 from .attempts.watch import handed_over
 from .attempts.way import Conversation
 from .processes.call import ServerGone
@@ -107,7 +108,7 @@ class _Listening(Conversation):
     """What is heard of a process that watches triggers."""
 
     def __init__(self, host: _Host, workplace: Workplace) -> None:
-        super().__init__(None, fresh_masker(), workplace.facts, workplace.key_values)
+        super().__init__(None, fresh_masker(), workplace.facts, workplace.key_values, ANY_TASK)
         self._host = host
 
     def output(self, data: bytes) -> None:

@@ -93,11 +93,15 @@ def temporal_server(folder: Path, **config: object) -> Iterator[str]:
         stop(process)
 
 
+def newest_wheel(version: str = "*") -> Path:
+    """The wheel of a release; of the last one."""
+    wheels = Path(__file__).with_name("releases").joinpath("wheels").glob(f"tidemill-{version}-*.whl")
+    return max(wheels, key=lambda path: [int(part) for part in path.name.split("-")[1].split(".")])
+
+
 def unpacked(folder: Path, version: str = "*") -> Path:
     """A release, the last one, unpacked into *folder*: `PYTHONPATH` of a worker that is to be of it."""
-    wheels = Path(__file__).with_name("releases").joinpath("wheels").glob(f"tidemill-{version}-*.whl")
-    newest = max(wheels, key=lambda path: [int(part) for part in path.name.split("-")[1].split(".")])
-    with zipfile.ZipFile(newest) as wheel:
+    with zipfile.ZipFile(newest_wheel(version)) as wheel:
         wheel.extractall(folder)
     return folder
 

@@ -113,7 +113,12 @@ class Tidemill:
         return await self._change_dag(dag_id, "take_over", bool, handed)
 
     async def assign(self, dag_id: str, bundle: str | None) -> bool:
-        """Have one bundle alone, or with None no bundle, register a DAG from now on. False if it was so already."""
+        """Have one bundle alone, or with None no bundle, register a DAG from now on. False if it was so already.
+
+        Raises NotFoundError for a bundle, or a DAG, that there is not.
+        """
+        if bundle is not None:
+            await self.bundle(bundle)
         return await self._change_dag(dag_id, "assign", bool, Assignment(bundle=bundle))
 
     async def trigger(self, dag_id: str, request: TriggerRequest | None = None) -> RunIdentity:
@@ -359,9 +364,9 @@ class Tidemill:
     async def delete_dag(self, dag_id: str, *, wait: bool = True) -> int:
         """Ends a DAG and forgets it, with the histories of its runs; how many those were.
 
-        Raises InvalidInputError while runs are under way. A DAG whose file is still in a bundle comes back when that
-        is parsed again. Without *wait*, a DAG of that name that is registered within the next half minute may take runs
-        for its own that Temporal has not forgotten yet.
+        Raises InvalidInputError while runs are under way. A DAG whose file is still in a bundle comes back when its
+        bundle looks at its DAGs again, within minutes. Without *wait*, a DAG of that name that is registered within
+        the next half minute may take runs for its own that Temporal has not forgotten yet.
         """
         known: list[str] = []
         with suppress(EndedError):

@@ -1,7 +1,9 @@
 """The folder of a worker, and that of the web: for their owner alone."""
 
+from contextlib import suppress
 from pathlib import Path
 
+from ..model.errors import InvalidInputError
 from .settings import Settings
 
 OWNERS, OPEN_TO_PASS = 0o700, 0o711
@@ -10,14 +12,21 @@ OWNERS, OPEN_TO_PASS = 0o700, 0o711
 def make_home(settings: Settings) -> None:
     """Make TIDEMILL_HOME where it is not there: what tasks have returned and printed is nobody else's to read.
 
-    Where tasks run as another user (TIDEMILL_RUN_AS), that one may pass through to the folder of its try.
+    Where tasks run as another user (TIDEMILL_RUN_AS), that one may pass through to the folder of its try. Raises
+    InvalidInputError where it cannot be made.
     """
-    _make(settings.home.resolve(), OWNERS if settings.run_as is None else OPEN_TO_PASS)
+    try:
+        _make(settings.home.resolve(), OWNERS if settings.run_as is None else OPEN_TO_PASS)
+    except OSError as error:
+        raise InvalidInputError(
+            f"TIDEMILL_HOME = {settings.home}: cannot be made: {error.strerror}. Name a folder that this user may make"
+        ) from None
 
 
 def make_web_home(settings: Settings) -> None:
-    """Make TIDEMILL_API_HOME where it is not there."""
-    _make(settings.web_home, OWNERS)
+    """Make TIDEMILL_API_HOME where it is not there. Where it cannot be, the web goes on, and keeps nothing."""
+    with suppress(OSError):
+        _make(settings.web_home, OWNERS)
 
 
 def _make(folder: Path, mode: int) -> None:

@@ -29,6 +29,7 @@ from .calls import cause_of
 LIST_WITHIN = timedelta(minutes=5)
 PARSE_MARGIN = timedelta(minutes=1)
 REGISTER_WITHIN = timedelta(minutes=10)
+COMPARE_WITHIN = timedelta(minutes=1)
 HEARTBEAT = timedelta(seconds=10)
 LOST_WORKERS = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30), maximum_attempts=5
@@ -90,10 +91,10 @@ class DagBundleWorkflow:
                 self._registering.add(path)
                 self._begin(self._register(path, dag_ids))
         compare_at = self.state.next_comparison()
-        ripe = bool(self.state.to_compare()) and (compare_at is None or compare_at <= now)
+        due_now = bool(self.state.to_compare()) and (compare_at is None or compare_at <= now)
         # What is read or registered just now is known better than any list knows it.
         quiet = not (self._comparing or self._registering or self._parsing or self.state.unparsed)
-        if ripe and quiet and self._compares:
+        if due_now and quiet and self._compares:
             self._comparing = True
             self._begin(self._compare())
         if not self._telling and self.state.file_states(now):
@@ -173,10 +174,11 @@ class DagBundleWorkflow:
         """Looks whether DAGs are what they were registered as: somebody may have ended or replaced one."""
         versions = self.state.to_compare()
         question = CompareQuestion(bundle=self.state.settings.name, versions=versions)
+        compared = Compared()
         try:
-            compared: Compared = await self._ask(
-                "tidemill.compare_dags", question, Compared, REGISTER_WITHIN, UNTIL_IT_WORKS
-            )
+            compared = await self._ask("tidemill.compare_dags", question, Compared, COMPARE_WITHIN, LOST_WORKERS)
+        except ActivityError as error:  # nobody waits for a list that is away, or a worker that cannot make one
+            workflow.logger.warning("DAGs of the bundle could not be looked at: %s", cause_of(error))
         finally:
             self._comparing = False
         self.state.compared(compared.strays, versions, workflow.now())
@@ -228,7 +230,7 @@ class DagBundleWorkflow:
     async def refresh(self, paths: list[str]) -> BundleView:
         """Lists and parses now, changed or not: *paths*, or all if none are given. Answers when all is done."""
         await self._listed_now()
-        self.state.force(paths or None)
+        self.state.force(paths or None, compares=self._compares)
         await self._settled(self._idle)
         return self.state.view()
 

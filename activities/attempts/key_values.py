@@ -14,6 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 from ...model.errors import InvalidInputError
 
 LARGEST = 1024 * 1024
+ANY_TASK = "*"
 VARIABLES = "variables"
 """Where variables are kept that tasks have set."""
 
@@ -31,7 +32,8 @@ class KeyValues:
         """What a child asks: `store` is get, set, delete, clear or keys.
 
         The scope is the worker's to say: *task* is the path of the task instance that the child works for; None where
-        it works for several, as triggers do. Raises InvalidInputError for a scope that there is not.
+        it works for none, and ANY_TASK where it works for several, as triggers do, and names them itself. Raises
+        InvalidInputError for a scope that there is not.
         """
         scope, key = scope_of(question, task), question.get("key", "")
         match question["store"]:
@@ -109,6 +111,8 @@ def scope_of(question: dict[str, Any], task: str | None) -> str:
         case "asset_name" | "asset_uri" as kind:
             return f"{kind}={quote(question['asset'], safe='')}"
         case "task":
-            return task if task is not None else str(question["task"])
+            if task is None:
+                raise InvalidInputError("no task is asking: only tasks and their triggers keep values of a task")
+            return str(question["task"]) if task == ANY_TASK else task
         case other:
             raise InvalidInputError(f"no values of {other!r} are kept. Ask for those of a task, an asset, or variables")

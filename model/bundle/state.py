@@ -115,7 +115,7 @@ class BundleState(Record):
         gone = [path for path in self.files if path not in listing.files]
         if doubts:
             gone = [path for path in gone if not any(_is_below(path, folder) for folder in listing.unreadable)]
-            gone = self._believed(gone, now)
+            gone = self._believed(gone, len(listing.files), now)
         for path in gone:
             del self.files[path]
         for path, digest in listing.files.items():
@@ -128,10 +128,13 @@ class BundleState(Record):
                 record.listed = digest
         self._settle(now)
 
-    def _believed(self, gone: list[str], now: datetime) -> list[str]:
-        """Return the files that are taken for removed: none, while most are gone and nobody has confirmed it."""
-        most = len(gone) == len(self.files) > 1 or (len(gone) > 2 and 2 * len(gone) > len(self.files))
-        if not most or self.removals_confirmed:
+    def _believed(self, gone: list[str], left: int, now: datetime) -> list[str]:
+        """Return the files that are taken for removed: none, while few are *left* and nobody has confirmed it.
+
+        Files that have other names now are no loss, and what a commit says of its repository is meant.
+        """
+        few = (left == 0 and len(gone) > 1) or (len(gone) > 2 and 2 * left < len(self.files))
+        if not few or self.removals_confirmed or self.settings.kind == "git":
             self.removals_since, self.removals_confirmed = None, False
             return gone
         self.removals_since = self.removals_since or now
@@ -140,7 +143,7 @@ class BundleState(Record):
             self.removals_since = None
             return gone
         self.problem = (
-            f"{len(self.files) - len(gone)} of {len(self.files)} files are left in {self.settings.path}: is everything "
+            f"{left} of {len(self.files)} files are left in {self.settings.path}: is everything "
             f"mounted there? Until {iso(until)} the DAGs of the others stay as they are. If they are meant to be gone: "
             f"tidemill bundles refresh {self.settings.name} --all-removed"
         )
@@ -188,19 +191,20 @@ class BundleState(Record):
         wanted.sort(key=lambda path: (self.files[path].parsed_at is not None, self.files[path].parsed_at or now, path))
         return wanted[: max(0, room)]
 
-    def force(self, paths: Collection[str] | None = None) -> None:
+    def force(self, paths: Collection[str] | None = None, *, compares: bool = True) -> None:
         """Has files parsed whether they have changed or not, and their DAGs asked that could not be; None: all.
 
-        What was refused is asked once more: whose a DAG is may have been changed.
+        What was refused is asked once more: whose a DAG is may have been changed. *compares*: whether DAGs are looked
+        at again, which executions of the release before do not do.
         """
         for path, record in self.files.items():
             record.forced = record.forced or paths is None or path in paths
         for owned in self.dags.values():
             if paths is None or owned.path in paths:
                 owned.register_after = None
-                if owned.error is not None:
+                if compares and owned.error is not None:
                     owned.registered = None
-        self.compare_now = True
+        self.compare_now = compares
 
     def parse_question(self, path: str) -> ParseQuestion:
         extras = self.files[path].extras

@@ -358,13 +358,16 @@ class DagState(DagAssets, DagBackfills):
 
     # The DAG itself
 
-    def register(self, spec: DagSpec, now: datetime) -> bool:
+    def register(self, spec: DagSpec, now: datetime, *, by_hand_too: bool = True) -> bool:
         """Puts *spec* in the place of the present one, at once. False if nothing changed.
 
         Runs that exist keep the version they were made with. The next run is the first interval
         of the new schedule that begins at or after the end of the last one.
+
+        *by_hand_too*: whether who registers by hand is refused where a bundle has the DAG, which the release before
+        did not do. Raises OtherBundleError, or InvalidInputError, where the DAG is another's.
         """
-        self._check_owner(spec)
+        self._check_owner(spec, by_hand_too=by_hand_too)
         if self.assigned_to is not None and spec.source is not None and spec.source.bundle == self.assigned_to:
             self.assigned_to = None  # its source says so from now on
         self._ties_are_told = False  # told again: an asset that was ended meanwhile knows nobody
@@ -412,11 +415,19 @@ class DagState(DagAssets, DagBackfills):
         self.note(now, DecisionKind.REGISTERED, self.spec.dag_id, told)
         return True
 
-    def _check_owner(self, spec: DagSpec) -> None:
+    def is_replaced_by_hand(self, spec: DagSpec) -> bool:
+        """Return whether *spec*, of no bundle, would take the place of a version that a bundle has."""
+        source, offered = self.spec.source, spec.source
+        mine = source is not None and source.bundle is not None and not self.file.is_stale
+        return mine and self.assigned_to is None and (offered is None or offered.bundle is None)
+
+    def _check_owner(self, spec: DagSpec, *, by_hand_too: bool) -> None:
         """Raises OtherBundleError where *spec* does not come from the bundle that has the DAG.
 
         A DAG that its bundle has in no file any more, or that no bundle has, is free.
         """
+        if not by_hand_too and self.is_replaced_by_hand(spec):
+            return
         source, offered = self.spec.source, spec.source
         owner = source.bundle if source is not None else None
         bundle = offered.bundle if offered is not None else None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidemill.activities.attempts.key_values import KeyValues
+from tidemill.activities.attempts.key_values import ANY_TASK, KeyValues
 from tidemill.model.errors import InvalidInputError
 
 OWN = "dag_id=d/run_id=r/task_id=t"
@@ -43,8 +43,14 @@ def test_nothing_outside_is_read_or_written(kept: KeyValues, tmp_path: Path, sco
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "k.json").write_text('{"value": "a secret"}')
     with pytest.raises(InvalidInputError, match="no place where values are kept"):
-        kept.answer(asked(store, "task", task=scope, value={"role": "admin"}))
+        kept.answer(asked(store, "task", task=scope, value={"role": "admin"}), ANY_TASK)
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["k.json"]
+
+
+def test_who_parses_a_file_reads_no_value_of_a_task(kept: KeyValues) -> None:
+    kept.put(OWN, "k", 1)
+    with pytest.raises(InvalidInputError, match="no task is asking"):
+        kept.answer(asked("get", "task", task=OWN))
 
 
 def test_there_are_no_other_values(kept: KeyValues) -> None:

@@ -244,3 +244,29 @@ def test_nothing_is_removed_where_nobody_could_look() -> None:
     bundle.take_listing(partly.model_copy(update={"unreadable": ("sub",)}), NOW)
     assert sorted(bundle.files) == ["a.py", "sub/b.py"]
     assert bundle.warnings == partly.warnings
+
+
+def test_files_that_have_other_names_are_no_loss() -> None:
+    bundle = of_many()
+    bundle.take_listing(listing(**{f"g{i}": "1" for i in range(6)}), NOW)
+    assert (sorted(bundle.files), bundle.problem) == ([f"g{i}.py" for i in range(6)], None)
+
+
+def test_what_a_commit_has_removed_is_meant_to_be_gone() -> None:
+    bundle = of_many()
+    bundle.settings = bundle.settings.model_copy(update={"kind": "git"})
+    bundle.take_listing(many(*range(5)), NOW)
+    assert (len(bundle.files), bundle.problem) == (1, None)
+
+
+def test_what_a_release_before_has_begun_goes_on_as_it_did() -> None:
+    """Its histories have no timer for a comparison, ask no refused DAG again, and believe each listing."""
+    bundle = of_many()
+    bundle.registered("d0", "1-d0", None, "in place")
+    bundle.registered("d1", "1-d1", "refused")
+    assert bundle.next_wake(NOW, (), compares=False) == NOW + bundle.settings.dag_dir_list_interval
+    bundle.force(compares=False)
+    assert bundle.registrations(NOW, ()) == {}
+    assert not bundle.compare_now
+    bundle.take_listing(many(*range(6)), NOW, doubts=False)
+    assert bundle.files == {}

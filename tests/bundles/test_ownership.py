@@ -58,6 +58,7 @@ async def test_a_person_says_whose_a_dag_is(folder: Folder, tmp_path: Path) -> N
     assert (await folder.dag("d")).version == version
     assert (await folder.look())["d.py"].error is None
     assert "whose is the DAG?" in await told(folder.here, "dags", "assign", "owner_d", code=1)
+    assert "nowhere" in await told(folder.here, "dags", "assign", "owner_d", "--bundle", "nowhere", code=1)
 
 
 @pytest.mark.parametrize("how", ["terminate", "delete"])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import importlib
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -13,9 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from support import unpacked
+from support import newest_wheel, unpacked
 from temporalio.converter import DataConverter
 
+BUILD = Path(__file__).parents[2] / "build"
 NAME_OF_LAST = "tidemill_last_release"
 """Its modules name each other relative to themselves: the package may be called otherwise."""
 WORKFLOWS = {
@@ -51,9 +51,14 @@ def last_release(parallelism: int | None) -> Release:
 
 @cache
 def _unpack() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="last-release-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    (unpacked(folder) / "tidemill").rename(folder / NAME_OF_LAST)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    folder = BUILD / f"last-release-{newest_wheel().stem}"
+    if not folder.is_dir():
+        with tempfile.TemporaryDirectory(dir=BUILD) as making:
+            whole = unpacked(Path(making, "whole"))
+            (whole / "tidemill").rename(whole / NAME_OF_LAST)
+            with contextlib.suppress(OSError):  # another process was faster
+                whole.rename(folder)
     sys.path.append(str(folder))
 
 

@@ -167,3 +167,11 @@ def test_a_dag_that_is_kept_by_hand_is_taken_by_no_bundle() -> None:
         state.register(of_bundle("b"), START)
     state.assign(Assignment(bundle="b"), START)
     assert state.register(of_bundle("b"), START)
+
+
+def test_a_history_of_the_release_before_takes_what_was_registered_by_hand() -> None:
+    state = owned_by("b")
+    assert state.is_replaced_by_hand(of_bundle(None))
+    assert not state.is_replaced_by_hand(of_bundle("a"))
+    assert state.register(of_bundle(None, tags=["x"]), START, by_hand_too=False)
+    assert not state.is_replaced_by_hand(of_bundle(None))

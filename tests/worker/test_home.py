@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tidemill.model.errors import InvalidInputError
 from tidemill.worker.cli.web import token_file
 from tidemill.worker.home import make_home, make_web_home
 from tidemill.worker.settings import Settings
@@ -15,6 +16,13 @@ def test_a_new_home_is_its_owners(tmp_path: Path, run_as: str | None, mode: int)
     settings = Settings(home=tmp_path / "a" / "home", run_as=run_as)
     make_home(settings)
     assert settings.home.stat().st_mode & 0o777 == mode
+
+
+def test_a_home_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInputError, match=r"TIDEMILL_HOME = .*: cannot be made: Not a directory\. Name"):
+        make_home(Settings(home=tmp_path / "file" / "home"))
+    make_web_home(Settings(api_home=tmp_path / "file" / "web"))  # what it keeps is told of as lost when it starts
 
 
 def test_what_the_web_keeps_is_apart_where_it_has_a_home_of_its_own(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from ...model.errors import InvalidInputError
 from ..client import Tidemill
-from ..home import make_home, make_web_home
+from ..home import make_web_home
 from ..process import hide_memory, until_stopped
 from ..settings import LOOPBACK, Settings
 from .output import Json, console, errors, fail, make_table, run, show
@@ -40,7 +40,6 @@ def api_server(
     set_up_logging()
     settings = with_home(home)
     hide_memory()
-    make_home(settings)
     make_web_home(settings)
 
     async def work() -> None:
