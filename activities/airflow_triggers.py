@@ -152,7 +152,9 @@ class TriggerActivities:
 
     async def _host_of(self, attempt: TaskAttempt) -> _Host:
         code = await asyncio.to_thread(self._workplace.code_of, attempt)
-        key = f"{code.path} {code.digest()}"
+        source = attempt.source
+        user = self._workplace.user_of(source.bundle if source is not None else None)
+        key = f"{user} {code.path} {code.digest()}"
         host = self._hosts.get(key)
         if host is None or host.closed:
             self._hosts = {known: other for known, other in self._hosts.items() if not other.closed}

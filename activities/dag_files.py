@@ -83,7 +83,8 @@ def _parse(workplace: Workplace, root: Path, path: Path, timeout: timedelta = PA
     paused = workplace.dags_are_paused_at_creation
     kept = workplace.key_values
     file = FileToParse(root, name, str(path), timeout, paused_at_creation=paused, key_values=kept)
-    answer = parsed(workplace.forks, workplace.airflow_forks_of(None), file, Unattended(timeout, too_long=TimeoutError))
+    watch = Unattended(timeout, too_long=TimeoutError)
+    answer = parsed(workplace.forks(), workplace.airflow_forks_of(None), file, watch)
     if "error" in answer:
         return ParsedFile(path, error=answer["error"])
     return ParsedFile(path, dags=tuple(read_dag(dag) for dag in answer["dags"]), notices=tuple(answer["notices"]))

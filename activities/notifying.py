@@ -1,8 +1,6 @@
 """Tells those who want to know: calls functions of the DAG file, runs commands, posts to URLs."""
 
-import os
-import subprocess
-from collections.abc import Sequence
+from datetime import timedelta
 
 import httpx
 from temporalio import activity
@@ -11,12 +9,13 @@ from temporalio.exceptions import ApplicationError
 from ..model.run.attempts import CallbackCall
 from ..model.run.notices import Notice
 from ..model.spec.notifiers import CommandNotifier, FunctionNotifier, WebhookNotifier
-from .attempts.folder import AttemptFolder
+from .attempts.folder import RESULT
+from .attempts.last_words import LastWords
 from .attempts.outcomes import describe_exit, outcome_of
-from .attempts.watch import Watch, stopping_cleanly
-from .attempts.way import forked
-from .processes.environment import for_children
-from .secrets import Connection
+from .attempts.watch import Watch, handed_over, stopping_cleanly
+from .attempts.way import Conversation, forked
+from .processes.call import ServerGone
+from .secrets import Connection, fresh_masker
 from .workplace import Workplace
 
 WITHIN_SECONDS = 60
@@ -34,7 +33,7 @@ class NotifyActivities:
                 case FunctionNotifier() as notifier:
                     self._call(notice, notifier)
                 case CommandNotifier() as notifier:
-                    run_command(notifier.command, notice, self._workplace.environment)
+                    run_command(notifier.command, notice, self._workplace)
                 case WebhookNotifier() as notifier:
                     post(notifier, notice)
 
@@ -48,8 +47,8 @@ class NotifyActivities:
         )
         execution = f"{notice.attempt.execution}-notice-{notice.number}"
         attempt = notice.attempt.model_copy(update={"callback": called, "execution": execution})
-        folder = AttemptFolder.of(self._workplace.home, attempt)
-        if (earlier := folder.read("result.json")) is None:
+        folder = self._workplace.attempt_folder(attempt)
+        if (earlier := folder.ending(RESULT)) is None:
             # A file may have DAGs of both kinds: the callbacks of one for Airflow have no tasks of tidemill's.
             work = "airflow" if notice.written_for == "airflow" else "function"
             earlier = forked(self._workplace, attempt, folder, work, Watch(None), calls_code=True).result
@@ -57,32 +56,39 @@ class NotifyActivities:
         self._workplace.leftovers.add(folder.path)
 
 
-def environment(notice: Notice, patterns: Sequence[str]) -> dict[str, str]:
-    """What children get of the worker's environment, with `TIDEMILL_<FACT>` for each fact of the notice."""
+def environment(notice: Notice) -> dict[str, str]:
+    """`TIDEMILL_<FACT>` for each fact of the notice, which its command finds beside what every task has."""
     facts = {f"TIDEMILL_{name.upper()}": str(value) for name, value in notice.facts().items() if value is not None}
-    return {**for_children(os.environ, patterns), **facts, "TIDEMILL_NOTICE_KEY": notice.key}
+    return {**facts, "TIDEMILL_NOTICE_KEY": notice.key}
 
 
-def run_command(command: str, notice: Notice, patterns: Sequence[str] = ()) -> None:
-    """Runs the command with what happened in its environment. Raises ApplicationError if it fails or takes too long."""
+def run_command(command: str, notice: Notice, workplace: Workplace) -> None:
+    """Runs the command as a task of the DAG is run, with what happened in its environment.
+
+    Raises ApplicationError if it fails or takes too long.
+    """
+    source = notice.attempt.source
+    forks = workplace.forks(source.bundle if source is not None else None)
+    printed = LastWords(Conversation(None, fresh_masker()))
+    request = {
+        "argv": ["/bin/sh", "-c", command],
+        "variables": environment(notice),
+        "directory": str(workplace.directory(notice.attempt)),
+        "grace": workplace.grace.total_seconds(),
+    }
+    within = Watch(timedelta(seconds=WITHIN_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s"))
     try:
-        done = subprocess.run(
-            ["/bin/sh", "-c", command],
-            env=environment(notice, patterns),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=WITHIN_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        told = f"the notifier's command took more than {WITHIN_SECONDS} s"
-        raise ApplicationError(told, type="NotifierFailed") from None
-    if done.returncode != 0:
-        last = (done.stderr or done.stdout).strip().split("\n")[-1]
-        raise ApplicationError(
-            f"the notifier's command {describe_exit(done.returncode)}: {last}", type="NotifierFailed"
-        )
+        answer = forks.call("command", request, listener=printed, checks=within, grace=workplace.grace.total_seconds())
+    except ServerGone:
+        raise handed_over("the process above the notifier's command ended") from None
+    end = (answer.result or {}).get("ended", {"code": answer.code})
+    if end["code"] != 0:
+        said = end.get("error") or next(iter(printed.lines()[-1:]), "it said nothing")
+        raise _failed(f"{describe_exit(end['code'])}: {said}")
+
+
+def _failed(how: str) -> ApplicationError:
+    return ApplicationError(f"the notifier's command {how}", type="NotifierFailed")
 
 
 def post(notifier: WebhookNotifier, notice: Notice) -> None:

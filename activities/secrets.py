@@ -7,9 +7,10 @@ a Spark driver, looks them up by itself. What they hold is masked in what a task
 import importlib
 import json
 import os
+import re
 import time
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,8 @@ SENSITIVE = (
     "keyfile_dict", "webhook_url",
 )  # fmt: skip
 """What the names of secrets have in them: Airflow's list, and access_key."""
+SENSITIVE_WORDS, WORDS = frozenset(("pass", "pwd", "sas")), re.compile("[^a-z0-9]+")
+"""What is so only as a whole word of a name: `db_pass`, and no `passengers`."""
 SECRETS_COUNT_FOR_SECONDS = 60.0
 """How long an answer of a backend of the user's own is used before it is asked again."""
 
@@ -173,6 +176,9 @@ def look_up(kind: str, name: str) -> str | None:
     for backend in backends():
         text = backend.get_variable(name) if kind == "variable" else backend.get_connection(name)
         if text is not None:
+            if isinstance(backend, _Remembering):  # what the others have, every process knows as secret anyway
+                for secret in _secrets_of(kind, name, text):
+                    HERE.add(secret)
             return text
     return None
 
@@ -208,16 +214,23 @@ def known_secrets() -> set[str]:
 def _secrets_in(content: dict[str, Any], of_vars: dict[str, str], of_conns: dict[str, str]) -> set[str]:
     found: set[str] = set()
     collected = Masker(heard=found.add)
-    variables = {**content.get("variables", {}), **of_vars}
-    for key, value in variables.items():
-        if is_sensitive(key):
-            for secret in _leaves(_text(value)):
-                collected.add(secret)
-    for conn_id, value in {**content.get("connections", {}), **of_conns}.items():
-        with suppress(InvalidInputError):
-            for secret in Connection.read(conn_id, _text(value) or "").secrets():
+    for kind, values in (
+        ("variable", {**content.get("variables", {}), **of_vars}),
+        ("connection", {**content.get("connections", {}), **of_conns}),
+    ):
+        for name, value in values.items():
+            for secret in _secrets_of(kind, name, _text(value) or ""):
                 collected.add(secret)
     return found
+
+
+def _secrets_of(kind: str, name: str, text: str) -> list[Any]:
+    """What is secret of the `variable` or `connection` *name* that *text* describes."""
+    if kind == "variable":
+        return _leaves(text) if is_sensitive(name) else []
+    with suppress(InvalidInputError):
+        return Connection.read(name, text).secrets()
+    return []
 
 
 def _all_of_environment(kind: str) -> dict[str, str]:
@@ -240,9 +253,34 @@ def fresh_masker() -> Masker:
     return Masker({*known_secrets(), *HERE.secrets})
 
 
+_masked_names: tuple[str, ...] = ()
+
+
+def mask_names(names: Sequence[str]) -> None:
+    """Has this process take whatever has one of *names* in its name for a secret, beside the usual ones."""
+    global _masked_names
+    _masked_names = tuple(name.lower() for name in names)
+
+
 def is_sensitive(name: str) -> bool:
     """Whether what is called so is secret."""
-    return any(word in name.lower() for word in SENSITIVE)
+    low = name.lower()
+    return any(word in low for word in (*SENSITIVE, *_masked_names)) or not SENSITIVE_WORDS.isdisjoint(WORDS.split(low))
+
+
+def secrets_below(extra: Any, *, all_of_it: bool = False) -> Iterator[Any]:
+    """What is secret in the extras of a connection, however deep, also where they are JSON in a text."""
+    if isinstance(extra, str) and not all_of_it and extra.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError):
+            extra = json.loads(extra)
+    if isinstance(extra, dict):
+        for key, value in extra.items():
+            yield from secrets_below(value, all_of_it=all_of_it or is_sensitive(str(key)))
+    elif isinstance(extra, list):
+        for value in extra:
+            yield from secrets_below(value, all_of_it=all_of_it)
+    elif all_of_it:
+        yield extra
 
 
 _MISSING: Any = object()
@@ -301,7 +339,9 @@ class Connection:
 
     def secrets(self) -> list[Any]:
         """What of the connection is not to be shown."""
-        return [self.password, *(value for key, value in self.extra_dejson.items() if is_sensitive(key))]
+        path = self.schema or ""
+        is_hook = self.conn_type.startswith("http") and "/" in path  # as https://hooks/services/T/B/SECRET
+        return [self.password, *([path, path.rpartition("/")[2]] if is_hook else []), *secrets_below(self.extra_dejson)]
 
     @classmethod
     def get(cls, conn_id: str) -> "Connection":

@@ -133,7 +133,7 @@ class TimetableActivities:
     def _forks_of(self, question: Question) -> Forks:
         """Where the class of a timetable can be imported: those written for Airflow, where Airflow is."""
         if not isinstance(question.timetable, Custom) or question.timetable.name != OWN:
-            return self._workplace.forks
+            return self._workplace.forks(getattr(question, "bundle", None))
         if (forks := self._workplace.airflow_forks_of(question.bundle)) is None:
             raise TimetableRaisedError(INSTALL)
         return forks

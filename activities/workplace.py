@@ -15,6 +15,7 @@ from ..model.run.attempts import TaskAttempt
 from ..model.run.task_instances import Failure
 from ..model.spec.dag import DagSource
 from ..model.spec.tasks import SparkOptions
+from .attempts.folder import AttemptFolder
 from .attempts.key_values import KeyValues
 from .attempts.leftovers import Leftovers
 from .attempts.log import LIMIT_BYTES, AttemptLog, LogFormat
@@ -25,9 +26,10 @@ from .attempts.xcom_store import XComStore
 from .bundles.listing import Tree
 from .bundles.snapshots import SnapshotDamagedError, Snapshots
 from .masking import Masker
-from .processes.airflow import AirflowForks
-from .processes.call import MEMORY_MEGABYTES, ForkSettings, RunAs
+from .processes.call import MEMORY_MEGABYTES, ForkSettings
+from .processes.children import Children
 from .processes.forks import CodePlace, Forks
+from .processes.users import RunAs
 from .spark.driver_memory import MemoryBudget, budget_of_host
 from .work.dag_import import archive_of
 from .work.needing_airflow import INSTALL
@@ -72,6 +74,12 @@ class Workplace:
     """Those of bundles that have one of their own."""
     run_as: RunAs | None = None
     """The user that tasks run as; None: the worker's own."""
+    run_as_users: Mapping[str, RunAs] = field(default_factory=dict)
+    """Those of bundles that have one of their own."""
+    network: Path | None = None
+    """The network namespace that tasks are put into; None: the worker's own."""
+    masked_names: tuple[str, ...] = ()
+    """What has one of these in its name is a secret, beside what usually is."""
     heartbeat: timedelta = timedelta(milliseconds=500)
     """How often at most an activity's heartbeat is sent to Temporal: what a cancelled task hears of it by."""
     drain: timedelta = timedelta()
@@ -99,40 +107,48 @@ class Workplace:
             return self.spark_slots
         return max(1, min(MOST_SPARK_TASKS, self.memory.megabytes // SparkOptions().driver_megabytes))
 
-    @cached_property
-    def forks(self) -> Forks:
-        return Forks(
-            ForkSettings(
-                log=self.home / "logs" / "dag_files.log",
-                memory_megabytes=self.fork_memory,
-                preload=self.preload,
-                environment=self.environment,
-                run_as=self.run_as,
-            )
-        )
+    def user_of(self, bundle: str | None) -> RunAs | None:
+        """Who the code of *bundle* runs as; None: the worker's own user."""
+        return self.run_as_users.get(bundle or "", self.run_as)
+
+    def attempt_folder(self, attempt: TaskAttempt, part: str = "") -> AttemptFolder:
+        """The folder of *attempt*; *part* names a part of its work that has results of its own."""
+        bundle = attempt.source.bundle if attempt.source is not None else None
+        return AttemptFolder.of(self.home, attempt, part, self.user_of(bundle))
 
     @cached_property
-    def _airflow_forks(self) -> AirflowForks:
-        return AirflowForks(self.forks.settings, self.home)
+    def _children(self) -> Children:
+        settings = ForkSettings(
+            log=self.home / "logs" / "dag_files.log",
+            memory_megabytes=self.fork_memory,
+            preload=self.preload,
+            environment=self.environment,
+            network=self.network,
+            masked_names=self.masked_names,
+        )
+        return Children(settings, self.home)
+
+    def forks(self, bundle: str | None = None) -> Forks:
+        """Those for code of *bundle*."""
+        return self._children.of(self.user_of(bundle))
 
     def airflow_forks_of(self, bundle: str | None) -> Forks | None:
         """Those that have imported Airflow, for files of *bundle*; None where there is none."""
         python = self.airflow_pythons.get(bundle or "", self.airflow_python)
         python = python or (sys.executable if has_airflow() else None)
-        return None if python is None else self._airflow_forks.of(python)
+        return None if python is None else self._children.of(self.user_of(bundle), python)
 
     def forks_of(self, source: DagSource | None) -> Forks:
         """Whose children import the file *source*. Fails the task where it needs Airflow, and there is none."""
         if source is None or not source.imports_airflow:
-            return self.forks
+            return self.forks(source.bundle if source is not None else None)
         if (forks := self.airflow_forks_of(source.bundle)) is None:
             raise task_failed(Failure(error_type="ModuleNotFoundError", message=INSTALL))
         return forks
 
     def close(self) -> None:
         """Ends every child."""
-        self.forks.close()
-        self._airflow_forks.close()
+        self._children.close()
 
     @cached_property
     def leftovers(self) -> Leftovers:
@@ -159,11 +175,6 @@ class Workplace:
         """Where people find the log of *attempt*."""
         name = f"logs/{attempt.path}.log"
         return f"{self.log_url.rstrip('/')}/{attempt.path}.log" if self.log_url else (self.home / name).as_uri()
-
-    def give_away(self, folder: Path) -> None:
-        """Lets the user that tasks run as write to *folder*."""
-        if self.run_as is not None:
-            os.chown(folder, self.run_as.uid, self.run_as.gid)
 
     @cached_property
     def snapshots(self) -> Snapshots:

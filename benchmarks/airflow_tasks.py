@@ -94,7 +94,7 @@ def _specs(place: Workplace, folder: Path) -> list[DagSpec]:
     path = folder / "bench_airflow.py"
     path.write_text(FILE)
     watch = Unattended(PARSE_TIMEOUT, too_long=TimeoutError)
-    answer = parsed(place.forks, place.airflow_forks_of(None), FileToParse(folder, path.name, str(path)), watch)
+    answer = parsed(place.forks(), place.airflow_forks_of(None), FileToParse(folder, path.name, str(path)), watch)
     return [read_dag(dag) for dag in answer["dags"]]
 
 

@@ -59,6 +59,7 @@ FAULTS = """## What goes wrong
 | Worker Versioning | `tests/workflows/test_versioning.py` on a real server |
 | updates that a reset would admit again | their senders are told that the execution has ended |
 | what a task does | a behaviour that the seed draws: an end, a value, a wait, a time |
+| a pool or an asset that is ended while workers of the last release still run | what those begin anew asks nobody, and has forgotten who waits until it goes on as new: end them after an upgrade (docs/upgrading.md) |
 | workers that go on while the store becomes an older copy | they are started anew, as the manual asks |
 
 """

@@ -13,11 +13,16 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _listed(value: Any) -> list[str]:
+    return [name.strip() for name in str(value).split(",") if name.strip()]
+
+
 READ: dict[Name, tuple[str, Callable[[Any], Any]]] = {
     ("core", "dags_folder"): ("dags_folder", _same),
     ("core", "dags_are_paused_at_creation"): ("dags_are_paused_at_creation", _same),
     ("core", "parallelism"): ("parallelism", lambda value: value or None),
     ("core", "default_impersonation"): ("run_as", lambda value: value or None),
+    ("core", "sensitive_var_conn_names"): ("masked_names", _listed),
     ("core", "killed_task_cleanup_time"): ("grace_seconds", _same),
     ("celery", "worker_concurrency"): ("max_concurrent_activities", _same),
     ("logging", "remote_base_log_folder"): ("log_url", _same),

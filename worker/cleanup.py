@@ -186,6 +186,9 @@ def _modified(path: Path) -> datetime:
 
 def _remove(path: Path) -> None:
     if path.is_dir():
+        if path.parent.name == "snapshots":  # kept code is laid out for nobody to write to
+            for folder, _, _ in os.walk(path):
+                Path(folder).chmod(0o755)
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

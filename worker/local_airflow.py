@@ -13,7 +13,7 @@ from typing import Any
 
 from ..activities.attempts.key_values import KeyValues
 from ..activities.attempts.outcomes import outcome_of
-from ..activities.processes.airflow import airflow_variables
+from ..activities.processes.children import airflow_variables
 from ..activities.secrets import names_of
 from ..activities.work.dag_import import Code, import_code
 from ..activities.workplace import has_airflow

@@ -19,7 +19,7 @@ from ..activities.bash import BashActivities
 from ..activities.dag_files import own_workplace
 from ..activities.names import TASK_FAILED
 from ..activities.spark.activity import SparkActivities
-from ..activities.spark.output import publish
+from ..activities.spark.output import OutputActivities
 from ..activities.waiting import WaitingActivities
 from ..activities.work.function import perform
 from ..activities.workplace import Workplace
@@ -297,7 +297,7 @@ class _LocalRun:
         if outcome.submission is not None:
             outcome = here.run(spark.watch, SubmittedAttempt(attempt=attempt, submission=outcome.submission))
         if outcome.staged is not None:
-            here.run(publish, outcome.staged)
+            here.run(OutputActivities(self._workplace).publish, outcome.staged)
         return outcome
 
     def _details(self, end: RunEnd) -> RunDetails:

@@ -42,7 +42,7 @@ from ..activities.other_dags import OtherDagsActivities
 from ..activities.python import PythonActivities
 from ..activities.runs import find_ended_runs, load_run, revise_run
 from ..activities.spark.activity import SparkActivities
-from ..activities.spark.output import publish
+from ..activities.spark.output import OutputActivities
 from ..activities.spark.temporal_access import TemporalAccess
 from ..activities.timetables import TimetableActivities
 from ..activities.waiting import WaitingActivities
@@ -153,7 +153,7 @@ class TidemillPlugin(SimplePlugin):
         beside = self._workers_beside(worker)
         _stop_together(worker, beside)
         build_models()
-        warming = asyncio.create_task(asyncio.to_thread(self.place.forks.start))
+        warming = asyncio.create_task(asyncio.to_thread(self.place.forks().start))
         try:
             async with AsyncExitStack() as running:
                 for other in beside:
@@ -236,7 +236,8 @@ class TidemillPlugin(SimplePlugin):
 
     def _following_worker(self, worker: Worker) -> Worker:
         spark = self._spark_activities
-        return self._worker_beside(worker, FOLLOWING_SUFFIX, [spark.watch, spark.end, publish], MOST_FOLLOWED)
+        following: list[Callable[..., object]] = [spark.watch, spark.end, OutputActivities(self.place).publish]
+        return self._worker_beside(worker, FOLLOWING_SUFFIX, following, MOST_FOLLOWED)
 
     def _worker_beside(self, worker: Worker, suffix: str, activities: list[Callable[..., object]], most: int) -> Worker:
         config = worker.config()

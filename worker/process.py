@@ -9,14 +9,15 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
-from ..activities.processes.call import RunAs
 from ..activities.processes.supervisor import prctl
-from ..activities.secrets import backends
+from ..activities.processes.users import RunAs
+from ..activities.secrets import backends, mask_names
 from ..activities.workplace import Workplace
 from ..model.errors import InvalidInputError
 from .airflow_settings import notices_of_environment, of_environment
@@ -52,6 +53,13 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         airflow_python=settings.airflow_python,
         airflow_pythons=settings.airflow_pythons,
         run_as=user_of(settings.run_as),
+        run_as_users={
+            bundle: user
+            for bundle, name in settings.run_as_users.items()
+            if (user := user_of(name, "TIDEMILL_RUN_AS_USERS")) is not None
+        },
+        network=network_of(settings.task_network),
+        masked_names=settings.masked_names,
         heartbeat=timedelta(seconds=settings.heartbeat_seconds),
         drain=timedelta(seconds=settings.drain_seconds),
         grace=timedelta(seconds=settings.grace_seconds),
@@ -84,20 +92,27 @@ def deployment_of(settings: Settings) -> WorkerDeploymentConfig | None:
     )
 
 
-def user_of(name: str | None) -> RunAs | None:
+def network_of(path: Path | None) -> Path | None:
+    """The network namespace at *path*. Raises InvalidInputError if there is none, or the worker may not enter it."""
+    if path is None:
+        return None
+    if not path.exists():
+        raise InvalidInputError(f"TIDEMILL_TASK_NETWORK = {path}: it is not there. Make it: ip netns add {path.name}")
+    if os.geteuid() != 0:
+        raise InvalidInputError(f"TIDEMILL_TASK_NETWORK = {path}: only root may enter it. Run the worker as root")
+    return path
+
+
+def user_of(name: str | None, setting: str = "TIDEMILL_RUN_AS") -> RunAs | None:
     """The user *name*. Raises InvalidInputError if there is none, or the worker may not become it."""
     if name is None:
         return None
     try:
         user = pwd.getpwnam(name)
     except KeyError:
-        raise InvalidInputError(
-            f"TIDEMILL_RUN_AS = {name!r}: there is no such user on this host. Name another"
-        ) from None
+        raise InvalidInputError(f"{setting} = {name!r}: there is no such user on this host. Name another") from None
     if os.geteuid() not in (0, user.pw_uid):
-        raise InvalidInputError(
-            f"TIDEMILL_RUN_AS = {name!r}: only root may become another user. Run the worker as root"
-        )
+        raise InvalidInputError(f"{setting} = {name!r}: only root may become another user. Run the worker as root")
     return RunAs(user.pw_uid, user.pw_gid)
 
 
@@ -109,6 +124,7 @@ def hide_memory() -> None:
 @asynccontextmanager
 async def running_worker(settings: Settings, address: str | None = None) -> AsyncIterator[Tidemill]:
     """A worker as long as the block, and the way in to what it works on."""
+    mask_names(settings.masked_names)
     backends()  # one that cannot be made is told now, and not by the first task
     for told in notices_of_environment(of_environment(os.environ), settings.model_fields_set.__contains__):
         log.warning(told)

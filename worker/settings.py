@@ -102,6 +102,12 @@ class Settings(BaseSettings):
     """JSON: the same for single bundles, by their names, such as {"team_a": "/opt/team_a/bin/python"}."""
     run_as: str | None = None
     """The operating system's user that tasks run as; the worker has to be root. None: the worker's own user."""
+    run_as_users: dict[str, str] = {}
+    """JSON: the same for the DAGs of single bundles, by their names, such as {"team_a": "alice"}."""
+    task_network: Path | None = None
+    """A network namespace for tasks, such as /run/netns/tasks; the worker has to be root. None: the worker's own."""
+    masked_names: tuple[str, ...] = ()
+    """JSON: what has one of these in its name is masked as a secret, beside `password`, `token` and the like."""
     heartbeat_seconds: float = Field(default=0.5, ge=0.1, le=60)
     """How often at most a heartbeat is sent to Temporal, where each is an action. It also tells of a cancellation."""
     drain_seconds: float = Field(default=600, ge=0)

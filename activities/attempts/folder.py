@@ -3,11 +3,15 @@
 An attempt (one try_number of a task in a run) may be started more than once: when its worker
 dies, Temporal hands it to another. The folder is what makes the second start safe: a result that
 is there is returned, not made again, and a process that still runs is ended before a new one starts.
+
+There are two folders: the worker's own, and below it the one that the task's processes work in. Nothing that a
+worker does follows what is in the second one further than what the task itself could do.
 """
 
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +19,12 @@ from typing import Any
 import psutil
 
 from ...model.run.attempts import TaskAttempt
+from ..processes.call import end_left
+from ..processes.users import RunAs, make_folder, read_left
 
 HOST = os.uname().nodename
+CLAIM, RESULT, EXIT = "claim.json", "result.json", "exit.json"
+ENDS_WITHIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -24,61 +32,98 @@ class AttemptFolder:
     """The files of one attempt, on the host that runs it."""
 
     path: Path
+    """The worker's own: which process has the attempt, and its outcome."""
     log: Path
     """Everything that the attempt printed, in Airflow's layout of log files."""
+    user: RunAs | None = None
+    """Who the task's processes run as; None: the worker's own user."""
 
     @classmethod
-    def of(cls, home: Path, attempt: TaskAttempt, part: str = "") -> "AttemptFolder":
+    def of(cls, home: Path, attempt: TaskAttempt, part: str = "", user: RunAs | None = None) -> "AttemptFolder":
         """The folder of *attempt*; *part* names a part of its work that has results of its own."""
         # A run that is run again has its old run_id and tries, but no claim on what the old ones left.
         poke = f"poke={attempt.poke}" if attempt.poke > 1 else ""
         path = home / "attempts" / attempt.path / attempt.execution / poke / part
-        return cls(path, home / "logs" / f"{attempt.path}.log")
+        return cls(path, home / "logs" / f"{attempt.path}.log", user)
+
+    @property
+    def work(self) -> Path:
+        """Where the task's processes leave what is theirs."""
+        return self.path / "work"
 
     def make(self) -> "AttemptFolder":
-        """Makes the folder, and the log's, if they are not there."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Makes the folders, and the log's, if they are not there."""
+        make_folder(self.path)
+        make_folder(self.work, self.user)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         return self
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """The JSON file *name*; None if it is not there, or not whole: its writer was killed then."""
-        try:
-            return dict(json.loads((self.path / name).read_text()))
-        except (FileNotFoundError, json.JSONDecodeError):
-            return None
+        """The worker's own JSON file *name*; None if it is not there, or not whole: its writer was killed then."""
+        return read_left(self.path / name, None if self.user is None else RunAs(os.geteuid(), os.getegid()))
+
+    def left(self, name: str) -> dict[str, Any] | None:
+        """The JSON file *name* that the task's processes have left; None if there is none of theirs."""
+        return read_left(self.work / name, self.user)
+
+    def ending(self, name: str) -> dict[str, Any] | None:
+        """How an earlier start has ended, of the worker's own file *name* or what its processes have left there."""
+        return self.read(name) or self.left(name)
 
     def write(self, name: str, content: Any) -> None:
-        self.write_text(name, json.dumps(content))
+        """Puts a file of the worker's own there, whole."""
+        _write(self.path / name, json.dumps(content), None)
 
-    def write_text(self, name: str, text: str) -> Path:
-        """Puts a file there, whole, that only its owner reads. Follows no link that a task may have left."""
-        temporary = self.path / f"{name}.{os.urandom(8).hex()}"
-        opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(opened, "w", encoding="utf-8") as file:
-            file.write(text)
-        return temporary.replace(self.path / name)
+    def hand_over(self, name: str, text: str) -> Path:
+        """Puts a file there for the task's processes, whole, that only they read."""
+        return _write(self.work / name, text, self.user)
 
     def forget(self) -> None:
         """Makes room for another start of the attempt; the log stays and is added to."""
-        for name in ("claim.json", "exit.json", "result.json", "progress.json", "xcom.json"):
-            (self.path / name).unlink(missing_ok=True)
+        for folder in (self.path, self.work):
+            for name in (CLAIM, EXIT, RESULT, "progress.json", "xcom.json"):
+                with suppress(OSError):
+                    (folder / name).unlink()
 
     def remove(self) -> None:
         """Removes the folder, when nobody will ask for what is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
 
+    def claim(self, call: str, pid: int) -> None:
+        """Takes note of the process that has the attempt, for another start to end it."""
+        try:
+            started = psutil.Process(pid).create_time()
+        except psutil.NoSuchProcess:
+            return
+        self.write(CLAIM, {"supervisor": pid, "supervisor_started": started, "host": HOST, "call": call})
+
     def end_earlier_start(self) -> bool:
         """Ends what an earlier start left running on this host. True if there was something."""
-        claim = self.read("claim.json")
+        claim = self.read(CLAIM)
         if claim is None or claim.get("host", HOST) != HOST:
             return False
-        supervisor = find_process(claim["supervisor"], claim["supervisor_started"])
-        if supervisor is None:
+        first = find_process(claim["supervisor"], claim["supervisor_started"])
+        if first is None or (self.user is not None and first.uids().real not in (self.user.uid, os.geteuid())):
             return False
-        supervisor.terminate()  # it ends its descendants first
-        supervisor.wait(timeout=30)
+        first.terminate()  # one that runs a command ends its descendants first
+        try:
+            first.wait(timeout=30 if "call" not in claim else ENDS_WITHIN_SECONDS)
+        except psutil.TimeoutExpired:
+            first.kill()
+        if "call" in claim:
+            end_left(claim["call"], claim["supervisor"], self.user)
         return True
+
+
+def _write(path: Path, text: str, owner: RunAs | None) -> Path:
+    """Puts a file there, whole, that only its owner reads. Follows no link that a task may have left."""
+    temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
+    opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(opened, "w", encoding="utf-8") as file:
+        file.write(text)
+        if owner is not None:
+            os.fchown(file.fileno(), owner.uid, owner.gid)
+    return temporary.replace(path)
 
 
 def find_process(pid: int, started: float) -> psutil.Process | None:

@@ -25,13 +25,13 @@ from ...model.spec.dag import DagSource
 from ...model.spec.references import texts
 from ...model.states import TaskState
 from .. import metrics, tracing
-from ..masking import HERE, Masker
+from ..masking import Masker
 from ..names import TASK_FAILED
 from ..processes.call import Answer, ServerGone
 from ..processes.forks import CodePlace, ImportFailed
 from ..secrets import fresh_masker, look_up, names_of
 from ..workplace import Workplace
-from .folder import AttemptFolder
+from .folder import EXIT, RESULT, AttemptFolder
 from .key_values import KeyValues
 from .log import AttemptLog, last_printed
 from .outcomes import outcome_of, unanswered
@@ -77,14 +77,13 @@ def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: W
 
 
 def _outcome(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watch) -> Outcome:
-    folder = AttemptFolder.of(workplace.home, attempt).make()
+    folder = workplace.attempt_folder(attempt).make()
     workplace.leftovers.forget_poke_before(attempt)
     earlier = _earlier(folder, attempt, kind)
     if earlier is None:
         folder.end_earlier_start()
         earlier = _now(workplace, attempt, folder, kind, watch)
-        if not (folder.path / "result.json").exists():
-            folder.write("result.json", {"outcome": earlier.model_dump(mode="json")})
+        folder.write(RESULT, {"outcome": earlier.model_dump(mode="json")})
     if earlier.state not in WAITS:  # else it goes on in the same place
         workplace.leftovers.add(AttemptFolder.of(workplace.home, attempt.model_copy(update={"poke": 1})).path)
     return earlier
@@ -97,7 +96,7 @@ def _now(workplace: Workplace, attempt: TaskAttempt, folder: AttemptFolder, kind
         ended = forked(workplace, filled, folder, kind.work, watch, calls_code=kind.calls_code)
     except ApplicationError as error:
         # What it has come to counts, though its process has ended badly after that, as in a callback.
-        if error.type != TASK_FAILED or (left := folder.read("result.json")) is None:
+        if error.type != TASK_FAILED or (left := folder.left(RESULT)) is None:
             raise
         return outcome_of(left, fresh_masker())
     return kind.outcome(attempt, ended)
@@ -105,9 +104,9 @@ def _now(workplace: Workplace, attempt: TaskAttempt, folder: AttemptFolder, kind
 
 def _earlier(folder: AttemptFolder, attempt: TaskAttempt, kind: Kind) -> Outcome | None:
     """What an earlier start has come to. Raises its failure."""
-    if (result := folder.read("result.json")) is not None:
+    if (result := folder.ending(RESULT)) is not None:
         return outcome_of(result, fresh_masker())
-    if (end := folder.read("exit.json")) is not None:
+    if (end := folder.ending(EXIT)) is not None:
         return kind.outcome(attempt, Ended({"ended": end}, last_printed(folder.log), ()))
     return None
 
@@ -129,13 +128,12 @@ def forked(
         **_template_folders(workplace, attempt, attempt.task.templated()),
         "log_url": workplace.log_url_of(attempt),
         "attempt": attempt.model_dump(mode="json"),
-        "folder": str(folder.make().path),
+        "folder": str(folder.make().work),
         "directory": str(workplace.directory(attempt)),
         "variables": attempt_variables(attempt),
         "grace": workplace.grace.total_seconds(),
         **more,
     }
-    workplace.give_away(folder.path)
     watch.keep(folder.path, folder.log)
     masker = fresh_masker()
     with workplace.log_at(folder.log, masker) as log:
@@ -148,6 +146,7 @@ def forked(
             code,
             attempt.source if code is not None else None,
             connect=connect,
+            began=folder.claim,
         )
         if log.last_line is None and (failure := (answer.result or {}).get("failure")) is not None:
             # It failed before its work began, and who looks for the reason looks into the log.
@@ -169,6 +168,7 @@ def _followed(
     source: DagSource | None,
     *,
     connect: bool,
+    began: Callable[[str, int], None] | None = None,
 ) -> Answer:
     try:
         return workplace.forks_of(source).call(
@@ -179,6 +179,7 @@ def _followed(
             code=code,
             grace=workplace.grace.total_seconds(),
             connect=connect,
+            began=began,
         )
     except ImportFailed as error:
         raise task_failed(Failure.model_validate(conversation.masker.masked_all(error.args[0]))) from None
@@ -208,8 +209,7 @@ class Conversation:
             self._log.feed(data)
 
     def mask(self, secret: str) -> None:
-        self.masker.add(secret)
-        HERE.add(secret)  # what one task has looked up, no other prints either
+        self.masker.add(secret)  # and nobody else's: a task could blind the logs of others
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """The text of a variable or connection, or what is known of a run.

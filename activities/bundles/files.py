@@ -90,7 +90,8 @@ class FileActivities:
             key_values=self._workplace.key_values,
         )
         airflow = self._workplace.airflow_forks_of(settings.name)
-        answer = parsed(self._workplace.forks, airflow, file, Watch(file.timeout, too_long=TimeoutError))
+        forks = self._workplace.forks(settings.name)
+        answer = parsed(forks, airflow, file, Watch(file.timeout, too_long=TimeoutError))
         seconds, modules = time.monotonic() - start, Tree(root).closure(question.path)
         metrics.parsed(settings.name, timedelta(seconds=seconds), failed="error" in answer)
         read = {*answer.get("files", question.extras)}
@@ -114,7 +115,7 @@ class FileActivities:
         self, question: ParseQuestion, root: Path, needed: set[str], specs: list[DagSpec]
     ) -> tuple[ParsedDag, ...]:
         settings, snapshots = question.settings, self._workplace.snapshots
-        snapshot = snapshots.keep(root, needed) if specs else None
+        snapshot = snapshots.keep(root, needed, self._workplace.user_of(settings.name)) if specs else None
         kept = []
         for spec in specs:
             assert spec.source is not None  # noqa: S101

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..attempts.key_values import KeyValues
+from ..attempts.last_words import LastWords
 from ..attempts.outcomes import describe_exit
 from ..attempts.watch import Watch, handed_over
 from ..attempts.way import Conversation
@@ -16,7 +17,6 @@ from ..secrets import fresh_masker
 
 PARSE_TIMEOUT = timedelta(seconds=50)  # Airflow's dag_file_processor_timeout
 MEMORY_MB = 2048
-LAST_WORDS = 500
 
 
 @dataclass(frozen=True)
@@ -34,27 +34,6 @@ class FileToParse:
     """Whether it can be read elsewhere if it imports Airflow."""
     key_values: KeyValues | None = None
     """Where variables are that tasks have set: they are read at the top of files, too."""
-
-
-class _Printed:
-    """Keeps the last of what a file prints while it is imported; it has nobody to ask for connections."""
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
-        self.last = b""
-
-    def output(self, data: bytes) -> None:
-        self.last = (self.last + data)[-LAST_WORDS:]
-
-    def mask(self, secret: str) -> None:
-        self._conversation.mask(secret)
-
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        return self._conversation.answer(question)
-
-    def words(self) -> str:
-        lines = self._conversation.masker.masked(self.last.decode(errors="replace")).strip().split("\n")[-3:]
-        return f" Its last words: {' / '.join(lines)}" if any(lines) else ""
 
 
 def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: Watch) -> dict[str, Any]:
@@ -94,7 +73,7 @@ def _ask(forks: Forks, file: FileToParse, watch: Watch, separate: str) -> dict[s
         "paused_at_creation": file.paused_at_creation,
         "airflow_is_offered": file.airflow_is_offered,
     }
-    printed = _Printed(Conversation(None, fresh_masker(), key_values=file.key_values))
+    printed = LastWords(Conversation(None, fresh_masker(), key_values=file.key_values))
     watch.restart()
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -106,5 +85,5 @@ def _ask(forks: Forks, file: FileToParse, watch: Watch, separate: str) -> dict[s
         limit = file.timeout.total_seconds()
         return {"error": f"importing the file took more than {limit:g} s. Move slow work into tasks"}
     if answer.result is None:
-        return {"error": f"importing the file ended its process: it {describe_exit(answer.code)}.{printed.words()}"}
+        return {"error": f"importing the file ended its process: it {describe_exit(answer.code)}.{printed.told()}"}
     return answer.result

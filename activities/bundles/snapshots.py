@@ -7,12 +7,14 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 import fsspec
+
+from ..processes.users import RunAs, acting_as
 
 SNAPSHOT = re.compile("[0-9a-f]{20}")
 LARGEST = 64 * 1024 * 1024
@@ -23,6 +25,42 @@ def is_inside(name: str) -> bool:
     """Whether the path *name* stays below the folder that it is relative to."""
     path = Path(os.path.normpath(name))
     return not path.is_absolute() and path.parts[:1] != (os.pardir,)
+
+
+READ_ONLY = 0o555
+CHANGED = ".changed"
+"""How the name of a folder ends that somebody has changed, and that nobody uses any more."""
+_checked: dict[Path, frozenset[tuple[str, int]]] = {}
+"""By folder of a snapshot, the files and times by which it was seen to be as it was kept. Of this process."""
+
+
+def _signature(folder: Path) -> frozenset[tuple[str, int]] | None:
+    """Which files there are, and when anything of them was changed last: a time that nobody can set."""
+    try:
+        return frozenset((str(path), path.lstat().st_ctime_ns) for path in (folder, *folder.rglob("*")))
+    except OSError:
+        return None
+
+
+def _is_as_kept(folder: Path, files: Mapping[str, str]) -> bool:
+    """Whether the files in *folder* are those of the manifest *files*, and nothing beside them."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    there = {path.relative_to(folder).as_posix(): path for path in found}
+    if os.geteuid() == 0:  # whose tasks may write everywhere, unless they run as others: they compile what they import
+        there = {name: path for name, path in there.items() if path.parent.name != "__pycache__"}
+    if there.keys() != files.keys() or any(path.is_symlink() for path in there.values()):
+        return False
+    return all(sha256(path.read_bytes()).hexdigest() == files[name] for name, path in there.items())
+
+
+def _content(path: Path) -> bytes | None:
+    """What is in a file that is to be kept; None if there is none, it is too large, or not to be read."""
+    try:
+        return path.read_bytes() if path.is_file() and path.stat().st_size <= LARGEST else None
+    except PermissionError:
+        return None
 
 
 class SnapshotDamagedError(Exception):
@@ -36,13 +74,16 @@ class Snapshots:
     url: str
     here: Path
 
-    def keep(self, root: Path, names: Iterable[str]) -> str:
-        """Keeps the files *names* below *root*; returns the id of the snapshot, which their content determines."""
+    def keep(self, root: Path, names: Iterable[str], user: RunAs | None = None) -> str:
+        """Keeps the files *names* below *root* that *user* can read, who the tasks run as.
+
+        Returns the id of the snapshot, which their content determines.
+        """
         files: dict[str, str] = {}
         for name in sorted({name for name in names if is_inside(name)}):
-            path = root / name
-            if path.is_file() and path.stat().st_size <= LARGEST:
-                content = path.read_bytes()
+            with acting_as(user):
+                content = _content(root / name)
+            if content is not None:
                 files[name] = sha256(content).hexdigest()
                 self._put(f"blobs/{files[name]}", content)
         manifest = json.dumps(files).encode()
@@ -73,12 +114,23 @@ class Snapshots:
         if not SNAPSHOT.fullmatch(snapshot):
             raise FileNotFoundError(f"{snapshot!r} is no snapshot")
         folder = self.here / snapshot
-        if folder.is_dir():
+        known = _checked.get(folder)
+        if known is not None and known == _signature(folder):
             return folder
         manifest = self._get(f"manifests/{snapshot}.json")
         if sha256(manifest).hexdigest()[:20] != snapshot:
             raise SnapshotDamagedError(f"version {snapshot} at {self.url}: its list of files is not what was kept")
         files = json.loads(manifest)
+        found = _signature(folder)
+        if not _is_as_kept(folder, files):
+            self._lay_out(snapshot, folder, files)
+            found = _signature(folder)
+        if found is not None:
+            _checked[folder] = found
+        return folder
+
+    def _lay_out(self, snapshot: str, folder: Path, files: dict[str, str]) -> None:
+        """Makes *folder*, for nobody to write to; what is there has been changed by somebody, and goes."""
         self.here.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.here) as making:
             whole = Path(making, "files")
@@ -92,12 +144,18 @@ class Snapshots:
                 path = whole / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
+                path.chmod(0o444)
+            for path in whole.rglob("*"):
+                if path.is_dir():
+                    path.chmod(READ_ONLY)
+            if os.path.lexists(folder):  # tasks may be at work in it: they find the same names in the new one
+                folder.rename(folder.with_name(f"{snapshot}.{os.urandom(4).hex()}{CHANGED}"))
             try:
                 whole.rename(folder)
+                folder.chmod(READ_ONLY)
             except OSError:  # another task was faster
                 if not folder.is_dir():
                     raise
-        return folder
 
     def names(self) -> list[str]:
         """The ids of all snapshots that are kept."""

@@ -1,7 +1,6 @@
 """One call of a child: sent to a server that forks, followed to its end, ended with all that it has started."""
 
 import fcntl
-import json
 import logging
 import os
 import select
@@ -21,6 +20,7 @@ import psutil
 from ..names import MARK
 from . import channel
 from .environment import for_children
+from .users import RunAs, read_left
 
 POLL_SECONDS = 0.2
 MEMORY_MEGABYTES = 256
@@ -51,14 +51,6 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True)
-class RunAs:
-    """The user that children run as, where the worker may give up its own."""
-
-    uid: int
-    gid: int
-
-
-@dataclass(frozen=True)
 class Answer:
     """What a child has left: its answer if it gave one, and how its process ended."""
 
@@ -79,6 +71,10 @@ class ForkSettings:
     environment: tuple[str, ...] = ()
     """Patterns of environment variables that children get beside the usual ones."""
     run_as: RunAs | None = None
+    network: Path | None = None
+    """The network namespace that children are put into; None: the worker's own."""
+    masked_names: tuple[str, ...] = ()
+    """What has one of these in its name is a secret, too."""
     python: str = sys.executable
     """The interpreter that the server is."""
     fixed_environment: Mapping[str, str] = field(default_factory=dict)
@@ -123,6 +119,9 @@ class Call:
         self._code: int | None = None
         self._pid: int | None = None
         self._ending = False
+        self._run_as = settings.run_as
+        self.began: Callable[[str, int], None] = lambda *_: None
+        """Called with the id of the call and the process that it is, once that is known."""
         self.imported: Callable[[float], None] = lambda _: None
         self.connected: Callable[[Callable[[dict[str, Any]], None]], None] = lambda _: None
 
@@ -136,6 +135,7 @@ class Call:
             with theirs:
                 try:
                     channel.send(self._mine, self._request)
+                    self._request = {name: self._request.get(name) for name in ("work", "folder")}
                     self._server.send({"fork": self._id}, (theirs.fileno(), printed))
                 finally:
                     os.close(printed)
@@ -144,10 +144,14 @@ class Call:
             self.connected(lambda message: channel.send(self._mine, message))
             self._follow()
             assert self._code is not None  # noqa: S101
-            if self._result is None and (folder := self._request.get("folder")) is not None:
-                with suppress(OSError, ValueError):
-                    self._result = json.loads(Path(folder, channel.ANSWER).read_text())
+            with suppress(ServerGone):  # whoever said that it has ended may be the child itself
+                self._server.send({"kill": self._id})
+            if self._result is None and (folder := self._request["folder"]) is not None:
+                self._result = read_left(Path(folder, channel.ANSWER), self._run_as)
             return Answer(self._code, self._result)
+        except channel.MessageTooLargeError as error:
+            told = f"what the task is to be given, or its answer, is too large: {error}. Return a path instead"
+            return Answer(1, {"failure": {"error_type": "ResultTooLarge", "message": told, "retryable": False}})
         finally:
             self._mine.close()
             os.close(self._output)
@@ -195,31 +199,42 @@ class Call:
                 received = channel.receive(self._mine)
             except BlockingIOError:
                 return
+            except (ValueError, RecursionError):  # the child's own doing
+                log.warning("a child has sent what is no message")
+                continue
             if received is None:
                 self._gone()
             else:
                 self._message(*received)
 
     def _gone(self) -> NoReturn:
-        _end_left(self._id, self._pid)
+        end_left(self._id, self._pid, self._run_as)
         raise ServerGone
 
     def _message(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        if "ask" not in message:
+            for descriptor in descriptors:
+                os.close(descriptor)
         if "answer" in message:
             self._result = message["answer"]
         elif "mask" in message:
             self._listener.mask(message["mask"])
         elif "ask" in message:
             asked = message["ask"]
-            reply(descriptors, {"ending": self._ending} if "ending" in asked else self._listener.answer(asked))
+            if len(descriptors) != 1 or not isinstance(asked, dict):
+                _refuse(descriptors)
+            else:
+                reply(descriptors, {"ending": self._ending} if "ending" in asked else self._listener.answer(asked))
         elif "event" in message:
             self._listener.answer(message)
         elif "pid" in message:
-            self._pid = message["pid"]
+            if self._pid is None:  # its parent says it first, and nobody else
+                self._pid = int(message["pid"])
+                self.began(self._id, self._pid)
         elif "imported" in message:
-            self.imported(message["imported"])
+            self.imported(float(message["imported"]))
         elif "ended" in message:
-            self._code = message["ended"]
+            self._code = int(message["ended"])
         elif "refused" in message:
             raise ServerGone(message["refused"])
 
@@ -265,15 +280,28 @@ def settings_of(settings: ForkSettings) -> dict[str, Any]:
         "env": environment_of(settings),
         "uid": run_as.uid if run_as is not None else None,
         "gid": run_as.gid if run_as is not None else None,
+        "network": str(settings.network) if settings.network is not None else None,
+        "masked_names": [*settings.masked_names],
     }
 
 
-def _end_left(id_: str, session: int | None) -> None:
-    """Ends what the call *id_* has left, where its parent is no longer there to do it: of its session, or marked."""
+def end_left(id_: str, session: int | None, run_as: RunAs | None = None) -> None:
+    """Ends what the call *id_* has left, where its parent is no longer there to do it: of its session, or marked.
+
+    Where children run as another user, nobody else's processes are touched, whatever a child has said.
+    """
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
+            if run_as is not None and process.uids().real != run_as.uid:
+                continue
             if os.getsid(process.pid) == session or process.environ().get(MARK) == id_:
                 process.kill()
+
+
+def _refuse(descriptors: list[int]) -> None:
+    log.warning("a child has asked without a way to answer")
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def reply(descriptors: list[int], answer: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 A message of any size arrives in one piece: a large one travels in a memory file that is handed over.
 """
 
+import fcntl
 import json
 import os
 import socket
@@ -11,10 +12,21 @@ from typing import Any
 
 INLINE_BYTES = 64 * 1024
 """Larger messages go through a memory file: a socket's buffer holds about 200 KB."""
+LARGEST_MESSAGE = 128 * 2**20
+"""No message may have more bytes: whoever receives it holds all of it in memory."""
 MOST_DESCRIPTORS = 8
 ANSWER = "answer.json"
 """In the folder of a call: its answer, where the channel was closed."""
 _IN_FILE = b"file"
+F_GET_SEALS = 1034
+"""Of fcntl.h; Python 3.11 has no name for it."""
+
+
+class MessageTooLargeError(Exception):
+    """A message has more bytes than may be sent. The argument is their number."""
+
+    def __str__(self) -> str:
+        return f"it has {self.args[0]:,} bytes, and at most {LARGEST_MESSAGE:,} travel between processes"
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -23,8 +35,10 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def send(end: socket.socket, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """Sends *message* and copies of *descriptors*. Raises OSError if nobody is at the other end."""
+    """Sends *message* and copies of *descriptors*. Raises OSError if nobody is there, or MessageTooLargeError."""
     data = json.dumps(message, separators=(",", ":")).encode()
+    if len(data) > LARGEST_MESSAGE:
+        raise MessageTooLargeError(len(data))
     if len(data) <= INLINE_BYTES:
         _send(end, data, descriptors)
         return
@@ -47,7 +61,8 @@ def _send(end: socket.socket, data: bytes, descriptors: Sequence[int]) -> None:
 def receive(end: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """The next message and the descriptors that came with it; None when the other end is closed.
 
-    Raises BlockingIOError if *end* does not block and there is none.
+    Raises BlockingIOError if *end* does not block and there is none; ValueError for what is no message, and
+    MessageTooLargeError. Whoever is at the other end may be anybody's code.
     """
     try:
         data, descriptors, _, _ = socket.recv_fds(end, 2 * INLINE_BYTES, MOST_DESCRIPTORS)
@@ -55,11 +70,34 @@ def receive(end: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
         return None
     if not data:
         return None
-    if data == _IN_FILE:
-        with os.fdopen(descriptors.pop(0), "rb") as file:
-            file.seek(0)
-            data = file.read()
+    try:
+        if data == _IN_FILE:
+            data = _content(descriptors)
+        message = json.loads(data)
+        if not isinstance(message, dict):
+            raise ValueError("a message is a JSON object")
+    except BaseException:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
-    message: dict[str, Any] = json.loads(data)
     return message, descriptors
+
+
+def _content(descriptors: list[int]) -> bytes:
+    """What is in the memory file that came first, however large its sender says it is."""
+    if not descriptors:
+        raise ValueError("a message has come without its file")
+    with os.fdopen(descriptors.pop(0), "rb", buffering=0) as file:
+        try:  # a pipe, or a file of a network, would be waited for
+            fcntl.fcntl(file, F_GET_SEALS)
+        except OSError:
+            raise ValueError("a message has come in what is no file of memory") from None
+        file.seek(0)
+        data = bytearray()
+        while part := file.read(min(1 << 20, LARGEST_MESSAGE + 1 - len(data))):
+            data += part
+        if len(data) > LARGEST_MESSAGE:
+            raise MessageTooLargeError(os.fstat(file.fileno()).st_size)
+    return bytes(data)

@@ -83,6 +83,8 @@ class _Warm:
             received = channel.receive(self.mine)
         except BlockingIOError:
             return True
+        except (ValueError, channel.MessageTooLargeError):
+            return False
         return received is not None and "ended" not in received[0]
 
     def stop(self) -> None:
@@ -121,13 +123,15 @@ class Forks:
         grace: float = 0.0,
         connect: bool = False,
         separate: str | None = None,
+        began: Callable[[str, int], None] | None = None,
         connected: Callable[[Callable[[dict[str, Any]], None]], None] | None = None,
     ) -> Answer:
         """Has a child do *work*, and follows it to its end.
 
         When *checks* raises, the child is sent SIGTERM, has *grace* seconds, is ended with all that it has started,
         and the exception goes on. With *connect* the child can be a client of Spark Connect at once. *separate*
-        names a parent for calls that are not to be children of the first one. *connected* is given a way to tell the
+        names a parent for calls that are not to be children of the first one. *began* is called with the call's id and
+        its process. *connected* is given a way to tell the
         child more while it works. Raises ServerGone, ImportFailed.
         """
         if connected is not None:
@@ -137,23 +141,29 @@ class Forks:
             call.connected = connected
             return call.run()
         whole = {**request, "work": work, "code": code.as_request() if code is not None else None}
+
+        def ready(server: Server) -> Call:
+            made = Call(server, whole, listener, checks, grace, self.settings)
+            made.began = began or made.began
+            return made
+
         if connect or separate is not None:
             key = f"connect {code}{code.digest() if code else ''}" if connect else f"separate {separate}"
             with self._warmed(key, code if connect else None, listener, checks, connect=connect) as server:
-                return Call(server, whole, listener, checks, grace, self.settings).run()
+                return ready(server).run()
         if code is None:
-            return Call(self._main(), whole, listener, checks, grace, self.settings).run()
-        return self._call_code(code, whole, listener, checks, grace)
+            return ready(self._main()).run()
+        return self._call_code(code, ready, listener, checks)
 
     def _call_code(
-        self, code: CodePlace, request: dict[str, Any], listener: Listener, checks: Checks, grace: float
+        self, code: CodePlace, ready: Callable[[Server], Call], listener: Listener, checks: Checks
     ) -> Answer:
         name = f"{code.path} {code.roots} "
         seconds = self._import_seconds(name, checks)
         if seconds is not None and self._is_worth_a_parent(name, seconds):
             with self._warmed(name + code.digest(), code, listener, checks) as server:
-                return Call(server, request, listener, checks, grace, self.settings).run()
-        call = Call(self._main(), request, listener, checks, grace, self.settings)
+                return ready(server).run()
+        call = ready(self._main())
         call.imported = lambda found: self._note_seconds(name, found)
         try:
             return call.run()
@@ -302,7 +312,10 @@ class Forks:
         deadline = time.monotonic() + READY_WITHIN_SECONDS
         while main.alive():
             if select.select([warm.mine], [], [], POLL_SECONDS)[0]:
-                received = channel.receive(warm.mine)
+                try:
+                    received = channel.receive(warm.mine)
+                except (ValueError, RecursionError, channel.MessageTooLargeError):  # the file's own doing
+                    received = None
                 message: dict[str, Any] = received[0] if received is not None else {"ended": -9}
                 if "ready" in message:
                     warm.server, warm.megabytes = Server(control, warm.alive), message["megabytes"]

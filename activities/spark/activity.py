@@ -8,7 +8,7 @@ from ...model.run.task_instances import Outcome
 from ...model.spec.tasks import SparkMode, SparkSqlFunctionTask
 from ...model.states import TaskState
 from .. import tracing
-from ..attempts.folder import AttemptFolder
+from ..attempts.folder import RESULT
 from ..attempts.outcomes import outcome_of
 from ..attempts.watch import Closing, Stopped, Watch, handed_over, stopping_cleanly
 from ..attempts.way import forked
@@ -122,8 +122,8 @@ class SparkActivities:
 
     def _ask_for_sql(self, attempt: TaskAttempt) -> Outcome:
         """What the task's function returns."""
-        folder = AttemptFolder.of(self._workplace.home, attempt, part="function")
-        if (earlier := folder.read("result.json")) is None:
+        folder = self._workplace.attempt_folder(attempt, part="function")
+        if (earlier := folder.ending(RESULT)) is None:
             watch = Watch(attempt.timeout, drain=self._workplace.drain)
             earlier = forked(self._workplace, attempt, folder, "function", watch, calls_code=True).result
         return outcome_of(earlier)

@@ -7,6 +7,7 @@ from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.tasks import PySparkTask
 from ...model.spec.tasks.spark import DEFAULT_MASTER
 from .. import metrics
+from ..attempts.folder import EXIT, RESULT
 from ..attempts.log import last_lines
 from ..attempts.outcomes import describe_exit, instant
 from ..attempts.watch import Watch, task_failed
@@ -31,10 +32,10 @@ def run_client(work: SparkStart) -> Outcome:
     makes sure that an earlier driver on this host is gone before it submits.
     """
     # A failure counts only if the driver ended by itself: one that was being stopped may have told of one, too.
-    earlier = work.folder.read("result.json")
-    if earlier is not None and ("outcome" in earlier or work.folder.read("exit.json") is not None):
+    earlier = work.folder.left(RESULT)
+    if earlier is not None and ("outcome" in earlier or work.folder.left(EXIT) is not None):
         return work.ended(earlier)
-    if work.is_java and (end := work.folder.read("exit.json")) is not None:
+    if work.is_java and (end := work.folder.left(EXIT)) is not None:
         return _by_exit_code(work, end)
     work.folder.end_earlier_start()
     work.folder.forget()
@@ -54,7 +55,7 @@ def _submit(work: SparkStart, watch: Watch) -> Outcome:
     argv = spark_submit(work, fast_start(work.workplace.home, java, small=small))
     ended = launched(work, argv, watch)
     end = ended.result["ended"]
-    result = work.folder.read("result.json")
+    result = work.folder.left(RESULT)
     if result is not None:
         if "outcome" in result:
             result["outcome"].setdefault("started_at", instant(end["started"]).isoformat())
@@ -79,7 +80,7 @@ def launched(work: SparkStart, argv: list[str], watch: Watch) -> Ended:
         watch,
         argv=argv,
         variables=driver_environment(work),
-        directory=str(work.folder.path),
+        directory=str(work.folder.work),
     )
 
 

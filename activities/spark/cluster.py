@@ -12,8 +12,10 @@ from typing import Any
 
 from ...model.run.task_instances import Failure, Outcome, Submission
 from ...model.spec.tasks import SparkMode
+from ..attempts.folder import RESULT
 from ..attempts.log import last_lines
 from ..attempts.watch import Watch, handed_over, task_failed
+from ..processes.users import acting_as
 from .client import launched
 from .clusters import Cluster, Life, Status
 from .command import spark_submit
@@ -75,7 +77,7 @@ def submit(work: SparkStart) -> Outcome:
 
 def claimed(work: SparkStart) -> str | None:
     """The application whose driver has the attempt."""
-    claim = work.folder.read(CLAIM)
+    claim = work.folder.left(CLAIM)
     if claim is None or claim["application_id"] is None:
         return None
     # There the driver knows Spark's own name of the application, and not that of its pod.
@@ -96,7 +98,7 @@ def follow(work: SparkStart, submission: Submission) -> Outcome:
     cluster = cluster_of(work, watch)
     asked_at = time.time()
     while True:
-        result = work.folder.read("result.json")
+        result = work.folder.left(RESULT)
         if result is not None:
             return _started(work.ended(result), submission)
         watch.check()
@@ -126,12 +128,13 @@ def _over(work: SparkStart, status: Status) -> bool:
 
 def _last_word(work: SparkStart) -> float:
     """When the driver told something last, or whoever started it (seconds since 1970)."""
-    told = work.folder.read("progress.json")
+    told = work.folder.left("progress.json")
     if told is not None:
         return float(told["at"])
-    for name in (CLAIM, "submission.json", "plan.json"):
+    folder = work.folder
+    for place, name in ((folder.work, CLAIM), (folder.path, "submission.json"), (folder.work, "plan.json")):
         with suppress(FileNotFoundError):
-            return (work.folder.path / name).stat().st_mtime
+            return (place / name).lstat().st_mtime
     return 0.0
 
 
@@ -139,14 +142,14 @@ def _late_result(work: SparkStart) -> bool:
     """Whether the driver's result appears after all: file systems that hosts share may show it a moment later."""
     deadline = time.monotonic() + LEAVES_RESULT_WITHIN
     while time.monotonic() < deadline:
-        if work.folder.read("result.json") is not None:
+        if work.folder.left(RESULT) is not None:
             return True
         time.sleep(0.1)
     return False
 
 
 def _lost(work: SparkStart, status: Status) -> Failure:
-    claim = work.folder.read(CLAIM) or {}
+    claim = work.folder.left(CLAIM) or {}
     where = f" Its log: {claim['driver_log']}" if claim.get("driver_log") else ""
     told = f"the driver ended without telling how it went; the cluster says {status.told}.{where}"
     return Failure(error_type="SparkDriverLost", message=told, traceback=last_lines(work.folder.log))
@@ -170,7 +173,7 @@ class _Following(Watch):
         told: dict[str, Any] = {"submission": self._submission.application_id}
         if self.status is not None:
             told["cluster"] = self.status.told
-        return {**told, **(self._work.folder.read("progress.json") or {})}
+        return {**told, **(self._work.folder.left("progress.json") or {})}
 
 
 def end(work: SparkStart, known: str | None, watch: Watch) -> None:
@@ -179,7 +182,9 @@ def end(work: SparkStart, known: str | None, watch: Watch) -> None:
     Raises OSError while that cannot be made sure.
     """
     cluster = cluster_of(work, watch)
-    if not (fenced := take_claim(work.folder.path, {"application_id": None, "host": FENCE})):
+    with acting_as(work.folder.user):
+        fenced = take_claim(work.folder.work, {"application_id": None, "host": FENCE})
+    if not fenced:
         known = claimed(work) or known
     known = known or cluster.find() or (work.folder.read("submission.json") or {}).get("application_id")
     if known is None:

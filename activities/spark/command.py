@@ -14,6 +14,7 @@ from ...model.spec.tasks.spark import DEFAULT_MASTER, megabytes
 from .. import lineage, tracing
 from ..attempts.watch import task_failed
 from ..processes.environment import for_children
+from ..processes.users import acting_as
 from .starts import SparkStart
 
 DRIVER = Path(__file__).with_name("driver.py")
@@ -50,10 +51,9 @@ def leave_properties(work: SparkStart, java_options: str = "") -> Path:
     """Leaves all conf in a file that only this user can read: a command line is everybody's to read."""
     lines = [f"{escaped(key)}={escaped(value)}" for key, value in conf_of(work, java_options).items()]
     if work.options.properties_file is not None:
-        lines.insert(0, work.file(work.options.properties_file).read_text())  # what comes later wins
-    path = work.folder.write_text(PROPERTIES, "\n".join(lines) + "\n")
-    work.workplace.give_away(path)
-    return path
+        with acting_as(work.folder.user):
+            lines.insert(0, work.file(work.options.properties_file).read_text())  # what comes later wins
+    return work.folder.hand_over(PROPERTIES, "\n".join(lines) + "\n")
 
 
 def escaped(text: str) -> str:
@@ -78,12 +78,12 @@ def application(work: SparkStart) -> list[str]:
     """What comes after the flags: the driver's own side of tidemill and what it runs, or a Java application."""
     task = work.attempt.task
     if not isinstance(task, SparkSubmitTask):
-        return [str(DRIVER), str(work.folder.path)]
+        return [str(DRIVER), str(work.folder.work)]
     name = str(work.file(work.filled["application"]))
     arguments = [str(argument) for argument in work.filled["application_args"]]
     if task.is_java:
         return [*(["--class", task.java_class] if task.java_class else []), name, *arguments]
-    return [str(DRIVER), str(work.folder.path), name, *arguments]
+    return [str(DRIVER), str(work.folder.work), name, *arguments]
 
 
 def flags(options: SparkOptions, file: Callable[[str], Path]) -> list[str]:
@@ -180,7 +180,7 @@ def contract(work: SparkStart) -> dict[str, str]:
         "map_index": str(attempt.map_index),
         "try_number": str(attempt.try_number),
         "attempt": attempt.uuid.hex,
-        "result": str(work.folder.path / "xcom.json"),
+        "result": str(work.folder.work / "xcom.json"),
     }
     if run.logical_date is not None:
         told["logical_date"] = iso(run.logical_date)

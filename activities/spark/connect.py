@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Outcome
 from ...model.spec.tasks import PySparkTask, SparkSubmitTask
+from ..attempts.folder import RESULT
 from ..attempts.watch import Closing, Watch, handed_over
 from ..attempts.way import attempt_variables, forked
 from .command import contract, plain
@@ -40,7 +41,7 @@ def run_connect(work: SparkStart) -> Outcome:
     except BaseException:
         end_sessions(work, [work.number], Closing())
         raise
-    result = work.folder.read("result.json")
+    result = work.folder.left(RESULT)
     assert result is not None  # noqa: S101 - the client has answered that it is there
     return work.ended(result)
 

@@ -35,8 +35,10 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 def take_claim(folder: Path, claim: dict[str, Any]) -> bool:
     """Makes the attempt the caller's, for ever. False if somebody has it: on one file system, only one can."""
-    mine = folder / f"{CLAIM}.{os.uname().nodename}.{os.getpid()}"
-    mine.write_text(json.dumps(claim))
+    mine = folder / f"{CLAIM}.{os.uname().nodename}.{os.getpid()}.{os.urandom(4).hex()}"
+    opened = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(opened, "w") as file:
+        file.write(json.dumps(claim))
     try:
         os.link(mine, folder / CLAIM)  # whole from the first moment on
     except FileExistsError:

@@ -20,6 +20,8 @@ from temporalio import activity
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import StagedOutput
 from ..attempts.watch import beating, handed_over
+from ..processes.users import acting_as
+from ..workplace import Workplace
 from .place import invalid
 
 STAGING = "_tidemill"
@@ -42,20 +44,25 @@ def stage(attempt: TaskAttempt, target: str | None, start: int, directory: Path)
     return StagedOutput(staged=f"{parent}/{STAGING}/{name}.{attempt.uuid.hex[:16]}-{start}", target=f"{parent}/{name}")
 
 
-@activity.defn(name="tidemill.publish")
-def publish(output: StagedOutput) -> str:
-    """Has the attempt's folder take the target's place; asked again for the same folder, changes nothing.
+class OutputActivities:
+    def __init__(self, workplace: Workplace) -> None:
+        self._workplace = workplace
 
-    On a local or shared file system a reader sees the old folder or the new one, never a mixture.
-    An object store has no such step: there the old objects are removed before the new ones appear.
-    """
-    with beating():
-        staged, target = local(output.staged), local(output.target)
-        if staged is not None and target is not None:
-            _publish_folder(staged, target)
-        else:
-            _publish_objects(output.staged, output.target)
-    return output.target
+    @activity.defn(name="tidemill.publish")
+    def publish(self, output: StagedOutput) -> str:
+        """Has the attempt's folder take the target's place; asked again for the same folder, changes nothing.
+
+        On a local or shared file system a reader sees the old folder or the new one, never a mixture.
+        An object store has no such step: there the old objects are removed before the new ones appear.
+        """
+        with beating():
+            staged, target = local(output.staged), local(output.target)
+            if staged is not None and target is not None:
+                with acting_as(self._workplace.user_of(output.bundle)):
+                    _publish_folder(staged, target)
+            else:
+                _publish_objects(output.staged, output.target)
+        return output.target
 
 
 def local(place: str) -> Path | None:

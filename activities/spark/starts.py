@@ -1,5 +1,6 @@
 """One start of a Spark attempt, with all that its way of running needs to know."""
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from ...model.spec.tasks import (
     SparkSubmitTask,
 )
 from ...model.states import TaskState
-from ..attempts.folder import AttemptFolder
+from ..attempts.folder import RESULT, AttemptFolder
 from ..attempts.outcomes import outcome_of
 from ..attempts.watch import Watch
 from ..attempts.way import workplace_watch
@@ -47,7 +48,7 @@ class SparkStart:
         options, fields = place_of(attempt, workplace, watch, lambda name: workplace.file_of(attempt, name))
         if isinstance(task, SparkSubmitTask) and (problem := task.impossible_with(options)) is not None:
             raise invalid(problem)
-        folder = AttemptFolder.of(workplace.home, attempt).make()
+        folder = workplace.attempt_folder(attempt).make()
         return cls(attempt, workplace, options, folder, fields, number)
 
     @property
@@ -75,11 +76,11 @@ class SparkStart:
 
     def progress(self) -> dict[str, Any] | None:
         """What the driver has told of itself last."""
-        return self.folder.read("progress.json")
+        return self.folder.left("progress.json")
 
     def earlier_result(self) -> Outcome | None:
         """What an earlier start of the attempt came to; raises its failure. None if there is nothing yet."""
-        result = self.folder.read("result.json")
+        result = self.folder.left(RESULT)
         return None if result is None else self.ended(result)
 
     def ended(self, result: dict[str, Any]) -> Outcome:
@@ -87,6 +88,9 @@ class SparkStart:
         outcome = outcome_of(result, fresh_masker())
         if outcome.state is TaskState.SUCCESS and self.filled["output"] is not None:
             staged = StagedOutput.model_validate(result["staged"]) if "staged" in result else self.staged
+            assert staged is not None  # noqa: S101 - there is an output
+            source = self.attempt.source
+            staged = staged.model_copy(update={"bundle": source.bundle if source is not None else None})
             outcome = outcome.model_copy(update={"staged": staged})
         return outcome
 
@@ -107,10 +111,8 @@ class SparkStart:
 
     def leave_plan(self, **more: Any) -> None:
         """Leaves in the attempt's folder what the driver's own side reads there."""
-        self.folder.write("attempt.json", self.attempt.model_dump(mode="json"))
-        self.folder.write("plan.json", self.plan(**more))
-        for name in ("attempt.json", "plan.json"):
-            self.workplace.give_away(self.folder.path / name)
+        self.folder.hand_over("attempt.json", self.attempt.model_dump_json())
+        self.folder.hand_over("plan.json", json.dumps(self.plan(**more)))
 
     def statements(self) -> list[str]:
         """The SQL statements of the task, templates filled in."""

@@ -14,7 +14,6 @@ from ...model.run.identity import asset_pseudo_run
 from ...model.run.task_instances import Failure
 from ...model.spec.assets.watchers import AssetTrigger, FilesTrigger
 from ...model.spec.tasks import EmptyTask
-from ..attempts.folder import AttemptFolder
 from ..attempts.watch import Watch, beating, stopping_cleanly, task_failed
 from ..attempts.way import forked
 from ..names import TASK_FAILED
@@ -77,7 +76,7 @@ class WatchActivities:
             execution=activity.info().workflow_run_id or "1",
             source=watching.source,
         )
-        folder = AttemptFolder.of(self._workplace.home, attempt)
+        folder = self._workplace.attempt_folder(attempt)
         more |= {
             "asset": watching.asset,
             "watcher": watching.name,

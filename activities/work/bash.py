@@ -12,8 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from ...model.run.attempts import TaskAttempt
 from ...model.run.context import context
 from ...model.run.task_instances import Failure
@@ -82,12 +80,14 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _supervised(job: Job, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> dict[str, Any]:
-    """Runs *argv* to its end, and ends whatever it leaves. Leaves two files for another worker to find:
+    """Runs *argv* to its end, and ends whatever it leaves. `exit.json` tells another worker how it ended by itself."""
+    folder, grace = job.request.get("folder"), float(job.request["grace"])
 
-    - `claim.json`: this process's and the command's pid and start time;
-    - `exit.json`: how the command ended, unless it was asked to.
-    """
-    folder, grace = Path(job.request["folder"]), float(job.request["grace"])
+    def left(end: dict[str, Any]) -> dict[str, Any]:
+        if folder is not None and end["code"] is not None:
+            write_json(Path(folder, "exit.json"), end)
+        return {"ended": end}
+
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     started = time.time()
     signal.signal(signal.SIGTERM, _stop)
@@ -103,17 +103,9 @@ def _supervised(job: Job, argv: Sequence[str], env: Mapping[str, str], cwd: Path
                 preexec_fn=die_with_parent,
             )
         except OSError as error:
-            end = {"code": 127, "error": str(error), "started": started, "ended": started}
-            write_json(folder / "exit.json", end)
-            return {"ended": end}
-        me = psutil.Process()
-        claim = {"supervisor": me.pid, "supervisor_started": me.create_time(), "host": os.uname().nodename}
-        write_json(folder / "claim.json", claim)
+            return left({"code": 127, "error": str(error), "started": started, "ended": started})
         code = command.wait()
     except _Stopped:
         pass
     kill_descendants(max(grace - 1, 1))  # before its own end comes
-    end = {"code": code, "started": started, "ended": time.time()}
-    if code is not None:
-        write_json(folder / "exit.json", end)
-    return {"ended": end}
+    return left({"code": code, "started": started, "ended": time.time()})

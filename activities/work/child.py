@@ -1,6 +1,7 @@
 """What a fork does from its first moment to its last: takes its place, does its work, answers."""
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -22,12 +23,13 @@ from ..names import MARK
 from ..processes import channel
 from ..processes.channel import ANSWER
 from ..processes.supervisor import PR_SET_PDEATHSIG, prctl
-from ..secrets import ask_worker
+from ..secrets import ask_worker, mask_names
 from . import bash, files, function, logs, parse, templates, timetable, watch
 from .dag_import import Code, import_code
 from .failures import describe_failure, print_failure
 
 Answer = dict[str, Any]
+CLONE_NEWNET = 0x40000000
 ASKED_FOR, ASKED_EVERY = 90.0, 1.0
 """In seconds. While workers are replaced, or a workflow has other work, nobody answers for a moment."""
 
@@ -52,6 +54,10 @@ class Job:
         """Tells what has come of it; in a file where the user's code has closed the channel."""
         try:
             self.tell(answer=answer)
+        except channel.MessageTooLargeError as error:
+            told = f"the result is too large: {error}. Write it somewhere yourself, and return where"
+            failure = {"error_type": "ResultTooLarge", "message": told, "retryable": False}
+            self.tell(answer={"failure": failure})
         except OSError:
             if (folder := self.request.get("folder")) is None:
                 raise
@@ -223,14 +229,28 @@ def _use_settings(job: Job) -> None:
         if os.environ.get(name) != value:
             os.environ[name] = value
     os.environ[MARK] = job.id
+    if (network := request.get("network")) is not None and os.getuid() == 0:
+        _enter(network)
     if request.get("uid") is not None and os.getuid() != request["uid"]:
         os.setgroups([])
         os.setgid(request["gid"])
         os.setuid(request["uid"])
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
     HERE.clear()
+    mask_names(request.get("masked_names", ()))
     ask_worker(job.ask, job.tell)
     logs.set_up()
+
+
+def _enter(network: str) -> None:
+    """Puts this process into a network namespace. Raises OSError where it cannot: it then does no work."""
+    opened = os.open(network, os.O_RDONLY)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(opened, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"the network namespace {network} cannot be entered")
+    finally:
+        os.close(opened)
 
 
 def mark_of(pid: int) -> str | None:

@@ -91,6 +91,8 @@ def import_dags(path: Path, roots: Iterable[Path] = ()) -> list[DAG]:
     Modules are looked up beside the file, then in *roots*. A file in a zip archive is
     `archive.zip/file.py`, as in Airflow.
     """
+    if any(part.name == "snapshots" for part in path.parents):  # what is kept stays as it was kept
+        sys.dont_write_bytecode = True
     _roots[:] = [f"{root}{os.sep}" for root in roots]
     for place in reversed([path.parent, *roots]):
         if str(place) in sys.path:

@@ -45,6 +45,8 @@ class StagedOutput(Model):
 
     staged: str
     target: str
+    bundle: str | None = None
+    """Whose DAG has made it: it takes its place with the rights of that bundle's tasks."""
 
 
 class Outcome(Brief, Model):

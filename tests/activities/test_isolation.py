@@ -17,7 +17,7 @@ from support import Stack, bash, dag, eventually, messages, stack, worker_enviro
 from temporalio.client import Client
 from temporalio.worker import Worker
 from tidemill.activities.dag_files import parse_dag_file
-from tidemill.activities.processes.call import RunAs
+from tidemill.activities.processes.users import RunAs
 from tidemill.activities.workplace import Workplace
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.dag import DagSpec

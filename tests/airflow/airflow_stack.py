@@ -37,7 +37,7 @@ def answer_of(place: Workplace, path: Path) -> dict[str, object]:
     """What reading a file comes to."""
     file = FileToParse(path.parent, path.name, str(path))
     watch = Unattended(PARSE_TIMEOUT, too_long=TimeoutError)
-    return parsed(place.forks, place.airflow_forks_of(None), file, watch)
+    return parsed(place.forks(), place.airflow_forks_of(None), file, watch)
 
 
 async def register(stack: Stack, specs: Iterable[DagSpec]) -> None:

@@ -310,8 +310,13 @@ class People:
         self._world.take_service_away(int(arguments["pause"] * SECOND))
 
     def _any(self, arguments: dict[str, Any]) -> Execution | None:
-        """A workflow that runs, of a kind drawn first: else it would mostly be a run."""
-        running = [each for each in self._world.service.executions.values() if each.running and each.steps]
+        """A workflow that runs, of a kind drawn first: else it would mostly be a run.
+
+        None that others remember while workers of the last release take part: theirs ask nobody who holds what.
+        """
+        remembered = ("Asset", "Pool") if self._world.has_two_releases else ()
+        executions = self._world.service.executions.values()
+        running = [each for each in executions if each.running and each.steps and each.kind not in remembered]
         kinds = sorted({each.kind for each in running})
         if not kinds:
             return None

@@ -306,7 +306,8 @@ class Service:
         if execution.task is not None:
             if execution.speculative and not speculative and execution.task == "scheduled":
                 execution.speculative = False
-                execution.task_scheduled_id = self._append(execution, "WorkflowTaskScheduled").event_id
+                if execution.task_attempt == 1:  # one that is tried again is in no history until it is answered
+                    execution.task_scheduled_id = self._append(execution, "WorkflowTaskScheduled").event_id
             return
         execution.task, execution.speculative = "scheduled", speculative
         execution.task_token += 1

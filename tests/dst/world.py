@@ -254,8 +254,13 @@ class World:
         new = any(step.patches for step in execution.steps if not step.by_last_release)
         return worker.release.is_last and new
 
+    @property
+    def has_two_releases(self) -> bool:
+        """Whether workers may be of the last release, too."""
+        return len(self._releases) > 1 and not self.calm
+
     def _drawn_release(self) -> Release:
-        return self._releases[0] if len(self._releases) == 1 or self.calm else self.random.choice(self._releases)
+        return self.random.choice(self._releases) if self.has_two_releases else self._releases[0]
 
     def end_the_last_release(self) -> None:
         """Has all workers be of the release that is tested, from now on."""

@@ -45,7 +45,7 @@ def start(home: Path, spark: dict[str, Any], **fields: Any) -> SparkStart:
     try:
         return cast(SparkStart, ActivityEnvironment().run(SparkStart.of, attempt, workplace))
     finally:
-        workplace.forks.close()
+        workplace.close()
 
 
 class Recorded:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from ....secrets import is_sensitive, look_up, mask
+from ....secrets import look_up, mask, secrets_below
 from . import OK, Answering, Asking, Message, missing
 
 
@@ -56,7 +56,7 @@ def _read(conn_id: str, text: str) -> Any:
     found = Connection.from_json(text, conn_id) if is_json else Connection.from_uri(text, conn_id)
     found.conn_type = found.conn_type or "generic"
     extra = json.loads(found.extra) if found.extra else {}  # its own `extra_dejson` asks whom this answers
-    for secret in (found.password, *(value for key, value in extra.items() if is_sensitive(key))):
+    for secret in (found.password, *secrets_below(extra)):
         mask(secret)
     return found
 

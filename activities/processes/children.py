@@ -1,4 +1,4 @@
-"""How a fork server is started whose children find Airflow imported."""
+"""The fork servers of a worker: whose children they make, and how one is started that has Airflow imported."""
 
 import os
 import threading
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .call import ForkSettings
 from .forks import Forks
+from .users import RunAs
 
 WARM_UP = "tidemill.activities.work.airflow.warm:warm_up"
 NO_DATABASE = "airflow-db-not-allowed:///"
@@ -14,26 +15,32 @@ NO_DATABASE = "airflow-db-not-allowed:///"
 PASSED_ON = ("AIRFLOW_HOME", "AIRFLOW__*")
 
 
-class AirflowForks:
-    """Fork servers that have imported Airflow, one for each interpreter. Safe to use from many threads."""
+class Children:
+    """Fork servers of one worker: one for each user that code runs as, and each interpreter that has imported Airflow.
+
+    Safe to use from many threads.
+    """
 
     def __init__(self, settings: ForkSettings, home: Path) -> None:
         self._settings = settings
         self._home = home
-        self._by_python: dict[str, Forks] = {}
+        self._forks: dict[tuple[RunAs | None, str | None], Forks] = {}
         self._lock = threading.Lock()
 
-    def of(self, python: str) -> Forks:
-        """The one whose interpreter is *python*."""
+    def of(self, user: RunAs | None, airflow_python: str | None = None) -> Forks:
+        """The one for code of *user*, of the interpreter *airflow_python* where the code needs Airflow."""
         with self._lock:
-            if python not in self._by_python:
-                self._by_python[python] = Forks(settings_with_airflow(self._settings, python, self._home))
-            return self._by_python[python]
+            if (user, airflow_python) not in self._forks:
+                settings = replace(self._settings, run_as=user)
+                if airflow_python is not None:
+                    settings = settings_with_airflow(settings, airflow_python, self._home)
+                self._forks[user, airflow_python] = Forks(settings)
+            return self._forks[user, airflow_python]
 
     def close(self) -> None:
         """Ends every child."""
         with self._lock:
-            for forks in self._by_python.values():
+            for forks in self._forks.values():
                 forks.close()
 
 

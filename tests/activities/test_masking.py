@@ -1,0 +1,85 @@
+"""Secrets in what is printed, in each form that people print them in by accident."""
+
+import base64
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+from tidemill.activities import secrets
+from tidemill.activities.attempts.way import Conversation
+from tidemill.activities.masking import HERE, MASK, MOST_SECRETS, Masker
+from tidemill.activities.secrets import Connection, is_sensitive, mask_names
+
+SECRET = 'B&Pass"éw0rd-77'
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        SECRET,
+        quote(SECRET),
+        quote(SECRET, safe=""),
+        quote_plus(SECRET),
+        json.dumps({"password": SECRET}),
+        json.dumps({"password": SECRET}, ensure_ascii=False),
+        str(SECRET.encode()),
+        base64.b64encode(SECRET.encode()).decode(),
+        base64.b64encode(b"user:" + SECRET.encode() + b"@host").decode(),
+        base64.b64encode(b"me:" + SECRET.encode()).decode(),
+        base64.urlsafe_b64encode(b"a" + SECRET.encode() * 2).decode(),
+        Connection("c", "postgres", "db", "me", SECRET, "sales").get_uri(),
+    ],
+)
+def test_a_secret_is_masked_in_the_forms_that_people_print(printed: str) -> None:
+    told = Masker([SECRET]).masked(printed)
+    assert MASK in told
+    for form in (SECRET, quote(SECRET, safe=""), json.dumps(SECRET)[1:-1], "Pass"):
+        assert form not in told
+    if printed.isascii() and "Pass" not in printed:  # of what base64 makes of it, only the edges stay
+        assert len(told.replace(MASK, "")) <= 16
+
+
+@pytest.mark.parametrize("text", ["an ordinary line", "c2VjcmV0", "https://example.com/a?b=c&d=e", "{}"])
+def test_nothing_else_is_masked(text: str) -> None:
+    assert Masker([SECRET]).masked(text) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("db_pass", True), ("pwd", True), ("SAS", True), ("my-password-2", True), ("passengers", False),
+        ("compass", False), ("saslauth", False), ("region", False), ("tariff", True),
+    ],
+)  # fmt: skip
+def test_what_is_a_secret_by_its_name(name: str, secret: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "_masked_names", ())
+    mask_names(["Tariff"])
+    assert is_sensitive(name) is secret
+
+
+def test_secrets_deep_in_the_extras_of_a_connection_are_known() -> None:
+    nested = {"a": [{"password": "deep-secret"}], "token": {"x": "below-a-secret"}, "region": "eu-central"}
+    found = Connection("c", extra={**nested, "json": json.dumps({"api_key": "in-a-text"})}).secrets()
+    assert {"deep-secret", "below-a-secret", "in-a-text"} <= {*found}
+    assert "eu-central" not in found
+
+
+def test_the_path_of_a_webhook_is_a_secret() -> None:
+    assert "T00/B00/XXXXSECRET" in str(Connection.read("c", "https://hooks.example.com/T00/B00/XXXXSECRET").secrets())
+    assert Connection.read("c", "postgres://db/sales").secrets() == [None]
+
+
+def test_a_task_blinds_no_log_but_its_own() -> None:
+    HERE.clear()
+    mine, other = Conversation(None, Masker()), Conversation(None, secrets.fresh_masker())
+    mine.mask("works")
+    assert mine.masker.masked("it works") == "it ***"
+    assert other.masker.masked("it works") == secrets.fresh_masker().masked("it works") == "it works"
+
+
+def test_what_is_masked_is_bounded() -> None:
+    masker = Masker(["known for good"])
+    for number in range(3 * MOST_SECRETS):
+        masker.add(f"secret-number-{number:06}")
+    assert len(masker.secrets) == MOST_SECRETS + 1
+    assert masker.masked(f"known for good, secret-number-{3 * MOST_SECRETS - 1:06}") == f"{MASK}, {MASK}"
