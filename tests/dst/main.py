@@ -14,6 +14,7 @@ import logging
 import multiprocessing
 import os
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
@@ -74,14 +75,16 @@ def _seeds(first: int, minutes: float, seeds: int | None) -> Iterator[int]:
 def run_many(first: int, minutes: float, seeds: int | None, jobs: int, *, stops: bool = False) -> list[Seed]:
     """Runs seeds from *first* on, for that long or so many, in *jobs* processes; *stops* at the first violation."""
     done: list[Seed] = []
+    over = threading.Event()
     began = time.monotonic()
     context = multiprocessing.get_context("spawn")
     with context.Pool(jobs) as pool:
-        for seed in pool.imap_unordered(run_seed, _ahead(_seeds(first, minutes, seeds), done, jobs)):
+        for seed in pool.imap_unordered(run_seed, _ahead(_seeds(first, minutes, seeds), done, jobs, over)):
             done.append(seed)
             for name, about in seed.violations[:1]:
                 print(f"seed {seed.seed}: {name}: {about}", flush=True)
             if stops and seed.violations:
+                over.set()
                 pool.terminate()
                 break
     elapsed = time.monotonic() - began
@@ -90,12 +93,13 @@ def run_many(first: int, minutes: float, seeds: int | None, jobs: int, *, stops:
     return done
 
 
-def _ahead(seeds: Iterator[int], done: list[Seed], jobs: int) -> Iterator[int]:
-    """Gives out no more seeds than processes can have under way: time ends the run, not a queue."""
+def _ahead(seeds: Iterator[int], done: list[Seed], jobs: int, over: threading.Event) -> Iterator[int]:
+    """Gives out no more seeds than processes can have under way: time, or *over*, ends the run, not a queue."""
     for given, seed in enumerate(seeds, 1):
         yield seed
         while given - len(done) >= 2 * jobs:
-            time.sleep(0.005)
+            if over.wait(0.005):
+                return
 
 
 def report(done: list[Seed]) -> None:
