@@ -7,7 +7,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
@@ -15,6 +15,8 @@ from temporalio.service import RPCError
 
 from ..worker.client import Tidemill
 from ..worker.settings import Settings
+from .audit import NAME as AUDIT
+from .audit import Audited, AuditLog
 from .auth import login
 from .auth.access import authorise
 from .auth.rates import Rates
@@ -72,6 +74,7 @@ def make_app(
     app.state.source = source
     app.state.access = access
     app.state.rates = Rates()
+    app.state.audit = AuditLog(settings.web_home / AUDIT if settings.web_home.is_dir() else None)
     add_error_handlers(app)
     for module in ROUTERS:
         app.include_router(module.router, dependencies=[Depends(authorise), Depends(only_known_parameters)])
@@ -81,7 +84,19 @@ def make_app(
     _add_ui(app, settings)
     app.add_middleware(GZipMiddleware, minimum_size=1024)
     app.add_middleware(Guard, hosts=hosts)
+    app.add_middleware(Audited, audit=app.state.audit)
     return app
+
+
+class _Files(StaticFiles):
+    """Files of a folder that may not be there yet."""
+
+    async def check_config(self) -> None:
+        """Answer 404 as long as there is no folder."""
+        try:
+            await super().check_config()
+        except RuntimeError:
+            raise HTTPException(404, "the user interface is not installed: see `tidemill ui install`") from None
 
 
 @asynccontextmanager
@@ -113,7 +128,7 @@ def _add_ui(app: FastAPI, settings: Settings) -> None:
     async def icon() -> FileResponse:
         return FileResponse(ICON, media_type="image/svg+xml")
 
-    app.mount("/static", StaticFiles(directory=folder, check_dir=False), name="static")
+    app.mount("/static", _Files(directory=folder, check_dir=False), name="static")
 
     @app.api_route("/api/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
     @app.api_route("/ui/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)

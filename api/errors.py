@@ -6,6 +6,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
+from starlette.requests import ClientDisconnect
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.dag.records import DateTakenError
@@ -78,6 +79,10 @@ def add_error_handlers(app: FastAPI) -> None:
     async def no_service(_: Request, error: RPCError) -> JSONResponse:
         late = error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
         return answer(504 if late else 503, f"Temporal does not answer: {error.message}. Try again")
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_: Request, __: ClientDisconnect) -> JSONResponse:
+        return answer(400, "the request has ended before its body did")  # nobody reads it
 
     @app.exception_handler(Exception)
     async def defect(request: Request, error: Exception) -> JSONResponse:

@@ -16,6 +16,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 FORM = "/auth/login"
 """The one form that is sent as forms are."""
 READING = ("GET", "HEAD", "OPTIONS")
+ANSWERS = ("/api/", "/ui/", "/auth/")
+"""What is told to whoever asks now, and is kept by no browser and no proxy: logs, results, names."""
 MOST_BYTES = 4 * 2**20
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -51,6 +53,8 @@ class Guard:
                 given = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     given.setdefault(name, value)
+                if scope["path"].startswith(ANSWERS):
+                    given.setdefault("Cache-Control", "no-store")
             await send(message)
 
         await self._app(scope, receive, with_headers)

@@ -1,8 +1,5 @@
 """Finds out who is asking, and whether they may."""
 
-import logging
-from urllib.parse import quote
-
 from fastapi import HTTPException, Request
 
 from ..read.source import Source
@@ -25,7 +22,6 @@ FOR_OPERATORS = {"/api/v2/connections", "/api/v2/connections/{connection_id}"}
 NAMED_ELSEWHERE = "/api/v2/backfills"
 """Operations that begin so are about a DAG that is not named in their path: they ask `check_tags` themselves."""
 READING = ("GET", "HEAD")
-audit = logging.getLogger("tidemill.audit")
 
 
 def needed_role(method: str, path: str) -> Role | None:
@@ -48,6 +44,7 @@ async def authorise(request: Request) -> Person:
     access: Access | None = request.app.state.access
     rates: Rates = request.app.state.rates
     person = ANYBODY if access is None else _known(request, access, rates)
+    request.state.person = person
     if person.role < role:
         raise HTTPException(403, "Forbidden")
     if request.method in READING:
@@ -58,8 +55,6 @@ async def authorise(request: Request) -> Person:
         rates.count(CHANGES, person.known_as)
     if not path.startswith(NAMED_ELSEWHERE):
         await check_tags(request.app.state.source, person, request.path_params.get("dag_id"))
-    shown = quote(request.url.path, safe="/~:+%")  # a line of the log stays one line
-    audit.info("%s (%s) %s %s", person.known_as, person.role.name.lower(), request.method, shown)
     return person
 
 

@@ -89,6 +89,7 @@ async def take_form(request: Request) -> Response:
 
 def _begun(request: Request, access: Access, person: Person, target: str) -> Response:
     """Sends the browser on, logged in."""
+    request.state.person = person
     answer = RedirectResponse(target, status_code=303)
     _set_cookie(request, answer, COOKIE, access.begin_session(person), SESSION_SECONDS)
     return answer
@@ -155,7 +156,11 @@ def _callback(request: Request) -> str:
 
 @router.get("/api/v2/auth/logout")
 async def logout(request: Request) -> Response:
-    """Ends the session in this browser."""
+    """Ends the session, wherever else its cookie may have come to."""
+    access, cookie = _access(request), request.cookies.get(COOKIE)
+    if access is not None and cookie is not None and (person := access.session_of(cookie)) is not None:
+        request.state.person = person
+        access.end_session(cookie)
     answer = RedirectResponse("/")
     answer.delete_cookie(COOKIE, path=request.base_url.path)
     return answer
@@ -170,4 +175,5 @@ async def exchange(request: Request, given: Credentials) -> JSONResponse:
     if access is None or person is None:
         _count_failure(request)
         raise HTTPException(401, "the password is nobody's API token")
+    request.state.person = person
     return JSONResponse({"access_token": access.begin_session(person)}, status_code=201)

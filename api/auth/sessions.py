@@ -2,9 +2,11 @@
 
 import time
 from hmac import digest
+from secrets import token_hex
 
 import jwt
 
+from .ended_sessions import EndedSessions
 from .oidc import Oidc
 from .tokens import Person, Role, TokenFile
 
@@ -16,8 +18,15 @@ SESSION_SECONDS = 12 * 3600
 class Access:
     """The ways in. *secret* is what servers sign sessions with."""
 
-    def __init__(self, secret: bytes, tokens: TokenFile | None = None, oidc: Oidc | None = None) -> None:
+    def __init__(
+        self,
+        secret: bytes,
+        tokens: TokenFile | None = None,
+        oidc: Oidc | None = None,
+        ended: EndedSessions | None = None,
+    ) -> None:
         self.tokens, self.oidc = tokens, oidc
+        self._ended = ended or EndedSessions(None)
         self._secret = secret
 
     def person(self, shown: str) -> Person | None:
@@ -35,7 +44,7 @@ class Access:
 
     def begin_session(self, person: Person) -> str:
         """What a browser, or a client, shows for a while instead of the token."""
-        told = {"sub": person.name, "exp": int(time.time()) + SESSION_SECONDS}
+        told = {"sub": person.name, "exp": int(time.time()) + SESSION_SECONDS, "jti": token_hex(16)}
         if not person.is_of_oidc:
             return jwt.encode({**told, "iss": ISSUER}, self._key_of_tokens, algorithm=ALGORITHM)
         told |= {"iss": ISSUER_OF_OIDC, "role": person.role.name.lower()}
@@ -43,11 +52,17 @@ class Access:
 
     def session_of(self, text: str) -> Person | None:
         """Whose session it is; None for one that is forged or over, or whose owner has no token any more."""
+        if self._ended.has(text):
+            return None
         if self.tokens is not None and (told := self.read(text, self._key_of_tokens, ISSUER)) is not None:
             return self.tokens.named(str(told["sub"]))
         if self.oidc is not None and (told := self.read(text, self._key_of_oidc, ISSUER_OF_OIDC)) is not None:
             return Person(str(told["sub"]), Role[str(told["role"]).upper()], is_of_oidc=True)
         return None
+
+    def end_session(self, text: str) -> None:
+        """Have the session *text* be nobody's from now on, at every server that shares the home."""
+        self._ended.add(text, time.time() + SESSION_SECONDS)
 
     def signed(self, told: dict[str, object], purpose: str, seconds: int) -> str:
         """*told*, for a browser to bring back within *seconds*."""

@@ -1,15 +1,18 @@
 """What goes wrong and what was decided: import errors, warnings, the audit log."""
 
+import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
 from ...model.dag.records import MadeDecision
 from ...model.dag.row import DagRow
 from ...model.dag.views import DagView
 from ...worker.connection import NotFoundError
+from ..auth.tokens import Role
 from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
 from ..read.source import Source
@@ -17,6 +20,8 @@ from ..read.together import each
 from ..responses.common import number_of
 
 router = APIRouter()
+MOST_LINES = 10_000
+"""Changes by people that a list looks at, the newest first."""
 MOST_DAGS = 50
 """DAGs whose decisions a list without a dag_id looks at."""
 
@@ -92,6 +97,7 @@ async def get_warnings(
 @router.get("/api/v2/eventLogs")
 async def get_decisions(
     source: Here,
+    request: Request,
     dag_id: str | None = None,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -117,11 +123,18 @@ async def get_decisions(
     event_pattern: str | None = None,
     event_prefix_pattern: str | None = None,
 ) -> dict[str, Any]:
-    """What a DAG has decided last, and why; of all DAGs, what those of the newest decisions have."""
+    """What a DAG has decided last, and why; of all DAGs, what those of the newest decisions have.
+
+    Whoever may change things sees here who has changed what, too.
+    """
     named = {"dag_id_pattern": dag_id_pattern, "dag_id_prefix_pattern": dag_id_prefix_pattern}
     rows = [row for row in await source.rows() if matches(row, named, {})] if dag_id is None else []
     views = [await source.view(dag_id)] if dag_id is not None else await each(rows[:MOST_DAGS], _view_of(source))
     found = [_decision(view.dag_id, made) for view in views for made in view.decisions]
+    if request.state.person.role >= Role.OPERATOR:
+        lines = await asyncio.to_thread(request.app.state.audit.newest, MOST_LINES)
+        changes = [_change(line) for line in lines]
+        found += [one for one in changes if dag_id in (None, one["dag_id"]) and (dag_id or matches(one, named, {}))]
     keys: dict[str, Any] = {"id": lambda one: one["when"], "when": lambda one: one["when"]}
     keys |= {name: lambda one, name=name: one[name] for name in ("event", "dag_id", "run_id", "task_id", "owner")}
     filters = {
@@ -154,6 +167,27 @@ async def get_decisions(
 
 def _view_of(source: Source) -> Callable[[DagRow], Awaitable[DagView]]:
     return lambda row: source.view(row.dag_id)
+
+
+def _change(line: dict[str, Any]) -> dict[str, Any]:
+    """What a person has changed, or was refused, as Airflow has it."""
+    about = line["about"]
+    extra = {name: line[name] for name in ("status", "address", "method", "path", "about")}
+    return {
+        "event_log_id": number_of("change", line["at"], line["path"], str(line["who"])),
+        "when": line["at"],
+        "dag_id": about.get("dag_id"),
+        "task_id": about.get("task_id"),
+        "run_id": about.get("dag_run_id") or about.get("run_id"),
+        "map_index": about.get("map_index"),
+        "try_number": None,
+        "event": line["operation"] or "refused",
+        "logical_date": about.get("logical_date"),
+        "owner": line["who"],
+        "extra": json.dumps(extra),
+        "dag_display_name": about.get("dag_id"),
+        "task_display_name": about.get("task_id"),
+    }
 
 
 def _decision(dag_id: str, made: MadeDecision) -> dict[str, Any]:

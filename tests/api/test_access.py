@@ -1,6 +1,7 @@
 """Who may do what: all operations with each role and with none, forged and old sessions, tokens that are taken back."""
 
 import json
+import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from temporalio.client import Client
 from tidemill.api.app import make_app
 from tidemill.api.auth import login
 from tidemill.api.auth.access import COOKIE, OPEN, needed_role
+from tidemill.api.auth.ended_sessions import EndedSessions
 from tidemill.api.auth.login import same_site
 from tidemill.api.auth.rates import CHANGES, LOGINS, Rates
 from tidemill.api.auth.sessions import Access
@@ -152,15 +154,39 @@ async def test_bodies_have_a_bound(app: FastAPI) -> None:
         assert answer.status_code == 413
 
 
-async def test_changes_leave_a_line_of_who_made_them(
-    app: FastAPI, tokens: dict[str, str], caplog: pytest.LogCaptureFixture
+async def test_logging_out_ends_the_session_wherever_its_cookie_has_come_to(
+    tokens: dict[str, str], tmp_path: Path
 ) -> None:
-    caplog.set_level("INFO", "tidemill.audit")
-    await call(app, "PATCH", "/api/v2/dags/{dag_id}", tokens["operator"])
-    await call(app, "GET", "/api/v2/dags/{dag_id}", tokens["operator"])
-    assert [record.getMessage() for record in caplog.records if record.name == "tidemill.audit"] == [
-        "operator (operator) PATCH /api/v2/dags/x"
-    ]
+    ended = tmp_path / "ended.json"
+
+    def server() -> FastAPI:
+        access = Access(SECRET, TokenFile(tmp_path / "tokens.json"), ended=EndedSessions(ended))
+        return make_app(nowhere(), Settings(home=tmp_path), access=access)
+
+    one, other = server(), server()
+    async with client(one) as web, client(other) as stolen:
+        await web.post("/auth/login", data={"token": tokens["viewer"]})
+        cookie = web.cookies[COOKIE]
+        stolen.cookies.set(COOKIE, cookie)
+        assert (await stolen.get("/ui/auth/me")).status_code == 200
+        assert (await web.get("/api/v2/auth/logout")).status_code == 307
+        assert (await stolen.get("/ui/auth/me")).status_code == 401
+        bearer = {"Authorization": f"Bearer {cookie}"}
+        assert (await web.get("/ui/auth/me", headers=bearer)).status_code == 401
+        await web.post("/auth/login", data={"token": tokens["viewer"]})
+        assert (await web.get("/ui/auth/me")).status_code == 200
+    assert cookie not in ended.read_text()
+    assert stat.S_IMODE(ended.stat().st_mode) == 0o600
+
+
+async def test_answers_are_kept_by_no_browser(app: FastAPI, tokens: dict[str, str]) -> None:
+    answer = await call(app, "GET", "/ui/auth/me", tokens["viewer"])
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_a_page_that_is_not_installed_is_not_found(app: FastAPI) -> None:
+    async with client(app) as web:
+        assert (await web.get("/static/assets/main.js")).status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from ..client import Tidemill
 from ..home import make_web_home
 from ..process import hide_memory, until_stopped
 from ..settings import LOOPBACK, Settings
-from .output import Json, console, errors, fail, make_table, run, show
+from .output import Json, console, errors, fail, make_table, read_instant, run, show
 from .processes import Home, set_up_logging, with_home
 
 if TYPE_CHECKING:
@@ -137,6 +138,31 @@ def revoke(name: WhoseName, home: Home = None) -> None:
     console.print(f"the token of {name} is taken back")
 
 
+def audit(
+    since: Annotated[str | None, typer.Option(help="Only what came after this moment.")] = None,
+    who: Annotated[str | None, typer.Option(help="Only what this person did.")] = None,
+    dag: Annotated[str | None, typer.Option(help="Only what was about this DAG.")] = None,
+    refused: Annotated[bool, typer.Option("--refused", help="Only what was refused.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="So many lines, the newest.")] = 100,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """List who changed what through the web, and what was refused."""
+    from ...api.audit import NAME, AuditLog, asked_for
+
+    after = read_instant(since, "--since") if since is not None else None
+    kept = AuditLog(with_home(home).web_home / NAME)
+    found = asked_for(kept.newest(sys.maxsize), limit, after=after, who=who, dag_id=dag, refused=refused)
+    rows = [
+        (
+            line["at"], line["who"] or "-", line["address"] or "-", line["operation"] or line["path"], line["status"],
+            ", ".join(f"{name}={value}" for name, value in line["about"].items()),
+        )
+        for line in found
+    ]  # fmt: skip
+    show(found, as_json, make_table(["AT", "WHO", "FROM", "WHAT", "STATUS", "ABOUT"], rows))
+
+
 @asynccontextmanager
 async def web_server(
     tidemill: Tidemill, settings: Settings, host: str, port: int, names: Sequence[str] = ()
@@ -182,9 +208,11 @@ async def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uv
         import uvicorn
 
         from ...api.app import make_app
+        from ...api.auth.ended_sessions import EndedSessions
         from ...api.auth.oidc import Oidc
         from ...api.auth.sessions import Access
         from ...api.auth.tokens import TokenFile, session_secret
+        from ...api.connections import BoundedProtocol
     except ImportError as error:
         raise InvalidInputError(
             f"the web needs what is not installed ({error}). Install it with: pip install 'tidemill[api]'"
@@ -204,10 +232,11 @@ async def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uv
         if tokens is not None:
             _ = tokens.people  # a file that cannot be read is told now
         oidc = Oidc(settings.oidc) if settings.oidc is not None else None
-        access = Access(session_secret(settings.web_home / "api_sessions.key"), tokens, oidc)
+        ended = EndedSessions(settings.web_home / "ended_sessions.json")
+        access = Access(session_secret(settings.web_home / "api_sessions.key"), tokens, oidc, ended)
     app = make_app(tidemill, settings, hosts, access)
     await app.state.source.ended.begin()
-    config = uvicorn.Config(app, log_level="warning", access_log=False)
+    config = uvicorn.Config(app, http=BoundedProtocol, log_level="warning", access_log=False)
     return Server(config)
 
 

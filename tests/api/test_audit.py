@@ -1,0 +1,124 @@
+"""Who did what: a line for each change and refusal, after the answer, with what it was about, kept over a restart."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from support import run_command
+from test_access import SECRET, client
+from tidemill.api import audit
+from tidemill.api.app import make_app
+from tidemill.api.audit import AuditLog
+from tidemill.api.auth.sessions import Access
+from tidemill.api.auth.tokens import Role, TokenFile, create_token
+from tidemill.worker.settings import Settings
+from web_stack import Web, nowhere
+
+Line = dict[str, Any]
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> dict[str, str]:
+    return {role.name.lower(): create_token(tmp_path / "tokens.json", role.name.lower(), role) for role in Role}
+
+
+@pytest.fixture
+def app(tmp_path: Path, tokens: dict[str, str]) -> FastAPI:
+    assert tokens
+    return make_app(nowhere(), Settings(home=tmp_path), access=Access(SECRET, TokenFile(tmp_path / "tokens.json")))
+
+
+def lines(tmp_path: Path) -> list[Line]:
+    path = tmp_path / audit.NAME
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+async def asked(app: FastAPI, method: str, path: str, token: str | None, body: Any = None) -> int:
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    async with client(app) as web:
+        return (await web.request(method, path, headers=headers, json=body)).status_code
+
+
+CHANGES = [
+    ("POST", "/api/v2/backfills", {"dag_id": "sales", "from_date": "2026-01-01", "to_date": "2026-01-02"},
+     {"dag_id": "sales", "from_date": "2026-01-01", "to_date": "2026-01-02"}),
+    ("POST", "/api/v2/assets/events", {"asset_id": 7, "extra": {"password": "x"}}, {"asset_id": 7}),
+    ("PATCH", "/api/v2/dags/sales", {"is_paused": True}, {"dag_id": "sales", "is_paused": True}),
+    ("POST", "/api/v2/dags/sales/clearTaskInstances", {"dag_run_id": "r1", "task_ids": ["a", "b"], "dry_run": False},
+     {"dag_id": "sales", "dag_run_id": "r1", "task_ids": ["a", "b"], "dry_run": False}),
+    ("POST", "/api/v2/dags/sales/dagRuns", {"logical_date": None, "conf": {"key": "a secret"}},
+     {"dag_id": "sales", "logical_date": None}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "body", "about"), CHANGES)
+async def test_a_change_says_who_what_and_how_it_went(
+    app: FastAPI, tokens: dict[str, str], tmp_path: Path, method: str, path: str, body: Line, about: Line
+) -> None:
+    status = await asked(app, method, path, tokens["operator"], body)
+    [line] = lines(tmp_path)
+    assert line["about"] == about
+    assert (line["who"], line["role"], line["status"]) == ("operator", "operator", status)
+    assert (line["method"], line["path"], line["address"]) == (method, path, "127.0.0.1")
+    assert "secret" not in json.dumps(line)
+
+
+async def test_refusals_and_ways_in_are_kept_and_looking_is_not(
+    app: FastAPI, tokens: dict[str, str], tmp_path: Path
+) -> None:
+    assert await asked(app, "GET", "/ui/auth/me", tokens["viewer"]) == 200
+    assert await asked(app, "GET", "/ui/auth/me", None) == 401  # a page that nobody has logged in to
+    assert lines(tmp_path) == []
+    assert await asked(app, "DELETE", "/api/v2/dags/sales", tokens["operator"]) == 403
+    assert await asked(app, "GET", "/api/v2/dags", "tidemill_forged") == 401
+    assert await asked(app, "POST", "/auth/token", None, {"username": "x", "password": "wrong"}) == 401
+    assert await asked(app, "POST", "/auth/token", None, {"username": "x", "password": tokens["admin"]}) == 201
+    told = [(line["who"], line["status"]) for line in lines(tmp_path)]
+    assert told == [("operator", 403), (None, 401), (None, 401), ("admin", 201)]
+    assert "wrong" not in (tmp_path / audit.NAME).read_text()
+    async with client(app) as web:
+        foreign = {"Origin": "https://evil.example", "Authorization": f"Bearer {tokens['admin']}"}
+        await web.patch("/api/v2/dags/sales", json={"is_paused": True}, headers=foreign)
+    assert lines(tmp_path)[-1]["status"] == 403
+
+
+async def test_refusals_do_not_fill_the_disk(app: FastAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "MOST_REFUSALS", 3)
+    monkeypatch.setattr(audit.time, "monotonic", lambda: 61.0)
+    for _ in range(10):
+        await asked(app, "GET", "/api/v2/dags", "tidemill_forged")
+    assert len(lines(tmp_path)) == 3
+
+
+def test_the_log_turns_over_and_is_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "LARGEST", 200)
+    log = AuditLog(tmp_path / audit.NAME)
+    for number in range(100):
+        log.add({"at": number, "text": "x" * 40})
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert len(files) == audit.FILES
+    assert all(path.stat().st_size < 300 for path in tmp_path.iterdir())
+    assert stat.S_IMODE((tmp_path / audit.NAME).stat().st_mode) == 0o600
+    assert [line["at"] for line in log.newest(10)] == [*range(99, 89, -1)]
+    assert [line["at"] for line in AuditLog(tmp_path / audit.NAME).newest(2)] == [99, 98]
+
+
+def test_a_log_that_cannot_be_written_hurts_no_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    AuditLog(tmp_path / "gone" / audit.NAME).add({"at": 1})
+    assert "cannot be written" in caplog.text
+
+
+def test_it_is_listed_by_the_api_and_by_the_command_line(web: Web) -> None:
+    made = httpx.post(f"{web.url}/api/v2/pools", json={"name": "audited", "slots": 2}, timeout=60)
+    assert made.status_code == 201
+    logs = web.get("/api/v2/eventLogs", params={"owner": "anonymous", "limit": 1000}).json()["event_logs"]
+    mine = [one for one in logs if json.loads(one["extra"])["about"].get("name") == "audited"]
+    assert [(one["dag_id"], json.loads(one["extra"])["status"]) for one in mine] == [(None, 201)]
+    listed = run_command(web.here, "audit", "--home", str(web.folder / "home"), "--who", "anonymous", "--json")
+    assert "audited" in [line["about"].get("name") for line in json.loads(listed.stdout)]
+    refused = run_command(web.here, "audit", "--home", str(web.folder / "home"), "--refused", "--json")
+    assert all(line["status"] >= 400 for line in json.loads(refused.stdout))
