@@ -19,6 +19,7 @@ from temporalio import activity
 from ..model.run.attempts import TaskAttempt
 from ..model.run.deferrals import TriggerEnd
 from ..model.run.triggering import TriggerQuestion
+from ..model.spec.owned import OwnedNames
 from .attempts.key_values import ANY_TASK
 from .attempts.watch import handed_over
 from .attempts.way import Conversation
@@ -107,8 +108,8 @@ class _Host:
 class _Listening(Conversation):
     """What is heard of a process that watches triggers."""
 
-    def __init__(self, host: _Host, workplace: Workplace) -> None:
-        super().__init__(None, fresh_masker(), workplace.facts, workplace.key_values, ANY_TASK)
+    def __init__(self, host: _Host, workplace: Workplace, owns: OwnedNames | None) -> None:
+        super().__init__(None, fresh_masker(), workplace.facts, workplace.key_values, ANY_TASK, owns)
         self._host = host
 
     def output(self, data: bytes) -> None:
@@ -152,23 +153,25 @@ class TriggerActivities:
 
     async def _host_of(self, attempt: TaskAttempt) -> _Host:
         code = await asyncio.to_thread(self._workplace.code_of, attempt)
-        source = attempt.source
-        user = self._workplace.user_of(source.bundle if source is not None else None)
-        key = f"{user} {code.path} {code.digest()}"
+        bundle = attempt.source.bundle if attempt.source is not None else None
+        key = f"{bundle} {attempt.owns} {code.path} {code.digest()}"
         host = self._hosts.get(key)
         if host is None or host.closed:
             self._hosts = {known: other for known, other in self._hosts.items() if not other.closed}
             host = self._hosts[key] = _Host(asyncio.get_running_loop())
             forks = self._workplace.forks_of(attempt.source)
             threading.Thread(
-                target=self._serve, args=(host, forks, code), name="tidemill-airflow-triggers", daemon=True
+                target=self._serve,
+                args=(host, forks, code, attempt.owns),
+                name="tidemill-airflow-triggers",
+                daemon=True,
             ).start()
         return host
 
-    def _serve(self, host: _Host, forks: Any, code: Any) -> None:
+    def _serve(self, host: _Host, forks: Any, code: Any, owns: OwnedNames | None) -> None:
         reason = "the process that watches triggers has ended"
         try:
-            listening = _Listening(host, self._workplace)
+            listening = _Listening(host, self._workplace, owns)
             forks.call("airflow_triggers", {}, listener=listening, checks=host, code=code, connected=host.connected)
         except (_Over, ServerGone):
             pass

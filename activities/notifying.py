@@ -69,7 +69,7 @@ def run_command(command: str, notice: Notice, workplace: Workplace) -> None:
     """
     source = notice.attempt.source
     forks = workplace.forks(source.bundle if source is not None else None)
-    printed = LastWords(Conversation(None, fresh_masker()))
+    printed = LastWords(Conversation(None, fresh_masker(), owns=notice.attempt.owns))
     request = {
         "argv": ["/bin/sh", "-c", command],
         "variables": environment(notice),
@@ -95,6 +95,9 @@ def post(notifier: WebhookNotifier, notice: Notice) -> None:
     """Posts the facts as JSON, the notice's key as Idempotency-Key. Raises ApplicationError for an error answer."""
     url, headers, name = notifier.url or "", notifier.headers, notifier.url
     if notifier.conn_id is not None:
+        owns = notice.attempt.owns
+        if owns is not None and (refused := owns.problem("connection", notifier.conn_id)) is not None:
+            raise ApplicationError(refused, type="NotifierFailed", non_retryable=True)
         connection = Connection.get(notifier.conn_id)
         url, headers = f"{connection.url}{url}", {**connection.headers, **headers}
         name = f"connection {notifier.conn_id!r}"  # the address itself may be a secret

@@ -121,7 +121,7 @@ class TimetableActivities:
     def _ask_elsewhere(self, question: Question, deadline: _Deadline | None = None) -> str:
         """The answer of a user's timetable, as JSON. Raises TimetableRaisedError, or ServerGone."""
         request = {"question": question.model_dump_json()}
-        listener = Conversation(None, Masker(), key_values=self._workplace.key_values)
+        listener = Conversation(None, Masker(), key_values=self._workplace.key_values, owns=question.owns)
         answer = self._forks_of(question).call("timetable", request, listener=listener, checks=deadline or _Deadline())
         if answer.result is None:
             raise TimetableRaisedError(f"the timetable's process {describe_exit(answer.code)}")

@@ -15,7 +15,7 @@ ROOMS = {
     "asset": {"spec"},
     "run": {"spec", "asset"},
     "pool": {"spec", "run"},
-    "bundle": set(),
+    "bundle": {"spec"},
     "dag": {"spec", "run", "bundle", "asset"},
     "authoring": {"spec", "run"},
     "simulation": {"spec", "asset", "run", "pool", "dag"},

@@ -251,8 +251,7 @@ class DagBundleWorkflow:
     @workflow.update
     def configure(self, settings: BundleSettings) -> BundleView:
         """Changes how the bundle is looked after. Its name stays."""
-        self.state.settings = settings
-        self.state.digest = None
+        self.state.configure(settings)
         self.look()
         return self.state.view()
 

@@ -22,6 +22,7 @@ from ...model.run.attempts import TaskAttempt
 from ...model.run.context import resolve
 from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.dag import DagSource
+from ...model.spec.owned import OwnedNames
 from ...model.spec.references import texts
 from ...model.states import TaskState
 from .. import metrics, tracing
@@ -141,7 +142,9 @@ def forked(
             workplace,
             work,
             request,
-            Conversation(log, masker, workplace.facts, workplace.key_values, attempt.path.rpartition("/")[0]),
+            Conversation(
+                log, masker, workplace.facts, workplace.key_values, attempt.path.rpartition("/")[0], attempt.owns
+            ),
             watch,
             code,
             attempt.source if code is not None else None,
@@ -197,11 +200,13 @@ class Conversation:
         facts: FactsAccess | None = None,
         key_values: KeyValues | None = None,
         task: str | None = None,
+        owns: OwnedNames | None = None,
     ) -> None:
         self._log = log
         self._task = task
         self._facts = facts or FactsAccess()
         self._key_values = key_values
+        self._owns = owns or OwnedNames()
         self.masker = masker
 
     def output(self, data: bytes) -> None:
@@ -224,7 +229,10 @@ class Conversation:
             if "store" in question:
                 return self._kept(question)
             if "names" in question:
-                return {"names": [*names_of(question["names"])]}
+                kind = question["names"]
+                return {"names": [name for name in names_of(kind) if self._owns.problem(kind, name) is None]}
+            if (refused := self._owns.problem(question["look_up"], question["name"])) is not None:
+                return {"error": refused}
             return {"text": look_up(question["look_up"], question["name"])}
         except InvalidInputError as error:
             return {"error": str(error)}
@@ -235,7 +243,14 @@ class Conversation:
         """What is asked of values that tasks keep; where nobody keeps any, there are none."""
         if self._key_values is None:
             return {"found": False, "keys": []}
-        return self._key_values.answer(question, self._task)
+        if question.get("of") != "variables":
+            return self._key_values.answer(question, self._task)
+        if question["store"] != "keys" and (refused := self._owns.problem("variable", question.get("key", ""))):
+            return {"error": refused}
+        answer = self._key_values.answer(question, self._task)
+        if "keys" in answer:
+            answer["keys"] = [key for key in answer["keys"] if self._owns.problem("variable", key) is None]
+        return answer
 
 
 def workplace_watch(workplace: Workplace, timeout: timedelta | None, **more: Any) -> Watch:
@@ -262,7 +277,7 @@ def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_his
         **folders,
     }
     code = workplace.code_of(attempt) if attempt.templates_need_code else None
-    conversation = Conversation(None, fresh_masker(), workplace.facts)
+    conversation = Conversation(None, fresh_masker(), workplace.facts, owns=attempt.owns)
     source = attempt.source if code is not None else None
     answer = _followed(workplace, "render", request, conversation, watch, code, source, connect=False)
     if answer.result is None:

@@ -88,6 +88,7 @@ class FileActivities:
             memory_mb=settings.dag_file_memory_mb,
             paused_at_creation=self._workplace.dags_are_paused_at_creation,
             key_values=self._workplace.key_values,
+            owns=settings.owns,
         )
         airflow = self._workplace.airflow_forks_of(settings.name)
         forks = self._workplace.forks(settings.name)
@@ -96,6 +97,10 @@ class FileActivities:
         metrics.parsed(settings.name, timedelta(seconds=seconds), failed="error" in answer)
         read = {*answer.get("files", question.extras)}
         specs = [read_dag(spec) for spec in answer.get("dags", ())]
+        if settings.owns is not None:
+            refused = settings.owns.first_problem(name for spec in specs for name in spec.names_used())
+            if refused is not None:
+                answer, specs = {**answer, "error": refused}, []
         needed = modules | read | referenced(specs, root, question.path)
         dags = self._keep(question, root, needed, specs)
         extras = tuple(sorted(needed - modules))
@@ -123,6 +128,7 @@ class FileActivities:
                 "bundle": settings.name,
                 "name": question.path,
                 "root": settings.path if settings.kind == "folder" else None,
+                "owns": settings.owns,
                 "snapshot": None if spec.disable_bundle_versioning else snapshot,
             }
             whole = spec.model_copy(update={"source": spec.source.model_copy(update=origin)})

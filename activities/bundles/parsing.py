@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from ...model.spec.owned import OwnedNames
 from ..attempts.key_values import KeyValues
 from ..attempts.last_words import LastWords
 from ..attempts.outcomes import describe_exit
@@ -34,6 +35,8 @@ class FileToParse:
     """Whether it can be read elsewhere if it imports Airflow."""
     key_values: KeyValues | None = None
     """Where variables are that tasks have set: they are read at the top of files, too."""
+    owns: OwnedNames | None = None
+    """What the file may look up."""
 
 
 def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: Watch) -> dict[str, Any]:
@@ -73,7 +76,7 @@ def _ask(forks: Forks, file: FileToParse, watch: Watch, separate: str) -> dict[s
         "paused_at_creation": file.paused_at_creation,
         "airflow_is_offered": file.airflow_is_offered,
     }
-    printed = LastWords(Conversation(None, fresh_masker(), key_values=file.key_values))
+    printed = LastWords(Conversation(None, fresh_masker(), key_values=file.key_values, owns=file.owns))
     watch.restart()
     try:
         with tempfile.TemporaryDirectory() as folder:

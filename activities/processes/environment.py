@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 
+from ...model.spec.owned import OwnedNames
+
 PASSED_ON = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TZDIR", "TMPDIR",
     "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONUTF8", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV",
@@ -28,9 +30,18 @@ def for_children(environ: Mapping[str, str], more: Iterable[str] = ()) -> dict[s
     return {name: value for name, value in environ.items() if _any(name, wanted) and not _any(name, NEVER)}
 
 
-def for_drivers(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a Spark driver that runs a function of a DAG file gets beside that."""
-    return {name: value for name, value in environ.items() if _any(name, LOOKED_UP)}
+def for_drivers(environ: Mapping[str, str], owns: OwnedNames | None = None) -> dict[str, str]:
+    """What a Spark driver that runs a function of a DAG file gets beside that, of what its bundle may look up."""
+    return {name: value for name, value in environ.items() if _any(name, LOOKED_UP) and _may_look_up(name, owns)}
+
+
+def _may_look_up(variable: str, owns: OwnedNames | None) -> bool:
+    if owns is None or not (owns.variable or owns.connection):
+        return True
+    _, kind, name = (*variable.split("_", 2), "")[:3]
+    if kind not in ("VAR", "CONN"):  # by a backend of secrets it could ask for any
+        return False
+    return owns.problem("variable" if kind == "VAR" else "connection", name.lower()) is None
 
 
 @cache

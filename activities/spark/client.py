@@ -89,7 +89,7 @@ def driver_environment(work: SparkStart) -> dict[str, str]:
     known = environment(work.filled["env"], find_java(), work.workplace.environment)
     if (work.options.master or DEFAULT_MASTER).startswith("local"):
         known = {"SPARK_LOCAL_IP": "127.0.0.1", **known}  # its UI listens there and nowhere else
-    looked_up = for_drivers(os.environ) if isinstance(work.attempt.task, PySparkTask) else {}
+    looked_up = for_drivers(os.environ, work.attempt.owns) if isinstance(work.attempt.task, PySparkTask) else {}
     return {**known, **looked_up, **attempt_variables(work.attempt)}
 
 

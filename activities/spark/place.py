@@ -11,6 +11,7 @@ from ...model.spec.tasks import SparkOptions, SparkSqlTask, SparkSubmitTask, Spa
 from ..attempts.watch import Watch, task_failed
 from ..attempts.way import rendered
 from ..masking import HERE
+from ..processes.users import acting_as
 from ..secrets import Connection, look_up
 from ..workplace import Workplace
 
@@ -32,6 +33,10 @@ def place_of(
     *file* finds what a relative path means. Fails the task where they make no sense.
     """
     mine = spark_task(attempt).spark
+    if mine.conn_id is not None and attempt.owns is not None:
+        refused = attempt.owns.problem("connection", mine.conn_id)
+        if refused is not None:
+            raise invalid(refused)
     try:
         options = mine.over(_connection(mine, workplace))
     except ValueError as error:
@@ -40,7 +45,8 @@ def place_of(
     written = {"conf": options.conf, **_templated(spark_task(attempt))}
     fields = rendered(workplace, attempt, written, for_history=False, watch=watch)
     if str(fields.get("sql", "")).endswith(".sql"):
-        text = _text_of(file(fields["sql"]), fields["sql"])
+        with acting_as(workplace.user_of(attempt.source.bundle if attempt.source is not None else None)):
+            text = _text_of(file(fields["sql"]), fields["sql"])
         fields["sql"] = rendered(workplace, attempt, text, for_history=False, watch=watch)
     whole = options.model_copy(update={"conf": fields.pop("conf")})
     try:

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveInt, field_validator
 
 from ..base import NAME, Brief, Instant, Model, PositiveDuration, Request, WithLaterFields
+from ..spec.owned import OwnedNames
 
 CHANGING = "changing"
 """The digest of a file that changed while it was parsed."""
@@ -14,7 +15,7 @@ CHANGING = "changing"
 class BundleSettings(WithLaterFields, Request):
     """Where DAG files come from, and how often they are looked at. The names of the options are Airflow's."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("mass_removal_threshold",)
+    later_fields: ClassVar[tuple[str, ...]] = ("mass_removal_threshold", "owns")
 
     name: Annotated[str, Field(pattern=NAME, max_length=250)]
     kind: Literal["folder", "git"] = "folder"
@@ -39,6 +40,8 @@ class BundleSettings(WithLaterFields, Request):
     """Whether a DAG whose file is broken makes no more runs until it is mended."""
     dag_ignore_file_syntax: Literal["glob", "regexp"] = "glob"
     """How `.airflowignore` is written."""
+    owns: OwnedNames | None = None
+    """What the names that its DAGs give and use have to begin with; None: no rule."""
 
     @field_validator("path")
     @classmethod

@@ -157,6 +157,13 @@ class BundleState(Record):
     def cannot_list(self, problem: str, now: datetime) -> None:
         self.listed_at, self.problem = now, problem
 
+    def configure(self, settings: BundleSettings) -> None:
+        """Look after the bundle otherwise from now on. Whose names it owns is told to its DAGs by parsing them anew."""
+        if settings.owns != self.settings.owns:
+            for record in self.files.values():
+                record.forced = True
+        self.settings, self.digest = settings, None
+
     # Parsing
 
     def wants_parse(self, path: str) -> bool:

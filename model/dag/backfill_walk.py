@@ -12,6 +12,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from ..base import Brief, Instant, Model
+from ..spec.owned import OwnedNames
 from ..spec.timetables import DagRunInfo, DataInterval, Timetable
 from ..spec.timetables.base import NextRun, infos_between
 from .backfill_request import BackfillRequest
@@ -35,6 +36,7 @@ class BackfillQuestion(Brief, Model):
     """How many runs of the backfill have been taken before, in the order of their creation."""
     folder: str | None = None
     bundle: str | None = None
+    owns: OwnedNames | None = None
     most: int = Field(default=BATCH, ge=1)
     after: DataInterval | None = None
     skip: int = 0

@@ -30,6 +30,7 @@ class DagBackfills(DagPast):
             timetable=spec.schedule,
             folder=spec.folder,
             bundle=spec.bundle,
+            owns=spec.owns,
             created_at=now,
             total=batch.total,
             counted_to=batch.counted_to,

@@ -14,6 +14,7 @@ from ..base import Brief, Instant, Model, Record, iso
 from ..errors import InvalidInputError
 from ..run.progress import Progress, percent, together
 from ..spec.dag import DagSpec
+from ..spec.owned import OwnedNames
 from ..spec.timetables import DagRunInfo, DataInterval, Timetable
 from ..states import RunState
 from .backfill_request import BackfillRequest, ReprocessBehavior
@@ -80,6 +81,7 @@ class Backfill(Brief, Record):
     timetable: Timetable
     folder: str | None = None
     bundle: str | None = None
+    owns: OwnedNames | None = None
     created_at: Instant
     total: int
     offset: int = 0
@@ -155,6 +157,7 @@ class Backfill(Brief, Record):
             now=now,
             folder=spec.folder,
             bundle=spec.bundle,
+            owns=spec.owns,
             counts=True,
             placed=True,
         )
@@ -169,6 +172,7 @@ class Backfill(Brief, Record):
             offset=self.offset,
             folder=self.folder,
             bundle=self.bundle,
+            owns=self.owns,
             most=most,
             after=after,
             skip=skip,

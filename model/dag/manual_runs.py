@@ -71,7 +71,11 @@ def question_of(spec: DagSpec, request: TriggerRequest) -> IntervalQuestion | No
     if request.logical_date is None or request.data_interval_start is not None:
         return None
     return IntervalQuestion(
-        timetable=spec.schedule, run_after=request.logical_date, folder=spec.folder, bundle=spec.bundle
+        timetable=spec.schedule,
+        run_after=request.logical_date,
+        folder=spec.folder,
+        bundle=spec.bundle,
+        owns=spec.owns,
     )
 
 

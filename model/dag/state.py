@@ -73,6 +73,7 @@ class DagState(DagAssets, DagBackfills):
             now=now,
             folder=self.spec.folder,
             bundle=self.spec.bundle,
+            owns=self.spec.owns,
             most=1 if self.spec.schedule.answers_by_moment else most,
         )
 

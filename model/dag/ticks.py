@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from ..base import Instant, Model
+from ..spec.owned import OwnedNames
 from ..spec.timetables import DagRunInfo, DataInterval, TimeRestriction, Timetable
 from ..spec.timetables.base import NextRun
 from .backfill_walk import BackfillQuestion
@@ -25,6 +26,8 @@ class TicksQuestion(Model):
     """Where a timetable of the user's own may be found, beside what is installed."""
     bundle: str | None = None
     """Whose Python imports it, where it is written for Airflow."""
+    owns: OwnedNames | None = None
+    """What it may look up."""
 
 
 class IntervalQuestion(Model):
@@ -35,6 +38,7 @@ class IntervalQuestion(Model):
     run_after: Instant
     folder: str | None = None
     bundle: str | None = None
+    owns: OwnedNames | None = None
 
 
 Question = TicksQuestion | IntervalQuestion | BackfillQuestion

@@ -8,6 +8,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from ..base import Brief, Instant, Model
 from ..spec.dag import DagSource
 from ..spec.notifiers import Event
+from ..spec.owned import OwnedNames
 from ..spec.tasks import Task
 from .deferrals import Deferral
 from .identity import RunIdentity
@@ -72,6 +73,11 @@ class TaskAttempt(Brief, Model):
     render_template_as_native_obj: bool = False
     template_searchpath: tuple[str, ...] = ()
     templates_need_code: bool = False
+
+    @property
+    def owns(self) -> OwnedNames | None:
+        """What the names that the attempt uses have to begin with; None: no rule."""
+        return self.source.owns if self.source is not None else None
 
     @property
     def path(self) -> str:

@@ -17,6 +17,7 @@ from .assets.identity import Asset, has_password
 from .expansion import Expansion, sources
 from .graph import ancestors, cycle, downstreams
 from .notifiers import Callbacks
+from .owned import Kind, OwnedNames
 from .references import referenced_tasks
 from .schedules import ScheduleKind, read_schedule
 from .task_groups import TaskGroup
@@ -51,6 +52,8 @@ class DagSource(Brief, Model):
     """The kept copy of the file and of all that it needs. None: it is only where `path` says."""
     imports_airflow: bool = False
     """Whether the file imports Airflow: it is imported in processes that have."""
+    owns: OwnedNames | None = None
+    """What the bundle's DAGs may give and use; None: no rule."""
 
     @field_validator("name")
     @classmethod
@@ -278,6 +281,20 @@ class DagSpec(Brief, Model):
     def bundle(self) -> str | None:
         """The bundle that the DAG's file belongs to."""
         return self.source.bundle if self.source is not None else None
+
+    @property
+    def owns(self) -> OwnedNames | None:
+        """What the names of the DAG's bundle have to begin with; None: no rule."""
+        return self.source.owns if self.source is not None else None
+
+    def names_used(self) -> Iterator[tuple[Kind, str]]:
+        """What the DAG is called, and the pools and assets that its tasks take slots of and tell of."""
+        yield "dag_id", self.dag_id
+        for task in self.tasks:
+            if task.pool is not None:
+                yield "pool", task.pool
+            for outlet in task.outlets:
+                yield "asset", outlet.name or getattr(outlet, "uri", None) or ""
 
     @cached_property
     def upstreams(self) -> dict[str, tuple[str, ...]]:

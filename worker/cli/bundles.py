@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ...model.bundle.data import BundleSettings, BundleView
 from ...model.errors import explain
+from ...model.spec.owned import owned_names
 from ..client import Tidemill
 from .output import Json, Markup, console, fail, instant_text, make_table, run, show
 
@@ -31,11 +32,20 @@ def set_bundle(
         bool, typer.Option("--keep-running", help="DAGs of a broken file go on (on_import_error=keep_running).")
     ] = False,
     regexp: Annotated[bool, typer.Option("--regexp", help=".airflowignore has regular expressions.")] = False,
+    owns: Annotated[
+        list[str] | None,
+        typer.Option(help="KIND=PREFIX: what names of dag_id, pool, asset, variable or connection begin with; repeat."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create a bundle for a folder or repository, or change its settings."""
+    try:
+        owned = owned_names(owns) if owns else None
+    except ValueError as error:
+        fail(f"--owns: {error}")
     fields = {
         "name": name,
+        "owns": owned,
         "kind": "git" if git else "folder",
         "path": str(path.absolute()),
         "ref": ref,

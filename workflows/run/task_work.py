@@ -116,6 +116,7 @@ async def _is_latest(spec: DagSpec, attempt: TaskAttempt) -> bool:
             now=workflow.now(),
             folder=spec.folder,
             bundle=spec.bundle,
+            owns=spec.owns,
             most=1,
         ),
     )

@@ -286,6 +286,10 @@ class RunTasks:
                 instance.skips = said or skipped_tasks(self.state.spec, task, outcome.xcom.get(RETURN_VALUE))
             except InvalidInputError as error:
                 return Failure(error_type="InvalidInput", message=str(error))
+            owns = self.state.spec.owns
+            refused = owns and owns.first_problem(("asset", said.asset.name) for said in outcome.asset_events)
+            if refused:
+                return Failure(error_type="NotOwned", message=refused, retryable=False)
         return self._within_budget(outcome)
 
     def _within_budget(self, outcome: Outcome) -> Outcome | Failure:

@@ -1,0 +1,46 @@
+"""What the DAGs of a bundle may be called, and whose pools, assets, variables and connections they may use."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from ..base import Brief, Model
+
+Kind = Literal["dag_id", "pool", "asset", "variable", "connection"]
+
+
+class OwnedNames(Brief, Model):
+    """By kind, what names have to begin with; names of a kind without prefixes may be any."""
+
+    dag_id: tuple[str, ...] = ()
+    pool: tuple[str, ...] = ()
+    """Of pools that tasks take slots of."""
+    asset: tuple[str, ...] = ()
+    """Of assets that tasks tell of. Anybody's may be waited for."""
+    variable: tuple[str, ...] = ()
+    connection: tuple[str, ...] = ()
+
+    def problem(self, kind: Kind, name: str) -> str | None:
+        """Why a DAG of the bundle may not use *name*; None if it may."""
+        prefixes: tuple[str, ...] = getattr(self, kind)
+        if not prefixes or name.startswith(prefixes):
+            return None
+        return (
+            f"{kind} {name!r}: its bundle owns the names that begin with {' or '.join(map(repr, prefixes))}, and no "
+            f"others. Choose such a name, or have the bundle own more: tidemill bundles set ... --owns {kind}=PREFIX"
+        )
+
+    def first_problem(self, names: Iterable[tuple[Kind, str]]) -> str | None:
+        """The first of *names* that the bundle may not use, in words."""
+        return next((told for kind, name in names if (told := self.problem(kind, name)) is not None), None)
+
+
+def owned_names(written: Iterable[str]) -> OwnedNames:
+    """What a person has *written*: `dag_id=a_`, `pool=a_`. Raises ValueError where that is no kind and prefix."""
+    found: dict[str, tuple[str, ...]] = {}
+    for each in written:
+        kind, sign, prefix = each.partition("=")
+        if kind not in OwnedNames.model_fields or not sign or not prefix:
+            kinds = ", ".join(OwnedNames.model_fields)
+            raise ValueError(f"{each!r} is no KIND=PREFIX. A kind is one of {kinds}, such as dag_id=sales_")
+        found[kind] = (*found.get(kind, ()), prefix)
+    return OwnedNames.model_validate(found)
