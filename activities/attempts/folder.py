@@ -20,11 +20,12 @@ import psutil
 
 from ...model.run.attempts import TaskAttempt
 from ..processes.call import end_left
-from ..processes.users import RunAs, make_folder, read_left
+from ..processes.users import RunAs, acting_as, make_folder, owner_of, read_left
 
 HOST = os.uname().nodename
 CLAIM, RESULT, EXIT = "claim.json", "result.json", "exit.json"
 ENDS_WITHIN_SECONDS = 5.0
+WORK = "work"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class AttemptFolder:
     @property
     def work(self) -> Path:
         """Where the task's processes leave what is theirs."""
-        return self.path / "work"
+        return self.path / WORK
 
     def make(self) -> "AttemptFolder":
         """Makes the folders, and the log's, if they are not there."""
@@ -64,7 +65,8 @@ class AttemptFolder:
 
     def left(self, name: str) -> dict[str, Any] | None:
         """The JSON file *name* that the task's processes have left; None if there is none of theirs."""
-        return read_left(self.work / name, self.user)
+        with acting_as(self.user):
+            return read_left(self.work / name, self.user)
 
     def ending(self, name: str) -> dict[str, Any] | None:
         """How an earlier start has ended, of the worker's own file *name* or what its processes have left there."""
@@ -72,21 +74,27 @@ class AttemptFolder:
 
     def write(self, name: str, content: Any) -> None:
         """Puts a file of the worker's own there, whole."""
-        _write(self.path / name, json.dumps(content), None)
+        _write(self.path / name, json.dumps(content))
 
     def hand_over(self, name: str, text: str) -> Path:
         """Puts a file there for the task's processes, whole, that only they read."""
-        return _write(self.work / name, text, self.user)
+        with acting_as(self.user):
+            return _write(self.work / name, text)
 
     def forget(self) -> None:
         """Makes room for another start of the attempt; the log stays and is added to."""
-        for folder in (self.path, self.work):
+        for folder, user in ((self.path, None), (self.work, self.user)):
             for name in (CLAIM, EXIT, RESULT, "progress.json", "xcom.json"):
-                with suppress(OSError):
+                with acting_as(user), suppress(OSError):
                     (folder / name).unlink()
 
     def remove(self) -> None:
         """Removes the folder, when nobody will ask for what is in it."""
+        for depth in ("", "*/", "*/*/"):  # those of its pokes, and of the parts of its work
+            for work in self.path.glob(f"{depth}{WORK}"):
+                if WORK not in work.relative_to(self.path).parts[:-1]:
+                    with suppress(OSError), acting_as(owner_of(work)):
+                        shutil.rmtree(work, ignore_errors=True)
         shutil.rmtree(self.path, ignore_errors=True)
 
     def claim(self, call: str, pid: int) -> None:
@@ -115,14 +123,12 @@ class AttemptFolder:
         return True
 
 
-def _write(path: Path, text: str, owner: RunAs | None) -> Path:
+def _write(path: Path, text: str) -> Path:
     """Puts a file there, whole, that only its owner reads. Follows no link that a task may have left."""
     temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(opened, "w", encoding="utf-8") as file:
         file.write(text)
-        if owner is not None:
-            os.fchown(file.fileno(), owner.uid, owner.gid)
     return temporary.replace(path)
 
 

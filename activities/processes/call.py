@@ -20,7 +20,7 @@ import psutil
 from ..names import MARK
 from . import channel
 from .environment import for_children
-from .users import RunAs, read_left
+from .users import RunAs, acting_as, read_left
 
 POLL_SECONDS = 0.2
 MEMORY_MEGABYTES = 256
@@ -147,7 +147,8 @@ class Call:
             with suppress(ServerGone):  # whoever said that it has ended may be the child itself
                 self._server.send({"kill": self._id})
             if self._result is None and (folder := self._request["folder"]) is not None:
-                self._result = read_left(Path(folder, channel.ANSWER), self._run_as)
+                with acting_as(self._run_as):
+                    self._result = read_left(Path(folder, channel.ANSWER), self._run_as)
             return Answer(self._code, self._result)
         except channel.MessageTooLargeError as error:
             told = f"what the task is to be given, or its answer, is too large: {error}. Return a path instead"

@@ -56,6 +56,12 @@ def _groups_of_thread(groups: list[int]) -> None:
         raise OSError(ctypes.get_errno(), "the groups of a thread cannot be set")
 
 
+def owner_of(path: Path) -> RunAs | None:
+    """Whose *path* is; None: this process's own. Raises OSError where there is nothing."""
+    found = path.lstat()
+    return None if found.st_uid == os.geteuid() else RunAs(found.st_uid, found.st_gid)
+
+
 def make_folder(path: Path, user: RunAs | None = None) -> None:
     """Makes the folder *path* if it is not there; it is *user*'s then, else this process's own.
 
@@ -65,11 +71,11 @@ def make_folder(path: Path, user: RunAs | None = None) -> None:
     path.mkdir(exist_ok=True, mode=0o755 if user is None else 0o700)
     if user is None and os.geteuid() != 0:
         return
-    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    uid, gid = (user.uid, user.gid) if user is not None else (os.geteuid(), os.getegid())
+    opened = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        uid, gid = (user.uid, user.gid) if user is not None else (os.geteuid(), os.getegid())
         if os.fstat(opened).st_uid != uid:
-            os.fchown(opened, uid, gid)
+            os.chown(f"/proc/self/fd/{opened}", uid, gid)
     finally:
         os.close(opened)
 

@@ -90,6 +90,7 @@ class Checks:
             yield from check_history(execution)
         slots = {name: max(slots, 4) for name, slots in plan.pools.items()}
         installation = Installation(executions, world.value, slots, plan.parallelism)
+        installation.forgets = plan.retention < 365 * 86400
         installation.restored = world.counts["fault restored"] > 0
         installation.disturbed = {
             each.workflow_id

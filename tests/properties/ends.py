@@ -33,7 +33,9 @@ class Ended:
         """Workflow ids of DAGs that somebody has ended or reset: they have no memory of what was before."""
 
     def of_kind(self, kind: str) -> list[tuple[str, Any]]:
-        return [(key, made) for key, made in self.objects.items() if self.executions[key].kind == kind]
+        """Those that go on; of runs, those that have ended, too."""
+        found = ((key, made) for key, made in self.objects.items() if self.executions[key].kind == kind)
+        return [(key, made) for key, made in found if kind == "DagRun" or self.executions[key].running]
 
 
 @prop(LEVEL)

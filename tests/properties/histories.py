@@ -224,6 +224,8 @@ class Installation:
         """Workflow ids of runs that somebody has ended or reset from outside."""
         self.disturbed_dags: set[str] = set()
         """DAGs whose workflow somebody has ended or reset: they begin without their memory."""
+        self.forgets = True
+        """Whether runs may be beyond their retention, so that nobody can know that they have been."""
         self.restored = False
         """Whether the store was replaced by an older copy of itself."""
 
@@ -360,8 +362,9 @@ def a_run_is_created_once(installation: Installation) -> Found:
         if fresh and state.revision is None and state.run.run_type is not RunType.BACKFILL:
             begun[execution.workflow_id] += 1
     for workflow_id, n in begun.items():
-        lost = workflow_id.split(":")[1] in installation.disturbed_dags  # and perhaps beyond retention
-        if n > 1 and workflow_id not in installation.deleted and not lost:
+        lost = workflow_id.split(":")[1] in installation.disturbed_dags
+        forgotten = installation.restored or (lost and installation.forgets)
+        if n > 1 and workflow_id not in installation.deleted and not forgotten:
             yield f"{workflow_id}: {n} times"
 
 
