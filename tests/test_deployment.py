@@ -17,9 +17,9 @@ VERSIONS = ("1.31", "1.34")
 
 
 def manifests() -> Iterator[Any]:
-    for path in sorted(FOLDER.glob("*.yaml")):
+    for path in sorted(FOLDER.rglob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
-            if document["kind"] != "Kustomization":
+            if document["kind"] not in ("Kustomization", "Component"):
                 yield pytest.param(document, id=f"{document['kind']} {document['metadata']['name']}")
 
 
@@ -50,12 +50,46 @@ def test_settings_exist_and_workers_have_time_to_drain() -> None:
         if manifest["kind"] == "Deployment":
             pod = manifest["spec"]["template"]["spec"]
             names += [variable["name"] for variable in pod["containers"][0]["env"]]
-            values = {v["name"]: v["value"] for v in pod["containers"][0]["env"]}
+            values = {v["name"]: v["value"] for v in pod["containers"][0]["env"] if "value" in v}
             if "TIDEMILL_DRAIN_SECONDS" in values:
                 assert pod["terminationGracePeriodSeconds"] > int(values["TIDEMILL_DRAIN_SECONDS"])
             assert pod["securityContext"]["runAsNonRoot"]
             assert pod["enableServiceLinks"] is False, "a Service's variables begin as our settings do"
     assert {name for name in names if name.startswith(PREFIX)} <= known
+
+
+def test_no_pod_has_rights_that_it_does_not_use() -> None:
+    """Each has an account of its own, without a token; the rights that Spark needs are a component that is left out."""
+    base = [
+        d
+        for path in FOLDER.glob("*.yaml")
+        for d in yaml.safe_load_all(path.read_text())
+        if d["kind"] != "Kustomization"
+    ]
+    accounts = {d["metadata"]["name"]: d for d in base if d["kind"] == "ServiceAccount"}
+    used = [d["spec"]["template"]["spec"]["serviceAccountName"] for d in base if d["kind"] == "Deployment"]
+    assert sorted(used) == sorted(accounts)
+    assert all(account["automountServiceAccountToken"] is False for account in accounts.values())
+    assert not [d for d in base if d["kind"] in ("Role", "RoleBinding")]
+    selected = [d["spec"]["podSelector"]["matchLabels"] for d in base if d["kind"] == "NetworkPolicy"]
+    labels = [d["spec"]["template"]["metadata"]["labels"] for d in base if d["kind"] == "Deployment"]
+    assert all(any(chosen.items() <= label.items() for chosen in selected) for label in labels)
+
+
+@pytest.mark.parametrize("component", ["spark", "run-as"])
+def test_what_components_change_is_there(component: str) -> None:
+    """Each path that a patch names exists in the manifest that it is for."""
+    written = yaml.safe_load((FOLDER / component / "kustomization.yaml").read_text())
+    found = {(p.values[0]["kind"], p.values[0]["metadata"]["name"]): p.values[0] for p in manifests()}
+    for patch in written["patches"]:
+        target = found[patch["target"]["kind"], patch["target"]["name"]]
+        for change in yaml.safe_load(patch["patch"]):
+            place: Any = target
+            *above, last = change["path"].strip("/").split("/")
+            for part in above if change["op"] == "add" else [*above, last]:
+                place = place[int(part) if isinstance(place, list) else part.replace("~1", "/")]
+            if change["path"].endswith("capabilities"):
+                assert change["value"]["drop"] == ["ALL"]
 
 
 def test_the_image_installs_nothing_without_a_hash() -> None:

@@ -16,7 +16,8 @@ def make_home(settings: Settings) -> None:
     InvalidInputError where it cannot be made.
     """
     try:
-        _make(settings.home.resolve(), OWNERS if settings.run_as is None else OPEN_TO_PASS)
+        others = settings.run_as is not None or settings.run_as_users
+        _make(settings.home.resolve(), OPEN_TO_PASS if others else OWNERS)
     except OSError as error:
         raise InvalidInputError(
             f"TIDEMILL_HOME = {settings.home}: cannot be made: {error.strerror}. Name a folder that this user may make"

@@ -25,6 +25,7 @@ from ..doctor import Check, all_checks
 from ..folder import look_after, register_folder, watch_folder
 from ..home import make_home
 from ..process import hide_memory, plugin_for, running_worker, until_stopped
+from ..security import security_checks
 from ..settings import Settings, read_settings
 from .durations import read_duration
 from .output import Json, Markup, console, errors, fail, make_table, print_json, run
@@ -207,13 +208,27 @@ def demo(
         raise typer.Exit(1)
 
 
-def doctor(as_json: Json = False) -> None:
+def doctor(
+    security: Annotated[
+        bool, typer.Option("--security", help="Say what separates people, teams and tasks here, and what does not.")
+    ] = False,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
     """Check Python, Java, Spark and Temporal, and say what to do about what is missing."""
-    checks: list[Check] = run(all_checks())
+    checks: list[Check] = run(security_checks(with_home(home)) if security else all_checks())
     if as_json:
         print_json(checks)
     else:
-        rows = [(c.name, Markup("[green]ok[/]" if c.ok else "[bold red]missing[/]"), c.found, c.remedy) for c in checks]
+        rows = [
+            (
+                c.name,
+                Markup("[green]ok[/]" if c.ok else f"[bold red]{'open' if security else 'missing'}[/]"),
+                c.found,
+                c.remedy,
+            )
+            for c in checks
+        ]
         console.print(make_table(["", "", "FOUND", "REMEDY"], rows))
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
