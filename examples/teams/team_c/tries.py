@@ -14,6 +14,15 @@ def refused(error: Exception) -> str:
     return f"refused: {error}"
 
 
+def above() -> list[int]:
+    """The processes above this one, up to the worker and beyond."""
+    found, pid = [], os.getppid()
+    while pid > 1:
+        found.append(pid)
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return found
+
+
 with DAG("c_tries"):
 
     @task
@@ -43,29 +52,24 @@ with DAG("c_tries"):
     @task
     def results_of_others() -> str:
         found = []
-        for home in ("/", *(str(parent) for parent in Path.cwd().parents)):
-            done = subprocess.run(
-                ["find", home, "-maxdepth", "9", "-path", "*dag_id=a_*", "-name", "result.json", "-exec", "cat", "{}", "+"],
-                capture_output=True, text=True, check=False, timeout=60,
-            )  # fmt: skip
-            found.append(done.stdout)
+        theirs = ["-maxdepth", "9", "-path", "*dag_id=a_*", "-name", "result.json"]
+        for home in map(str, Path.cwd().parents[:2]):
+            find = ["find", home, *theirs, "-exec", "cat", "{}", "+"]
+            found.append(subprocess.run(find, capture_output=True, text=True, check=False, timeout=60).stdout)
         return "".join(found) or refused(PermissionError("nothing of others can be read"))
 
     @task
     def memory_of_the_worker() -> str:
-        parent, read = os.getppid(), ""
-        while parent > 1:
-            try:
-                read += Path(f"/proc/{parent}/environ").read_text()
-                parent = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
-            except OSError as error:
-                return refused(error)
-        return read
+        try:
+            return "".join(Path(f"/proc/{pid}/environ").read_text() for pid in above())
+        except OSError as error:
+            return refused(error)
 
     @task
     def the_end_of_the_worker() -> str:
         try:
-            os.kill(os.getppid(), 0)  # one that asks whether it could
+            for pid in above():
+                os.kill(pid, 0)  # asks whether it could
         except OSError as error:
             return refused(error)
         return "could be ended"
