@@ -12,12 +12,15 @@ class OwnedNames(Brief, Model):
     """By kind, what names have to begin with; names of a kind without prefixes may be any."""
 
     dag_id: tuple[str, ...] = ()
+    """Of DAGs that its files define."""
     pool: tuple[str, ...] = ()
     """Of pools that tasks take slots of."""
     asset: tuple[str, ...] = ()
     """Of assets that tasks tell of. Anybody's may be waited for."""
     variable: tuple[str, ...] = ()
+    """Of variables that files and tasks look up or set."""
     connection: tuple[str, ...] = ()
+    """Of connections that files, tasks, webhooks and Spark look up."""
 
     def problem(self, kind: Kind, name: str) -> str | None:
         """Why a DAG of the bundle may not use *name*; None if it may."""
