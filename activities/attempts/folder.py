@@ -4,8 +4,8 @@ An attempt (one try_number of a task in a run) may be started more than once: wh
 dies, Temporal hands it to another. The folder is what makes the second start safe: a result that
 is there is returned, not made again, and a process that still runs is ended before a new one starts.
 
-There are two folders: the worker's own, and below it the one that the task's processes work in. Nothing that a
-worker does follows what is in the second one further than what the task itself could do.
+Where tasks run as another user there are two folders: the worker's own, and below it the one that the task's processes
+work in. Nothing that a worker does follows what is in the second one further than what the task itself could do.
 """
 
 import json
@@ -49,13 +49,14 @@ class AttemptFolder:
 
     @property
     def work(self) -> Path:
-        """Where the task's processes leave what is theirs."""
-        return self.path / WORK
+        """Where the task's processes leave what is theirs: apart, where they are another user's."""
+        return self.path if self.user is None else self.path / WORK
 
     def make(self) -> "AttemptFolder":
         """Makes the folders, and the log's, if they are not there."""
         make_folder(self.path)
-        make_folder(self.work, self.user)
+        if self.user is not None:
+            make_folder(self.work, self.user)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         return self
 
@@ -70,7 +71,7 @@ class AttemptFolder:
 
     def ending(self, name: str) -> dict[str, Any] | None:
         """How an earlier start has ended, of the worker's own file *name* or what its processes have left there."""
-        return self.read(name) or self.left(name)
+        return self.read(name) or (None if self.user is None else self.left(name))
 
     def write(self, name: str, content: Any) -> None:
         """Puts a file of the worker's own there, whole."""

@@ -84,7 +84,8 @@ def _outcome(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watc
     if earlier is None:
         folder.end_earlier_start()
         earlier = _now(workplace, attempt, folder, kind, watch)
-        folder.write(RESULT, {"outcome": earlier.model_dump(mode="json")})
+        if not (folder.path / RESULT).exists():
+            folder.write(RESULT, {"outcome": earlier.model_dump(mode="json")})
     if earlier.state not in WAITS:  # else it goes on in the same place
         workplace.leftovers.add(AttemptFolder.of(workplace.home, attempt.model_copy(update={"poke": 1})).path)
     return earlier
