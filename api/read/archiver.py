@@ -22,6 +22,7 @@ async def archive_for_ever(source: Source) -> None:
     """Keeps runs that end, until it is cancelled."""
     while True:
         try:
+            await source.delete_what_was_meant()
             await sweep(source)
         except Exception:  # an outage of Temporal, of its workers, or of the database
             log.exception("runs that have ended could not be archived, and are looked for again")

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -26,7 +28,13 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
 from ...model.errors import InvalidInputError
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
+THREADS = 4
+ANSWERS_WITHIN = 5.0
+"""So long a page waits for what is kept, in seconds."""
+AGAIN_AFTER = 10.0
+"""So long it is not asked again when it has failed."""
 WAIT_FOR_LOCK = 30
 """How long one server waits for another that writes to the same SQLite file, in seconds."""
 OF_POSTGRESQL = {"connect_timeout": 10, "tcp_user_timeout": 30_000, "options": "-c statement_timeout=30000"}
@@ -79,11 +87,39 @@ class ArchiveError(Exception):
 
 
 class Database:
-    """A database. One that is disposable is passed over where it fails; an archive says so."""
+    """A database. One that is disposable is passed over where it fails; an archive says so.
+
+    One that hangs holds nobody up for longer than ANSWERS_WITHIN, and is left alone for a while after it has failed.
+    """
 
     def __init__(self, url: str, *, disposable: bool) -> None:
         self._engine = _engine(url)
         self._disposable = disposable
+        self._threads = ThreadPoolExecutor(THREADS, "tidemill-archive")
+        self.problem: str | None = None
+        """Why it does not answer; None: it did when it was asked last."""
+        self._again_at = 0.0
+
+    async def _asked(self, work: Callable[[], T]) -> T:
+        """What *work* gives, in a thread of the database's own. Raises SQLAlchemyError, or TimeoutError."""
+        if self.problem is not None and time.monotonic() < self._again_at:
+            raise TimeoutError(self.problem)
+        loop = asyncio.get_running_loop()
+        try:
+            found = await asyncio.wait_for(loop.run_in_executor(self._threads, work), ANSWERS_WITHIN)
+        except TimeoutError:
+            self._is_away(f"it has not answered within {ANSWERS_WITHIN:g} s")
+            raise TimeoutError(self.problem) from None
+        except IntegrityError:
+            raise
+        except SQLAlchemyError as error:
+            self._is_away(_first_line(error))
+            raise
+        self.problem = None
+        return found
+
+    def _is_away(self, problem: str) -> None:
+        self.problem, self._again_at = problem, time.monotonic() + AGAIN_AFTER
 
     async def begin(self) -> None:
         """Makes the tables where there are none. Raises InvalidInputError for an archive that cannot be used."""
@@ -105,6 +141,7 @@ class Database:
 
     def close(self) -> None:
         """Ends its connections."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
         self._engine.dispose()
 
     async def read(self, statement: Any) -> Sequence[RowMapping]:
@@ -115,8 +152,8 @@ class Database:
                 return there.execute(statement).mappings().all()
 
         try:
-            return await asyncio.to_thread(ask)
-        except SQLAlchemyError as error:
+            return await self._asked(ask)
+        except (SQLAlchemyError, TimeoutError) as error:
             self._failed(error)
             return []
 
@@ -128,14 +165,14 @@ class Database:
                 return work(there)
 
         try:
-            return await asyncio.to_thread(do)
+            return await self._asked(do)
         except IntegrityError:  # another server has just written the same
             return None
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, TimeoutError) as error:
             self._failed(error)
             return None
 
-    def _failed(self, error: SQLAlchemyError) -> None:
+    def _failed(self, error: Exception) -> None:
         told = _first_line(error)
         if not self._disposable:
             raise ArchiveError(f"the archive does not answer: {told}") from error

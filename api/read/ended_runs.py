@@ -63,6 +63,11 @@ class EndedRuns:
         """Ends the connections to the database."""
         self._database.close()
 
+    @property
+    def problem(self) -> str | None:
+        """Why the database does not answer; None: it did when it was asked last."""
+        return self._database.problem
+
     async def keep(self, ended: EndedRun) -> None:
         """Keeps a run, in the place of what was known of an earlier end of it; unless it has been deleted since."""
         await self.keep_spec(ended.state.spec)

@@ -1,6 +1,7 @@
 """What the web knows of DAGs and runs: asked of the service, each question once however many look."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -25,11 +26,13 @@ from ...worker.listing import run_rows
 from ...worker.settings import Settings
 from ..responses.dags import version_number
 from .cache import Cache
+from .database import ArchiveError
 from .ended_runs import ROUGHLY, EndedRun, EndedRuns
 from .replays import Replays
 from .together import each
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 SHORT = 1.0
 """How long an answer about what goes on is held, in seconds."""
 LISTED = 2.0
@@ -77,9 +80,24 @@ class Source:
         )
         self._changed: dict[str, float] = {}
         """When somebody changed a DAG here: lists may not show that yet."""
+        self._to_delete: set[tuple[str, str]] = set()
+        """Runs, and with "" whole DAGs, that the archive could not be told of."""
         self._listing_took = 0.0
         self.backfills_seen: dict[int, str] = {}
         """By the number that clients know it by, the DAG of a backfill."""
+
+    async def _if_it_answers(self, asked: Awaitable[T], otherwise: T) -> T:
+        """What the archive says, or *otherwise*: it never hides what Temporal knows, and fails nobody's change."""
+        try:
+            return await asked
+        except ArchiveError as error:
+            log.warning("%s", error)
+            return otherwise
+
+    @property
+    def archive_problem(self) -> str | None:
+        """Why runs are missing that Temporal has forgotten; None: none are, or there is no archive."""
+        return self.ended.problem if self.keeps_all else None
 
     async def changed(self, dag_id: str, run_id: str | None = None) -> None:
         """Somebody has changed the DAG or a run of it: what is held of it is asked again."""
@@ -89,14 +107,32 @@ class Source:
             held.forget(dag_id)
         self._specs.forget("run", dag_id)
         if run_id is not None:
-            await self.ended.forget(dag_id, run_id)
+            await self._if_it_answers(self.ended.forget(dag_id, run_id), None)  # its new end is another one anyway
         self._cache.forget("all_runs")
         self._changed[dag_id] = time.monotonic()
 
-    async def deleted(self, dag_id: str, run_id: str = "") -> int:
-        """Somebody has deleted a run here, or the DAG: the archive forgets it, too. How many runs that had."""
+    async def deleted(self, dag_id: str, run_id: str = "", *, only_there: bool = False) -> int:
+        """Somebody has deleted a run here, or the DAG: the archive forgets it, too. How many runs that had.
+
+        One that does not answer is told later, unless the run is *only there*: then it raises ArchiveError.
+        """
         await self.changed(dag_id)
-        return await self.ended.delete(dag_id, run_id)
+        try:
+            return await self.ended.delete(dag_id, run_id)
+        except ArchiveError:
+            if only_there:
+                raise
+            self._to_delete.add((dag_id, run_id))
+            return 0
+
+    def _is_deleted(self, dag_id: str, run_id: str) -> bool:
+        return not self._to_delete.isdisjoint([(dag_id, run_id), (dag_id, "")])
+
+    async def delete_what_was_meant(self) -> None:
+        """Has the archive forget what was deleted while it did not answer. Raises ArchiveError if it still does not."""
+        for dag_id, run_id in sorted(self._to_delete):
+            await self.ended.delete(dag_id, run_id)
+            self._to_delete.discard((dag_id, run_id))
 
     async def rows(self) -> list[DagRow]:
         """A line for every DAG, by dag_id: as they were listed a moment ago, and what was changed here since."""
@@ -135,10 +171,10 @@ class Source:
         known = version or (await self.view(dag_id)).version
 
         async def ask() -> DagSpec:
-            if (kept := await self.ended.spec(dag_id, known)) is not None:
+            if (kept := await self._if_it_answers(self.ended.spec(dag_id, known), None)) is not None:
                 return kept
             fresh = await self.tidemill.spec(dag_id)
-            await self.ended.keep_spec(fresh)
+            await self._if_it_answers(self.ended.keep_spec(fresh), None)
             return fresh
 
         found = await self._specs.get((dag_id, known), ask, LONG)
@@ -169,7 +205,9 @@ class Source:
         if not self.keeps_all:
             return listed
         known = {run.run_id for run in listed}
-        return listed + [run for run in await self.ended.runs(dag_id, MOST_ARCHIVED) if run.run_id not in known]
+        archived = await self._if_it_answers(self.ended.runs(dag_id, MOST_ARCHIVED), [])
+        kept = (run for run in archived if not self._is_deleted(dag_id, run.run_id))
+        return listed + [run for run in kept if run.run_id not in known]
 
     async def runs_of_row(self, row: DagRow) -> list[RunView]:
         """The same, as of a DAG's line: asked for once while that stays the same."""
@@ -261,9 +299,13 @@ class Source:
 
         return await self._specs.get(("run", *_key(dag_id, run)), ask, LONG if run.state.finished else A_WHILE)
 
-    async def _ended(self, dag_id: str, run: RunView) -> EndedRun:
-        """What there is of a run that has ended, kept by then. Raises LookupError for one that is gone."""
-        kept = await self.ended.find(dag_id, run.run_id, run.ended_at)
+    async def _ended(self, dag_id: str, run: RunView, *, has_to_keep: bool = False) -> EndedRun:
+        """What there is of a run that has ended, kept by then if that can be. Raises LookupError for one that is gone.
+
+        With *has_to_keep* also ArchiveError, where it could not be kept.
+        """
+        asked = self.ended.find(dag_id, run.run_id, run.ended_at)
+        kept = await (asked if has_to_keep else self._if_it_answers(asked, None))
         if kept is None:
             try:
                 details, state = await asyncio.gather(
@@ -277,7 +319,8 @@ class Source:
             if not details.state.finished:
                 raise _GoesOnError(f"run {run.run_id!r} of DAG {dag_id!r} has been cleared meanwhile")
             kept = EndedRun(run, details, state)
-            await self.ended.keep(kept)
+            keeping = self.ended.keep(kept)
+            await (keeping if has_to_keep else self._if_it_answers(keeping, None))
         return kept
 
     async def archive(self, row: RunRow) -> bool:
@@ -288,7 +331,7 @@ class Source:
         if not run.state.finished or run.ended_at is None:
             return False
         try:
-            await self._ended(row.dag_id, run)
+            await self._ended(row.dag_id, run, has_to_keep=True)
         except _GoesOnError:
             return False
         return True
@@ -301,9 +344,9 @@ class Source:
             if not self.keeps_all:
                 return listed
             known = {(row.dag_id, row.run_id) for row in listed}
-            return listed + [
-                row for row in await self.ended.rows(MOST_ARCHIVED) if (row.dag_id, row.run_id) not in known
-            ]
+            archived = await self._if_it_answers(self.ended.rows(MOST_ARCHIVED), [])
+            kept = (row for row in archived if not self._is_deleted(row.dag_id, row.run_id))
+            return listed + [row for row in kept if (row.dag_id, row.run_id) not in known]
 
         return await self._cache.get(("all_runs",), ask, LISTED, STALE)
 

@@ -211,7 +211,7 @@ async def delete_dag(source: Here, dag_id: str) -> Response:
     try:
         await source.tidemill.delete_dag(dag_id, wait=False)  # a page does not wait for that
     except NotFoundError:
-        if not await source.deleted(dag_id):  # else only the archive has known it
+        if not await source.deleted(dag_id, only_there=True):  # else only the archive has known it
             raise
     await source.deleted(dag_id)
     return Response(status_code=204)

@@ -22,8 +22,10 @@ async def get_health(source: Here) -> dict[str, Any]:
     except RPCError:
         pollers, stored = [], "unhealthy"
     status, beat = _status(pollers)
+    archive = {"archive": {"status": "unhealthy" if source.archive_problem else "healthy"}} if source.keeps_all else {}
     return {
         "metadatabase": {"status": stored},
+        **archive,
         "scheduler": {"status": status, "latest_scheduler_heartbeat": beat},
         "triggerer": {"status": status, "latest_triggerer_heartbeat": beat},
         "dag_processor": {"status": status, "latest_dag_processor_heartbeat": beat},

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -87,10 +87,17 @@ async def get_import_error(source: Here, import_error_id: int) -> dict[str, Any]
 async def get_warnings(
     source: Here, dag_id: str | None = None, limit: Limit = 50, offset: Offset = 0
 ) -> dict[str, Any]:
-    """Tidemill says what is wrong with a DAG when it is registered, and keeps no warnings."""
+    """That the archive does not answer. What is wrong with a DAG is said when it is registered, and kept nowhere."""
     if dag_id is not None:
         await source.view(dag_id)
-    part = page([], limit, offset)
+    found = []
+    if source.archive_problem is not None:
+        told = f"the archive does not answer: {source.archive_problem}. Runs that Temporal has forgotten are missing"
+        now = datetime.now(UTC).isoformat()
+        found = [
+            {"dag_id": dag_id, "warning_type": "archive", "message": told, "timestamp": now, "dag_display_name": dag_id}
+        ]
+    part = page(found, limit, offset)
     return {"dag_warnings": part.items, "total_entries": part.total}
 
 

@@ -227,7 +227,7 @@ async def delete_run(source: Here, dag_id: str, dag_run_id: str) -> Response:
     try:
         await source.tidemill.delete_run(dag_id, dag_run_id)
     except NotFoundError:
-        if not await source.deleted(dag_id, dag_run_id):  # else only the archive has known it
+        if not await source.deleted(dag_id, dag_run_id, only_there=True):  # else only the archive has known it
             raise
     await source.deleted(dag_id, dag_run_id)
     return Response(status_code=204)

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,9 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 from tidemill.activities.dag_files import read_dag_files
+from tidemill.api.read import database
 from tidemill.api.read.archiver import sweep
+from tidemill.api.read.database import ArchiveError
 from tidemill.api.read.ended_runs import EndedRun, EndedRuns
 from tidemill.api.read.source import Source
 from tidemill.model.run.identity import TriggerRequest
@@ -315,3 +318,88 @@ async def test_what_was_written_with_another_key_is_asked_again(here: Stack, beg
     again = await anew.ended.find("kept", "sealed")
     assert again is not None
     assert again.details == details
+
+
+async def test_an_archive_that_is_away_fails_no_change_and_hides_nothing(
+    here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trigger was followed and answered 503, so that clients asked again: one click was four runs."""
+    monkeypatch.setattr(database, "AGAIN_AFTER", 0.0)
+    run = await a_run(here, tmp_path, "there")
+    settings = settings_of(here, f"sqlite:///{tmp_path}/runs.db")
+    async with (
+        web_server(here.tidemill, settings, "127.0.0.1", free_port()) as url,
+        httpx.AsyncClient(base_url=url, timeout=60) as client,
+    ):
+        with sqlite3.connect(tmp_path / "runs.db") as there:
+            for table in ("ended_runs", "dag_versions", "deleted_runs", "archive"):
+                there.execute(f"ALTER TABLE tidemill_{table} RENAME TO away_{table}")
+        made = await client.post("/api/v2/dags/kept/dagRuns", json={"logical_date": None, "dag_run_id": "once"})
+        assert made.status_code == 200, made.text
+        assert (await here.finished("kept", "once")).state == "success"
+        for path in (
+            "/api/v2/dags/kept/dagRuns", f"/api/v2/dags/kept/dagRuns/{run.run_id}", "/api/v2/dags/~/dagRuns",
+            f"/api/v2/dags/kept/dagRuns/{run.run_id}/taskInstances", "/api/v2/dags/kept/dagRuns/once",
+        ):  # fmt: skip
+            answer = await client.get(path)
+            assert answer.status_code == 200, (path, answer.text)
+        cleared = await client.post("/api/v2/dags/kept/dagRuns/once/clear", json={"dry_run": False})
+        assert cleared.status_code == 200, cleared.text
+        await here.finished("kept", "once")
+        health = (await client.get("/api/v2/monitor/health")).json()
+        assert health["archive"] == {"status": "unhealthy"}
+        [warning] = (await client.get("/api/v2/dagWarnings", params={"dag_id": "kept"})).json()["dag_warnings"]
+        assert "Runs that Temporal has forgotten are missing" in warning["message"]
+        deleted = await client.delete("/api/v2/dags/kept/dagRuns/once")
+        assert deleted.status_code == 204, deleted.text
+        with sqlite3.connect(tmp_path / "runs.db") as there:
+            for table in ("ended_runs", "dag_versions", "deleted_runs", "archive"):
+                there.execute(f"ALTER TABLE away_{table} RENAME TO tidemill_{table}")
+
+        async def healthy() -> bool:
+            await client.get("/api/v2/dags/kept/dagRuns")
+            return bool((await client.get("/api/v2/monitor/health")).json()["archive"]["status"] == "healthy")
+
+        await eventually(healthy, bool)
+        assert "once" not in (await client.get("/api/v2/dags/kept/dagRuns")).text
+
+
+async def test_what_was_deleted_while_the_archive_was_away_is_deleted_there_later(
+    here: Stack, begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "AGAIN_AFTER", 0.0)
+    run = await a_run(here, tmp_path, "gone")
+    source = await begun(f"sqlite:///{tmp_path}/runs.db")
+    await swept(source, "gone")
+    with sqlite3.connect(tmp_path / "runs.db") as there:
+        there.execute("ALTER TABLE tidemill_deleted_runs RENAME TO away")
+    await here.tidemill.delete_run("kept", run.run_id)
+    assert await source.deleted("kept", run.run_id) == 0
+    assert [one.run_id for one in await source.runs("kept")] == []
+    with pytest.raises(ArchiveError):
+        await source.delete_what_was_meant()
+    with sqlite3.connect(tmp_path / "runs.db") as there:
+        there.execute("ALTER TABLE away RENAME TO tidemill_deleted_runs")
+    await source.delete_what_was_meant()
+    assert await source.ended.find("kept", "gone") is None
+
+
+async def test_an_archive_that_hangs_holds_nobody_up_for_long(
+    here: Stack, begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "ANSWERS_WITHIN", 0.3)
+    await a_run(here, tmp_path, "seen")
+    source = await begun(f"sqlite:///{tmp_path}/runs.db")
+    held = threading.Event()
+    mine = source.ended._database
+
+    def hang(_: Any) -> None:
+        held.wait(60)
+
+    with pytest.raises(ArchiveError, match="has not answered within 0.3 s"):
+        await mine.change(hang)
+    try:
+        assert [run.run_id for run in await source.runs("kept")] == ["seen"]
+        assert source.archive_problem is not None
+    finally:
+        held.set()

@@ -136,6 +136,7 @@ class _Drawing:
         periods = self.random.randint(3, 9) if self.base <= HOUR else self.random.randint(2, 4)
         self.seconds = self.base.total_seconds() * periods
         self.assets = [f"asset{n}" for n in range(self.random.choice((0, 0, 1, 2)))]
+        self.rules = random.Random(f"rules {seed}").sample(RULES, 2)  # few of them, so that each meets all that it may
         self.pools = {f"pool{n}": self.random.randint(1, 3) for n in range(self.random.choice((0, 1, 1, 2)))}
 
     def chance(self, share: float) -> bool:
@@ -362,7 +363,7 @@ class _Drawing:
             "retries": (0.4, lambda: self.random.choice((1, 2))),
             "retry_delay": (0.6, lambda: self.random.choice((0, 1, 60, 300))),
             "retry_exponential_backoff": (0.1, lambda: True),
-            "trigger_rule": (0.25, lambda: self.random.choice(RULES)),
+            "trigger_rule": (0.25, lambda: self.random.choice(self.rules)),
             "depends_on_past": (0.12 if self.base <= HOUR else 0, lambda: True),
             "wait_for_downstream": (0.05 if self.base <= HOUR else 0, lambda: True),
             "priority_weight": (0.2, lambda: self.random.randint(1, 5)),

@@ -28,7 +28,7 @@ with DAG("c_tries"):
     @task
     def another_team_s_variable() -> str:
         try:
-            return Variable.get("b_key")
+            return str(Variable.get("b_key"))
         except Exception as error:
             return refused(error)
 
@@ -74,6 +74,10 @@ with DAG("c_tries"):
             return refused(error)
         return "could be ended"
 
-    another_team_s_variable() >> another_team_s_variable_by_setting_it()
-    [another_team_s_connection(), files_of_the_worker_by_a_scope(), results_of_others()]
-    [memory_of_the_worker(), the_end_of_the_worker()]
+    another_team_s_variable()
+    another_team_s_variable_by_setting_it()
+    another_team_s_connection()
+    files_of_the_worker_by_a_scope()
+    results_of_others()
+    memory_of_the_worker()
+    the_end_of_the_worker()
