@@ -393,10 +393,10 @@ async def test_an_archive_that_hangs_holds_nobody_up_for_long(
     held = threading.Event()
     mine = source.ended._database
 
-    def hang(_: Any) -> None:
+    def hang(_: object) -> None:
         held.wait(60)
 
-    with pytest.raises(ArchiveError, match="has not answered within 0.3 s"):
+    with pytest.raises(ArchiveError, match=r"has not answered within 0\.3 s"):
         await mine.change(hang)
     try:
         assert [run.run_id for run in await source.runs("kept")] == ["seen"]
