@@ -104,7 +104,8 @@ class AttemptFolder:
             started = psutil.Process(pid).create_time()
         except psutil.NoSuchProcess:
             return
-        self.write(CLAIM, {"supervisor": pid, "supervisor_started": started, "host": HOST, "call": call})
+        with suppress(OSError):  # as where the disk is full: the work goes on
+            self.write(CLAIM, {"supervisor": pid, "supervisor_started": started, "host": HOST, "call": call})
 
     def end_earlier_start(self) -> bool:
         """Ends what an earlier start left running on this host. True if there was something."""

@@ -1,7 +1,11 @@
-"""The log of one attempt: what its processes print and log, with time and level, without secrets, and bounded."""
+"""The log of one attempt: what its processes print and log, with time and level, without secrets, and bounded.
+
+What cannot be written is left out, and said: a task is worth more than its lines.
+"""
 
 import json
 from collections import deque
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +14,7 @@ from typing import Any
 from ..masking import Masker
 from ..work.logs import RECORD
 from .log_end import LogEnd
+from .lossy_file import LossyFile
 
 TAIL_LINES = 200
 LONGEST_LINE = 64 * 1024
@@ -39,12 +44,12 @@ class AttemptLog:
         self._form = form
         self._rest = b""
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab")
-        self._free = limit // 2 - self._file.tell()
+        self._file = LossyFile(path)
+        self._free = limit // 2 - self._file.size
         self._end = LogEnd(path, limit // 2)
         if self._end.is_begun:  # of a worker that was killed
-            self._close_end()
+            with suppress(OSError):
+                self._close_end()
 
     def feed(self, data: bytes) -> None:
         """Writes the whole lines of *data* and of what came before; the beginning of another one waits for its end."""
@@ -64,8 +69,15 @@ class AttemptLog:
         self._flush()
 
     def _flush(self) -> None:
-        self._file.flush()
-        self._end.flush()
+        lost, problem = self._file.lost, self._file.problem
+        if self._file.flush() and lost:
+            self._file.lost = 0
+            self._file.write(
+                self._formatted(_own("warning", f"{lost:,} bytes of the log could not be written: {problem}"))
+            )
+            self._file.flush()
+        with suppress(OSError):
+            self._end.flush()
 
     def close(self) -> None:
         """Writes what is left, and says how much the limit has cost."""
@@ -73,7 +85,9 @@ class AttemptLog:
             self._line(self._rest)
             self._rest = b""
         if self._end.is_begun:
-            self._close_end()
+            with suppress(OSError):
+                self._close_end()
+        self._flush()
         self._file.close()
 
     def _close_end(self) -> None:
@@ -124,7 +138,8 @@ class AttemptLog:
                     self._formatted(_own("info", "the log is long: its end follows when the try has ended"))
                 )
             self._free = 0  # from here on in order, behind each other
-            self._end.write(line)
+            with suppress(OSError):
+                self._end.write(line)
             return
         self._free -= len(line)
         self._file.write(line)

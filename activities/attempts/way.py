@@ -9,7 +9,9 @@
 A kind of task says only what the child does, and how its answer is read.
 """
 
+import logging
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,8 +41,11 @@ from .outcomes import outcome_of, unanswered
 from .run_facts import FactsAccess
 from .watch import Watch, handed_over, stopping_cleanly, task_failed
 
+log = logging.getLogger(__name__)
 INCLUDES = re.compile(r"\{%-?\s*(include|import|from|extends)\b")
 """What a template asks for another file with."""
+KEPT_WITHIN, KEPT_AGAIN_EVERY = 3600.0, 0.2
+"""For so many seconds a result is held in memory whose store takes nothing."""
 WAITS = (TaskState.UP_FOR_RESCHEDULE, TaskState.DEFERRED, TaskState.AWAITING_INPUT)
 
 
@@ -72,9 +77,30 @@ class Kind:
 def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watch | None = None) -> Outcome:
     """One start of a try of a task, from its beginning to its outcome. Raises the task's failure."""
     tracing.describe(attempt)
+    watch = watch or workplace_watch(workplace, attempt.timeout)
     with stopping_cleanly(), metrics.running(kind.work):
-        outcome = _outcome(workplace, attempt, kind, watch or workplace_watch(workplace, attempt.timeout))
-        return workplace.results.put(attempt, outcome)
+        return _kept(workplace, attempt, _outcome(workplace, attempt, kind, watch), watch)
+
+
+def _kept(workplace: Workplace, attempt: TaskAttempt, outcome: Outcome, watch: Watch) -> Outcome:
+    """*outcome* with its large values in the store. Where that cannot be, it is tried again, and not the work.
+
+    Raises OSError when it could not be for KEPT_WITHIN.
+    """
+    began, pause = time.monotonic(), 1.0
+    while True:
+        try:
+            return workplace.results.put(attempt, outcome)
+        except OSError as error:
+            if time.monotonic() - began > KEPT_WITHIN:
+                raise
+            told = f"the result of {attempt.name} cannot be kept at {workplace.results.url}: {error}"
+            log.warning("%s. It is tried again in %g s", told, pause)
+            until = time.monotonic() + pause
+            while time.monotonic() < until:
+                watch.check({"waiting": told})
+                time.sleep(KEPT_AGAIN_EVERY)
+            pause = min(2 * pause, 30.0)
 
 
 def _outcome(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watch) -> Outcome:
@@ -85,7 +111,10 @@ def _outcome(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watc
         folder.end_earlier_start()
         earlier = _now(workplace, attempt, folder, kind, watch)
         if not (folder.path / RESULT).exists():
-            folder.write(RESULT, {"outcome": earlier.model_dump(mode="json")})
+            try:
+                folder.write(RESULT, {"outcome": earlier.model_dump(mode="json")})
+            except OSError as error:  # it matters only where what follows, the report, is lost
+                log.warning("no note of the outcome of %s can be kept: %s", attempt.name, error)
     if earlier.state not in WAITS:  # else it goes on in the same place
         workplace.leftovers.add(AttemptFolder.of(workplace.home, attempt.model_copy(update={"poke": 1})).path)
     return earlier
