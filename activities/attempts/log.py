@@ -4,6 +4,7 @@ What cannot be written is left out, and said: a task is worth more than its line
 """
 
 import json
+import logging
 from collections import deque
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from ..work.logs import RECORD
 from .log_end import LogEnd
 from .lossy_file import LossyFile
 
+worker_log = logging.getLogger(__name__)
 TAIL_LINES = 200
 LONGEST_LINE = 64 * 1024
 """Of a longer line without an end the beginning is written as a line of its own."""
@@ -88,6 +90,9 @@ class AttemptLog:
             with suppress(OSError):
                 self._close_end()
         self._flush()
+        if self._file.lost:
+            told = "%d bytes of %s could not be written: %s"
+            worker_log.warning(told, self._file.lost, self.path, self._file.problem)
         self._file.close()
 
     def _close_end(self) -> None:
