@@ -3,6 +3,8 @@
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 
 from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
@@ -14,10 +16,15 @@ from temporalio.service import RPCError
 from ..activities.spark.command import spark_home
 from ..activities.workplace import find_java
 from ..model.base import Model
+from ..model.dag.row import DagRow
+from ..model.run.planner import listing
+from .client import Tidemill
 from .dev import temporal_binary
 
 LEAST_PYTHON = (3, 11)
 LEAST_JAVA = 17
+LATE = timedelta(minutes=5)
+"""A run that is later than this is not just on its way; clocks differ, and lists lag."""
 TESTED_RELEASES, TESTED_STORE = ("1.29", "1.30", "1.31", "1.32"), "sqlite"
 """Of the Temporal services that the tests run on: the last by `make test`, the others by `make temporal`."""
 
@@ -107,6 +114,37 @@ def temporal_check(found: str, release: str, store: str) -> Check:
     return Check(name="Temporal service", ok=True, found=f"{found}, {kind}", remedy=None if tested else note)
 
 
+def runs_check(rows: Sequence[DagRow], now: datetime) -> Check:
+    """Whether each DAG that may make runs has made those that were due a while before *now*."""
+    late = sorted(
+        row.dag_id
+        for row in rows
+        if row.status == "active"
+        and row.next_dagrun_create_after is not None
+        and row.next_dagrun_create_after < now - LATE
+        and row.active_runs + row.queued_runs < row.max_active_runs
+    )
+    if not late:
+        return Check(name="Runs", ok=True, found=f"{len(rows)} DAGs, none is late")
+    remedy = (
+        "Ask one why: tidemill dags explain DAG_ID. Nobody polls: tidemill health. After code was rolled back, or the "
+        "service restored from a copy, start the workers anew"
+    )
+    found = f"{len(late)} of {len(rows)} DAGs should have made a run by now: {listing(late)}"
+    return Check(name="Runs", ok=False, found=found, remedy=remedy)
+
+
+async def check_runs() -> list[Check]:
+    """The same, of the namespace; nothing where it cannot be asked."""
+    try:
+        tidemill = await Tidemill.connect()
+        rows, _ = await tidemill.dags()
+    except (ConnectionError, RPCError, RuntimeError):
+        return []
+    return [runs_check(rows, datetime.now(UTC))]
+
+
 async def all_checks() -> list[Check]:
     service = await check_temporal()
-    return [check_python(), check_java(), check_spark(), check_server(needed=not service.ok), service]
+    found = [check_python(), check_java(), check_spark(), check_server(needed=not service.ok), service]
+    return [*found, *(await check_runs() if service.ok else [])]
