@@ -176,6 +176,14 @@ def _view_of(source: Source) -> Callable[[DagRow], Awaitable[DagView]]:
     return lambda row: source.view(row.dag_id)
 
 
+def _number(text: Any) -> int | None:
+    """What a path or a body gives as a number; None where it is none."""
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        return None
+
+
 def _change(line: dict[str, Any]) -> dict[str, Any]:
     """What a person has changed, or was refused, as Airflow has it."""
     about = line["about"]
@@ -186,7 +194,7 @@ def _change(line: dict[str, Any]) -> dict[str, Any]:
         "dag_id": about.get("dag_id"),
         "task_id": about.get("task_id"),
         "run_id": about.get("dag_run_id") or about.get("run_id"),
-        "map_index": about.get("map_index"),
+        "map_index": _number(about.get("map_index")),
         "try_number": None,
         "event": line["operation"] or "refused",
         "logical_date": about.get("logical_date"),
