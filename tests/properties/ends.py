@@ -139,8 +139,13 @@ def what_was_promised_is_there(ended: Ended) -> Found:
 
 @prop(LEVEL)
 def lists_tell_what_runs_tell(ended: Ended) -> Found:
-    """The state that a DAG's list shows of an ended run is the one that its workflow has ended in."""
+    """The state that a DAG's list shows of an ended run is the one that its workflow has ended in.
+
+    Unless somebody has had the DAG forget, as by a reset to before a mark: it then knows the run's end before that.
+    """
     for workflow_id, dag in ended.of_kind("Dag"):
+        if workflow_id in ended.lost:
+            continue
         for record in dag.state.ledger:
             key = record.logical_date.isoformat() if record.logical_date is not None else record.run_id
             run = ended.executions.get(f"run:{workflow_id.removeprefix('dag:')}:{key}")
