@@ -28,6 +28,8 @@ KNOWN = (
     Known(r"PostgreSQL's server is not installed", "apt-get install postgresql"),
     Known(r"no compose client is installed", "apt-get install docker-compose", in_ci=True),
     Known(r"needs root to become another user", "run the tests as root", in_ci=True),
+    Known(r"needs root, iproute2 and the right to make", "run the tests as root, with iproute2", in_ci=True),
+    Known(r"needs root and the right to mount", "run the tests as root", in_ci=True),
     Known(r"Airflow is not there", "make .venv-airflow/.ready"),
     Known(r"the Temporal CLI is not beside this Python", "make env"),
     Known(r"cannot be fetched", "a package index"),

@@ -5,7 +5,6 @@ code of every run that Temporal still knows, code of every registered DAG.
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -189,7 +188,7 @@ def _remove(path: Path) -> None:
         if path.parent.name == "snapshots":  # kept code is laid out for nobody to write to
             for folder, _, _ in os.walk(path):
                 Path(folder).chmod(0o755)
-        shutil.rmtree(path, ignore_errors=True)
+        AttemptFolder(path, path).remove()  # what belongs to a task's user goes with that user's rights
     else:
         path.unlink(missing_ok=True)
 

@@ -1,5 +1,6 @@
 """Checks what tidemill stands on, and says the remedy for what is missing."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -17,12 +18,14 @@ from ..activities.spark.command import spark_home
 from ..activities.workplace import find_java
 from ..model.base import Model
 from ..model.dag.row import DagRow
+from ..model.errors import InvalidInputError
 from ..model.run.planner import listing
 from .client import Tidemill
 from .dev import temporal_binary
 
 LEAST_PYTHON = (3, 11)
 LEAST_JAVA = 17
+LISTED_WITHIN = 60.0
 LATE = timedelta(minutes=5)
 """A run that is later than this is not just on its way; clocks differ, and lists lag."""
 TESTED_RELEASES, TESTED_STORE = ("1.29", "1.30", "1.31", "1.32"), "sqlite"
@@ -135,10 +138,16 @@ def runs_check(rows: Sequence[DagRow], now: datetime) -> Check:
 
 
 async def check_runs() -> list[Check]:
-    """The same, of the namespace; nothing where it cannot be asked."""
+    """The same, of the namespace; nothing where there is no way to it."""
     try:
-        tidemill = await Tidemill.connect()
-        rows, _ = await tidemill.dags()
+        async with asyncio.timeout(LISTED_WITHIN):
+            tidemill = await Tidemill.connect()
+            rows, _ = await tidemill.dags()
+    except TimeoutError:
+        told = f"the DAGs could not be listed within {LISTED_WITHIN:g} s"
+        return [Check(name="Runs", ok=False, found=told, remedy="Look whether workers poll: tidemill health")]
+    except InvalidInputError as error:
+        return [Check(name="Settings", ok=False, found="cannot be used", remedy=str(error))]
     except (ConnectionError, RPCError, RuntimeError):
         return []
     return [runs_check(rows, datetime.now(UTC))]

@@ -58,7 +58,7 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
             for bundle, name in settings.run_as_users.items()
             if (user := user_of(name, "TIDEMILL_RUN_AS_USERS")) is not None
         },
-        network=network_of(settings.task_network),
+        network=network_of(settings),
         masked_names=settings.masked_names,
         heartbeat=timedelta(seconds=settings.heartbeat_seconds),
         drain=timedelta(seconds=settings.drain_seconds),
@@ -92,14 +92,19 @@ def deployment_of(settings: Settings) -> WorkerDeploymentConfig | None:
     )
 
 
-def network_of(path: Path | None) -> Path | None:
-    """The network namespace at *path*. Raises InvalidInputError if there is none, or the worker may not enter it."""
+def network_of(settings: Settings) -> Path | None:
+    """The network namespace for tasks. Raises InvalidInputError if there is none, or it would hold nobody back."""
+    path = settings.task_network
     if path is None:
         return None
     if not path.exists():
         raise InvalidInputError(f"TIDEMILL_TASK_NETWORK = {path}: it is not there. Make it: ip netns add {path.name}")
     if os.geteuid() != 0:
         raise InvalidInputError(f"TIDEMILL_TASK_NETWORK = {path}: only root may enter it. Run the worker as root")
+    if settings.run_as is None:
+        raise InvalidInputError(
+            f"TIDEMILL_TASK_NETWORK = {path}: tasks that are root leave it as they like. Set TIDEMILL_RUN_AS, too"
+        )
     return path
 
 

@@ -27,8 +27,8 @@ def check_run_as(settings: Settings) -> Check:
     return _check(
         "Tasks run as",
         ", ".join(named) or "the worker's own user",
-        separates=bool(named),
-        remedy="They can read what the worker's user can. Set TIDEMILL_RUN_AS, or have a worker for each team",
+        separates=settings.run_as is not None,
+        remedy="Those that no TIDEMILL_RUN_AS_USERS names read what the worker's user can. Set TIDEMILL_RUN_AS",
     )
 
 
@@ -38,7 +38,7 @@ def check_network(settings: Settings) -> Check:
     return _check(
         "Network of tasks",
         "the worker's own" if place is None else str(place),
-        separates=place is not None,
+        separates=place is not None and settings.run_as is not None,
         remedy="They reach Temporal as their worker does. Set TIDEMILL_TASK_NETWORK, or give tasks pods of their own",
     )
 

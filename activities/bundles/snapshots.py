@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -148,7 +149,7 @@ class Snapshots:
             for path in whole.rglob("*"):
                 if path.is_dir():
                     path.chmod(READ_ONLY)
-            if os.path.lexists(folder):  # tasks may be at work in it: they find the same names in the new one
+            with suppress(FileNotFoundError):  # tasks may be at work in it: they find the same names in the new one
                 folder.rename(folder.with_name(f"{snapshot}.{os.urandom(4).hex()}{CHANGED}"))
             try:
                 whole.rename(folder)

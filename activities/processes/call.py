@@ -200,7 +200,7 @@ class Call:
                 received = channel.receive(self._mine)
             except BlockingIOError:
                 return
-            except (ValueError, RecursionError):  # the child's own doing
+            except ValueError:  # the child's own doing
                 log.warning("a child has sent what is no message")
                 continue
             if received is None:

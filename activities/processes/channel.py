@@ -73,7 +73,10 @@ def receive(end: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     try:
         if data == _IN_FILE:
             data = _content(descriptors)
-        message = json.loads(data)
+        try:
+            message = json.loads(data)
+        except RecursionError:
+            raise ValueError("a message is nested too deeply") from None
         if not isinstance(message, dict):
             raise ValueError("a message is a JSON object")
     except BaseException:

@@ -314,7 +314,7 @@ class Forks:
             if select.select([warm.mine], [], [], POLL_SECONDS)[0]:
                 try:
                     received = channel.receive(warm.mine)
-                except (ValueError, RecursionError, channel.MessageTooLargeError):  # the file's own doing
+                except (ValueError, channel.MessageTooLargeError):  # the file's own doing
                     received = None
                 message: dict[str, Any] = received[0] if received is not None else {"ended": -9}
                 if "ready" in message:
@@ -322,8 +322,7 @@ class Forks:
                     return
                 if "mask" in message:
                     warm.masks.append(message["mask"])
-                if "ask" in message:
-                    assert received is not None  # noqa: S101
+                if "ask" in message and received is not None and len(received[1]) == 1:
                     reply(received[1], listener.answer(message["ask"]))
                 if "answer" in message:
                     warm.failure = message["answer"]["failure"]

@@ -1,44 +1,46 @@
 """Sessions that somebody has ended before their time: sessions are signed and not kept, so the ended ones are."""
 
-import json
-import os
+import logging
 import time
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
+log = logging.getLogger(__name__)
+
 
 class EndedSessions:
-    """Digests of sessions in a file that servers share, each until its session would be over; None: in memory."""
+    """An empty file for each, called by its digest, in a folder that servers share; None: in this process alone.
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._known: dict[str, float] = {}
-        self._read: object = None
+    *lasts*: the longest that a session may last, in seconds. Afterwards nobody needs to know that it was ended.
+    """
+
+    def __init__(self, folder: Path | None, lasts: float = 12 * 3600) -> None:
+        self._folder, self._lasts = folder, lasts
+        self._here: dict[str, float] = {}
+        """Those that were ended here, and when, in seconds since 1970."""
 
     def has(self, session: str) -> bool:
         """Whether *session* has been ended."""
-        return sha256(session.encode()).hexdigest() in self._ended()
+        digest = sha256(session.encode()).hexdigest()
+        return digest in self._here or (self._folder is not None and (self._folder / digest).exists())
 
-    def add(self, session: str, until: float) -> None:
-        """Have *session* be ended; nobody needs to know it after *until* (seconds since 1970)."""
-        now = time.time()
-        known = {digest: over for digest, over in self._ended().items() if over > now}
-        self._known = {**known, sha256(session.encode()).hexdigest(): until}
-        if self._path is not None:
-            temporary = self._path.with_name(f"{self._path.name}.{os.urandom(8).hex()}")
-            opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(opened, "w") as file:
-                json.dump(self._known, file)
-            temporary.replace(self._path)
-
-    def _ended(self) -> dict[str, float]:
-        if self._path is None:
-            return self._known
+    def add(self, session: str) -> None:
+        """Have *session* be ended. Where that cannot be kept, it is so at this server alone, whose log says so."""
+        now, digest = time.time(), sha256(session.encode()).hexdigest()
+        self._here = {known: at for known, at in self._here.items() if at > now - self._lasts} | {digest: now}
+        if self._folder is None:
+            return
         try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return self._known
-        version = (found.st_mtime_ns, found.st_size, found.st_ino)
-        if self._read != version:
-            self._read, self._known = version, json.loads(self._path.read_text())
-        return self._known
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            (self._folder / digest).touch(mode=0o600)
+        except OSError as error:
+            log.error("that a session has ended cannot be kept in %s: %s", self._folder, error.strerror)
+        self._tidy(now - self._lasts)
+
+    def _tidy(self, before: float) -> None:
+        with suppress(OSError):
+            for known in [*self._folder.iterdir()] if self._folder is not None else ():
+                with suppress(OSError):
+                    if known.stat().st_mtime < before:
+                        known.unlink()

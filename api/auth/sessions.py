@@ -26,7 +26,7 @@ class Access:
         ended: EndedSessions | None = None,
     ) -> None:
         self.tokens, self.oidc = tokens, oidc
-        self._ended = ended or EndedSessions(None)
+        self._ended = ended or EndedSessions(None, SESSION_SECONDS)
         self._secret = secret
 
     def person(self, shown: str) -> Person | None:
@@ -62,7 +62,7 @@ class Access:
 
     def end_session(self, text: str) -> None:
         """Have the session *text* be nobody's from now on, at every server that shares the home."""
-        self._ended.add(text, time.time() + SESSION_SECONDS)
+        self._ended.add(text)
 
     def signed(self, told: dict[str, object], purpose: str, seconds: int) -> str:
         """*told*, for a browser to bring back within *seconds*."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from ...model.run.row import RunRow
 from ...worker.connection import NotFoundError
 from ...worker.listing import ended_rows
+from .database import patiently
 from .source import Source
 
 log = logging.getLogger(__name__)
@@ -22,8 +23,9 @@ async def archive_for_ever(source: Source) -> None:
     """Keeps runs that end, until it is cancelled."""
     while True:
         try:
-            await source.delete_what_was_meant()
-            await sweep(source)
+            with patiently():
+                await source.delete_what_was_meant()
+                await sweep(source)
         except Exception:  # an outage of Temporal, of its workers, or of the database
             log.exception("runs that have ended could not be archived, and are looked for again")
         await asyncio.sleep(EVERY)

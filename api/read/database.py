@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,6 +83,19 @@ Index("tidemill_ended_runs_by_date", RUNS.c.namespace, RUNS.c.run_after)
 Index("tidemill_ended_runs_by_dag", RUNS.c.namespace, RUNS.c.dag_id, RUNS.c.run_after)
 
 
+_patience: ContextVar[float | None] = ContextVar("patience", default=None)
+
+
+@contextmanager
+def patiently(seconds: float = 120.0) -> Iterator[None]:
+    """Has what is asked within the block be asked in any case, and waited for so long: nobody looks at a page then."""
+    token = _patience.set(seconds)
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
 class ArchiveError(Exception):
     """The archive does not answer. The message says why."""
 
@@ -96,19 +110,21 @@ class Database:
         self._engine = _engine(url)
         self._disposable = disposable
         self._threads = ThreadPoolExecutor(THREADS, "tidemill-archive")
+        self._patient_threads = ThreadPoolExecutor(THREADS, "tidemill-archiver")  # no page waits behind these
         self.problem: str | None = None
         """Why it does not answer; None: it did when it was asked last."""
         self._again_at = 0.0
 
     async def _asked(self, work: Callable[[], T]) -> T:
         """What *work* gives, in a thread of the database's own. Raises SQLAlchemyError, or TimeoutError."""
-        if self.problem is not None and time.monotonic() < self._again_at:
+        within = _patience.get()
+        if within is None and self.problem is not None and time.monotonic() < self._again_at:
             raise TimeoutError(self.problem)
-        loop = asyncio.get_running_loop()
+        threads, seconds = (self._threads, ANSWERS_WITHIN) if within is None else (self._patient_threads, within)
         try:
-            found = await asyncio.wait_for(loop.run_in_executor(self._threads, work), ANSWERS_WITHIN)
+            found = await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(threads, work), seconds)
         except TimeoutError:
-            self._is_away(f"it has not answered within {ANSWERS_WITHIN:g} s")
+            self._is_away(f"it has not answered within {seconds:g} s")
             raise TimeoutError(self.problem) from None
         except IntegrityError:
             raise
@@ -141,7 +157,8 @@ class Database:
 
     def close(self) -> None:
         """Ends its connections."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._patient_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
         self._engine.dispose()
 
     async def read(self, statement: Any) -> Sequence[RowMapping]:

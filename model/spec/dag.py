@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_
 
 from ..base import NAME, Brief, Instant, Model, PositiveDuration
 from ..errors import InvalidInputError, explain
-from .assets.condition import leaves
+from .assets.condition import assets_in, leaves
 from .assets.identity import Asset, has_password
 from .expansion import Expansion, sources
 from .graph import ancestors, cycle, downstreams
@@ -290,6 +290,10 @@ class DagSpec(Brief, Model):
     def names_used(self) -> Iterator[tuple[Kind, str]]:
         """What the DAG is called, and the pools and assets that its tasks take slots of and tell of."""
         yield "dag_id", self.dag_id
+        condition = waited_for(self.schedule)
+        for asset in assets_in(condition) if condition is not None else ():
+            if asset.watchers or asset.on_late:  # who waits for it may not say what becomes of it
+                yield "asset", asset.name
         for task in self.tasks:
             if task.pool is not None:
                 yield "pool", task.pool

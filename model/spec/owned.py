@@ -16,7 +16,7 @@ class OwnedNames(Brief, Model):
     pool: tuple[str, ...] = ()
     """Of pools that tasks take slots of."""
     asset: tuple[str, ...] = ()
-    """Of assets that tasks tell of. Anybody's may be waited for."""
+    """Of assets that tasks tell of, or that have watchers or notifiers. Anybody's may be waited for."""
     variable: tuple[str, ...] = ()
     """Of variables that files and tasks look up or set."""
     connection: tuple[str, ...] = ()

@@ -1,9 +1,11 @@
 """Who may do what: all operations with each role and with none, forged and old sessions, tokens that are taken back."""
 
 import json
+import os
 import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -157,7 +159,7 @@ async def test_bodies_have_a_bound(app: FastAPI) -> None:
 async def test_logging_out_ends_the_session_wherever_its_cookie_has_come_to(
     tokens: dict[str, str], tmp_path: Path
 ) -> None:
-    ended = tmp_path / "ended.json"
+    ended = tmp_path / "ended"
 
     def server() -> FastAPI:
         access = Access(SECRET, TokenFile(tmp_path / "tokens.json"), ended=EndedSessions(ended))
@@ -175,8 +177,26 @@ async def test_logging_out_ends_the_session_wherever_its_cookie_has_come_to(
         assert (await web.get("/ui/auth/me", headers=bearer)).status_code == 401
         await web.post("/auth/login", data={"token": tokens["viewer"]})
         assert (await web.get("/ui/auth/me")).status_code == 200
-    assert cookie not in ended.read_text()
-    assert stat.S_IMODE(ended.stat().st_mode) == 0o600
+    [kept] = ended.iterdir()
+    assert (kept.name, kept.read_text()) == (sha256(cookie.encode()).hexdigest(), "")
+    assert (stat.S_IMODE(ended.stat().st_mode), stat.S_IMODE(kept.stat().st_mode)) == (0o700, 0o600)
+
+
+def test_ended_sessions_are_known_as_long_as_they_would_last_and_though_nothing_can_be_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = EndedSessions(tmp_path / "ended", lasts=60)
+    ended.add("old")
+    [old] = (tmp_path / "ended").iterdir()
+    os.utime(old, (0, 0))
+    ended.add("new")
+    assert [path.name for path in (tmp_path / "ended").iterdir()] == [sha256(b"new").hexdigest()]
+    (tmp_path / "in_the_way").write_text("")
+    nowhere_ = EndedSessions(tmp_path / "in_the_way")
+    nowhere_.add("mine")
+    assert nowhere_.has("mine")
+    assert not nowhere_.has("other")
+    assert "cannot be kept" in caplog.text
 
 
 async def test_answers_are_kept_by_no_browser(app: FastAPI, tokens: dict[str, str]) -> None:

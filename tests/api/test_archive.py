@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -402,3 +403,18 @@ async def test_an_archive_that_hangs_holds_nobody_up_for_long(
         assert source.archive_problem is not None
     finally:
         held.set()
+
+
+async def test_an_archive_that_is_slow_is_waited_for_where_nobody_looks(
+    begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a store that takes its time for large runs would never have them."""
+    monkeypatch.setattr(database, "ANSWERS_WITHIN", 0.05)
+    source = await begun(f"sqlite:///{tmp_path}/runs.db")
+    with pytest.raises(ArchiveError):
+        await source.ended._database.change(lambda _: time.sleep(0.3))
+    with pytest.raises(ArchiveError):  # and it is left alone for a while
+        await source.ended.count()
+    with database.patiently(60):
+        assert await source.ended._database.change(lambda _: time.sleep(0.3) or "done") == "done"
+    assert source.archive_problem is None

@@ -34,6 +34,15 @@ def test_what_a_dag_is_called_and_uses_is_looked_at() -> None:
     assert "pool 'b_pool'" in (OWNED.first_problem(spec.names_used()) or "")
 
 
+def test_who_waits_for_an_asset_may_not_say_what_becomes_of_it() -> None:
+    """A watcher tells of its asset: with one, a DAG that waits for another team's asset would make its events."""
+    trigger = {"kind": "files", "url": "/data"}
+    watched = {"kind": "asset", "name": "b_sales", "watchers": [{"name": "w", "trigger": trigger}]}
+    for asset, used in ((watched, ["a_x", "b_sales"]), ({"kind": "asset", "name": "b_sales"}, ["a_x"])):
+        spec = dag("a_x", [bash("x", "true")], schedule={"kind": "asset", "condition": asset})
+        assert [name for _, name in spec.names_used()] == used
+
+
 @pytest.mark.parametrize("written", ["a_", "dag_id=", "dag=a_", "=a_", ""])
 def test_what_is_no_kind_and_prefix_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match="is no KIND=PREFIX"):

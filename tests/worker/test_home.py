@@ -18,6 +18,18 @@ def test_a_new_home_is_its_owners(tmp_path: Path, run_as: str | None, mode: int)
     assert settings.home.stat().st_mode & 0o777 == mode
 
 
+@pytest.mark.parametrize(("run_as", "mode"), [(None, 0o777), ("nobody", 0o711)])
+def test_nobody_else_writes_to_a_home_whose_tasks_are_other_users(
+    tmp_path: Path, run_as: str | None, mode: int
+) -> None:
+    """An emptyDir of Kubernetes is everybody's: a task could put its own folders in the place of the worker's."""
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(0o777)
+    make_home(Settings(home=home, run_as=run_as))
+    assert home.stat().st_mode & 0o777 == mode
+
+
 def test_a_home_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInputError, match=r"TIDEMILL_HOME = .*: cannot be made: Not a directory\. Name"):

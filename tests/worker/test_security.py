@@ -1,6 +1,7 @@
 """`tidemill doctor --security`: each thing that separates, where it does and where it does not."""
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,16 +9,31 @@ import pytest
 from pydantic import SecretStr
 from support import Stack, run_command
 from tidemill.model.bundle.data import BundleSettings
+from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.owned import OwnedNames
 from tidemill.worker import security
+from tidemill.worker.process import network_of
 from tidemill.worker.settings import OidcSettings, Settings
 
 
 def test_tasks_are_other_users_and_elsewhere(tmp_path: Path) -> None:
     assert not security.check_run_as(Settings(home=tmp_path)).ok
-    assert security.check_run_as(Settings(home=tmp_path, run_as_users={"a": "nobody"})).found == "nobody"
+    some = security.check_run_as(Settings(home=tmp_path, run_as_users={"a": "nobody"}))
+    assert (some.ok, some.found) == (False, "nobody")  # DAGs of no bundle are the worker's user still
+    assert security.check_run_as(Settings(home=tmp_path, run_as="nobody")).ok
+    place = Path("/run/netns/tasks")
     assert not security.check_network(Settings(home=tmp_path)).ok
-    assert security.check_network(Settings(home=tmp_path, task_network=Path("/run/netns/tasks"))).ok
+    assert not security.check_network(Settings(home=tmp_path, task_network=place)).ok
+    assert security.check_network(Settings(home=tmp_path, task_network=place, run_as="nobody")).ok
+
+
+def test_a_network_that_would_hold_nobody_back_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="it is not there"):
+        network_of(Settings(home=tmp_path, task_network=tmp_path / "none"))
+    if os.geteuid() == 0:
+        with pytest.raises(InvalidInputError, match="tasks that are root leave it as they like"):
+            network_of(Settings(home=tmp_path, task_network=tmp_path))
+        assert network_of(Settings(home=tmp_path, task_network=tmp_path, run_as="nobody")) == tmp_path
 
 
 @pytest.mark.parametrize(("mode", "ok"), [(0o700, True), (0o711, True), (0o755, False), (0o770, False)])

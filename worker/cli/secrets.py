@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from ...activities.secrets import Connection, Variable, names_of
+from ...activities.secrets import Connection, Variable, mask_names, names_of
 from ...model.errors import InvalidInputError
+from ..settings import read_settings
 from ..shown_secrets import fields_of
 from .output import Json, console, fail, make_table, print_json
 
@@ -48,6 +49,7 @@ def get_connection(
     conn_id: Annotated[str, typer.Argument(help="The connection's id.")], shown: Shown = False, as_json: Json = False
 ) -> None:
     """Print a connection as a task would get it; its password and secret fields are hidden."""
+    mask_names(read_settings().masked_names)
     fields = fields_of(found(lambda: Connection.get(conn_id)), shown=shown)
     if as_json:
         return print_json(fields)

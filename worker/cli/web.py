@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...activities.secrets import mask_names
 from ...model.errors import InvalidInputError
 from ..client import Tidemill
 from ..home import make_web_home
@@ -41,6 +42,7 @@ def api_server(
     set_up_logging()
     settings = with_home(home)
     hide_memory()
+    mask_names(settings.masked_names)
     make_web_home(settings)
 
     async def work() -> None:
@@ -232,7 +234,7 @@ async def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uv
         if tokens is not None:
             _ = tokens.people  # a file that cannot be read is told now
         oidc = Oidc(settings.oidc) if settings.oidc is not None else None
-        ended = EndedSessions(settings.web_home / "ended_sessions.json")
+        ended = EndedSessions(settings.web_home / "ended_sessions")
         access = Access(session_secret(settings.web_home / "api_sessions.key"), tokens, oidc, ended)
     app = make_app(tidemill, settings, hosts, access)
     await app.state.source.ended.begin()
