@@ -73,7 +73,7 @@ def run_command(command: str, notice: Notice, workplace: Workplace) -> None:
     request = {
         "argv": ["/bin/sh", "-c", command],
         "variables": environment(notice),
-        "directory": str(workplace.directory(notice.attempt)),
+        "directory": _beside_its_file(notice, workplace),
         "grace": workplace.grace.total_seconds(),
     }
     within = Watch(timedelta(seconds=WITHIN_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s"))
@@ -85,6 +85,14 @@ def run_command(command: str, notice: Notice, workplace: Workplace) -> None:
     if end["code"] != 0:
         said = end.get("error") or next(iter(printed.lines()[-1:]), "it said nothing")
         raise _failed(f"{describe_exit(end['code'])}: {said}")
+
+
+def _beside_its_file(notice: Notice, workplace: Workplace) -> str:
+    """Where the command of a notice runs; an alarm is given, too, where the code that it is about is gone."""
+    try:
+        return str(workplace.directory(notice.attempt))
+    except ApplicationError:
+        return "/"
 
 
 def _failed(how: str) -> ApplicationError:

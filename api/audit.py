@@ -171,7 +171,7 @@ def _line(scope: Scope, status: int, body: bytes) -> dict[str, Any]:
     person, route = state.get("person"), scope.get("route")
     return {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "who": person.known_as if person is not None else state.get("tried_as"),
+        "who": person.known_as if person is not None else None,
         "role": person.role.name.lower() if person is not None else None,
         "address": scope["client"][0] if scope.get("client") else None,
         "operation": getattr(route, "name", None),

@@ -79,14 +79,15 @@ def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: W
     tracing.describe(attempt)
     watch = watch or workplace_watch(workplace, attempt.timeout)
     with stopping_cleanly(), metrics.running(kind.work):
-        return _kept(workplace, attempt, _outcome(workplace, attempt, kind, watch), watch)
+        return _kept(workplace, attempt, _outcome(workplace, attempt, kind, watch))
 
 
-def _kept(workplace: Workplace, attempt: TaskAttempt, outcome: Outcome, watch: Watch) -> Outcome:
+def _kept(workplace: Workplace, attempt: TaskAttempt, outcome: Outcome) -> Outcome:
     """*outcome* with its large values in the store. Where that cannot be, it is tried again, and not the work.
 
     Raises OSError when it could not be for KEPT_WITHIN.
     """
+    watch = workplace_watch(workplace, None)  # the work has ended within its own time
     began, pause = time.monotonic(), 1.0
     while True:
         try:
