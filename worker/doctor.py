@@ -22,6 +22,7 @@ from ..model.errors import InvalidInputError
 from ..model.run.planner import listing
 from .client import Tidemill
 from .dev import temporal_binary
+from .repair import failing as failing_workflows
 
 LEAST_PYTHON = (3, 11)
 LEAST_JAVA = 17
@@ -131,18 +132,31 @@ def runs_check(rows: Sequence[DagRow], now: datetime) -> Check:
         return Check(name="Runs", ok=True, found=f"{len(rows)} DAGs, none is late")
     remedy = (
         "Ask one why: tidemill dags explain DAG_ID. Nobody polls: tidemill health. After code was rolled back, or the "
-        "service restored from a copy, start the workers anew"
+        "service restored from a copy: tidemill doctor --repair"
     )
     found = f"{len(late)} of {len(rows)} DAGs should have made a run by now: {listing(late)}"
     return Check(name="Runs", ok=False, found=found, remedy=remedy)
 
 
+def workflows_check(failing: Sequence[str]) -> Check:
+    """Whether workers can carry out the code of each workflow; *failing* are the ids of those that they cannot."""
+    if not failing:
+        return Check(name="Workflows", ok=True, found="no workflow task fails")
+    remedy = (
+        "The worker's log has the error. Start workers of the release that these go on with; after that: tidemill "
+        "doctor --repair, else they go on within ten minutes"
+    )
+    found = f"the code of {len(failing)} workflows fails: {listing(failing)}"
+    return Check(name="Workflows", ok=False, found=found, remedy=remedy)
+
+
 async def check_runs() -> list[Check]:
-    """The same, of the namespace; nothing where there is no way to it."""
+    """Both of the namespace; nothing where there is no way to it."""
     try:
         async with asyncio.timeout(LISTED_WITHIN):
             tidemill = await Tidemill.connect()
             rows, _ = await tidemill.dags()
+            failing = await failing_workflows(tidemill.client)
     except TimeoutError:
         told = f"the DAGs could not be listed within {LISTED_WITHIN:g} s"
         return [Check(name="Runs", ok=False, found=told, remedy="Look whether workers poll: tidemill health")]
@@ -150,7 +164,7 @@ async def check_runs() -> list[Check]:
         return [Check(name="Settings", ok=False, found="cannot be used", remedy=str(error))]
     except (ConnectionError, RPCError, RuntimeError):
         return []
-    return [runs_check(rows, datetime.now(UTC))]
+    return [runs_check(rows, datetime.now(UTC)), workflows_check(failing)]
 
 
 async def all_checks() -> list[Check]:

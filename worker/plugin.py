@@ -18,7 +18,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import Worker, WorkerConfig, WorkflowRunner
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from ..activities.airflow import AirflowActivities
@@ -50,15 +50,11 @@ from ..activities.watching.activity import WatchActivities
 from ..activities.watching.other_namespaces import OtherNamespaces
 from ..activities.workplace import Workplace
 from ..model.base import build_models
-from ..workflows.asset import AssetWorkflow
-from ..workflows.bundle import DagBundleWorkflow
-from ..workflows.dag.workflow import DagWorkflow
+from ..workflows.kinds import workflow_kinds
 from ..workflows.parallelism import ParallelismInterceptor
-from ..workflows.pool import PoolWorkflow
-from ..workflows.run.pinned import PinnedDagRunWorkflow
-from ..workflows.run.workflow import DagRunWorkflow
-from ..workflows.watcher import WatcherWorkflow
 from .converter import with_models
+from .listening_runner import ListeningRunner
+from .store_watch import CachedWorkflows, StoreWatch
 
 PASSED_THROUGH = (
     "tidemill",
@@ -109,6 +105,7 @@ class TidemillPlugin(SimplePlugin):
         self._watch_activities = WatchActivities(place)
         self._trigger_activities = TriggerActivities(place)
         self.place = place
+        self._cached = CachedWorkflows()
         self._making_beside = False
         self._beside: WeakSet[Worker] = WeakSet()
         """The small workers beside each worker: of any name, what they are is known by themselves."""
@@ -116,14 +113,7 @@ class TidemillPlugin(SimplePlugin):
         super().__init__(
             "tidemill",
             data_converter=with_models,
-            workflows=[
-                DagWorkflow,
-                PinnedDagRunWorkflow if pins_runs else DagRunWorkflow,
-                PoolWorkflow,
-                AssetWorkflow,
-                WatcherWorkflow,
-                DagBundleWorkflow,
-            ],
+            workflows=workflow_kinds(pins_runs=pins_runs),
             activities=[
                 BashActivities(place).run,
                 BashActivities(place).run_function,
@@ -154,12 +144,14 @@ class TidemillPlugin(SimplePlugin):
         _stop_together(worker, beside)
         build_models()
         warming = asyncio.create_task(asyncio.to_thread(self.place.forks().start))
+        watching = asyncio.create_task(StoreWatch(worker, self._cached).run())
         try:
             async with AsyncExitStack() as running:
                 for other in beside:
                     await running.enter_async_context(other)
                 await super().run_worker(worker, next)
         finally:  # only now: until then, one of them may still let its tasks finish
+            watching.cancel()
             await warming
             await asyncio.to_thread(self.place.close)
 
@@ -259,6 +251,8 @@ class TidemillPlugin(SimplePlugin):
         if self._making_beside:
             return config
         config = super().configure_worker(config)
+        runner = config.get("unsandboxed_workflow_runner") or UnsandboxedWorkflowRunner()
+        config["unsandboxed_workflow_runner"] = ListeningRunner(runner, self._cached.hear)
         # Threads that stop by themselves: an exception thrown into one could leave a process behind.
         if config.get("activity_executor") is None:
             most = config.get("max_concurrent_activities") or MOST_ACTIVITIES

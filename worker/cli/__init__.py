@@ -51,7 +51,7 @@ class Commands(LazyGroup):
             "Catch up on a real week of flights with Spark, from an empty folder to a chart.",
         ),
         "doctor": (
-            "processes:doctor",
+            "doctor:doctor",
             "Check Python, Java, Spark and Temporal, and say what to do about what is missing.",
         ),
         "health": (

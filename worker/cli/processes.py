@@ -1,4 +1,4 @@
-"""`tidemill worker`, `dev`, `demo` and `doctor`: the commands that run things."""
+"""`tidemill worker`, `dev`, `demo` and `cleanup`: the commands that run things."""
 
 import asyncio
 import logging
@@ -21,14 +21,13 @@ from ..connect_server import CONNECTION, connect_server
 from ..demo import Demo
 from ..dev import dev_server
 from ..dev_address import remembered
-from ..doctor import Check, all_checks
+from ..doctor import all_checks
 from ..folder import look_after, register_folder, watch_folder
 from ..home import make_home
 from ..process import hide_memory, plugin_for, running_worker, until_stopped
-from ..security import security_checks
 from ..settings import Settings, read_settings
 from .durations import read_duration
-from .output import Json, Markup, console, errors, fail, make_table, print_json, run
+from .output import Json, console, errors, fail, make_table, print_json, run
 
 Home = Annotated[
     Path | None, typer.Option(help="Where logs and state are kept; by default TIDEMILL_HOME or .tidemill.")
@@ -205,32 +204,6 @@ def demo(
             return False
 
     if not run(work()):
-        raise typer.Exit(1)
-
-
-def doctor(
-    security: Annotated[
-        bool, typer.Option("--security", help="Say what separates people, teams and tasks here, and what does not.")
-    ] = False,
-    home: Home = None,
-    as_json: Json = False,
-) -> None:
-    """Check Python, Java, Spark and Temporal, and say what to do about what is missing."""
-    checks: list[Check] = run(security_checks(with_home(home)) if security else all_checks())
-    if as_json:
-        print_json(checks)
-    else:
-        rows = [
-            (
-                c.name,
-                Markup("[green]ok[/]" if c.ok else f"[bold red]{'open' if security else 'missing'}[/]"),
-                c.found,
-                c.remedy,
-            )
-            for c in checks
-        ]
-        console.print(make_table(["", "", "FOUND", "REMEDY"], rows))
-    if not all(check.ok for check in checks):
         raise typer.Exit(1)
 
 
