@@ -1,9 +1,10 @@
 """What all of tidemill's data is made of: frozen models, records, and instants that are always UTC."""
 
 from collections import deque
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -97,6 +98,11 @@ class WithLaterFields(BaseModel):
     """
 
     later_fields: ClassVar[tuple[str, ...]] = ()
+
+    def without_later(self, names: Iterable[str]) -> Self:
+        """The same, with *names* as a release has them that does not know them."""
+        defaults = _defaults(type(self))
+        return self.model_copy(update={name: defaults[name] for name in names})
 
     @model_serializer(mode="wrap")
     def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

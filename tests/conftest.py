@@ -1,6 +1,8 @@
 """Real servers for the tests: one for the session, and one that makes every workflow go on as new, soon."""
 
+import faulthandler
 import os
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,8 +37,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
+CRASHES = Path(__file__).parents[1] / "build" / "crashes"
+"""Where each process of the tests says what it was doing when it crashed."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Has a crash told where it can be read: the report of one is cut off before its first lines."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None:
+        faulthandler.enable((CRASHES / f"{worker}.txt").open("w"), all_threads=False)
+        return
+    shutil.rmtree(CRASHES, ignore_errors=True)
+    CRASHES.mkdir(parents=True)
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Tells what was left out, at the end of each run."""
+    """Tells what has crashed, and what was left out, at the end of each run."""
+    for path in sorted(CRASHES.glob("*.txt")):
+        for line in path.read_text().splitlines()[:40]:
+            terminalreporter.write_line(f"{path.stem} crashed: {line[:300]}", red=True)
     found = skips.skipped(terminalreporter.stats.get("skipped", []))
     for line in skips.lines(found):
         terminalreporter.write_line(line)

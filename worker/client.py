@@ -124,14 +124,15 @@ class Tidemill:
     async def trigger(self, dag_id: str, request: TriggerRequest | None = None) -> RunIdentity:
         """Creates a manual run. Raises InvalidInputError, naming the run that holds the date if one does."""
         request = request or TriggerRequest()
-        try:
-            return await self._change_dag(dag_id, "trigger_run", RunIdentity, request)
-        except InvalidInputError as error:
-            if request.triggering_user_name is None or "triggering_user_name" not in str(error):
-                raise
-            # A DAG of the release before, which does not know the field yet: the run is worth more than its name.
-            unnamed = request.model_copy(update={"triggering_user_name": None})
-            return await self._change_dag(dag_id, "trigger_run", RunIdentity, unnamed)
+        while True:
+            try:
+                return await self._change_dag(dag_id, "trigger_run", RunIdentity, request)
+            except InvalidInputError as error:
+                # A DAG of the release before, which does not know a field yet: the run is worth more than that.
+                plain = request.without_later(name for name in request.later_fields if name in str(error))
+                if plain == request:
+                    raise
+                request = plain
 
     async def trigger_runs(self, dag_id: str, requests: Sequence[TriggerRequest]) -> list[RunIdentity]:
         """Creates several manual runs in one step, or none of them if one is refused. Raises InvalidInputError."""

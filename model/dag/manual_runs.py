@@ -57,6 +57,8 @@ class TriggerAnswer(Model):
 def read_and_check(question: TriggerQuestion) -> TriggerRequest:
     """The trigger, found to be in order. Raises InvalidInputError."""
     request = read_request(question.request, question.spec.dag_id)
+    if request.dated_now:
+        request = request.model_copy(update={"logical_date": question.now, "dated_now": False})
     check_conf_size(request.conf)
     check_conf(question.spec, request)
     if question.about_conf:

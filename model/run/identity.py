@@ -259,7 +259,7 @@ class TriggerRequest(WithLaterFields, Request):
     `run_after` in the future it stays queued until then.
     """
 
-    later_fields: ClassVar[tuple[str, ...]] = ("run_type", "triggering_user_name")
+    later_fields: ClassVar[tuple[str, ...]] = ("run_type", "triggering_user_name", "dated_now")
 
     run_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.~:+-]+$", max_length=200)
     logical_date: Instant | None = None
@@ -270,6 +270,8 @@ class TriggerRequest(WithLaterFields, Request):
     triggered_by: TriggeredBy | None = None
     run_type: Literal["manual", "asset_materialization"] = "manual"
     triggering_user_name: str | None = Field(default=None, max_length=100)
+    dated_now: bool = False
+    """The logical_date is the service's now when the DAG takes the request; the one given is for a release before."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

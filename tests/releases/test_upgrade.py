@@ -131,8 +131,11 @@ async def test_what_a_release_without_lines_in_memos_has_left_idle_goes_on(tmp_p
         with worker_process({**env, "PYTHONPATH": str(last_release)}) as worker:
             await eventually(lambda: registered(tidemill, spec), bool)
             for n in range(40):
-                # A name that the last release does not know is left out.
-                request = TriggerRequest(run_id=f"before_{n}", triggering_user_name="ada")
+                # What the last release does not know is left out.
+                now = datetime.now(UTC)
+                request = TriggerRequest(
+                    run_id=f"before_{n}", triggering_user_name="ada", logical_date=now, dated_now=True
+                )
                 await tidemill.wait(await tidemill.trigger("idle", request))
                 await asyncio.sleep(1)
                 if (await handle.describe()).history_length == len(IDLE):  # it has gone on as new, and waits

@@ -103,6 +103,16 @@ async def test_a_run_says_who_asked_for_it(here: Stack) -> None:
     assert '"triggering_user_name"' not in (await here.tidemill.trigger("asked")).model_dump_json()
 
 
+async def test_now_is_the_services_where_a_clock_is_ahead(here: Stack) -> None:
+    """Else the run would wait until the time of that clock."""
+    await here.tidemill.register(dag("hasty", [empty("a")]))
+    of_the_laptop = datetime.now(UTC) + timedelta(minutes=10)
+    run = await here.tidemill.trigger("hasty", TriggerRequest(logical_date=of_the_laptop, dated_now=True))
+    assert run.logical_date is not None
+    assert run.logical_date < of_the_laptop
+    assert (await here.finished("hasty", run.run_id)).state is RunState.SUCCESS
+
+
 async def test_runs_are_shown_with_their_three_dates(here: Stack) -> None:
     day = DAYS[0]
     await here.tidemill.register(dag("dated", [empty("a")], schedule="@yearly", start_date=day.isoformat()))

@@ -150,6 +150,7 @@ def trigger(
     fields = {
         "run_id": run_id,
         "logical_date": in_utc(logical_date) or now,
+        "dated_now": logical_date is None and now is not None,
         "run_after": in_utc(run_after),
         "conf": read_conf(conf),
         "triggered_by": TriggeredBy.CLI,
