@@ -9,6 +9,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.base import Model
 from ..model.pool.state import RunLeases
+from ..model.run.identity import beginnings_of_runs
 
 RUNNING = 'WorkflowType = "DagRun" AND ExecutionStatus = "Running"'
 AT_ONCE = 32
@@ -63,11 +64,14 @@ async def find_holders(question: HoldersQuestion) -> Holders:
                     return None
                 raise
 
-    prefix = "run:" if question.dag_id is None else f"run:{question.dag_id}:"
-    query = f'{RUNNING} AND WorkflowId STARTS_WITH "{prefix}"'
+    beginnings = beginnings_of_runs(question.dag_id)
     try:
-        # Some stores compare without regard to case: what was found is compared once more.
-        found = [run.id async for run in client.list_workflows(query) if run.id.startswith(prefix)]
+        found = [
+            run.id
+            for beginning in beginnings
+            async for run in client.list_workflows(f'{RUNNING} AND WorkflowId STARTS_WITH "{beginning}"')
+            if run.id.startswith(beginning)
+        ]
         of_name = [run.run_id async for run in client.list_workflows(f'WorkflowId = "{question.pool}"', limit=3)]
     except RPCError as error:
         if error.status is RPCStatusCode.UNIMPLEMENTED:  # the SDK's test server has no lists

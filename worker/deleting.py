@@ -11,8 +11,8 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from ..model.run.identity import dag_workflow_id, run_workflow_id
-from .listing import PAGE, RUNS
+from ..model.run.identity import dag_workflow_id
+from .listing import PAGE, RUNS, runs_of_dag
 
 FORGOTTEN_WITHIN_SECONDS = 90
 LOOK_AGAIN_SECONDS = 0.05
@@ -56,12 +56,12 @@ async def delete_histories(client: Client, dag_id: str, known: Collection[str]) 
     A run that goes on without its DAG keeps its history: deleting that would end it under its tasks. *known* are runs
     that have ended, by their workflows: the listing lags.
     """
-    runs = f'{RUNS} AND WorkflowId STARTS_WITH "{run_workflow_id(dag_id, "")}"'
+    of_the_dag = client.list_workflows(f'WorkflowId = "{dag_workflow_id(dag_id)}"', page_size=PAGE)
     deleted: set[str] = set(known)
     for workflow_id in known:
         await delete_history(client, workflow_id)
-    for query in (runs, f'WorkflowId = "{dag_workflow_id(dag_id)}"'):
-        async for found in client.list_workflows(query, page_size=PAGE):
+    for executions in (runs_of_dag(client, dag_id), of_the_dag):
+        async for found in executions:
             if await _goes_on(client, found):
                 continue
             await delete_history(client, found.id, found.run_id)

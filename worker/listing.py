@@ -14,6 +14,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from ..model.dag.row import DagRow, row_of_view
+from ..model.run.identity import beginnings_of_runs
 from ..model.run.row import RunRow
 from ..model.states import RunState
 from .connection import QUERY_TIMEOUT, clear_errors
@@ -25,6 +26,15 @@ AT_ONCE = 50
 PAGE = 1000
 UNREADABLE = (KeyError, ValueError, RuntimeError)
 """What reading a memo raises that was written with a codec that is not here, or by a release that is too different."""
+
+
+async def runs_of_dag(client: Client, dag_id: str, but: str = "") -> AsyncIterator[WorkflowExecution]:
+    """Every execution of the DAG's runs that Temporal lists; *but* is added to the question."""
+    for beginning in beginnings_of_runs(dag_id):
+        query = f'{RUNS} AND WorkflowId STARTS_WITH "{beginning}"{but}'
+        async for found in client.list_workflows(query, page_size=PAGE):
+            if found.id.startswith(beginning):
+                yield found
 
 
 async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[DagRow], dict[str, str]]:

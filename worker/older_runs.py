@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from temporalio.client import Client
 
-from ..model.run.identity import RunType, run_workflow_id
+from ..model.run.identity import RunType
 from ..model.run.views import RunView
-from .listing import PAGE, RUNS, run_row
+from .listing import run_row, runs_of_dag
 
 
 async def older_run(client: Client, dag_id: str, run_id: str) -> RunView | None:
     """A run of the DAG that Temporal knows by its run_id, also where the DAG itself has forgotten it."""
-    of_dag = f'{RUNS} AND WorkflowId STARTS_WITH "{run_workflow_id(dag_id, "")}"'
-    async for found in client.list_workflows(f'{of_dag} AND ExecutionStatus != "ContinuedAsNew"', page_size=PAGE):
+    async for found in runs_of_dag(client, dag_id, ' AND ExecutionStatus != "ContinuedAsNew"'):
         if (await found.memo()).get("run_id") == run_id:
             row = await run_row(found)
             begun = row.run_after or found.start_time

@@ -9,6 +9,7 @@ from ..errors import InvalidInputError
 from ..sizes import json_size
 from ..spec.assets.watchers import Trigger, Watcher
 from ..spec.dag import DagSource
+from ..workflow_ids import bounded
 from .state import TOLD_LIMIT, ToldEvent, check_event, short_name
 
 PAGE = 100
@@ -22,7 +23,7 @@ AGAIN_FIRST, AGAIN_LAST = timedelta(seconds=5), timedelta(minutes=5)
 
 
 def watcher_workflow_id(asset: str, name: str) -> str:
-    return f"watcher:{short_name(asset)}/{name}"
+    return bounded(f"watcher:{short_name(asset)}/{name}")
 
 
 class Watching(Brief, Model):

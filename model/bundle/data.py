@@ -7,6 +7,7 @@ from pydantic import Field, PositiveInt, field_validator
 
 from ..base import NAME, Brief, Instant, Model, PositiveDuration, Request, WithLaterFields
 from ..spec.owned import OwnedNames
+from ..workflow_ids import bounded
 
 CHANGING = "changing"
 """The digest of a file that changed while it was parsed."""
@@ -145,4 +146,4 @@ class BundleView(Model):
 
 
 def bundle_workflow_id(name: str) -> str:
-    return f"bundle:{name}"
+    return bounded(f"bundle:{name}")

@@ -15,6 +15,7 @@ from ..errors import InvalidInputError
 from ..run.instance_keys import UNMAPPED
 from ..run.ready_tasks import counts_in_parallelism
 from ..spec.tasks import BaseTask
+from ..workflow_ids import SHORTENED, of_dag
 
 UNLIMITED = -1
 LIMIT = "limit:"
@@ -237,14 +238,18 @@ def pool_workflow_id(name: str) -> str:
 
 def limit_workflow_id(dag_id: str, task_id: str) -> str:
     """The pool of max_active_tis_per_dag of one task."""
-    return f"{LIMIT}{dag_id}:{task_id}"
+    return of_dag(LIMIT.removesuffix(":"), dag_id, task_id)
 
 
 def dag_of_limit(workflow_id: str) -> str | None:
-    """Return the DAG whose task a limit is of, by the limit's workflow id. None: a pool, or a limit of all DAGs."""
+    """Return the DAG whose task a limit is of, by the limit's workflow id.
+
+    None: a pool, a limit of all DAGs, or one whose id has only a part of the DAG's.
+    """
     if not workflow_id.startswith(LIMIT) or workflow_id == PARALLELISM:
         return None
-    return workflow_id.removeprefix(LIMIT).partition(":")[0]
+    dag_id = workflow_id.removeprefix(LIMIT).partition(":")[0]
+    return dag_id if SHORTENED not in dag_id else None
 
 
 def pools_of(dag_id: str, task: BaseTask, parallelism: int | None = None) -> list[str]:

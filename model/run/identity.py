@@ -16,6 +16,7 @@ from ..base import Instant, Model, Request, WithLaterFields, iso, to_utc
 from ..sizes import json_size
 from ..spec.timetables import CronPartition, DagRunInfo, DataInterval
 from ..spec.timetables.base import BaseTimetable
+from ..workflow_ids import beginnings_of, of_dag
 
 
 class RunType(StrEnum):
@@ -122,7 +123,15 @@ def is_key_of_a_date(text: str) -> bool:
 
 
 def run_workflow_id(dag_id: str, key: str) -> str:
-    return f"run:{dag_id}:{key}"
+    return of_dag("run", dag_id, key)
+
+
+def beginnings_of_runs(dag_id: str | None) -> tuple[str, ...]:
+    """What the workflow ids of the DAG's runs begin with; None: of all runs.
+
+    Some stores find by beginnings without regard to case: what they have found has to be compared once more.
+    """
+    return beginnings_of("run", dag_id) if dag_id is not None else ("run:",)
 
 
 def run_id(run_type: RunType, at: datetime, *, tail: str = "") -> str:

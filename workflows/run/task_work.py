@@ -25,6 +25,7 @@ from ...model.spec.tasks import ActivityTask, ApprovalTask, EmptyTask, LatestOnl
 from ...model.spec.tasks.foreign import check_is_foreign
 from ...model.spec.timetables import TimeRestriction
 from ...model.states import TaskState
+from ...model.workflow_ids import bounded
 from ..calls import UNBOUNDED, ask
 from .own_activity import activity_id, own_activity
 from .spark_work import spark_work
@@ -93,7 +94,7 @@ async def _foreign_workflow(attempt: TaskAttempt, task: WorkflowTask) -> Outcome
     result = await workflow.execute_child_workflow(
         task.workflow_type,
         args=args,
-        id=f"{workflow.info().workflow_id}/{attempt.key}/{attempt.try_number}/{attempt.execution[:8]}",
+        id=bounded(f"{workflow.info().workflow_id}/{attempt.key}/{attempt.try_number}/{attempt.execution[:8]}"),
         task_queue=task.queue,
         execution_timeout=task.execution_timeout,
         cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
