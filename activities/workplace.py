@@ -21,6 +21,7 @@ from .attempts.leftovers import Leftovers
 from .attempts.log import LIMIT_BYTES, AttemptLog, LogFormat
 from .attempts.log_store import LogStore
 from .attempts.run_facts import FactsAccess
+from .attempts.under_way import UnderWay
 from .attempts.watch import task_failed
 from .attempts.xcom_store import XComStore
 from .bundles.listing import Tree
@@ -149,6 +150,10 @@ class Workplace:
     def close(self) -> None:
         """Ends every child."""
         self._children.close()
+
+    @cached_property
+    def under_way(self) -> UnderWay:
+        return UnderWay(self.home)
 
     @cached_property
     def leftovers(self) -> Leftovers:

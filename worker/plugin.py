@@ -54,6 +54,7 @@ from ..workflows.kinds import workflow_kinds
 from ..workflows.parallelism import ParallelismInterceptor
 from .converter import with_models
 from .listening_runner import ListeningRunner
+from .lost_starts import look_after_lost_starts
 from .store_watch import CachedWorkflows, StoreWatch
 
 PASSED_THROUGH = (
@@ -144,14 +145,19 @@ class TidemillPlugin(SimplePlugin):
         _stop_together(worker, beside)
         build_models()
         warming = asyncio.create_task(asyncio.to_thread(self.place.forks().start))
-        watching = asyncio.create_task(StoreWatch(worker, self._cached).run())
+        watching = [
+            asyncio.create_task(StoreWatch(worker, self._cached).run()),
+            asyncio.create_task(look_after_lost_starts(worker.client, self.place.under_way)),
+        ]
         try:
             async with AsyncExitStack() as running:
+                running.enter_context(self.place.under_way.kept())
                 for other in beside:
                     await running.enter_async_context(other)
                 await super().run_worker(worker, next)
         finally:  # only now: until then, one of them may still let its tasks finish
-            watching.cancel()
+            for watch in watching:
+                watch.cancel()
             await warming
             await asyncio.to_thread(self.place.close)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from ...model.errors import InvalidInputError
@@ -78,7 +79,8 @@ def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: W
     """One start of a try of a task, from its beginning to its outcome. Raises the task's failure."""
     tracing.describe(attempt)
     watch = watch or workplace_watch(workplace, attempt.timeout)
-    with stopping_cleanly(), metrics.running(kind.work):
+    noted = workplace.under_way.noted(activity.info().task_token, workplace.attempt_folder(attempt))
+    with stopping_cleanly(), metrics.running(kind.work), noted:
         return _kept(workplace, attempt, _outcome(workplace, attempt, kind, watch))
 
 

@@ -1,5 +1,7 @@
 """Spark applications as tasks: submitted once, followed, published, and ended with their task."""
 
+from contextlib import AbstractContextManager
+
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
@@ -36,7 +38,7 @@ class SparkActivities:
         driver, a session. No two starts of a try ever work side by side.
         """
         tracing.describe(attempt)
-        with stopping_cleanly():
+        with stopping_cleanly(), self._noted(attempt):
             filled = self._workplace.results.fill(attempt)
             if isinstance(filled.task, SparkSqlFunctionTask):
                 asked = self._ask_for_sql(filled)
@@ -62,7 +64,7 @@ class SparkActivities:
         """Follows an application on a cluster to its end. It never submits, so that any worker may take over."""
         assert submitted.submission is not None  # noqa: S101
         tracing.describe(submitted.attempt)
-        with stopping_cleanly():
+        with stopping_cleanly(), self._noted(submitted.attempt):
             work = self._start(self._workplace.results.fill(submitted.attempt))
             try:
                 with tracing.spark_application(submitted.attempt.name, work.progress):
@@ -97,6 +99,10 @@ class SparkActivities:
                     cluster.end(work, known, Watch(None))
                 except OSError as error:
                     raise handed_over(str(error)) from None
+
+    def _noted(self, attempt: TaskAttempt) -> AbstractContextManager[None]:
+        """For when this worker dies under it."""
+        return self._workplace.under_way.noted(activity.info().task_token, self._workplace.attempt_folder(attempt))
 
     def _start(self, attempt: TaskAttempt, *, untried: bool = False) -> SparkStart:
         """What this worker makes of the attempt. Where it may run already, that we cannot run it fails no task."""
