@@ -26,7 +26,7 @@ from ..activities.airflow_triggers import TriggerActivities
 from ..activities.attempts.run_facts import RunFacts
 from ..activities.bash import BashActivities
 from ..activities.bundles.files import FileActivities
-from ..activities.bundles.registering import RegisterActivities, compare_dags, tell_dags
+from ..activities.bundles.registering import RegisterActivities, tell_dags
 from ..activities.holders import find_holders
 from ..activities.names import (
     CALLS_SUFFIX,
@@ -218,7 +218,7 @@ class TidemillPlugin(SimplePlugin):
             files.list_files,
             files.parse_file,
             register.register_dags,
-            compare_dags,
+            register.compare_dags,
             tell_dags,
         ]
         return self._worker_beside(worker, FILES_SUFFIX, activities, FILE_THREADS)

@@ -80,7 +80,7 @@ class Compared(Model):
     """How DAGs are found."""
 
     strays: tuple[str, ...] = ()
-    """Those whose workflow is gone, or has a version of somebody else's, or none of the bundle's."""
+    """Those whose workflow is gone, or has a version of somebody else's or none of the bundle's; whose code is gone."""
 
 
 class TellQuestion(Model):
@@ -127,6 +127,9 @@ class RegisterActivities:
         """What registering the version came to, or why the DAG's workflow refuses it."""
         text = await asyncio.to_thread(self._workplace.snapshots.get_text, spec_name(dag.dag_id, dag.version))
         spec, queue = read_dag(json.loads(text)), activity.info().task_queue.removesuffix(FILES_SUFFIX)
+        snapshot = spec.source.snapshot if spec.source is not None else None
+        if snapshot is not None and not await asyncio.to_thread(self._workplace.snapshots.has, snapshot):
+            raise FileNotFoundError(snapshot)
         try:
             async with asyncio.timeout(ANSWERS_WITHIN):
                 try:
@@ -141,6 +144,34 @@ class RegisterActivities:
             return str(error)
         except WorkflowUpdateFailedError as error:
             return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+
+    @activity.defn(name="tidemill.compare_dags")
+    async def compare_dags(self, question: CompareQuestion) -> Compared:
+        """Find the DAGs of a bundle that are not as the bundle believes.
+
+        Their workflow was ended or deleted, or is another's, or their code is gone, as where a home was removed. By the
+        lines that lists show of them, which lag by moments. Raises RPCError where the service cannot be asked.
+        """
+        found: dict[str, DagRow | None] = {}
+        """By workflow id; None: its line cannot be read here, or is kept by no release as old as its own."""
+        try:
+            async with beating_meanwhile():
+                kept = await asyncio.to_thread(self._workplace.snapshots.dag_ids)
+                async for listed in activity.client().list_workflows(RUNNING_DAGS):
+                    found[listed.id] = await _row_of(listed)
+        except RPCError as error:
+            if error.status is RPCStatusCode.UNIMPLEMENTED:  # the SDK's test server has no lists
+                return Compared()
+            raise
+
+        def is_astray(dag_id: str, version: str) -> bool:
+            if dag_workflow_id(dag_id) not in found or dag_id not in kept:
+                return True
+            row = found[dag_workflow_id(dag_id)]
+            return row is not None and (row.bundle, row.version) != (question.bundle, version)
+
+        strays = tuple(dag_id for dag_id, version in question.versions.items() if is_astray(dag_id, version))
+        return Compared(strays=strays)
 
 
 async def _end_claim(dag_id: str, bundle: str) -> bool:
@@ -181,29 +212,3 @@ async def _row_of(listed: WorkflowExecution) -> DagRow | None:
         return None if view is None else DagRow.model_validate(view)
     except (KeyError, ValueError, RuntimeError):
         return None
-
-
-@activity.defn(name="tidemill.compare_dags")
-async def compare_dags(question: CompareQuestion) -> Compared:
-    """Find the DAGs of a bundle that are not registered as the bundle believes: ended, deleted, or replaced by others.
-
-    By the lines that lists show of them, which lag by moments. Raises RPCError where the service cannot be asked.
-    """
-    found: dict[str, DagRow | None] = {}
-    """By workflow id; None: its line cannot be read here, or is kept by no release as old as its own."""
-    try:
-        async with beating_meanwhile():
-            async for listed in activity.client().list_workflows(RUNNING_DAGS):
-                found[listed.id] = await _row_of(listed)
-    except RPCError as error:
-        if error.status is RPCStatusCode.UNIMPLEMENTED:  # the SDK's test server has no lists
-            return Compared()
-        raise
-
-    def is_astray(dag_id: str, version: str) -> bool:
-        if dag_workflow_id(dag_id) not in found:
-            return True
-        row = found[dag_workflow_id(dag_id)]
-        return row is not None and (row.bundle, row.version) != (question.bundle, version)
-
-    return Compared(strays=tuple(dag_id for dag_id, version in question.versions.items() if is_astray(dag_id, version)))

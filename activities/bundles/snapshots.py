@@ -160,10 +160,22 @@ class Snapshots:
 
     def names(self) -> list[str]:
         """The ids of all snapshots that are kept."""
-        files, path = fsspec.core.url_to_fs(f"{self.url.rstrip('/')}/manifests")
+        return [name.removesuffix(".json") for name in self._names_in("manifests")]
+
+    def has(self, snapshot: str) -> bool:
+        """Whether *snapshot* is kept, as far as its list of files says."""
+        files, path = fsspec.core.url_to_fs(f"{self.url.rstrip('/')}/manifests/{snapshot}.json")
+        return bool(files.exists(path))
+
+    def dag_ids(self) -> set[str]:
+        """The DAGs of which a version is kept; none where the snapshots that they are made of are gone."""
+        return set(self._names_in("specs")) if self._names_in("manifests") else set()
+
+    def _names_in(self, folder: str) -> list[str]:
+        files, path = fsspec.core.url_to_fs(f"{self.url.rstrip('/')}/{folder}")
         if not files.exists(path):
             return []
-        return [name.rpartition("/")[2].removesuffix(".json") for name in files.ls(path, detail=False)]
+        return [name.rstrip("/").rpartition("/")[2] for name in files.ls(path, detail=False)]
 
     def blobs_of(self, snapshots: Iterable[str]) -> set[str]:
         """The digests of the files that *snapshots* are made of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +12,17 @@ from support import Stack, bash, dag, eventually, told
 from tidemill.model.bundle import state as bundle_state
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.errors import InvalidInputError
+from tidemill.model.states import RunState
+
+PYTHON = """
+from tidemill import DAG, task
+
+with DAG("{dag_id}"):
+    @task
+    def works():
+        return 1
+    works()
+"""
 
 
 @pytest.fixture
@@ -86,6 +98,30 @@ async def test_a_dag_that_was_ended_is_back_after_a_while(looks_often: None, her
     first = (await handle.describe()).run_id
     await handle.terminate()
     await eventually(handle.describe, lambda found: found.run_id != first)
+
+
+async def test_code_that_is_gone_is_kept_again_by_its_bundle(looks_often: None, here: Stack, tmp_path: Path) -> None:
+    """As where a worker's home was removed, or a store was begun anew."""
+    folder = Folder(here, tmp_path / "dags", "keeps")
+    folder.write("d.py", PYTHON.format(dag_id="keeps_d"))
+    await folder.begin()
+    await folder.look()
+
+    async def ends_well() -> bool:
+        run = await here.tidemill.trigger("keeps_d")
+        return (await here.finished("keeps_d", run.run_id)).state is RunState.SUCCESS
+
+    assert await ends_well()
+    shutil.rmtree(here.home / "xcom")
+    for folders in (here.home / "snapshots").iterdir():
+        writable(folders)
+        shutil.rmtree(folders)
+    await eventually(ends_well, bool, 120)
+
+
+def writable(folder: Path) -> None:
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 async def test_another_bundle_takes_a_dag_that_is_assigned_to_it(folder: Folder, tmp_path: Path) -> None:
