@@ -18,6 +18,7 @@ from .client import Tidemill
 from .connection import NotFoundError, NoWorkerError
 
 SOON = 1.0
+LOOKS_EVERY = 60.0
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,16 @@ async def look_after(tidemill: Tidemill, folder: Path, name: str) -> None:
             await tidemill.set_bundle(BundleSettings(name=name, path=str(folder)))
 
     await _until_answered(ensure)
+
+
+async def keep_looking_after(tidemill: Tidemill, folder: Path, name: str) -> None:
+    """Makes sure of the same every minute, until cancelled: somebody may have ended the bundle's workflow."""
+    while True:
+        await asyncio.sleep(LOOKS_EVERY)
+        try:
+            await look_after(tidemill, folder, name)
+        except InvalidInputError as error:
+            log.error("%s", error)
 
 
 async def _is_ours(tidemill: Tidemill, folder: Path, name: str) -> bool:
@@ -77,6 +88,8 @@ async def watch_folder(tidemill: Tidemill, folder: Path, name: str) -> None:
                 if changes or not watching:
                     seen = await _look(tidemill, name, seen)
                 watching = True
+        except NotFoundError:  # somebody has ended the bundle's workflow
+            await _until_answered(lambda: tidemill.set_bundle(settings))
         except Exception as error:  # the folder was moved away, say: it may come back
             log.error("%s cannot be watched: %s; trying again", folder, error)
             await asyncio.sleep(SOON)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,8 @@ def _supervised(job: Job, argv: Sequence[str], env: Mapping[str, str], cwd: Path
 
     def left(end: dict[str, Any]) -> dict[str, Any]:
         if folder is not None and end["code"] is not None:
-            write_json(Path(folder, "exit.json"), end)
+            with suppress(OSError):  # full, or gone: it matters only where the answer is lost, too
+                write_json(Path(folder, "exit.json"), end)
         return {"ended": end}
 
     prctl(PR_SET_CHILD_SUBREAPER, 1)

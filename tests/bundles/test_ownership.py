@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bundle_folder import Folder
@@ -13,6 +16,7 @@ from tidemill.model.bundle import state as bundle_state
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.states import RunState
+from tidemill.worker.folder import keep_looking_after, watch_folder
 
 PYTHON = """
 from tidemill import DAG, task
@@ -98,6 +102,24 @@ async def test_a_dag_that_was_ended_is_back_after_a_while(looks_often: None, her
     first = (await handle.describe()).run_id
     await handle.terminate()
     await eventually(handle.describe, lambda found: found.run_id != first)
+
+
+@pytest.mark.parametrize("by", [keep_looking_after, watch_folder])
+async def test_a_bundle_that_was_ended_is_back_where_somebody_looks_after_it(
+    by: Callable[..., Coroutine[Any, Any, None]], here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker with a folder does, and `tidemill dev`."""
+    monkeypatch.setattr("tidemill.worker.folder.LOOKS_EVERY", 0.5)
+    folder = Folder(here, tmp_path / "dags", f"back_{by.__name__}")
+    folder.one("d.py", "d")
+    looking = asyncio.create_task(by(here.tidemill, folder.path, folder.name))
+    try:
+        await eventually(lambda: folder.dag("d"), bool)
+        await here.tidemill.client.get_workflow_handle(f"bundle:{folder.name}").terminate()
+        folder.one("later.py", "later")
+        await eventually(lambda: folder.dag("later"), bool, 120)
+    finally:
+        looking.cancel()
 
 
 async def test_code_that_is_gone_is_kept_again_by_its_bundle(looks_often: None, here: Stack, tmp_path: Path) -> None:

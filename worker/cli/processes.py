@@ -22,7 +22,7 @@ from ..demo import Demo
 from ..dev import dev_server
 from ..dev_address import remembered
 from ..doctor import all_checks
-from ..folder import look_after, register_folder, watch_folder
+from ..folder import keep_looking_after, look_after, register_folder, watch_folder
 from ..home import make_home
 from ..process import hide_memory, plugin_for, running_worker, until_stopped
 from ..settings import Settings, read_settings
@@ -69,7 +69,9 @@ def worker(
         running: list[asyncio.Task[None]] = []
         async with running_worker(settings) as tidemill:
             if settings.dags_folder is not None:
-                await look_after(tidemill, settings.dags_folder.absolute(), settings.bundle)
+                folder = settings.dags_folder.absolute()
+                await look_after(tidemill, folder, settings.bundle)
+                running.append(asyncio.create_task(keep_looking_after(tidemill, folder, settings.bundle)))
             if settings.cleanup_older_than_days is not None:
                 running.append(asyncio.create_task(cleaning_up(tidemill, settings)))
             console.print(f"worker polls task queue {settings.task_queue!r}; stop it with Ctrl-C")
