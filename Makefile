@@ -9,7 +9,7 @@ RELEASE := .venv-release/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check chaos dst mutants temporal airflow bench format docs dist extras types schema lock histories clean
+.PHONY: help env demo test check chaos faults dst mutants temporal airflow bench format docs dist extras types schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -91,6 +91,9 @@ chaos: env ## Kill workers and the server at random for a long while, then check
 	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)
 	@AWAY_SECONDS=120 $(BIN)/python -m pytest -q tests/workflows/test_outages.py
 	@$(BIN)/python -m pytest -q -m long
+
+faults: env ## Break what is no process: stores, disks, homes, folders, archives, workflows, clocks, deploys
+	@$(BIN)/python -m pytest -q -m faults $(ARGS)
 
 dst: env ## Simulate whole installations under seeds; ARGS="--minutes 5", ARGS="--seed 17 --trace"
 	@$(BIN)/python -P tests/dst/main.py $(ARGS)

@@ -16,6 +16,8 @@ from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.masking import Masker
 from tidemill.model.states import RunState
 
+pytestmark = pytest.mark.faults
+
 FILE = """
 import time
 from pathlib import Path

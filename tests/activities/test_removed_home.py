@@ -4,10 +4,13 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import pytest
 from support import Stack, bash, dag, eventually
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
+
+pytestmark = pytest.mark.faults
 
 FILE = """
 import time

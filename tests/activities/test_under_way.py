@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 from support import bash, dag, eventually, stack, worker_environment, worker_process
 from temporalio.api.enums.v1 import EventType
 from tidemill.activities.attempts.folder import AttemptFolder
 from tidemill.activities.attempts.under_way import UnderWay
 from tidemill.model.states import RunState
+
+pytestmark = pytest.mark.faults
 
 WORKER = """
 import sys, time

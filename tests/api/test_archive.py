@@ -321,6 +321,7 @@ async def test_what_was_written_with_another_key_is_asked_again(here: Stack, beg
     assert again.details == details
 
 
+@pytest.mark.faults
 async def test_an_archive_that_is_away_fails_no_change_and_hides_nothing(
     here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,6 +366,7 @@ async def test_an_archive_that_is_away_fails_no_change_and_hides_nothing(
         assert "once" not in (await client.get("/api/v2/dags/kept/dagRuns")).text
 
 
+@pytest.mark.faults
 async def test_what_was_deleted_while_the_archive_was_away_is_deleted_there_later(
     here: Stack, begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -385,6 +387,7 @@ async def test_what_was_deleted_while_the_archive_was_away_is_deleted_there_late
     assert await source.ended.find("kept", "gone") is None
 
 
+@pytest.mark.faults
 async def test_an_archive_that_hangs_holds_nobody_up_for_long(
     here: Stack, begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

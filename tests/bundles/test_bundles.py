@@ -432,6 +432,7 @@ async def test_a_killed_worker_loses_nothing(server: str, tmp_path: Path, when: 
     assert details.state is RunState.SUCCESS
 
 
+@pytest.mark.faults
 async def test_a_lost_mount_makes_no_dag_stale(folder: Folder) -> None:
     """It leaves an empty folder: the DAGs go on, every list says so, and a person may say that it is meant."""
     for name in "abc":

@@ -93,6 +93,7 @@ async def test_a_dag_that_was_ended_is_back_with_a_refresh(folder: Folder, how: 
     assert (await eventually(lambda: folder.dag("d"), lambda view: True)).version == version
 
 
+@pytest.mark.faults
 async def test_a_dag_that_was_ended_is_back_after_a_while(looks_often: None, here: Stack, tmp_path: Path) -> None:
     folder = Folder(here, tmp_path / "dags", "healed")
     folder.one("d.py", "d")
@@ -105,6 +106,7 @@ async def test_a_dag_that_was_ended_is_back_after_a_while(looks_often: None, her
 
 
 @pytest.mark.parametrize("by", [keep_looking_after, watch_folder])
+@pytest.mark.faults
 async def test_a_bundle_that_was_ended_is_back_where_somebody_looks_after_it(
     by: Callable[..., Coroutine[Any, Any, None]], here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +124,7 @@ async def test_a_bundle_that_was_ended_is_back_where_somebody_looks_after_it(
         looking.cancel()
 
 
+@pytest.mark.faults
 async def test_code_that_is_gone_is_kept_again_by_its_bundle(looks_often: None, here: Stack, tmp_path: Path) -> None:
     """As where a worker's home was removed, or a store was begun anew."""
     folder = Folder(here, tmp_path / "dags", "keeps")

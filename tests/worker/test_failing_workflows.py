@@ -10,6 +10,8 @@ from tidemill.worker.doctor import workflows_check
 from tidemill.worker.repair import all_standing, failing, repair
 from tidemill.workflows.dag import workflow as dag_workflow
 
+pytestmark = pytest.mark.faults
+
 SOON = {"system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute": 2}
 
 

@@ -23,6 +23,8 @@ from tidemill.worker import store_watch
 from tidemill.worker.dev import server_command, wait_until_ready
 from tidemill.worker.repair import Standing, all_standing, failed_task, silent_tasks
 
+pytestmark = pytest.mark.faults
+
 TICKS = {
     "dag_id": "ticks",
     "schedule": "* * * * * */5",

@@ -103,6 +103,7 @@ async def test_a_run_says_who_asked_for_it(here: Stack) -> None:
     assert '"triggering_user_name"' not in (await here.tidemill.trigger("asked")).model_dump_json()
 
 
+@pytest.mark.faults
 async def test_now_is_the_services_where_a_clock_is_ahead(here: Stack) -> None:
     """Else the run would wait until the time of that clock."""
     await here.tidemill.register(dag("hasty", [empty("a")]))

@@ -12,6 +12,8 @@ from tidemill.workflows import pool
 from tidemill.workflows.dag import workflow as dag_workflow
 from tidemill.workflows.run import leases
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 from support import eventually, processes_with, stack, temporal_server
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
@@ -15,6 +16,8 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.dag import read_dag
 from tidemill.model.states import RunState
 from tidemill.workflows.calls import ANSWER_WITHIN
+
+pytestmark = pytest.mark.faults
 
 AWAY_SECONDS = int(os.environ.get("AWAY_SECONDS", "25"))
 """`make chaos` has it away for two minutes."""
