@@ -15,7 +15,6 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
-from ..activities.processes.supervisor import prctl
 from ..activities.processes.users import RunAs
 from ..activities.secrets import backends, mask_names
 from ..activities.workplace import Workplace
@@ -27,8 +26,6 @@ from .health import health_server
 from .plugin import TidemillPlugin
 from .settings import Settings
 from .telemetry import telemetry
-
-PR_SET_DUMPABLE = 4
 
 log = logging.getLogger(__name__)
 
@@ -119,11 +116,6 @@ def user_of(name: str | None, setting: str = "TIDEMILL_RUN_AS") -> RunAs | None:
     if os.geteuid() not in (0, user.pw_uid):
         raise InvalidInputError(f"{setting} = {name!r}: only root may become another user. Run the worker as root")
     return RunAs(user.pw_uid, user.pw_gid)
-
-
-def hide_memory() -> None:
-    """Keeps other processes of this user from reading this one's memory and environment."""
-    prctl(PR_SET_DUMPABLE, 0)
 
 
 @asynccontextmanager

@@ -26,6 +26,7 @@ from typing import Any
 import psutil
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 GRACE_SECONDS = 2.0
 LEFT_AFTER_SECONDS = 10.0
@@ -36,6 +37,11 @@ def prctl(option: int, value: int) -> None:
     # Linux only; elsewhere descendants that change their session can get away.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def hide_memory() -> None:
+    """Keeps other processes of this user from reading this one's memory and environment."""
+    prctl(PR_SET_DUMPABLE, 0)
 
 
 def die_with_parent() -> None:

@@ -247,7 +247,7 @@ def test_nobody_with_the_workers_uid_reads_its_environment() -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root to become another user")
     code = (
-        "import os, time; from tidemill.worker.process import hide_memory\n"
+        "import os, time; from tidemill.activities.processes.supervisor import hide_memory\n"
         "os.setgid(65534); os.setuid(65534); hide_memory(); print('ready', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True) as hidden:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ...activities.processes.supervisor import hide_memory
 from .lazy import LazyGroup
 
 
@@ -87,3 +88,4 @@ def main(
     ] = False,
 ) -> None:
     """Airflow's contract, Temporal's guarantees: DAGs scheduled and run by durable workflows."""
+    hide_memory()  # of commands, too: they have the keys to Temporal and the secrets that workers have

@@ -24,7 +24,7 @@ from ..dev_address import remembered
 from ..doctor import all_checks
 from ..folder import keep_looking_after, look_after, register_folder, watch_folder
 from ..home import make_home
-from ..process import hide_memory, plugin_for, running_worker, until_stopped
+from ..process import plugin_for, running_worker, until_stopped
 from ..settings import Settings, read_settings
 from .durations import read_duration
 from .output import Json, console, errors, fail, make_table, print_json, run
@@ -61,7 +61,6 @@ def worker(
             "their own, and start workers with the same"
         )
     set_up_logging()
-    hide_memory()
     settings = with_home(home)
     make_home(settings)
 
@@ -116,7 +115,6 @@ def dev(
     set_up_logging()
     settings = with_home(home).model_copy(update={"dags_folder": dags, "drain_seconds": 0})
     make_home(settings)
-    hide_memory()
 
     async def work() -> None:
         async with AsyncExitStack() as running:
@@ -176,7 +174,6 @@ def demo(
     problems = [check for check in run(all_checks()) if not check.ok and check.name != "Temporal service"]
     if problems:
         fail("; ".join(f"{check.name}: {check.found}. {check.remedy}" for check in problems))
-    hide_memory()
 
     async def work() -> bool:
         java = find_java()

@@ -18,7 +18,7 @@ from ...activities.secrets import mask_names
 from ...model.errors import InvalidInputError
 from ..client import Tidemill
 from ..home import make_web_home
-from ..process import hide_memory, until_stopped
+from ..process import until_stopped
 from ..settings import LOOPBACK, Settings
 from .output import Json, console, errors, fail, make_table, read_instant, run, show
 from .processes import Home, set_up_logging, with_home
@@ -41,7 +41,6 @@ def api_server(
     """Serve Airflow's REST API and user interface, for the DAGs of a Temporal namespace."""
     set_up_logging()
     settings = with_home(home)
-    hide_memory()
     mask_names(settings.masked_names)
     make_web_home(settings)
 
