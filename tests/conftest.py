@@ -44,12 +44,11 @@ CRASHES = Path(__file__).parents[1] / "build" / "crashes"
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Has a crash told where it can be read: the report of one is cut off before its first lines."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is not None:
-        faulthandler.enable((CRASHES / f"{worker}.txt").open("w"), all_threads=False)
-        return
-    shutil.rmtree(CRASHES, ignore_errors=True)
-    CRASHES.mkdir(parents=True)
+    if hasattr(config, "workerinput"):
+        faulthandler.enable((CRASHES / f"{config.workerinput['workerid']}.txt").open("w"), all_threads=False)
+    elif "PYTEST_XDIST_WORKER" not in os.environ:  # else it is a run of a test's own
+        shutil.rmtree(CRASHES, ignore_errors=True)
+        CRASHES.mkdir(parents=True)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

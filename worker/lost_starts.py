@@ -7,10 +7,10 @@ import asyncio
 import logging
 
 from temporalio.client import AsyncActivityCancelledError, Client
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..activities.attempts.under_way import LostStart, UnderWay
-from ..activities.attempts.watch import handed_over
 
 LOOKS_EVERY = 5.0
 FORGOTTEN = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
@@ -33,6 +33,7 @@ async def look_after_lost_starts(client: Client, under_way: UnderWay) -> None:
 
 async def _tell(client: Client, start: LostStart) -> None:
     handle = client.get_async_activity_handle(task_token=start.token)
+    lost = ApplicationError("no worker finished the attempt: the one that had it has died", type="WorkerLost")
     cancelled = False
     try:
         try:
@@ -40,7 +41,7 @@ async def _tell(client: Client, start: LostStart) -> None:
         except AsyncActivityCancelledError:
             cancelled = True
         await asyncio.to_thread(start.folder.end_earlier_start)
-        await (handle.report_cancellation() if cancelled else handle.fail(handed_over("its worker has died")))
+        await (handle.report_cancellation() if cancelled else handle.fail(lost))
     except RPCError as error:
         if error.status not in FORGOTTEN:
             raise
