@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import at, bash, dag
+from support import at, bash, dag, empty
 from tidemill.activities.holders import Holders
 from tidemill.model.dag.backfill_request import BackfillRequest, ReprocessBehavior
 from tidemill.model.dag.backfill_walk import BackfillBatch
@@ -75,6 +75,21 @@ def test_a_slot_that_is_given_back_before_it_is_asked_for_is_not_given(world: Wo
     world.run_until(world.now + SECOND)
     assert "granted" not in _signals(execution)
     assert world.query(execution, "describe")["occupied_slots"] == 0
+
+
+def test_a_task_that_returns_its_slot_and_asks_again_in_one_step_is_let_in(world: World) -> None:
+    """It returned the slot that it had just asked for, and waited for ever, where a task without work ran before it."""
+    pool = PoolState(name="p", settings=PoolSettings(slots=3))
+    assert world.service.start("Pool", "pool:p", world.to_payloads(pool)) is not None
+    world.run_until(world.now + SECOND)
+    spec = dag("d", [empty("first", pool="p"), bash("second", "x", pool="p")], max_active_tasks=1)
+    run = manual_run("d", spec.schedule, TriggerRequest(), START)
+    state = DagRunState(run=run, spec=spec)
+    execution = world.service.start("DagRun", run.workflow_id, world.to_payloads(state))
+    assert execution is not None
+    world.run_until(world.now + 60 * SECOND)
+    assert not world.violations
+    assert [e.kind for e in execution.events].count("ActivityTaskScheduled") == 1
 
 
 def test_a_run_that_a_backfill_runs_again_is_listed_once() -> None:

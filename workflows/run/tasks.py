@@ -126,8 +126,13 @@ class RunTasks:
     def go_on(self) -> None:
         """Everything that follows now. Again and again: a task without work is done at once, and lets others start."""
         self.plan.carry_out(self._expand, self._follow)
-        self.leases.ask(self._drained(self.plan.wanted_leases))
-        self.leases.give_back(self._drained(self.plan.returned_leases))
+        wanted, returned = self._drained(self.plan.wanted_leases), self._drained(self.plan.returned_leases)
+        # Returned and wanted again in one step: asking returns what was held, and what is asked for is to stay.
+        again = {*wanted} & {*returned}
+        if again and workflow.patched("keeps-what-is-asked-again"):
+            returned = [key for key in returned if key not in again]
+        self.leases.ask(wanted)
+        self.leases.give_back(returned)
 
     def hold(self) -> None:
         """Starts nothing more: slots that pools have granted are given back."""
