@@ -53,8 +53,8 @@ async def keep_looking_after(tidemill: Tidemill, folder: Path, name: str) -> Non
         await asyncio.sleep(LOOKS_EVERY)
         try:
             await look_after(tidemill, folder, name)
-        except InvalidInputError as error:
-            log.error("%s", error)
+        except Exception as error:  # whatever it is may have passed in a minute
+            log.error("bundle %r could not be looked after: %s", name, error)
 
 
 async def _is_ours(tidemill: Tidemill, folder: Path, name: str) -> bool:

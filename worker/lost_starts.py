@@ -5,6 +5,7 @@ Else Temporal waits for `heartbeat_timeout`, since a worker that it does not hea
 
 import asyncio
 import logging
+from datetime import timedelta
 
 from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.exceptions import ApplicationError
@@ -13,6 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..activities.attempts.under_way import LostStart, UnderWay
 
 LOOKS_EVERY = 5.0
+ANSWERS_WITHIN = timedelta(seconds=10)
 FORGOTTEN = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
 """The start has ended, or its run, or its namespace was made anew."""
 
@@ -20,15 +22,33 @@ log = logging.getLogger(__name__)
 
 
 async def look_after_lost_starts(client: Client, under_way: UnderWay) -> None:
-    """Looks at once and then now and then, until it is cancelled."""
+    """Looks at once and then now and then, until it is cancelled; whatever goes wrong is tried again."""
     while True:
         try:
-            with under_way.lost() as found:
-                for start in found:
-                    await _tell(client, start)
-        except (RPCError, OSError) as error:  # looked at again
-            log.debug("what dead workers had under way could not be told: %s", error)
+            await tell_of_lost_starts(client, under_way)
+        except Exception as error:
+            log.warning("dead workers of this host could not be looked for: %s; looking again", error)
         await asyncio.sleep(LOOKS_EVERY)
+
+
+async def tell_of_lost_starts(client: Client, under_way: UnderWay) -> None:
+    """Looks once. What could not be told stays, and keeps nothing else from being told. Raises OSError."""
+    found = await asyncio.to_thread(under_way.lost)  # a home may be far away
+    all_told = False
+    try:
+        told = [await _is_told(client, start) for start in found.starts]
+        all_told = all(told)
+    finally:
+        await asyncio.to_thread(found.close, forget=all_told)
+
+
+async def _is_told(client: Client, start: LostStart) -> bool:
+    try:
+        await _tell(client, start)
+    except Exception as error:
+        log.warning("the end of a worker under %s could not be told: %s; trying again", start.folder.path, error)
+        return False
+    return True
 
 
 async def _tell(client: Client, start: LostStart) -> None:
@@ -37,11 +57,14 @@ async def _tell(client: Client, start: LostStart) -> None:
     cancelled = False
     try:
         try:
-            await handle.heartbeat()  # else what is in its folder may be a later start's
+            await handle.heartbeat(rpc_timeout=ANSWERS_WITHIN)  # else what is in its folder may be a later start's
         except AsyncActivityCancelledError:
             cancelled = True
         await asyncio.to_thread(start.folder.end_earlier_start)
-        await (handle.report_cancellation() if cancelled else handle.fail(lost))
+        if cancelled:
+            await handle.report_cancellation(rpc_timeout=ANSWERS_WITHIN)
+        else:
+            await handle.fail(lost, rpc_timeout=ANSWERS_WITHIN)
     except RPCError as error:
         if error.status not in FORGOTTEN:
             raise

@@ -10,8 +10,9 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_URL, uuid5
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
@@ -32,6 +33,7 @@ from .listening_runner import ListeningRunner
 OPEN = 'ExecutionStatus = "Running" AND WorkflowType IN ("Dag", "DagRun", "Pool", "Asset", "Watcher", "DagBundle")'
 FAILING = f"{OPEN} AND TemporalReportedProblems IS NOT NULL"
 AT_A_TIME = 8
+ANSWERS_WITHIN = timedelta(seconds=30)
 ORDERS = {
     "cancel_workflow_execution",
     "complete_workflow_execution",
@@ -100,11 +102,11 @@ async def all_standing(client: Client) -> list[Standing]:
 
 async def standing_among(client: Client, workflow_ids: Iterable[str]) -> list[Standing]:
     """Those of *workflow_ids* that are open and stand still. Raises RPCError where they cannot be asked."""
-    at_a_time = asyncio.Semaphore(AT_A_TIME)
+    at_a_time, replays = asyncio.Semaphore(AT_A_TIME), asyncio.Semaphore(1)
 
     async def look(workflow_id: str) -> Standing | None:
         async with at_a_time:
-            return await _look(client, workflow_id)
+            return await _look(client, workflow_id, replays)
 
     return [found for found in await asyncio.gather(*map(look, workflow_ids)) if found is not None]
 
@@ -122,15 +124,18 @@ async def repair(client: Client, standing: Standing) -> None:
             workflow_execution=WorkflowExecution(workflow_id=standing.workflow_id, run_id=standing.run_id),
             workflow_task_finish_event_id=standing.reset_to,
             reason=f"tidemill: {standing.problem}",
-            request_id=str(uuid4()),
-        )
+            # The same for all who repair it, so that it is reset once.
+            request_id=str(uuid5(NAMESPACE_URL, f"{standing.run_id}/{standing.reset_to}")),
+        ),
+        timeout=ANSWERS_WITHIN,
     )
 
 
-async def _look(client: Client, workflow_id: str) -> Standing | None:
+async def _look(client: Client, workflow_id: str, replays: asyncio.Semaphore) -> Standing | None:
     try:
-        found = await client.get_workflow_handle(workflow_id).describe()
-        history = await client.get_workflow_handle(workflow_id, run_id=found.run_id).fetch_history()
+        found = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=ANSWERS_WITHIN)
+        handle = client.get_workflow_handle(workflow_id, run_id=found.run_id)
+        history = await handle.fetch_history(rpc_timeout=ANSWERS_WITHIN)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:  # it has ended, and is forgotten
             return None
@@ -143,7 +148,8 @@ async def _look(client: Client, workflow_id: str) -> Standing | None:
         return None
     if failed is not None:  # so that it ends with the start of the task that has failed, and that is tried, too
         history = replace(history, events=events[: failed - 1])
-    orders = await asyncio.to_thread(asyncio.run, _replayed(client.data_converter, history))
+    async with replays:  # beside other workflows of a worker: one at a time
+        orders = await asyncio.to_thread(asyncio.run, _replayed(client.data_converter, history))
     for started, completed in silent:
         if orders.by_task.get(started) or orders.by_task.get(completed):
             return _standing(found, "a worker that was ahead of the service's store has answered for it", completed)
@@ -204,6 +210,7 @@ async def _replayed(converter: DataConverter, history: WorkflowHistory) -> _Orde
         workflows=workflow_kinds(),
         data_converter=converter,
         unsandboxed_workflow_runner=ListeningRunner(UnsandboxedWorkflowRunner(), orders.hear),
+        debug_mode=True,  # without the watch for long steps: nobody waits for it
     )
     result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if result.replay_failure is not None:

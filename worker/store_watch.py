@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
@@ -26,6 +27,8 @@ LATEST = 5
 first. All are, where one of them is ahead."""
 AT_A_TIME = 16
 DROPPED_WITHIN = 2.0
+SURE_AFTER = 1.0
+ANSWERS_WITHIN = timedelta(seconds=10)
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +49,23 @@ class CachedWorkflows:
         self._cached: dict[str, Cached] = {}
 
     def hear(self, info: Info, act: WorkflowActivation, _: WorkflowActivationCompletion) -> None:
-        """An activation has come; see listening_runner.Listener."""
-        before = self._cached.pop(act.run_id, None)
+        """An activation has come; see listening_runner.Listener.
+
+        Updates and queries say nothing: they may come with a workflow task that the service does not keep.
+        """
         if any(job.HasField("remove_from_cache") for job in act.jobs):
-            return
-        events = max(act.history_length, before.events if before is not None else 0)
-        self._cached[act.run_id] = Cached(info.workflow_id, act.run_id, events)
+            self._cached.pop(act.run_id, None)
+        elif not any(job.HasField("do_update") or job.HasField("query_workflow") for job in act.jobs):
+            self._cached.pop(act.run_id, None)
+            self._cached[act.run_id] = Cached(info.workflow_id, act.run_id, act.history_length)
+
+    def has(self, cached: Cached) -> bool:
+        """Whether it is still to be compared."""
+        return cached.run_id in self._cached
+
+    def forget(self, cached: Cached) -> None:
+        """It is nothing to compare any more."""
+        self._cached.pop(cached.run_id, None)
 
     def latest(self, most: int | None = None) -> list[Cached]:
         """The last *most* that were active, all by default; last first."""
@@ -63,50 +77,84 @@ class StoreWatch:
 
     def __init__(self, worker: Worker, cached: CachedWorkflows) -> None:
         self._worker, self._cached = worker, cached
+        self._to_repair: set[str] = set()
 
     async def run(self) -> None:
-        """Looks now and then, until it is cancelled."""
+        """Looks now and then, until it is cancelled; whatever goes wrong is tried again."""
         while True:
             await asyncio.sleep(LOOKS_EVERY)
             try:
                 await self.look()
-            except (RPCError, RuntimeError) as error:  # the service is away, or does not let itself be asked
+            except RPCError as error:  # the service is away
                 log.debug("the service could not be compared with what is in memory: %s", error)
+            except Exception as error:
+                log.warning("the service could not be compared with what is in memory: %s; trying again", error)
 
-    async def look(self) -> list[Cached]:
-        """Compares once; what was ahead. Raises RPCError where the service cannot be asked."""
-        if not await self._ahead(self._cached.latest(LATEST)):
-            return []
-        ahead = await self._ahead(self._cached.latest())
-        ids = sorted({cached.workflow_id for cached in ahead})
+    async def look(self) -> None:
+        """Compares once, and repairs what was found, now or before. Raises RPCError where the service is away."""
+        if await self._is_ahead():
+            self._drop(await self._ahead(self._cached.latest()))
+            await asyncio.sleep(DROPPED_WITHIN)
+        if self._to_repair:
+            for found in await standing_among(self._worker.client, sorted(self._to_repair)):
+                await repair(self._worker.client, found)
+            self._to_repair.clear()
+
+    async def _is_ahead(self) -> bool:
+        """Whether one of the last is, of those that the service knows: runs of a lost future are known to nobody."""
+        while latest := self._cached.latest(LATEST):
+            if await self._ahead(latest):
+                return True
+            if all(map(self._cached.has, latest)):
+                break
+        return False
+
+    def _drop(self, ahead: list[Cached]) -> None:
+        self._to_repair |= {cached.workflow_id for cached in ahead}
         log.warning(
             "the service's store has gone back: %d workflows of this worker are ahead of it (%s). They are dropped "
             "from memory and repaired; what workers that have ended meanwhile had: tidemill doctor --repair",
             len(ahead),
-            listing(ids),
+            listing(sorted(self._to_repair)),
         )
-        for cached in ahead:  # the SDK has no public way to it
-            self._worker._bridge_worker.request_workflow_eviction(cached.run_id)
-        await asyncio.sleep(DROPPED_WITHIN)
-        for found in await standing_among(self._worker.client, ids):
-            await repair(self._worker.client, found)
-        return ahead
+        for cached in ahead:
+            self._evict(cached)
+
+    def _evict(self, cached: Cached) -> None:
+        self._cached.forget(cached)
+        self._worker._bridge_worker.request_workflow_eviction(cached.run_id)  # the SDK has no public way to it
 
     async def _ahead(self, cached: Iterable[Cached]) -> list[Cached]:
+        """Those of *cached* that are ahead of the service, asked twice: the first answer may cross their next task.
+
+        What the service does not know any more, as a DAG that was deleted, is dropped, and says nothing.
+        """
+        suspects = await self._compared(cached)
+        if suspects:
+            await asyncio.sleep(SURE_AFTER)
+        return await self._compared(suspects) if suspects else []
+
+    async def _compared(self, cached: Iterable[Cached]) -> list[Cached]:
         at_a_time = asyncio.Semaphore(AT_A_TIME)
 
-        async def compare(one: Cached) -> Cached | None:
+        async def compare(one: Cached) -> bool:
             async with at_a_time:
-                return one if await _events_of(self._worker.client, one) < one.events else None
+                events = await _events_of(self._worker.client, one)
+            if events is None:
+                self._evict(one)
+            return events is not None and events < one.events
 
-        return [one for one in await asyncio.gather(*map(compare, cached)) if one is not None]
+        each = [*cached]
+        are_ahead = await asyncio.gather(*map(compare, each))
+        return [one for one, ahead in zip(each, are_ahead, strict=True) if ahead]
 
 
-async def _events_of(client: Client, cached: Cached) -> int:
-    """How many events the service has of the execution; none where it does not know it."""
+async def _events_of(client: Client, cached: Cached) -> int | None:
+    """How many events the service has of the execution; None where it does not know it."""
+    handle = client.get_workflow_handle(cached.workflow_id, run_id=cached.run_id)
     try:
-        return (await client.get_workflow_handle(cached.workflow_id, run_id=cached.run_id).describe()).history_length
+        return (await handle.describe(rpc_timeout=ANSWERS_WITHIN)).history_length
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return 0
+            return None
         raise

@@ -62,10 +62,12 @@ class UnderWay:
                 self._close()
 
     def _open(self) -> None:
-        self._mine.mkdir(parents=True, mode=0o700)
-        _of_this_process.add(self._mine)
-        self._lock = os.open(self._mine / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        making = self._mine.with_name(f".{self._mine.name}")  # seen by others with its lock only
+        making.mkdir(parents=True, mode=0o700)
+        self._lock = os.open(making / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _of_this_process.add(self._mine)
+        making.rename(self._mine)
 
     def _close(self) -> None:
         """Removes the notes: who can do so has handed over what it had."""
@@ -90,24 +92,33 @@ class UnderWay:
             with suppress(OSError):
                 note.unlink()
 
-    @contextmanager
-    def lost(self) -> Iterator[list[LostStart]]:
-        """What dead workers of this host had under way; the notes go after the block, if that raises nothing."""
-        found: list[LostStart] = []
-        dead: list[Path] = []
-        locks: list[int] = []
-        try:
-            for folder in sorted(self._all.glob(f"{HOST}-*")):
-                if folder not in _of_this_process and (lock := _taken(folder)) is not None:
-                    locks.append(lock)
-                    dead.append(folder)
-                    found += [start for note in folder.glob("*.json") if (start := _read(note)) is not None]
-            yield found
-            for folder in dead:
+    def lost(self) -> "LostStarts":
+        """What dead workers of this host had under way; nobody else is told of it before the answer is closed."""
+        found = LostStarts([], [], [])
+        for folder in sorted(self._all.glob("*-*")):
+            of_this_host = folder.name.rpartition("-")[0] == HOST  # of a host whose name begins alike, nothing is known
+            if of_this_host and folder not in _of_this_process and (lock := _taken(folder)) is not None:
+                found.locks.append(lock)
+                found.folders.append(folder)
+                found.starts.extend(start for note in folder.glob("*.json") if (start := _read(note)) is not None)
+        return found
+
+
+@dataclass(frozen=True)
+class LostStarts:
+    """What was found of dead workers, kept from others by their locks until it is closed."""
+
+    starts: list[LostStart]
+    folders: list[Path]
+    locks: list[int]
+
+    def close(self, *, forget: bool) -> None:
+        """Lets others look, unless all was told: then the notes are removed."""
+        if forget:
+            for folder in self.folders:
                 shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            for lock in locks:
-                os.close(lock)
+        for lock in self.locks:
+            os.close(lock)
 
 
 def _taken(folder: Path) -> int | None:

@@ -169,7 +169,8 @@ class Snapshots:
 
     def dag_ids(self) -> set[str]:
         """The DAGs of which a version is kept; none where the snapshots that they are made of are gone."""
-        return set(self._names_in("specs")) if self._names_in("manifests") else set()
+        files, manifests = fsspec.core.url_to_fs(f"{self.url.rstrip('/')}/manifests")
+        return set(self._names_in("specs")) if files.exists(manifests) else set()
 
     def _names_in(self, folder: str) -> list[str]:
         files, path = fsspec.core.url_to_fs(f"{self.url.rstrip('/')}/{folder}")

@@ -97,11 +97,11 @@ def _steps(known: dict[S, tuple[S | None, str]], state: S) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Requester:
-    """One task of one run that wants slots: how far it is, and its request."""
+    """A run whose tasks want slots, one after the other: at which task it is, and how far with that."""
 
     stage: str = "new"
     """new, waiting, working, done."""
-    crashes: int = 0
+    task: int = 1
 
 
 @dataclass(frozen=True)
@@ -110,62 +110,92 @@ class PoolWorld:
 
     pool: str
     requesters: tuple[Requester, ...]
-    messages: tuple[tuple[str, int], ...] = ()
-    """Kind and requester: ask, granted, give_back."""
+    messages: tuple[tuple[str, int, int], ...] = ()
+    """Kind (ask, granted, give_back), requester and task."""
     crashes: int = 0
 
 
 class PoolSystem(System[PoolWorld]):
-    """Three runs with a task each in a pool of *slots*; a run, or the pool, goes on as new or is replayed."""
+    """Runs with *tasks* each, of *sizes*, in a pool of *slots*; a run, or the pool, goes on as new or is replayed.
 
-    def __init__(self, slots: int, sizes: tuple[int, ...], crashes: int = 2) -> None:
-        self.name = f"slots of a pool: {len(sizes)} runs of {sizes} in {slots} slots, {crashes} crashes"
-        self._slots, self._sizes, self._crashes = slots, sizes, crashes
+    A run gives back and asks for its next task in one step: the two messages arrive in either order.
+    """
+
+    def __init__(self, slots: int, sizes: tuple[int, ...], crashes: int = 2, tasks: int = 1) -> None:
+        self.name = f"slots of a pool: {len(sizes)} runs of {sizes} x {tasks} tasks in {slots} slots, {crashes} crashes"
+        self._slots, self._sizes, self._crashes, self._tasks = slots, sizes, crashes, tasks
 
     def first(self) -> PoolWorld:
         state = PoolState(name="p", settings=PoolSettings(slots=self._slots))
         return PoolWorld(state.model_dump_json(), (Requester(),) * len(self._sizes))
 
-    def _request(self, number: int) -> LeaseRequest:
+    def _request(self, number: int, task: int) -> LeaseRequest:
         holder = f"run:d:{number}"
         return LeaseRequest(
-            lease_id=f"{holder}#1", holder=holder, key="t", slots=self._sizes[number], date=START + timedelta(number)
+            lease_id=f"{holder}#{task}",
+            holder=holder,
+            key="t",
+            slots=self._sizes[number],
+            date=START + timedelta(number),
         )
 
     def following(self, state: PoolWorld) -> Next[PoolWorld]:
+        for step, following in self._steps(state):
+            yield step, self._without_the_past(following)
+
+    def _without_the_past(self, state: PoolWorld) -> PoolWorld:
+        """*state* without what the pool remembers of leases that nobody can ask for any more."""
+        if '"returned":["' not in state.pool:
+            return state
+        pool = PoolState.model_validate_json(state.pool)
+        asked = {(number, task) for kind, number, task in state.messages if kind == "ask"}
+        asked |= {(number, each.task) for number, each in enumerate(state.requesters) if each.stage != "done"}
+        pool.returned = sorted({*pool.returned} & {self._request(*of).lease_id for of in asked})
+        return replace(state, pool=pool.model_dump_json())
+
+    def _steps(self, state: PoolWorld) -> Next[PoolWorld]:
         for number, requester in enumerate(state.requesters):
+            task = requester.task
             if requester.stage == "new":
                 asked = _put(state, number, stage="waiting")
-                yield f"run {number} asks", _send(asked, "ask", number)
+                yield f"run {number} asks", _send(asked, "ask", number, task)
             if requester.stage == "working":
-                over = _put(state, number, stage="done")
-                yield f"run {number} has worked", _send(over, "give_back", number)
+                yield f"task {task} of run {number} has worked", self._worked(state, number, task)
             if requester.stage == "waiting" and state.crashes < self._crashes:
                 again = replace(state, crashes=state.crashes + 1)
-                yield f"run {number} goes on as new and asks again", _send(again, "ask", number)
-        for at, (kind, number) in enumerate(state.messages):
+                yield f"run {number} goes on as new and asks again", _send(again, "ask", number, task)
+        for at, (kind, number, task) in enumerate(state.messages):
             left = replace(state, messages=state.messages[:at] + state.messages[at + 1 :])
-            yield f"{kind} of run {number} arrives", self._arrive(left, kind, number)
-        if state.crashes < self._crashes and not any(kind == "granted" for kind, _ in state.messages):
+            yield f"{kind} of task {task} of run {number} arrives", self._arrive(left, kind, number, task)
+        if state.crashes < self._crashes and not any(kind == "granted" for kind, _, _ in state.messages):
             carried = PoolState.model_validate_json(state.pool).model_dump_json()
             yield "the pool goes on as new", replace(state, pool=carried, crashes=state.crashes + 1)
 
-    def _arrive(self, state: PoolWorld, kind: str, number: int) -> PoolWorld:
+    def _worked(self, state: PoolWorld, number: int, task: int) -> PoolWorld:
+        given_back = _send(state, "give_back", number, task)
+        if task == self._tasks:
+            return _put(given_back, number, stage="done")
+        return _send(_put(given_back, number, stage="waiting", task=task + 1), "ask", number, task + 1)
+
+    def _arrive(self, state: PoolWorld, kind: str, number: int, task: int) -> PoolWorld:
         if kind == "granted":
-            stage = state.requesters[number].stage
-            if stage == "waiting":
+            requester = state.requesters[number]
+            if requester.task == task and requester.stage == "waiting":
                 return _put(state, number, stage="working")
-            return state if stage == "working" else _send(state, "give_back", number)
+            told_twice = requester.task == task and requester.stage == "working"
+            return state if told_twice else _send(state, "give_back", number, task)
         pool = PoolState.model_validate_json(state.pool)
+        request = self._request(number, task)
         if kind == "ask":
-            if not pool.was_returned(self._request(number)):
-                pool.ask(self._request(number))
+            if not pool.was_returned(request):
+                pool.ask(request)
         else:
-            pool.give_back([self._request(number).lease_id])
-        granted = [int(request.holder.rpartition(":")[2]) for request in pool.grant(START)]
+            pool.give_back([request.lease_id])
+        granted = [request.lease_id for request in pool.grant(START)]
         state = replace(state, pool=pool.model_dump_json())
-        for other in granted:
-            state = _send(state, "granted", other)
+        for lease_id in granted:
+            run, _, of_task = lease_id.removeprefix("run:d:").partition("#")
+            state = _send(state, "granted", int(run), int(of_task))
         return state
 
     def check(self, state: PoolWorld) -> str | None:
@@ -182,14 +212,14 @@ class PoolSystem(System[PoolWorld]):
         return f"{sorted(held)} is held for ever" if held else None
 
 
-def _put(state: PoolWorld, number: int, **changes: str) -> PoolWorld:
+def _put(state: PoolWorld, number: int, **changes: str | int) -> PoolWorld:
     requesters = [*state.requesters]
     requesters[number] = replace(requesters[number], **changes)  # type: ignore[arg-type]
     return replace(state, requesters=tuple(requesters))
 
 
-def _send(state: PoolWorld, kind: str, number: int) -> PoolWorld:
-    return replace(state, messages=tuple(sorted((*state.messages, (kind, number)))))
+def _send(state: PoolWorld, kind: str, number: int, task: int) -> PoolWorld:
+    return replace(state, messages=tuple(sorted((*state.messages, (kind, number, task)))))
 
 
 # Runs of a DAG
@@ -413,6 +443,8 @@ def _put_gathering(state: AssetWorld, number: int, gathering: Gathering) -> Asse
 SYSTEMS: tuple[Callable[[], System[object]], ...] = (
     lambda: PoolSystem(2, (1, 1, 2)),  # type: ignore[return-value]
     lambda: PoolSystem(1, (1, 1, 1)),  # type: ignore[return-value]
+    lambda: PoolSystem(2, (1, 1, 1), crashes=0, tasks=3),  # type: ignore[return-value]
+    lambda: PoolSystem(2, (1, 1, 1), crashes=1, tasks=2),  # type: ignore[return-value]
     lambda: DagSystem(1, catchup=True),  # type: ignore[return-value]
     lambda: DagSystem(2, catchup=True),  # type: ignore[return-value]
     lambda: DagSystem(1, catchup=False),  # type: ignore[return-value]
@@ -420,11 +452,17 @@ SYSTEMS: tuple[Callable[[], System[object]], ...] = (
 )
 
 
-def explore_all() -> bool:
+LARGER: tuple[Callable[[], System[object]], ...] = (
+    lambda: PoolSystem(2, (1, 1, 1), crashes=2, tasks=3),  # type: ignore[return-value]
+)
+"""With millions of states, each of which is kept in memory."""
+
+
+def explore_all(*, larger: bool = False) -> bool:
     """Explores every system and prints what was found. Returns whether all is well."""
     well = True
-    for make in SYSTEMS:
-        found = explore(make())
+    for make in SYSTEMS + (LARGER if larger else ()):
+        found = explore(make(), most=20_000_000 if larger else 400_000)
         print(f"all states of {found.name}: {found.states:,} in {found.seconds:.1f} s", flush=True)
         if found.wrong is not None:
             well = False

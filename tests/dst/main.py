@@ -166,13 +166,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--plan", type=Path, help="a plan that was made smaller")
     parser.add_argument("--trace", action="store_true", help="print every event")
+    parser.add_argument("--exhaustive", action="store_true", help="all states of larger systems, too: an hour, 16 GB")
     parser.add_argument("--shrink-seconds", type=float, default=30)
     arguments = parser.parse_args()
     if arguments.plan is not None:
         return show(Plan.from_json(json.loads(arguments.plan.read_text())), trace=arguments.trace)
     if arguments.seed is not None:
         return show(draw(arguments.seed), trace=arguments.trace)
-    failed = not explore_all()
+    failed = not explore_all(larger=arguments.exhaustive)
     done = run_many(arguments.first, arguments.minutes, arguments.seeds, arguments.jobs, stops=arguments.stop)
     report(done)
     bad = [seed for seed in done if seed.violations]

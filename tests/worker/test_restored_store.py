@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from support import Stack, eventually, free_port, stack, worker_environment
+from support import Stack, dag, empty, eventually, free_port, stack, worker_environment
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from tidemill.activities.processes.supervised import start_supervised, stop
+from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import PoolSettings
+from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.views import RunView
 from tidemill.model.spec.dag import read_dag
 from tidemill.model.states import RunState
@@ -113,9 +115,9 @@ async def test_the_doctor_repairs_what_a_worker_has_left_that_has_ended(
     # As by the end of the worker: what it has in memory is dropped, and nobody repairs what it has answered.
     monkeypatch.setattr(store_watch, "standing_among", nothing)
     async with restored(service, tmp_path / "home") as (here, back):
-        [dag] = await eventually(lambda: all_standing(here.tidemill.client), bool, 120)
-        assert (dag.workflow_id, dag.kind) == ("dag:ticks", "Dag")
-        assert "ahead of the service's store" in dag.problem
+        [found] = await eventually(lambda: all_standing(here.tidemill.client), bool, 120)
+        assert (found.workflow_id, found.kind) == ("dag:ticks", "Dag")
+        assert "ahead of the service's store" in found.problem
         done = await repaired(here, "--yes")
         assert "dag:ticks" in done
         assert "were reset, and go on" in done
@@ -168,3 +170,24 @@ def test_tasks_without_orders_count_at_the_end_of_a_history_only() -> None:
 def test_a_failed_task_counts_until_one_is_completed() -> None:
     assert failed_task(history("started", "completed", "started", "failed")) == 4
     assert failed_task(history("started", "failed", "started", "completed")) is None
+
+
+async def test_what_people_do_every_day_looks_like_no_restored_store(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is deleted is unknown to the service, and a refused update came with a task that it does not keep."""
+    monkeypatch.setattr(store_watch, "LOOKS_EVERY", 0.05)
+    monkeypatch.setattr(store_watch, "SURE_AFTER", 0.05)
+    async with stack(server, tmp_path / "home") as here:
+        for dag_id in ("deleted", "refuses"):
+            await here.run_once(dag(dag_id, [empty("a")]))
+        await here.tidemill.delete_dag("deleted")
+        await here.tidemill.trigger("refuses", TriggerRequest(run_id="same"))
+        for n in range(5):
+            with pytest.raises(InvalidInputError):
+                await here.tidemill.trigger("refuses", TriggerRequest(run_id="same"))
+            await here.tidemill.trigger("refuses", TriggerRequest(run_id=f"other_{n}"))
+        await here.tidemill.client.get_workflow_handle("dag:refuses").terminate()
+        await asyncio.sleep(1)
+    assert "gone back" not in caplog.text
+    assert "could not be compared" not in caplog.text
