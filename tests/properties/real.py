@@ -38,6 +38,23 @@ CLOSES = {
 ON_PURPOSE = frozenset({"workflow-tasks-do-not-fail"})
 """What tests bring about themselves: workflows of another release, steps that are too large."""
 
+TELLING = frozenset(
+    {
+        "activity_type",
+        "accepted_request_sequencing_event_id",
+        "attempt",
+        "cause",
+        "marker_name",
+        "scheduled_event_id",
+        "signal_name",
+        "start_to_fire_timeout",
+        "timer_id",
+        "workflow_id",
+        "workflow_type",
+    }
+)
+"""What of an event's attributes says which it is."""
+
 
 class LookingRunner(UnsandboxedWorkflowRunner):
     """Runs workflows for a replay, and looks at each after each of its workflow tasks."""
@@ -106,9 +123,25 @@ async def violated_by(client: Client, query: str, home: Path, most: int | None =
     async for found in client.list_workflows(query, limit=most):
         history = await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
         histories.append(history)
-        await replayer.replay_workflow(history)
+        try:
+            await replayer.replay_workflow(history)
+        except Exception as error:
+            error.add_note(_told(history))
+            raise
     whole = most is None or len(histories) < most
     return [f"{name}: {about}" for name, about in [*runner.found, *check_real(histories, together=whole)]]
+
+
+def _told(history: WorkflowHistory) -> str:
+    """Each event in a line, for who sees no more of a run than what it printed."""
+    lines = [f"{event.event_time.ToDatetime().time()} {event.event_id} {_details(event)}" for event in history.events]
+    return "\n".join([f"the history of {history.workflow_id}:", *lines])
+
+
+def _details(event: HistoryEvent) -> str:
+    attributes = getattr(event, str(event.WhichOneof("attributes")))
+    told = (f"{field.name}={value}" for field, value in attributes.ListFields() if field.name in TELLING)
+    return " ".join([EventType.Name(event.event_type).removeprefix("EVENT_TYPE_"), *told]).replace("\n", " ")[:200]
 
 
 def check_real(histories: list[WorkflowHistory], *, together: bool = True) -> Iterator[tuple[str, str]]:
