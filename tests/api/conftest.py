@@ -1,4 +1,4 @@
-"""A real server with real runs, shared by the tests of the web."""
+"""A real server with real runs, shared by the tests of a file."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,7 +16,8 @@ SECRETS = {
 }
 
 
-@pytest.fixture(scope="session")
+# No longer than its file: its workflows run in this process, where tests of other files change constants of theirs.
+@pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     """A server of its own: lists show all DAGs that there are. `web_daily` has run three times, and failed."""
     folder = tmp_path_factory.mktemp("web")
