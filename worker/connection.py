@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 from collections.abc import AsyncIterator
@@ -26,6 +27,8 @@ from ..model.errors import InvalidInputError
 from .converter import ModelsPlugin
 from .dev_address import remembered_address
 
+CONNECT_WITHIN = 10.0
+"""Seconds for a service to answer at all: one that is there does so in milliseconds."""
 NONDETERMINISM = "TMPRL1100"
 """Temporal's code for a history that does not fit the code."""
 QUERY_TIMEOUT = timedelta(seconds=10)
@@ -68,12 +71,20 @@ async def connect(plugin: Plugin | None = None, **overrides: Any) -> Client:
 
     *plugin* is a worker's; without one the client reads and writes tidemill's models.
 
-    Raises ConnectionError if nothing answers.
+    Raises ConnectionError if nothing answers within `CONNECT_WITHIN` seconds.
     """
     config = cast(dict[str, Any], ClientConfig.load_client_connect_config())
     config = {"target_host": remembered_address() or "localhost:7233", **config, **overrides}
+    plugins = [*client_plugins(), plugin or ModelsPlugin()]
     try:
-        return await Client.connect(**config, plugins=[*client_plugins(), plugin or ModelsPlugin()])
+        async with asyncio.timeout(CONNECT_WITHIN):
+            return await Client.connect(**config, plugins=plugins)
+    except TimeoutError:
+        raise ConnectionError(
+            f"no Temporal service answers at {config['target_host']}: no word within {CONNECT_WITHIN:g} s. Look "
+            "whether a firewall drops what is sent to it, whether something else listens there, and whether "
+            "TEMPORAL_ADDRESS and TEMPORAL_TLS are right"
+        ) from None
     except RuntimeError as error:
         raise ConnectionError(
             f"no Temporal service answers at {config['target_host']} ({error}). "

@@ -10,7 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
@@ -21,6 +20,7 @@ from ..model.dag.row import DagRow
 from ..model.errors import InvalidInputError
 from ..model.run.planner import listing
 from .client import Tidemill
+from .connection import connect
 from .dev import temporal_binary
 from .repair import failing as failing_workflows
 
@@ -86,15 +86,14 @@ def check_server(*, needed: bool) -> Check:
 
 
 async def check_temporal() -> Check:
-    config = {"target_host": "localhost:7233", **ClientConfig.load_client_connect_config()}
-    address = str(config["target_host"])
+    remedy = "Start one with `tidemill dev`, or set TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and TEMPORAL_API_KEY"
     try:
-        client = await Client.connect(**config)  # type: ignore[arg-type]
+        client = await connect()
         await client.count_workflows()
-    except (RuntimeError, RPCError) as error:
-        remedy = "Start one with `tidemill dev`, or set TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and TEMPORAL_API_KEY"
-        return Check(name="Temporal service", ok=False, found=f"{address}: {str(error)[:80]}", remedy=remedy)
+    except (ConnectionError, InvalidInputError, RPCError) as error:
+        return Check(name="Temporal service", ok=False, found=str(error), remedy=remedy)
     release, store = await _kind_of(client)
+    address = client.service_client.config.target_host
     return temporal_check(f"{address}, namespace {client.namespace}", release, store)
 
 
