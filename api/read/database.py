@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -109,6 +110,7 @@ class Database:
     def __init__(self, url: str, *, disposable: bool) -> None:
         self._engine = _engine(url)
         self._disposable = disposable
+        self._file = _KeptFile(self._engine)
         self._threads = ThreadPoolExecutor(THREADS, "tidemill-archive")
         self._patient_threads = ThreadPoolExecutor(THREADS, "tidemill-archiver")  # no page waits behind these
         self.problem: str | None = None
@@ -122,7 +124,8 @@ class Database:
             raise TimeoutError(self.problem)
         threads, seconds = (self._threads, ANSWERS_WITHIN) if within is None else (self._patient_threads, within)
         try:
-            found = await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(threads, work), seconds)
+            asked = asyncio.get_running_loop().run_in_executor(threads, self._on_its_file, work)
+            found = await asyncio.wait_for(asked, seconds)
         except TimeoutError:
             self._is_away(f"it has not answered within {seconds:g} s")
             raise TimeoutError(self.problem) from None
@@ -133,6 +136,12 @@ class Database:
             raise
         self.problem = None
         return found
+
+    def _on_its_file(self, work: Callable[[], T]) -> T:
+        if self._file.is_another():
+            log.warning("the file of %s was removed or replaced: it is begun anew", self._name)
+            self._make_tables()
+        return work()
 
     def _is_away(self, problem: str) -> None:
         self.problem, self._again_at = problem, time.monotonic() + AGAIN_AFTER
@@ -150,6 +159,7 @@ class Database:
             log.warning("what never changes is not kept: %s", told)
 
     def _make_tables(self) -> None:
+        self._file.open()
         try:
             TABLES.create_all(self._engine)
         except SQLAlchemyError:  # once more, since another server may have made them at the same time
@@ -220,16 +230,44 @@ def _engine(url: str) -> Engine:
             "pip install 'tidemill[postgresql]'"
         ) from None
     if made.dialect.name == "sqlite":
-        _only_for_the_server(made)
         event.listen(made, "connect", _for_many_servers)
     return made
 
 
-def _only_for_the_server(engine: Engine) -> None:
-    """Keeps results of all DAGs from tasks of another user. What SQLite puts beside the file is as the file."""
-    if engine.url.database:
-        with suppress(OSError):  # one that cannot be written is told when the tables are made
-            Path(engine.url.database).touch(mode=0o600, exist_ok=True)
+class _KeptFile:
+    """The file of a SQLite database, which somebody may remove while connections go on with it, unseen."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        is_file = engine.dialect.name == "sqlite" and engine.url.database
+        self._path = Path(str(engine.url.database)) if is_file else None
+        self._opened: tuple[int, int] | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def open(self) -> None:
+        """Makes the file where there is none, ends connections to another, and has new ones made to this.
+
+        Keeps results of all DAGs from tasks of another user. What SQLite puts beside the file is as the file.
+        """
+        with self._one_at_a_time:
+            if self._path is None:
+                return
+            with suppress(OSError):  # one that cannot be written is told when the tables are made
+                self._path.touch(mode=0o600, exist_ok=True)
+            if (found := self._found()) != self._opened:
+                self._engine.dispose()
+                self._opened = found
+
+    def is_another(self) -> bool:
+        """Whether it is not the file that was opened any more."""
+        return self._opened is not None and self._found() != self._opened
+
+    def _found(self) -> tuple[int, int] | None:
+        with suppress(OSError):
+            if self._path is not None:
+                found = self._path.stat()
+                return found.st_dev, found.st_ino
+        return None
 
 
 def _for_many_servers(connection: Any, _: Any) -> None:

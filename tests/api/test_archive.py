@@ -322,6 +322,24 @@ async def test_what_was_written_with_another_key_is_asked_again(here: Stack, beg
 
 
 @pytest.mark.faults
+async def test_an_archive_whose_file_is_removed_is_begun_anew(
+    here: Stack, begun: Begun, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server went on with the removed file: what it kept there was lost when it ended."""
+    await a_run(here, tmp_path, "first")
+    file = tmp_path / "runs.db"
+    source = await begun(f"sqlite:///{file}")
+    await swept(source, "first")
+    for path in tmp_path.glob("runs.db*"):
+        path.unlink()
+    await swept(source, "first")
+    assert "was removed or replaced" in caplog.text
+    with sqlite3.connect(file) as there:
+        assert there.execute("SELECT run_id FROM tidemill_ended_runs").fetchall() == [("first",)]
+    assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.faults
 async def test_an_archive_that_is_away_fails_no_change_and_hides_nothing(
     here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
