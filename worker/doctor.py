@@ -22,7 +22,7 @@ from ..model.run.planner import listing
 from .client import Tidemill
 from .connection import connect
 from .dev import temporal_binary
-from .repair import failing as failing_workflows
+from .failing import FailingWorkflow, failing_workflows
 
 LEAST_PYTHON = (3, 11)
 LEAST_JAVA = 17
@@ -137,15 +137,15 @@ def runs_check(rows: Sequence[DagRow], now: datetime) -> Check:
     return Check(name="Runs", ok=False, found=found, remedy=remedy)
 
 
-def workflows_check(failing: Sequence[str]) -> Check:
-    """Whether workers can carry out the code of each workflow; *failing* are the ids of those that they cannot."""
+def workflows_check(failing: Sequence[FailingWorkflow]) -> Check:
+    """Whether workers can carry out the code of each workflow; *failing* are those that they cannot."""
     if not failing:
         return Check(name="Workflows", ok=True, found="no workflow task fails")
     remedy = (
         "The worker's log has the error. Start workers of the release that these go on with; after that: tidemill "
         "doctor --repair, else they go on within ten minutes"
     )
-    found = f"the code of {len(failing)} workflows fails: {listing(failing)}"
+    found = f"the code of {len(failing)} workflows fails: {listing([each.workflow_id for each in failing])}"
     return Check(name="Workflows", ok=False, found=found, remedy=remedy)
 
 

@@ -18,6 +18,7 @@ from ..model.run.identity import beginnings_of_runs
 from ..model.run.row import RunRow
 from ..model.states import RunState
 from .connection import QUERY_TIMEOUT, clear_errors
+from .failing import problem_of
 
 DAGS = 'WorkflowType = "Dag" AND ExecutionStatus = "Running"'
 RUNS = 'WorkflowType = "DagRun"'
@@ -53,10 +54,13 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
             try:
                 view = (await found.memo()).get("view")
                 if view is not None:
-                    rows[dag_id] = DagRow.model_validate(view)
+                    rows[dag_id] = DagRow.model_validate({**view, "problem": problem_of(found)})
                     return
             except UNREADABLE as error:
                 problems[dag_id] = f"DAG {dag_id!r}: its memo cannot be read here: {error}. Set TIDEMILL_CLIENT_PLUGINS"
+                return
+            if (problem := problem_of(found)) is not None:
+                problems[dag_id] = f"DAG {dag_id!r}: {problem}"
                 return
             try:
                 rows[dag_id] = await _asked(client, found.id, dag_id, task_queue)
@@ -117,7 +121,7 @@ async def run_row(found: WorkflowExecution) -> RunRow:
     try:
         memo = await found.memo()
         known = memo.get("view") or {"dag_id": memo.get("dag_id", ""), "run_id": memo.get("run_id", found.id)}
-        row = RunRow.model_validate({**known, "workflow_id": found.id})
+        row = RunRow.model_validate({**known, "workflow_id": found.id, "problem": problem_of(found)})
     except UNREADABLE:
         row = RunRow.model_validate(bare)
     # How an execution has ended its server knows best: one that was terminated could not write it down.

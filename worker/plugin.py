@@ -55,6 +55,7 @@ from ..workflows.parallelism import ParallelismInterceptor
 from .converter import with_models
 from .listening_runner import ListeningRunner
 from .lost_starts import look_after_lost_starts
+from .repair import repair_after_a_rollback
 from .store_watch import CachedWorkflows, StoreWatch
 
 PASSED_THROUGH = (
@@ -147,6 +148,7 @@ class TidemillPlugin(SimplePlugin):
         warming = asyncio.create_task(asyncio.to_thread(self.place.forks().start))
         watching = [
             asyncio.create_task(StoreWatch(worker, self._cached).run()),
+            asyncio.create_task(repair_after_a_rollback(worker.client, worker.task_queue)),
             asyncio.create_task(look_after_lost_starts(worker.client, self.place.under_way)),
         ]
         try:

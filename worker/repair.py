@@ -7,6 +7,7 @@ Temporal's back-off, which grows to ten minutes, and is reset to the task that f
 """
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -28,12 +29,13 @@ from temporalio.workflow import Info
 
 from ..model.base import Model
 from ..workflows.kinds import workflow_kinds
+from .failing import OPEN, failing_workflows
 from .listening_runner import ListeningRunner
 
-OPEN = 'ExecutionStatus = "Running" AND WorkflowType IN ("Dag", "DagRun", "Pool", "Asset", "Watcher", "DagBundle")'
-FAILING = f"{OPEN} AND TemporalReportedProblems IS NOT NULL"
 AT_A_TIME = 8
 ANSWERS_WITHIN = timedelta(seconds=30)
+LOOKS_AFTER = (10.0, 30.0)
+"""Seconds after a worker's start, and after its first look, at which it looks for workflows that fail."""
 ORDERS = {
     "cancel_workflow_execution",
     "complete_workflow_execution",
@@ -46,6 +48,9 @@ ORDERS = {
 }
 """Commands that leave an event, unless the same workflow task takes them back."""
 TAKEN_BACK = {"cancel_timer": "start_timer", "request_cancel_activity": "schedule_activity"}
+
+
+log = logging.getLogger(__name__)
 
 
 class Standing(Model):
@@ -82,19 +87,6 @@ class _Orders:
                 orders.add((name, seq))
 
 
-async def failing(client: Client) -> list[str]:
-    """The ids of open workflows whose workflow task has failed several times, as the service lists them.
-
-    None where it is of a release that does not say so. Raises RPCError where it cannot be asked.
-    """
-    try:
-        return sorted([found.id async for found in client.list_workflows(FAILING)])
-    except RPCError as error:
-        if error.status is RPCStatusCode.INVALID_ARGUMENT:
-            return []
-        raise
-
-
 async def all_standing(client: Client) -> list[Standing]:
     """The open workflows of the namespace that stand still. Raises RPCError where it cannot be asked."""
     return await standing_among(client, [found.id async for found in client.list_workflows(OPEN)])
@@ -129,6 +121,24 @@ async def repair(client: Client, standing: Standing) -> None:
         ),
         timeout=ANSWERS_WITHIN,
     )
+
+
+async def repair_after_a_rollback(client: Client, task_queue: str) -> None:
+    """Looks soon after a worker's start for workflows that fail, and repairs those that its release can carry out.
+
+    So that they do not wait for Temporal's back-off. Not later, and not for ever: beside workers of a release that
+    fails, each look would reset them once more.
+    """
+    for pause in LOOKS_AFTER:
+        await asyncio.sleep(pause)
+        try:
+            failing = await failing_workflows(client, task_queue)
+            for found in await standing_among(client, [each.workflow_id for each in failing]):
+                await repair(client, found)
+        except RPCError as error:  # the service is away: they wait
+            log.debug("workflows that fail could not be looked for: %s", error)
+        except Exception as error:
+            log.warning("workflows that fail could not be repaired: %s. Look at: tidemill doctor --repair", error)
 
 
 async def _look(client: Client, workflow_id: str, replays: asyncio.Semaphore) -> Standing | None:

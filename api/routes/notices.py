@@ -12,6 +12,7 @@ from ...model.dag.records import MadeDecision
 from ...model.dag.row import DagRow
 from ...model.dag.views import DagView
 from ...worker.connection import NotFoundError
+from ...worker.failing import failing_workflows
 from ..auth.tokens import Role
 from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
@@ -87,18 +88,30 @@ async def get_import_error(source: Here, import_error_id: int) -> dict[str, Any]
 async def get_warnings(
     source: Here, dag_id: str | None = None, limit: Limit = 50, offset: Offset = 0
 ) -> dict[str, Any]:
-    """That the archive does not answer. What is wrong with a DAG is said when it is registered, and kept nowhere."""
-    if dag_id is not None:
+    """That the archive does not answer, and workflows of DAGs and runs whose code fails.
+
+    What is wrong with a DAG is said when it is registered, and kept nowhere.
+    """
+    failing = await failing_workflows(source.tidemill.client)
+    about = [each for each in failing if dag_id in (None, each.dag_id)]
+    if dag_id is not None and not about:
         await source.view(dag_id)
-    found = []
+    found = [_warning(each.dag_id, "workflow", f"workflow {each.workflow_id!r}: {each.problem}") for each in about]
     if source.archive_problem is not None:
         told = f"the archive does not answer: {source.archive_problem}. Runs that Temporal has forgotten are missing"
-        now = datetime.now(UTC).isoformat()
-        found = [
-            {"dag_id": dag_id, "warning_type": "archive", "message": told, "timestamp": now, "dag_display_name": dag_id}
-        ]
+        found.append(_warning(dag_id, "archive", told))
     part = page(found, limit, offset)
     return {"dag_warnings": part.items, "total_entries": part.total}
+
+
+def _warning(dag_id: str | None, kind: str, message: str) -> dict[str, Any]:
+    return {
+        "dag_id": dag_id,
+        "warning_type": kind,
+        "message": message,
+        "timestamp": datetime.now(UTC).isoformat(),
+        "dag_display_name": dag_id,
+    }
 
 
 @router.get("/api/v2/eventLogs")

@@ -53,10 +53,14 @@ class DagRow(Model):
     tags: tuple[str, ...] = ()
     written_for: str = "tidemill"
     """Whose classes its file is written with: tidemill's, or Airflow's."""
+    problem: str | None = None
+    """Why its workflow cannot go on, where its workflow tasks fail. Known to lists alone."""
 
     @property
     def status(self) -> str:
         """The one word that stands for it: what keeps it from making runs goes first."""
+        if self.problem is not None:
+            return "failing"
         if self.is_broken:
             return "broken"
         if self.has_import_errors:

@@ -26,3 +26,5 @@ class RunRow(Model):
     counts: dict[str, int] = {}
     """How many task instances are in each state; states without any are left out."""
     workflow_id: str = ""
+    problem: str | None = None
+    """Why its workflow cannot go on, where its workflow tasks fail. Known to lists alone."""

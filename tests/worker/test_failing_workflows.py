@@ -3,15 +3,25 @@
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from support import eventually, stack, temporal_server
+from temporalio.client import Client
+from temporalio.worker import Worker
 from tidemill.model.spec.dag import read_dag
+from tidemill.worker.cli.web import web_server
+from tidemill.worker.client import Tidemill
+from tidemill.worker.dev import free_port
 from tidemill.worker.doctor import workflows_check
-from tidemill.worker.repair import all_standing, failing, repair
+from tidemill.worker.failing import FailingWorkflow, failing_workflows
+from tidemill.worker.plugin import TidemillPlugin
+from tidemill.worker.repair import all_standing, repair
+from tidemill.worker.settings import Settings
 from tidemill.workflows.dag import workflow as dag_workflow
 
 pytestmark = pytest.mark.faults
 
+TASKS = [{"kind": "bash", "task_id": "a", "command": "true"}]
 SOON = {"system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute": 2}
 
 
@@ -21,17 +31,32 @@ async def test_workflows_whose_code_fails_are_named_and_go_on_at_once_after_a_ro
     def bad(*_: Any) -> Any:
         raise RuntimeError("a bad deploy")
 
+    monkeypatch.setattr("tidemill.worker.repair.LOOKS_AFTER", ())
     with temporal_server(tmp_path / "server", **SOON) as address:
         async with stack(address, tmp_path / "home") as here:
             client = here.tidemill.client
-            tasks = [{"kind": "bash", "task_id": "a", "command": "true"}]
-            await here.tidemill.register(read_dag({"dag_id": "ours", "schedule": "@yearly", "tasks": tasks}))
+            await here.tidemill.register(read_dag({"dag_id": "ours", "schedule": "@yearly", "tasks": TASKS}))
+            await eventually(here.tidemill.dags, lambda found: len(found[0]) == 1)
             assert await all_standing(client) == []
             good = dag_workflow.dag_row
             monkeypatch.setattr(dag_workflow, "dag_row", bad)
             await client.get_workflow_handle("dag:ours").signal("pause")
-            found = await eventually(lambda: failing(client), bool, 120)
-            assert found == ["dag:ours"]
+            [found] = await eventually(lambda: failing_workflows(client), bool, 120)
+            assert (found.workflow_id, found.dag_id) == ("dag:ours", "ours")
+            assert "fail (WorkflowWorkerUnhandledFailure)" in found.problem
+            [row] = (await here.tidemill.dags())[0]
+            assert (row.status, row.problem) == ("failing", found.problem)
+            settings = Settings(home=tmp_path / "web", task_queue=here.task_queue)
+            async with (
+                web_server(here.tidemill, settings, "127.0.0.1", free_port()) as url,
+                httpx.AsyncClient(base_url=url, timeout=60) as web,
+            ):
+                for path in ("/api/v2/dagWarnings", "/api/v2/dagWarnings?dag_id=ours"):
+                    [warning] = (await web.get(path)).json()["dag_warnings"]
+                    assert (warning["dag_id"], warning["warning_type"]) == ("ours", "workflow")
+                    assert found.problem in warning["message"]
+                health = (await web.get("/api/v2/monitor/health")).json()
+                assert health["workflows"] == {"status": "unhealthy", "failing": 1}
             [standing] = await all_standing(client)
             assert "would with this release" in standing.problem
             assert standing.reset_to is None
@@ -41,10 +66,38 @@ async def test_workflows_whose_code_fails_are_named_and_go_on_at_once_after_a_ro
             await repair(client, standing)
             row = await eventually(lambda: here.tidemill.describe("ours"), lambda found: found.is_paused)
             assert row.dag_id == "ours"
-            await eventually(lambda: failing(client), lambda names: names == [])
+            await eventually(lambda: failing_workflows(client), lambda left: left == [])
+            assert (await here.tidemill.dags())[0][0].problem is None
+
+
+async def test_a_worker_of_the_release_before_brings_them_back_when_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bad(*_: Any) -> Any:
+        raise RuntimeError("a bad deploy")
+
+    monkeypatch.setattr("tidemill.worker.repair.LOOKS_AFTER", ())
+    good = dag_workflow.dag_row
+    with temporal_server(tmp_path / "server", **SOON) as address:
+        client = await Client.connect(address, plugins=[TidemillPlugin(tmp_path / "home")])
+        tidemill = Tidemill(client)
+        async with Worker(client, task_queue="tidemill"):
+            await tidemill.register(read_dag({"dag_id": "ours", "schedule": "@yearly", "tasks": TASKS}))
+            await eventually(tidemill.dags, lambda found: len(found[0]) == 1)
+            monkeypatch.setattr(dag_workflow, "dag_row", bad)
+            await client.get_workflow_handle("dag:ours").signal("pause")
+            await eventually(lambda: failing_workflows(client), bool, 120)
+        monkeypatch.setattr(dag_workflow, "dag_row", good)
+        monkeypatch.setattr("tidemill.worker.repair.LOOKS_AFTER", (0.0,))
+        handle = client.get_workflow_handle("dag:ours")
+        before = (await handle.describe()).run_id
+        async with Worker(client, task_queue="tidemill"):
+            await eventually(handle.describe, lambda found: found.run_id != before)
+            await eventually(lambda: tidemill.describe("ours"), lambda found: found.is_paused)
+            await eventually(lambda: failing_workflows(client), lambda left: left == [])
 
 
 def test_those_that_fail_are_named() -> None:
-    check = workflows_check(["dag:a", "pool:b"])
+    check = workflows_check([FailingWorkflow(workflow_id=name, problem="it fails") for name in ("dag:a", "pool:b")])
     assert (check.ok, check.found) == (False, "the code of 2 workflows fails: dag:a, pool:b")
     assert workflows_check([]).ok

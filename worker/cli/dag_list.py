@@ -13,12 +13,13 @@ from .durations import read_duration
 from .output import Json, Markup, console, errors, instant_text, make_table, print_json, run, state_text
 
 NEVER = datetime.max.replace(tzinfo=UTC)
-STYLES = {"broken": "bold red", "import error": "bold red", "stale": "yellow"}
+STYLES = {"failing": "bold red", "broken": "bold red", "import error": "bold red", "stale": "yellow"}
 
 
 def list_dags(
     state: Annotated[
-        str | None, typer.Option(help="Only those that are active, paused, stale, broken, or have an import error.")
+        str | None,
+        typer.Option(help="Only those that are active, paused, stale, broken, failing, or have an import error."),
     ] = None,
     owner: Annotated[str | None, typer.Option(help="Only those with a task of this owner.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
@@ -53,6 +54,9 @@ def list_dags(
     else:
         columns = ["DAG", "STATUS", "SCHEDULE", "NEXT RUN AFTER", "LAST RUN", "RUNS", "VERSION", "FOR", "FILE"]
         console.print(make_table(columns, [_cells(row) for row in rows]))
+    for row in rows:
+        if row.problem is not None:
+            errors.print(f"[bold red]DAG {escape(repr(row.dag_id))}:[/] {row.problem}", soft_wrap=True)
     for message in silent.values():
         errors.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
     if silent:

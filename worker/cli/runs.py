@@ -63,7 +63,7 @@ def all_runs_table(found: list[RunRow]) -> Table:
         (
             row.dag_id,
             row.run_id,
-            state_text(row.state),
+            state_text(row.state) if row.problem is None else "failing",
             duration_text(row.started_at, row.ended_at),
             ", ".join(f"{n} {task_state}" for task_state, n in row.counts.items()),
         )
