@@ -11,7 +11,6 @@ A kind of task says only what the child does, and how its answer is read.
 
 import logging
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,13 +39,12 @@ from .key_values import KeyValues
 from .log import AttemptLog, last_printed
 from .outcomes import outcome_of, unanswered
 from .run_facts import FactsAccess
+from .storage import until_stored
 from .watch import Watch, handed_over, stopping_cleanly, task_failed
 
 log = logging.getLogger(__name__)
 INCLUDES = re.compile(r"\{%-?\s*(include|import|from|extends)\b")
 """What a template asks for another file with."""
-KEPT_WITHIN, KEPT_AGAIN_EVERY = 3600.0, 0.2
-"""For so many seconds a result is held in memory whose store takes nothing."""
 WAITS = (TaskState.UP_FOR_RESCHEDULE, TaskState.DEFERRED, TaskState.AWAITING_INPUT)
 
 
@@ -87,27 +85,21 @@ def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: W
 def _kept(workplace: Workplace, attempt: TaskAttempt, outcome: Outcome) -> Outcome:
     """*outcome* with its large values in the store. Where that cannot be, it is tried again, and not the work.
 
-    Raises OSError when it could not be for KEPT_WITHIN.
+    Raises OSError when it could not be for an hour.
     """
     watch = workplace_watch(workplace, None)  # the work has ended within its own time
-    began, pause = time.monotonic(), 1.0
-    while True:
-        try:
-            return workplace.results.put(attempt, outcome)
-        except OSError as error:
-            if time.monotonic() - began > KEPT_WITHIN:
-                raise
-            told = f"the result of {attempt.name} cannot be kept at {workplace.results.url}: {error}"
-            log.warning("%s. It is tried again in %g s", told, pause)
-            until = time.monotonic() + pause
-            while time.monotonic() < until:
-                watch.check({"waiting": told})
-                time.sleep(KEPT_AGAIN_EVERY)
-            pause = min(2 * pause, 30.0)
+    told = f"the result of {attempt.name} cannot be kept at {workplace.results.url}"
+    return until_stored(lambda: workplace.results.put(attempt, outcome), told, watch)
+
+
+def made_folder(workplace: Workplace, attempt: TaskAttempt) -> AttemptFolder:
+    """The folder of *attempt*, made. Raises OSError when it could not be for an hour."""
+    folder = workplace.attempt_folder(attempt)
+    return until_stored(folder.make, f"no folder for {attempt.name} can be made", workplace_watch(workplace, None))
 
 
 def _outcome(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watch) -> Outcome:
-    folder = workplace.attempt_folder(attempt).make()
+    folder = made_folder(workplace, attempt)
     workplace.leftovers.forget_poke_before(attempt)
     earlier = _earlier(folder, attempt, kind)
     if earlier is None:

@@ -21,7 +21,7 @@ from ...model.states import TaskState
 from ..attempts.folder import RESULT, AttemptFolder
 from ..attempts.outcomes import outcome_of
 from ..attempts.watch import Watch
-from ..attempts.way import workplace_watch
+from ..attempts.way import made_folder, workplace_watch
 from ..secrets import fresh_masker
 from ..workplace import Workplace
 from .output import stage
@@ -48,7 +48,7 @@ class SparkStart:
         options, fields = place_of(attempt, workplace, watch, lambda name: workplace.file_of(attempt, name))
         if isinstance(task, SparkSubmitTask) and (problem := task.impossible_with(options)) is not None:
             raise invalid(problem)
-        folder = workplace.attempt_folder(attempt).make()
+        folder = made_folder(workplace, attempt)
         return cls(attempt, workplace, options, folder, fields, number)
 
     @property

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -73,11 +74,12 @@ def test_a_folder_that_is_gone_is_made_again(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b.log").read_text() == "y"
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(params=["size=4m", "nr_inodes=1000"])
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A disk with little room, or with room for few files."""
     place = tmp_path / "disk"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", request.param, "tmpfs", str(place)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("needs root and the right to mount")
     yield place
@@ -90,10 +92,51 @@ async def here(server: str, small_disk: Path) -> AsyncIterator[Stack]:
         yield made
 
 
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as filler, suppress(OSError):
-        while True:
+def fill(disk: Path) -> None:
+    (disk / "filler").mkdir()
+    with suppress(OSError):
+        for number in range(1000):
+            (disk / "filler" / str(number)).touch()
+    with (disk / "filler" / "0").open("wb", buffering=0) as filler, suppress(OSError):
+        for _ in range(1024):
             filler.write(bytes(4096))
+
+
+def make_room(disk: Path) -> None:
+    shutil.rmtree(disk / "filler")
+
+
+FIRST = """
+from pathlib import Path
+from tidemill import DAG, task
+
+with DAG("no_folder"):
+    @task(retries=0)
+    def works():
+        with open({place!r} + "/starts", "a") as starts:
+            starts.write("x")
+    works()
+"""
+
+
+@pytest.mark.parametrize("small_disk", ["nr_inodes=1000"], indirect=True)
+async def test_an_attempt_without_a_folder_waits_and_uses_up_no_start(
+    here: Stack, small_disk: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "no_folder.py"
+    file.write_text(FIRST.format(place=str(tmp_path)))
+    [spec] = parse_dag_file(file).dags
+    await here.tidemill.register(spec)
+    fill(small_disk)
+    run = await here.tidemill.trigger("no_folder")
+    await eventually(lambda: asyncio.sleep(0, "no folder for" in caplog.text), bool)
+    make_room(small_disk)
+    details = await here.finished("no_folder", run.run_id)
+    assert details.state is RunState.SUCCESS, details
+    assert (tmp_path / "starts").read_text() == "x"
+    history = await here.tidemill.client.get_workflow_handle(run.workflow_id).fetch_history()
+    started = [e for e in history.events if e.HasField("activity_task_started_event_attributes")]
+    assert {e.activity_task_started_event_attributes.attempt for e in started} == {1}
 
 
 async def test_finished_work_is_not_thrown_away(
@@ -106,14 +149,16 @@ async def test_finished_work_is_not_thrown_away(
     await here.tidemill.register(spec)
     run = await here.tidemill.trigger("full_disk")
     await eventually(lambda: asyncio.to_thread((tmp_path / "starts").exists), bool)
-    fill(small_disk / "filler")
+    fill(small_disk)
     (tmp_path / "full").touch()
     await asyncio.sleep(3)  # in which it prints, ends, and finds no place for what it has made
-    (small_disk / "filler").unlink()
+    make_room(small_disk)
     details = await here.finished("full_disk", run.run_id)
     assert details.state is RunState.SUCCESS, details
     assert (tmp_path / "starts").read_text() == "x"
     [kept] = (here.home / "xcom").rglob("return_value.json")
     assert json.loads(kept.read_text()) == "y" * 200_000
-    assert "could not be written: No space left on device" in caplog.text
+    [log] = (here.home / "logs").rglob("*.log")
+    is_whole = "line 1999 " in log.read_text()  # where there was room, but for no more files
+    assert is_whole or "could not be written: No space left on device" in caplog.text
     assert "cannot be kept at" in caplog.text

@@ -1,0 +1,39 @@
+"""Waits for storage that takes nothing: a full disk, a home that is read-only, a store that is away.
+
+Meanwhile the attempt keeps its start, and heartbeats say what it waits for.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from .watch import Watch
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+WITHIN = 3600.0
+"""For so many seconds it is tried again."""
+CHECKS_EVERY = 0.2
+LONGEST_PAUSE = 30.0
+
+
+def until_stored(store: Callable[[], T], told: str, watch: Watch) -> T:
+    """Returns what *store* returns, tried again while it raises OSError. *told* says what cannot be done meanwhile.
+
+    Raises the last OSError after WITHIN seconds, and what *watch* raises where the attempt has to stop.
+    """
+    began, pause = time.monotonic(), 1.0
+    while True:
+        try:
+            return store()
+        except OSError as error:
+            if time.monotonic() - began > WITHIN:
+                raise
+            problem = f"{told}: {error}"
+            log.warning("%s. It is tried again in %g s", problem, pause)
+            until = time.monotonic() + pause
+            while time.monotonic() < until:
+                watch.check({"waiting": problem})
+                time.sleep(CHECKS_EVERY)
+            pause = min(2 * pause, LONGEST_PAUSE)
