@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 from tidemill.model.pool.state import pools_of
+from tidemill.model.run.engine import RESULTS_LIMIT
 from tidemill.model.run.instance_keys import split_key
 from tidemill.model.run.ready_tasks import needs_lease
 from tidemill.model.run.views import run_row
 from tidemill.model.spec.tasks import EmptyTask
 from tidemill.model.spec.trigger_rule import TriggerRule
 from tidemill.model.states import FAILURES, FINISHED, TRANSITIONS, RunState, TaskState
-from tidemill.workflows.run.tasks import RESULTS_LIMIT
 
 from .catalogue import Found, Look, prop
 
@@ -217,11 +217,17 @@ def pokes_count_within_one_try(look: Look) -> Found:
 # Limits
 
 
+def _stopping(look: Look) -> set[str]:
+    """Whose attempts are being stopped. In the last release the run's tasks knew it, now its engine does."""
+    tasks = look.object.tasks
+    return {*getattr(tasks, "engine", tasks)._stopping}
+
+
 @prop(LEVEL)
 def max_active_tasks_holds(look: Look) -> Found:
     """No more tasks of a run are queued or running than max_active_tasks; those that are being stopped may be more."""
     busy = sum(i.state.holds_a_worker for i in look.state.instances.values())
-    stopping = len(look.object.tasks._stopping)
+    stopping = len(_stopping(look))
     if busy - stopping > look.state.spec.max_active_tasks:
         yield f"{busy} tasks, {stopping} of them being stopped"
 
@@ -232,7 +238,7 @@ def max_active_tis_per_dagrun_holds(look: Look) -> Found:
     active = Counter(i.task_id for i in look.state.instances.values() if i.state.is_active)
     for task in look.state.spec.tasks:
         limit = task.max_active_tis_per_dagrun
-        if limit is not None and active[task.task_id] > limit + len(look.object.tasks._stopping):
+        if limit is not None and active[task.task_id] > limit + len(_stopping(look)):
             yield f"{task.task_id}: {active[task.task_id]} of {limit}"
 
 
@@ -386,7 +392,7 @@ def work_is_under_way_for_who_is_busy(look: Look) -> Found:
 @prop(LEVEL)
 def only_work_is_stopped(look: Look) -> Found:
     """Only what is under way is being stopped."""
-    if stray := {*look.object.tasks._stopping} - {*look.object.tasks._attempts}:
+    if stray := _stopping(look) - {*look.object.tasks._attempts}:
         yield f"{sorted(stray)}"
 
 

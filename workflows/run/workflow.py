@@ -89,7 +89,7 @@ class DagRunWorkflow:
 
     def _revised(self, change: Change) -> list[str]:
         """Takes up what a person has changed; the next run looks back at that, too."""
-        self.tasks.apply(change)
+        self.tasks.engine.apply(change)
         tasks = {split_key(key)[0] for key in change.states} & self._remembered
         if tasks and workflow.patched("tells-of-tasks-together"):
             self._untold |= tasks
@@ -146,29 +146,29 @@ class DagRunWorkflow:
 
     def _revise(self, revision: Revision) -> None:
         if revision.clear is not None:
-            self.tasks.apply(cleared(self.state, revision.clear))
+            self.tasks.engine.apply(cleared(self.state, revision.clear))
         if revision.mark is not None:
-            self.tasks.apply(marked(self.state, revision.mark))
+            self.tasks.engine.apply(marked(self.state, revision.mark))
         if revision.mark_run is not None:
-            self.tasks.mark_run(revision.mark_run)
+            self.tasks.engine.mark_run(revision.mark_run)
 
     async def _to_the_end(self) -> RunEnd:
         while True:
             # What is in flight does not carry over: before it goes on as new, a run lets it finish.
             draining = self._has_to_go_on_as_new()
             if draining:
-                self.tasks.hold()
+                self.tasks.engine.hold()
             else:
-                self.tasks.go_on()
-            end = self.tasks.ended or self.tasks.plan.end()
+                self.tasks.engine.go_on()
+            end = self.tasks.engine.end
             if end is not None and not self.tasks.busy:
                 await self._wind_up(end)
                 # Somebody may have changed the run while messages were on their way.
-                if end == (self.tasks.ended or self.tasks.plan.end()) and not self.tasks.busy:
+                if end == self.tasks.engine.end and not self.tasks.busy:
                     return end
                 continue
             if self.tasks.ended is not None:
-                self.tasks.stop_all(self.tasks.ended.reason)
+                self.tasks.engine.stop_all(self.tasks.ended.reason)
             self._tell_of_tasks()
             if not self.tasks.busy and (draining or workflow.info().is_continue_as_new_suggested()):
                 await self._go_on_as_new()
@@ -212,7 +212,7 @@ class DagRunWorkflow:
 
     async def _end_early(self, end: RunEnd) -> None:
         """Winds up a run that is being cancelled, and still tells the DAG."""
-        self.tasks.end_with(end)
+        self.tasks.engine.end_with(end)
         await self.tasks.all_stopped()
         await self._wind_up(end)
         await self._report(end)
@@ -228,7 +228,7 @@ class DagRunWorkflow:
         await workflow.wait_condition(lambda: not self._messages)
 
     async def _report(self, end: RunEnd) -> None:
-        self.tasks.ended = end
+        self.tasks.engine.ended = end
         self._show(end.state)
         report = RunReport(
             key=self.state.run.key,
@@ -276,13 +276,13 @@ class DagRunWorkflow:
             else:
                 self.state.past = news.past
             self.tasks.plan.look_back(self.state.past, changed)
-        self.tasks.ring()
+        self.tasks.changed()
 
     @workflow.signal
     def granted(self, answer: Granted) -> None:
         """A pool has let instances of tasks in."""
         self.tasks.leases.granted(answer)
-        self.tasks.ring()
+        self.tasks.changed()
 
     @workflow.update
     async def clear_tasks(self, request: ClearRequest) -> list[str]:
@@ -308,7 +308,7 @@ class DagRunWorkflow:
     async def set_state(self, mark: RunMark) -> RunState:
         """Ends the run as success or failed: what runs is stopped, what waits is skipped."""
         await workflow.wait_condition(lambda: self._ready)
-        self.tasks.mark_run(mark)
+        self.tasks.engine.mark_run(mark)
         return RunState(mark.state)
 
     @workflow.update
@@ -320,11 +320,11 @@ class DagRunWorkflow:
         with refusing():
             if deferral is not None and deferral.form is not None:
                 event = answered(deferral.form, answer, workflow.now())
-                self.tasks.resume(instance, deferral.woken(event))
+                self.tasks.engine.resume(instance, deferral.woken(event))
                 return instance.key
             assert isinstance(task, ApprovalTask)  # noqa: S101
             outcome = answer_of(task, answer)
-        self.tasks.finish_wait(instance, outcome)
+        self.tasks.engine.finish_wait(instance, outcome)
         return instance.key
 
     def _awaiting(self, answer: Answer) -> TaskInstance:
