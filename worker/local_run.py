@@ -1,6 +1,6 @@
 """A DAG run in this process, without any server: for trying out a DAG, and for a debugger.
 
-The same planner decides; Python functions are called right here, other tasks as a worker would.
+The engine of every run decides; Python functions are called right here, other tasks as a worker would.
 Nothing is waited for that only takes time: retry delays and timers count as over at once.
 """
 
@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from ..activities.attempts.run_facts import of_dag
+from ..activities.attempts.xcom_store import XComStore
 from ..activities.bash import BashActivities
 from ..activities.dag_files import own_workplace
 from ..activities.names import TASK_FAILED
@@ -23,17 +24,16 @@ from ..activities.spark.output import OutputActivities
 from ..activities.waiting import WaitingActivities
 from ..activities.work.function import perform
 from ..activities.workplace import Workplace
+from ..model.asset.outlets import OutletEvent
 from ..model.authoring.dags import DAG
 from ..model.errors import InvalidInputError
 from ..model.run.attempts import SubmittedAttempt, TaskAttempt
-from ..model.run.branching import skipped_tasks
+from ..model.run.engine import RunEngine
 from ..model.run.facts import KnownRun, Question
 from ..model.run.identity import TriggerRequest, manual_run
-from ..model.run.mapping import NotMappableError
-from ..model.run.planner import Decision, RunEnd, RunPlan
 from ..model.run.progress import progress
 from ..model.run.state import DagRunState
-from ..model.run.task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry
+from ..model.run.task_instances import Failure, Outcome, TaskInstance
 from ..model.run.views import RunDetails, run_details, why
 from ..model.spec.dag import DagSource, DagSpec
 from ..model.spec.tasks import (
@@ -51,6 +51,8 @@ from ..model.spec.tasks import (
 from ..model.states import RunState, TaskState
 from .local_airflow import AirflowFile
 
+BETWEEN_POKES = 1.0
+"""Seconds, whatever the sensor's own interval is."""
 Told = Callable[[TaskInstance], None]
 
 
@@ -94,7 +96,10 @@ def try_locally(
         if task_id in spec.mapped:
             raise InvalidInputError(f"task {task_id!r} is mapped: its arguments are results. Run the whole DAG")
         instance = TaskInstance(task_id=task_id, try_number=1, started_at=datetime.now(UTC))
-        return local.work(instance)
+        outcome = local.work(local.state.attempt(instance, "local"))
+        if isinstance(outcome, Failure):
+            return outcome
+        return outcome.model_copy(update={"xcom": local.results.filled(outcome.xcom)})
 
 
 def _spec_of(dag: LocalDag) -> DagSpec:
@@ -122,6 +127,7 @@ class LocalFacts:
 
     state: DagRunState
     run: KnownRun
+    results: XComStore
     log_url: str = ""
     started_at: datetime | None = None
 
@@ -134,7 +140,7 @@ class LocalFacts:
             return [self.run.model_dump(mode="json")] if asked else []
         if question.about == "xcom" and mine:
             made = self.state.of_task(question.task_ids[0])
-            return {str(i.map_index): i.xcom[question.key] for i in made if question.key in i.xcom}
+            return {str(i.map_index): self.results.filled(i.xcom[question.key]) for i in made if question.key in i.xcom}
         return of_dag(spec) if mine and question.about == "dag" else {}
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -147,108 +153,70 @@ class LocalFacts:
 
 
 class _LocalRun:
-    """One run, task after task."""
+    """One run, task after task: the driver of its engine; see model.run.engine.RunDriver."""
 
     def __init__(self, state: DagRunState, dag: LocalDag, workplace: Workplace, told: Told) -> None:
-        state.fill()
+        self.engine = RunEngine(state, self)
         self.state = state
-        self.plan = RunPlan(state.spec, state.states)
         known = {"run_type": str(state.run.run_type), "state": RunState.RUNNING, "queued_at": state.started_at}
         fields = {name: getattr(state.run, name) for name in ("run_id", "logical_date", "run_after")}
         self._facts = LocalFacts(
-            state, KnownRun(**fields, **known, started_at=state.started_at), started_at=state.started_at
+            state,
+            KnownRun(**fields, **known, started_at=state.started_at),
+            workplace.results,
+            started_at=state.started_at,
         )
         workplace.facts.run_facts = self._facts
         self._dag = dag
         self._workplace = workplace
+        self.results = workplace.results
         self._told = told
-        self._values: dict[str, list[dict[str, Any]]] = {}
+        self._changed = False
+        self._attempts: dict[str, TaskInstance] = {}
+        """Those that were started, in their order: one is made at a time."""
+        self._cancelled: set[str] = set()
+        self._timers: dict[str, tuple[datetime, TaskInstance]] = {}
 
     def run(self) -> RunDetails:
-        while (end := self.plan.end()) is None:
-            for decision in self._decisions():
-                self._follow(decision)
-        return self._details(end)
+        while (end := self.engine.end) is None or self._attempts:
+            self._changed = False
+            self.engine.go_on()
+            if self._attempts:
+                self._make(next(iter(self._attempts.values())))
+            elif self._changed or self.engine.end is not None:
+                continue
+            elif self._timers:
+                self._wait()
+            else:
+                raise RuntimeError("nothing follows in the run, and it has not ended: this is a defect of tidemill")
+        plan = self.engine.plan
+        return run_details(self.state, progress(plan.counts), lambda i: why(plan, i), end.state)
 
-    def _decisions(self) -> Sequence[Decision]:
-        tasks = self.plan.mappable()
-        scopes = self.state.spec.map_scopes
-        for scope in dict.fromkeys(scopes[task_id] for task_id in tasks):
-            self._expand([task_id for task_id in tasks if scopes[task_id] == scope])
-        decisions = self.plan.decide()
-        for key in [*self.plan.wanted_leases]:  # alone, a run has every pool to itself
-            self.plan.grant(key)
-        self.plan.wanted_leases.clear()
-        return decisions
+    def _make(self, instance: TaskInstance) -> None:
+        outcome: Outcome | Failure
+        if instance.key in self._cancelled:
+            self._cancelled.discard(instance.key)
+            outcome = Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
+        else:
+            try:
+                outcome = self.work(self.engine.attempt_of(instance, "local"))
+            except (ValueError, LookupError) as error:  # values that do not fit what they are mapped to
+                outcome = Failure(error_type=type(error).__name__, message=str(error), retryable=False)
+        del self._attempts[instance.key]
+        self.engine.end_attempt(instance, outcome)
 
-    def _expand(self, task_ids: list[str]) -> None:
+    def _wait(self) -> None:
+        """Has the first timer go off: at once, but for the next poke of a sensor, which looks at the world."""
+        key, (_, instance) = min(self._timers.items(), key=lambda timer: timer[1][0])
+        del self._timers[key]
+        if instance.state is TaskState.UP_FOR_RESCHEDULE:
+            time.sleep(BETWEEN_POKES)
+        self.engine.wake(instance)
+
+    def work(self, attempt: TaskAttempt) -> Outcome | Failure:
+        """What *attempt* comes to."""
         try:
-            values = self.state.values_of(task_ids[0])
-        except (NotMappableError, InvalidInputError) as error:
-            for task_id in task_ids:
-                self.plan.cannot_expand(task_id, str(error))
-            return
-        if not values:
-            for task_id in task_ids:
-                self._end(self.state.instances[task_id], TaskState.SKIPPED, "there is nothing to map it over")
-            return
-        self._values.update(dict.fromkeys(task_ids, values))
-        self.state.expand(task_ids, len(values))
-        self.plan.expand(task_ids, len(values))
-
-    def _follow(self, decision: Decision) -> None:
-        instance = self.state.instances[decision.key]
-        if decision.state is TaskState.SHUTDOWN:
-            return
-        instance.move(decision.state, decision.reason)
-        if decision.state is TaskState.QUEUED:
-            self._try(instance)
-        elif decision.state.finished:
-            self._told(instance)
-
-    def _try(self, instance: TaskInstance) -> None:
-        """One try, and the next one at once where there is to be one."""
-        task = self.state.spec.by_id[instance.task_id]
-        while True:
-            instance.try_number += 1
-            instance.started_at = datetime.now(UTC)
-            outcome = self.work(instance)
-            instance.ended_at = datetime.now(UTC)
-            failure = outcome if isinstance(outcome, Failure) else None
-            again = failure is not None and may_retry(task, instance.try_number, failure)
-            state = outcome.state if isinstance(outcome, Outcome) else TaskState.FAILED
-            instance.attempts.append(
-                Attempt(
-                    try_number=instance.try_number,
-                    state=TaskState.UP_FOR_RETRY if again else state,
-                    started_at=instance.started_at,
-                    ended_at=instance.ended_at,
-                    failure=failure,
-                )
-            )
-            if not again:
-                break
-        instance.move(TaskState.RUNNING)
-        if isinstance(outcome, Outcome):
-            instance.xcom, instance.mapped_length = outcome.xcom, outcome.mapped_length
-            self.plan.skip(instance.key, instance.skips)
-        self._end(instance, state, outcome.note if isinstance(outcome, Outcome) else outcome.error_type)
-
-    def _end(self, instance: TaskInstance, state: TaskState, reason: str | None) -> None:
-        instance.move(state, reason)
-        self.plan.record(instance.key, state)
-        self._told(instance)
-
-    def work(self, instance: TaskInstance) -> Outcome | Failure:
-        """What the present try of *instance* comes to."""
-        try:
-            values = self._values.get(instance.task_id)
-            mine = values[instance.map_index] if values is not None else None
-            attempt = self.state.attempt(instance, "local", mine)
-            outcome = self._waited(attempt, instance)
-            result = outcome.xcom.get("return_value")
-            instance.skips = outcome.skips or skipped_tasks(self.state.spec, attempt.task, result)
-            return outcome
+            return self.results.put(attempt, self._performed(self.results.fill(attempt)))
         except ApplicationError as error:
             if error.type == TASK_FAILED and error.details:
                 return Failure.model_validate(error.details[0])
@@ -256,14 +224,56 @@ class _LocalRun:
         except ValueError as error:
             return Failure(error_type=type(error).__name__, message=str(error), retryable=False)
 
-    def _waited(self, attempt: TaskAttempt, instance: TaskInstance) -> Outcome:
-        while True:
-            outcome = self._performed(attempt)
-            if outcome.state is not TaskState.UP_FOR_RESCHEDULE:
-                return outcome
-            instance.pokes += 1
-            time.sleep(1)
-            attempt = attempt.model_copy(update={"poke": attempt.poke + 1, "waiting_since": instance.started_at})
+    # What the engine decides: see RunDriver
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def changed(self) -> None:
+        self._changed = True
+
+    def is_under_way(self, key: str) -> bool:
+        return key in self._attempts
+
+    def start_attempt(self, instance: TaskInstance) -> None:
+        self._attempts[instance.key] = instance
+
+    def stop_attempt(self, key: str) -> None:
+        self._cancelled.add(key)
+
+    def set_timer(self, instance: TaskInstance, until: datetime) -> None:
+        self._timers[instance.key] = until, instance
+
+    def forget_timer(self, key: str) -> None:
+        self._timers.pop(key, None)
+
+    def exchange_slots(self, wanted: Sequence[str], returned: Sequence[str]) -> None:  # noqa: ARG002
+        for key in wanted:  # alone, a run has every pool to itself
+            self.engine.plan.grant(key)
+            self._changed = True
+
+    def return_slots(self, keys: Sequence[str]) -> None: ...
+
+    def park_slots(self, key: str) -> None: ...
+
+    def replan(self) -> None: ...
+
+    def begin_trigger(self, instance: TaskInstance) -> None: ...
+
+    def stop_trigger(self, key: str) -> None: ...
+
+    def tell_of_try(self, instance: TaskInstance) -> None: ...
+
+    def tell_of_end_of_try(
+        self, instance: TaskInstance, state: TaskState, outcome: Outcome | Failure, reason: str | None
+    ) -> None: ...
+
+    def tell_of_assets(self, instance: TaskInstance, events: tuple[OutletEvent, ...]) -> None: ...
+
+    def tell_of_end(self, instance: TaskInstance) -> None:
+        self._told(instance)
+
+    # Attempts
 
     def _performed(self, attempt: TaskAttempt) -> Outcome:
         here = ActivityEnvironment()
@@ -299,9 +309,6 @@ class _LocalRun:
         if outcome.staged is not None:
             here.run(OutputActivities(self._workplace).publish, outcome.staged)
         return outcome
-
-    def _details(self, end: RunEnd) -> RunDetails:
-        return run_details(self.state, progress(self.plan.counts), lambda i: why(self.plan, i), end.state)
 
 
 def _outcome(result: dict[str, Any]) -> Outcome:
