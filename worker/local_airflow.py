@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +18,7 @@ from ..activities.work.dag_import import Code, import_code
 from ..activities.workplace import has_airflow
 from ..model.errors import InvalidInputError
 from ..model.run.attempts import TaskAttempt
-from ..model.run.deferrals import Deferral, TriggerEnd
+from ..model.run.deferrals import TriggerEnd
 from ..model.run.facts import Facts, Question
 from ..model.run.task_instances import Outcome
 from ..model.run.triggering import TriggerQuestion
@@ -62,62 +61,33 @@ class AirflowFile:
         raise InvalidInputError(f"{self.path} defines no DAG {dag_id!r}. It defines: {known}")
 
     def performed(self, attempt: TaskAttempt, facts: Facts, values: KeyValues) -> Outcome:
-        """What a try comes to, however often it leaves its worker. Raises the task's failure."""
+        """What a try comes to while it has a worker. Raises the task's failure."""
         from ..activities.work.airflow import task
 
-        xcom: dict[str, Any] = {}
-        while True:
-            outcome = outcome_of(task.run(_Here(attempt, self.code, facts, values)))  # type: ignore[arg-type]
-            xcom |= outcome.xcom
-            match outcome.state:
-                case TaskState.UP_FOR_RESCHEDULE:
-                    _sleep_until(outcome.wake_at)
-                    since = attempt.waiting_since or outcome.started_at
-                    attempt = attempt.model_copy(update={"poke": attempt.poke + 1, "waiting_since": since})
-                case TaskState.DEFERRED:
-                    assert outcome.deferral is not None  # noqa: S101
-                    resumed = self._waited(attempt, outcome.deferral)
-                    if isinstance(resumed, Outcome):
-                        return resumed.model_copy(update={"xcom": {**xcom, **resumed.xcom}})
-                    attempt = attempt.model_copy(update={"resume": resumed, "poke": attempt.poke + 1})
-                case TaskState.AWAITING_INPUT:
-                    raise InvalidInputError(
-                        f"task {attempt.task.task_id!r} waits for a person, and there is nobody to ask without a "
-                        "server. Try the DAG out with `tidemill dev`"
-                    )
-                case _:
-                    return outcome.model_copy(update={"xcom": xcom})
-
-    def _waited(self, attempt: TaskAttempt, deferral: Deferral) -> Deferral | Outcome:
-        """What comes of a wait: how the try goes on, or its end."""
-        if deferral.moment is not None:
-            _sleep_until(deferral.moment)
-            return Outcome() if deferral.ends_task else deferral.woken(deferral.event)
-        end = _watched(TriggerQuestion(attempt=attempt, deferral=deferral))
-        if end.error is not None:
-            return deferral.failed(end.error, end.traceback)
-        if end.ended is None:
-            return deferral.woken(end.event)
-        if end.ended == TaskState.FAILED:
-            return deferral.failed_by_trigger()
-        return Outcome(state=TaskState(end.ended), xcom=end.xcom)
+        outcome = outcome_of(task.run(_Here(attempt, self.code, facts, values)))  # type: ignore[arg-type]
+        if outcome.state is TaskState.AWAITING_INPUT:
+            raise InvalidInputError(
+                f"task {attempt.task.task_id!r} waits for a person, and there is nobody to ask without a server. "
+                "Try the DAG out with `tidemill dev`"
+            )
+        return outcome
 
 
-def _watched(question: TriggerQuestion) -> TriggerEnd:
+def end_of_trigger(question: TriggerQuestion, until: datetime | None) -> TriggerEnd | None:
+    """What a trigger says first; None where it says nothing until then."""
     from ..activities.work.airflow.triggers import first_event, trigger_of
 
     async def watched() -> TriggerEnd:
-        return await first_event(trigger_of(question))
+        seconds = None if until is None else max(0.0, (until - datetime.now(UTC)).total_seconds())
+        async with asyncio.timeout(seconds):
+            return await first_event(trigger_of(question))
 
     try:
         return asyncio.run(watched())
+    except TimeoutError:
+        return None
     except Exception as error:
         return TriggerEnd(error="Trigger failure", traceback=(f"{type(error).__name__}: {error}",))
-
-
-def _sleep_until(at: datetime | None) -> None:
-    if at is not None:
-        time.sleep(max(0.0, (at - datetime.now(UTC)).total_seconds()))
 
 
 @dataclass

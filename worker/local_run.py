@@ -34,6 +34,7 @@ from ..model.run.identity import TriggerRequest, manual_run
 from ..model.run.progress import progress
 from ..model.run.state import DagRunState
 from ..model.run.task_instances import Failure, Outcome, TaskInstance
+from ..model.run.triggering import TriggerQuestion
 from ..model.run.views import RunDetails, run_details, why
 from ..model.spec.dag import DagSource, DagSpec
 from ..model.spec.tasks import (
@@ -49,8 +50,9 @@ from ..model.spec.tasks import (
     TimeTask,
 )
 from ..model.states import RunState, TaskState
-from .local_airflow import AirflowFile
+from .local_airflow import AirflowFile, end_of_trigger
 
+NOTHING_FOLLOWS = "nothing follows in the run, and it has not ended: this is a defect of tidemill"
 BETWEEN_POKES = 1.0
 """Seconds, whatever the sensor's own interval is."""
 Told = Callable[[TaskInstance], None]
@@ -95,11 +97,7 @@ def try_locally(
             raise InvalidInputError(f"DAG {dag.dag_id!r} has no task {task_id!r}. It has {', '.join(spec.by_id)}")
         if task_id in spec.mapped:
             raise InvalidInputError(f"task {task_id!r} is mapped: its arguments are results. Run the whole DAG")
-        instance = TaskInstance(task_id=task_id, try_number=1, started_at=datetime.now(UTC))
-        outcome = local.work(local.state.attempt(instance, "local"))
-        if isinstance(outcome, Failure):
-            return outcome
-        return outcome.model_copy(update={"xcom": local.results.filled(outcome.xcom)})
+        return local.try_once(local.state.instances[task_id])
 
 
 def _spec_of(dag: LocalDag) -> DagSpec:
@@ -176,21 +174,48 @@ class _LocalRun:
         """Those that were started, in their order: one is made at a time."""
         self._cancelled: set[str] = set()
         self._timers: dict[str, tuple[datetime, TaskInstance]] = {}
+        self._triggers: dict[str, TaskInstance] = {}
+        """Those whose trigger is to be watched: one after the other."""
 
     def run(self) -> RunDetails:
         while (end := self.engine.end) is None or self._attempts:
             self._changed = False
             self.engine.go_on()
-            if self._attempts:
-                self._make(next(iter(self._attempts.values())))
-            elif self._changed or self.engine.end is not None:
+            if not self._attempts and (self._changed or self.engine.end is not None):
                 continue
-            elif self._timers:
-                self._wait()
-            else:
-                raise RuntimeError("nothing follows in the run, and it has not ended: this is a defect of tidemill")
+            if not self._go_on_with_one():
+                raise RuntimeError(NOTHING_FOLLOWS)
         plan = self.engine.plan
         return run_details(self.state, progress(plan.counts), lambda i: why(plan, i), end.state)
+
+    def try_once(self, instance: TaskInstance) -> Outcome | Failure:
+        """What one try of *instance* comes to, whatever its trigger rule says."""
+        self._move(instance, TaskState.SCHEDULED)
+        while not instance.attempts:
+            if instance.state is TaskState.SCHEDULED:
+                self._move(instance, TaskState.QUEUED)
+                self.engine.begin_try(instance)
+            elif not self._go_on_with_one():
+                raise RuntimeError(NOTHING_FOLLOWS)
+        if instance.failure is not None:
+            return instance.failure
+        return Outcome(state=instance.state, xcom=self.results.filled(instance.xcom), note=instance.reason)
+
+    def _move(self, instance: TaskInstance, state: TaskState) -> None:
+        instance.move(state)
+        self.engine.plan.record(instance.key, state)
+
+    def _go_on_with_one(self) -> bool:
+        """Makes one attempt, or waits for one trigger or timer. False if there is none."""
+        if self._attempts:
+            self._make(next(iter(self._attempts.values())))
+        elif self._triggers:
+            self._watch(next(iter(self._triggers.values())))
+        elif self._timers:
+            self._wait()
+        else:
+            return False
+        return True
 
     def _make(self, instance: TaskInstance) -> None:
         outcome: Outcome | Failure
@@ -206,12 +231,26 @@ class _LocalRun:
         self.engine.end_attempt(instance, outcome)
 
     def _wait(self) -> None:
-        """Has the first timer go off: at once, but for the next poke of a sensor, which looks at the world."""
-        key, (_, instance) = min(self._timers.items(), key=lambda timer: timer[1][0])
+        """Has the first timer go off: at once, but for pokes of sensors and moments, which look at the world."""
+        key, (until, instance) = min(self._timers.items(), key=lambda timer: timer[1][0])
         del self._timers[key]
         if instance.state is TaskState.UP_FOR_RESCHEDULE:
             time.sleep(BETWEEN_POKES)
+        elif instance.deferral is not None:
+            time.sleep(max(0.0, (until - datetime.now(UTC)).total_seconds()))
         self.engine.wake(instance)
+
+    def _watch(self, instance: TaskInstance) -> None:
+        """Waits for what the trigger of *instance* says, or for the end of its time."""
+        deferral, timer = self._triggers.pop(instance.key).deferral, self._timers.get(instance.key)
+        assert deferral is not None  # noqa: S101
+        question = TriggerQuestion(attempt=self.state.attempt(instance, "local"), deferral=deferral)
+        end = end_of_trigger(question, timer[0] if timer is not None else None)
+        if end is not None:
+            self.engine.end_trigger(instance, deferral, end)
+        else:
+            self.forget_timer(instance.key)
+            self.engine.wake(instance)
 
     def work(self, attempt: TaskAttempt) -> Outcome | Failure:
         """What *attempt* comes to."""
@@ -258,9 +297,13 @@ class _LocalRun:
 
     def replan(self) -> None: ...
 
-    def begin_trigger(self, instance: TaskInstance) -> None: ...
+    def begin_trigger(self, instance: TaskInstance) -> None:
+        deferral = instance.deferral
+        if deferral is not None and deferral.trigger is not None and deferral.moment is None:
+            self._triggers[instance.key] = instance
 
-    def stop_trigger(self, key: str) -> None: ...
+    def stop_trigger(self, key: str) -> None:
+        self._triggers.pop(key, None)
 
     def tell_of_try(self, instance: TaskInstance) -> None: ...
 

@@ -190,9 +190,10 @@ class RunEngine:
             self._driver.return_slots([instance.key])
             self._end_of(instance)
         elif decision.state is TaskState.QUEUED:
-            self._begin(instance)
+            self.begin_try(instance)
 
-    def _begin(self, instance: TaskInstance) -> None:
+    def begin_try(self, instance: TaskInstance) -> None:
+        """Begins a try of *instance*, or goes on with one that has waited. It is QUEUED."""
         if not instance.pokes:
             instance.try_number += 1
             instance.xcom = {}
