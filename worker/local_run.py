@@ -265,7 +265,7 @@ class _LocalRun:
 
     # What the engine decides: see RunDriver
 
-    def now(self) -> datetime:
+    def current_time(self) -> datetime:
         return datetime.now(UTC)
 
     def changed(self) -> None:

@@ -36,7 +36,7 @@ WAITS = (TaskState.DEFERRED, TaskState.AWAITING_INPUT, TaskState.UP_FOR_RESCHEDU
 class RunDriver(Protocol):
     """Does what the engine decides; each method returns at once."""
 
-    def now(self) -> datetime:
+    def current_time(self) -> datetime:
         """The time of what happens now."""
         ...
 
@@ -198,7 +198,7 @@ class RunEngine:
             instance.try_number += 1
             instance.xcom = {}
             self._driver.tell_of_try(instance)
-        now = self._driver.now()
+        now = self._driver.current_time()
         instance.queued_at, instance.started_at, instance.ended_at = now, None, None
         if isinstance(self.state.spec.by_id[instance.task_id], EmptyTask):
             self._settle(instance, Outcome(started_at=now))
@@ -284,7 +284,7 @@ class RunEngine:
 
     def _count_try(self, instance: TaskInstance, outcome: Outcome | Failure, state: TaskState) -> None:
         """Keeps the try that has ended among those of the instance."""
-        now = self._driver.now()
+        now = self._driver.current_time()
         failure = outcome if isinstance(outcome, Failure) else None
         instance.ended_at = now
         started = outcome.started_at if isinstance(outcome, Outcome) else None
@@ -313,7 +313,7 @@ class RunEngine:
             delay = failure.retry_delay
             if delay is None:
                 delay = retry_delay(task, tries, f"{run.dag_id}#{instance.key}#{run.key}")
-            instance.retry_at = self._driver.now() + delay
+            instance.retry_at = self._driver.current_time() + delay
         self._move(instance, state, failure.error_type)
         if again:
             self._set_timer(instance)
@@ -330,7 +330,7 @@ class RunEngine:
 
     def _end_of(self, instance: TaskInstance) -> None:
         """What else follows from the end of a task."""
-        instance.ended_at = instance.ended_at or self._driver.now()
+        instance.ended_at = instance.ended_at or self._driver.current_time()
         self._driver.tell_of_end(instance)
 
     # Waiting without a worker
@@ -338,11 +338,11 @@ class RunEngine:
     def _wait(self, instance: TaskInstance, outcome: Outcome) -> None:
         task = self.state.spec.by_id[instance.task_id]
         instance.started_at = outcome.started_at
-        instance.waiting_since = instance.waiting_since or outcome.started_at or self._driver.now()
+        instance.waiting_since = instance.waiting_since or outcome.started_at or self._driver.current_time()
         instance.wake_at = outcome.wake_at
         if isinstance(task, PokedTask):
             instance.pokes += 1
-            instance.wake_at = self._driver.now() + poke_delay(task, instance.pokes)
+            instance.wake_at = self._driver.current_time() + poke_delay(task, instance.pokes)
         elif isinstance(task, AirflowTask):
             instance.pokes += 1
             instance.xcom = {**instance.xcom, **outcome.xcom}
@@ -389,7 +389,7 @@ class RunEngine:
 
     def _end_wait(self, instance: TaskInstance, deferral: Deferral) -> None:
         """The moment has come that a try waits for, or that ends its wait."""
-        now = self._driver.now()
+        now = self._driver.current_time()
         if instance.state is TaskState.AWAITING_INPUT:
             self.resume(instance, deferral.woken(unanswered(deferral.form, now)))
         elif deferral.moment is None or now < deferral.moment:

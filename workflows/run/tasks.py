@@ -121,7 +121,7 @@ class RunTasks:
 
     # What the engine decides: see RunDriver
 
-    def now(self) -> datetime:
+    def current_time(self) -> datetime:
         return workflow.now()
 
     def changed(self) -> None:
