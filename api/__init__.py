@@ -1,1 +1,1 @@
-"""The web: Airflow's REST API and user interface on tidemill. Knows Temporal only by `worker.client`."""
+"""The web: Airflow's REST API and user interface on tidemill. Asks Temporal by `worker.client`."""

@@ -2,6 +2,7 @@
 
 import ast
 import gc
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,23 @@ def test_the_model_knows_neither_temporal_nor_processes() -> None:
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 assert node.func.attr not in ("now", "utcnow", "today"), f"{path}:{node.lineno} reads a clock"
+
+
+def test_modules_that_docstrings_name_are_there() -> None:
+    named = re.compile(rf"\b(?:{'|'.join(LAYERS)})(?:\.[a-z_]+)+|(?:{'|'.join(LAYERS)})(?:/[a-z_]+)+\.py")
+    for layer in LAYERS:
+        for path in (ROOT / layer).rglob("*.py"):
+            for node in ast.walk(parsed(path)):
+                if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                    continue
+                for name in named.findall(ast.get_docstring(node) or ""):
+                    assert is_there(name), f"{path} names {name}"
+
+
+def is_there(name: str) -> bool:
+    """Whether there is a module or package *name*, or a module that may have something of that name."""
+    found = ROOT / name if name.endswith(".py") else ROOT.joinpath(*name.split("."))
+    return found.exists() or found.with_suffix(".py").exists() or found.parent.with_suffix(".py").exists()
 
 
 def test_nothing_plainly_named_is_installed() -> None:

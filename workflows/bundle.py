@@ -1,6 +1,6 @@
 """One folder of DAG files for as long as it is watched: the only one to say what is parsed, and whose a DAG is.
 
-Decisions are `model.bundle_state`; nothing is read, parsed or registered here, but by activities on a
+Decisions are `model.bundle.state`; nothing is read, parsed or registered here, but by activities on a
 task queue of their own.
 """
 

@@ -9,32 +9,12 @@ from ...model.run.instance_keys import UNMAPPED
 from ...model.run.task_instances import Attempt
 from ...model.run.views import TaskView
 from ...model.spec.dag import DagSpec
-from ...model.spec.tasks import Task
+from ...model.spec.tasks import KINDS, Task
 from ...model.states import TaskState
 from ..read.filters import seconds_between
 from .common import Answer, Body, TimeDelta, uuid_of
 from .dags import DagVersion, param_of
 
-OPERATORS = {
-    "bash": "BashOperator",
-    "bash_function": "@task.bash",
-    "python": "PythonOperator",
-    "branch": "BranchPythonOperator",
-    "short_circuit": "ShortCircuitOperator",
-    "empty": "EmptyOperator",
-    "latest_only": "LatestOnlyOperator",
-    "spark_submit": "SparkSubmitOperator",
-    "spark_sql": "SparkSqlOperator",
-    "spark_sql_function": "@task.spark_sql",
-    "pyspark": "@task.pyspark",
-    "sensor": "PythonSensor",
-    "file_sensor": "FileSensor",
-    "external_task": "ExternalTaskSensor",
-    "trigger_dag": "TriggerDagRunOperator",
-    "approval": "ApprovalOperator",
-    "time": "DateTimeSensor",
-}
-"""By kind of task, what Airflow calls it; another kind is called as it is."""
 SHOWN_STATES = {TaskState.NONE: None, TaskState.SHUTDOWN: "restarting"}
 """States that Airflow's API has no name for."""
 
@@ -224,7 +204,7 @@ def task_answer(spec: DagSpec, task: Task) -> TaskAnswer:
 
 def operator_of(kind: str, own: str | None = None) -> str:
     """What Airflow calls a kind of task; a task of its own has a class of its *own*."""
-    return own or OPERATORS.get(kind, kind)
+    return own or KINDS[kind].airflow_name
 
 
 def shown_try(view: TaskView) -> int:

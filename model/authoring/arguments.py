@@ -11,6 +11,7 @@ from typing import Any
 
 from ..dropped_arguments import DROPPED
 from ..errors import InvalidInputError
+from ..spec.tasks import BashFunctionTask, BashSensorTask, BashTask, CallTask, SparkWork, WaitingTask, kinds_of
 
 MAIL = "tidemill sends no mail. Give on_failure_callback or on_retry_callback a WebhookNotifier, or a function"
 LOOKS = "it is not kept: the web shows the id and its own colours"
@@ -67,8 +68,8 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "post_submit_commands": "give the task an on_success_callback",
         "use_krb5ccache": "a ticket of the worker's user is used where there is one",
         "track_driver_via_k8s_api": "drivers in cluster mode are always followed",
-        "openlineage_inject_parent_job_info": "OpenLineage is not told; a trace is (docs/operating.md)",
-        "openlineage_inject_transport_info": "OpenLineage is not told; a trace is (docs/operating.md)",
+        "openlineage_inject_parent_job_info": "applications are told of their task wherever OpenLineage is configured",
+        "openlineage_inject_transport_info": "where events go is openlineage-spark's own configuration",
         "poll_interval": "waiting never holds a worker: poke_interval says how often is looked",
         "silent_fail": "a poke that fails costs a try",
         "never_fail": "write soft_fail",
@@ -77,17 +78,13 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "end_from_trigger": "waiting never holds a worker",
         "trigger_kwargs": "waiting never holds a worker",
         "note": "runs have no notes yet",
-        "openlineage_inject_parent_info": "OpenLineage is not told; a trace is (docs/operating.md)",
+        "openlineage_inject_parent_info": "runs that are triggered are told of as runs of their own",
     },
 }
 """By whose it is: arguments that are accepted with a notice and change nothing, with what holds instead."""
 
-WAITS = frozenset({
-    "sensor", "bash_sensor", "file_sensor", "external_task", "wait_until", "approval", "trigger_dag",
-})  # fmt: skip
-CALLS = frozenset({"python", "bash_function", "branch", "short_circuit", "sensor", "pyspark", "spark_sql_function"})
-SHELLS = frozenset({"bash", "bash_function", "bash_sensor"})
-SPARKS = frozenset({"spark_submit", "spark_sql", "pyspark", "spark_sql_function"})
+WAITS, CALLS, SPARKS = kinds_of(WaitingTask), kinds_of(CallTask), kinds_of(SparkWork)
+SHELLS = kinds_of(BashTask, BashFunctionTask, BashSensorTask)
 OF_KINDS: dict[str, frozenset[str]] = {
     "poll_interval": frozenset({"external_task", "trigger_dag"}),
     "silent_fail": WAITS | CALLS,

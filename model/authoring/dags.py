@@ -1,4 +1,4 @@
-"""A DAG as code, read as Airflow's are: builds what `dag` holds, and keeps the functions beside it.
+"""A DAG as code, read as Airflow's are: builds the data of `model.spec.dag`, and keeps the functions beside it.
 
 Nothing here runs a task. The functions stay in the process that imports the DAG file; a task
 that is to call one finds it by its task_id, in `DAG.functions`.

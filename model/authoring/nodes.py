@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Protocol, Self, get_args
+from typing import Any, Protocol, Self
 
 from ..errors import InvalidInputError
 from ..spec.notifiers import Event
-from ..spec.tasks import BaseTask, Task
+from ..spec.tasks import KINDS, BaseTask
 from .arguments import CALLS, sorted_out
 from .assets import leaves_of
 from .callbacks import functions_of, notifiers_of
@@ -18,9 +18,7 @@ from .dates import aware
 from .links import Linked, Ordered, Output, firsts, plain
 from .params import plain_params
 
-FIELDS_OF_KINDS = {
-    kind.model_fields["kind"].default: {*kind.model_fields, *map(str, Event)} for kind in get_args(get_args(Task)[0])
-}
+FIELDS_OF_KINDS = {kind: {*model.model_fields, *map(str, Event)} for kind, model in KINDS.items()}
 """The options that each kind of task has."""
 
 

@@ -1,6 +1,6 @@
 """One DAG for as long as it exists: knows when its next run is due, and is the only one to create runs.
 
-Its state and all its decisions are `model.dag_state`; this waits, asks, starts and is told.
+Its state and all its decisions are `model.dag.state`; this waits, asks, starts and is told.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """One run from its first task to its last.
 
-A thin shell: what happens next is decided by `model.run.planner`, what is under way for the tasks
-is kept by `run_tasks`; this says when the run is over, and speaks with everybody else.
+A thin shell: what happens next is decided by `model.run.engine`, what is under way for the tasks
+is kept by `workflows.run.tasks`; this says when the run is over, and speaks with everybody else.
 """
 
 import asyncio

@@ -1,9 +1,11 @@
 """What a task is: one frozen model for each kind, told apart by `kind`.
 
-A new kind is a model here and an activity of the name that it gives; the planner knows neither.
+A new kind is a model here and an activity of the name that it gives; the planner knows neither. Tables by kind are
+derived from the models.
 """
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, get_args
 
 from pydantic import Field
 
@@ -66,7 +68,17 @@ Task = Annotated[
 ]
 """Any kind of task."""
 
+KINDS: Mapping[str, type[BaseTask]] = {one.model_fields["kind"].default: one for one in get_args(get_args(Task)[0])}
+"""The model of each kind."""
+
+
+def kinds_of(*bases: type[BaseTask]) -> frozenset[str]:
+    """The kinds whose models are derived from one of *bases*."""
+    return frozenset(kind for kind, model in KINDS.items() if issubclass(model, bases))
+
+
 __all__ = [
+    "KINDS",
     "ActivityTask",
     "AirflowTask",
     "ApprovalTask",
@@ -97,5 +109,6 @@ __all__ = [
     "WaitingTask",
     "WeightRule",
     "WorkflowTask",
+    "kinds_of",
     "require_order",
 ]

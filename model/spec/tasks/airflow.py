@@ -14,6 +14,7 @@ class AirflowTask(BaseTask):
     """
 
     activity: ClassVar[str | None] = "tidemill.airflow"
+    airflow_name: ClassVar[str] = "BaseOperator"
     kind: Literal["airflow"] = "airflow"
     operator: Annotated[str, Field(min_length=1)]
     """The operator's class, as `package.module.Class`."""

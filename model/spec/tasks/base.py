@@ -27,6 +27,8 @@ class BaseTask(Brief, Model):
 
     activity: ClassVar[str | None] = None
     """The activity that does the work; None for work of the run's workflow itself."""
+    airflow_name: ClassVar[str]
+    """What DAG files, and Airflow where it has it, call a task of this kind."""
     calls_workflows: ClassVar[bool] = False
     """Whether the activity waits for other workflows: it runs where it keeps none of them from its answers."""
     queue_suffix: ClassVar[str] = ""

@@ -20,6 +20,7 @@ ExitCodes = Annotated[tuple[int, ...], BeforeValidator(_listed)]
 class EmptyTask(BaseTask):
     """Does nothing: joins and names a point in the graph (Airflow: EmptyOperator)."""
 
+    airflow_name: ClassVar[str] = "EmptyOperator"
     kind: Literal["empty"] = "empty"
 
 
@@ -28,6 +29,7 @@ class BashTask(BaseTask):
 
     activity: ClassVar[str | None] = "tidemill.bash"
     template_ext: ClassVar[tuple[str, ...]] = (".sh", ".bash")
+    airflow_name: ClassVar[str] = "BashOperator"
     kind: Literal["bash"] = "bash"
     command: Annotated[str, Field(min_length=1)]
     """The command, or the name of a .sh or .bash file; a template."""
@@ -73,6 +75,7 @@ class PythonTask(CallTask):
     """A Python function, called in a child process of its own (Airflow: PythonOperator)."""
 
     activity: ClassVar[str | None] = "tidemill.python"
+    airflow_name: ClassVar[str] = "PythonOperator"
     kind: Literal["python"] = "python"
 
 
@@ -80,6 +83,7 @@ class BashFunctionTask(CallTask):
     """A Python function that returns the bash command to run (Airflow: @task.bash)."""
 
     activity: ClassVar[str | None] = "tidemill.bash_function"
+    airflow_name: ClassVar[str] = "@task.bash"
     kind: Literal["bash_function"] = "bash_function"
     skip_on_exit_code: ExitCodes = (SKIP_EXIT_CODE,)
     """Exit codes by which the task is skipped."""
@@ -92,6 +96,7 @@ class BranchTask(CallTask):
     """
 
     activity: ClassVar[str | None] = "tidemill.python"
+    airflow_name: ClassVar[str] = "BranchPythonOperator"
     kind: Literal["branch"] = "branch"
 
 
@@ -99,6 +104,7 @@ class ShortCircuitTask(CallTask):
     """A function; if it returns something false, what is downstream is skipped (Airflow: ShortCircuitOperator)."""
 
     activity: ClassVar[str | None] = "tidemill.python"
+    airflow_name: ClassVar[str] = "ShortCircuitOperator"
     kind: Literal["short_circuit"] = "short_circuit"
     ignore_downstream_trigger_rules: bool = True
     """Whether everything downstream is skipped, or only what is directly so, the rest by its own trigger rules."""
@@ -107,4 +113,5 @@ class ShortCircuitTask(CallTask):
 class LatestOnlyTask(BaseTask):
     """Skips what is directly downstream unless its run is the latest of the schedule (Airflow: LatestOnlyOperator)."""
 
+    airflow_name: ClassVar[str] = "LatestOnlyOperator"
     kind: Literal["latest_only"] = "latest_only"

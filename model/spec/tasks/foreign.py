@@ -21,6 +21,7 @@ class ActivityTask(BaseTask):
     What it returns is the result; what it raises, also a lost worker, costs a try.
     """
 
+    airflow_name: ClassVar[str] = "TemporalActivityOperator"
     kind: Literal["activity"] = "activity"
     activity_type: Annotated[str, Field(min_length=1)]
     """The name of the activity."""
@@ -36,6 +37,7 @@ class ActivityTask(BaseTask):
 class WorkflowTask(BaseTask):
     """A Temporal workflow by its name, as a child of the run. What it returns is the result."""
 
+    airflow_name: ClassVar[str] = "TemporalWorkflowOperator"
     kind: Literal["workflow"] = "workflow"
     workflow_type: Annotated[str, Field(min_length=1)]
     """The name of the workflow."""
@@ -51,6 +53,7 @@ class TriggerDagTask(PokedTask):
 
     activity: ClassVar[str | None] = "tidemill.trigger_dag"
     calls_workflows: ClassVar[bool] = True
+    airflow_name: ClassVar[str] = "TriggerDagRunOperator"
     kind: Literal["trigger_dag"] = "trigger_dag"
     trigger_dag_id: Annotated[str, Field(min_length=1)]
     """The DAG to run; a template."""

@@ -220,6 +220,7 @@ class SparkSubmitTask(SparkWork):
     A relative `application` is looked up from the folder of the DAG file.
     """
 
+    airflow_name: ClassVar[str] = "SparkSubmitOperator"
     kind: Literal["spark_submit"] = "spark_submit"
     application: Annotated[str, Field(min_length=1)]
     """The .py or .jar file to submit; a template."""
@@ -254,6 +255,7 @@ class SparkSubmitTask(SparkWork):
 class PySparkTask(SparkWork, CallTask):
     """A function of the DAG file that is given a SparkSession (Airflow: @task.pyspark)."""
 
+    airflow_name: ClassVar[str] = "@task.pyspark"
     kind: Literal["pyspark"] = "pyspark"
 
 
@@ -263,6 +265,7 @@ class SparkSqlTask(SparkWork):
     The rows of the last statement, if it has any, are the result, or go to `output`.
     """
 
+    airflow_name: ClassVar[str] = "SparkSqlOperator"
     kind: Literal["spark_sql"] = "spark_sql"
     sql: Annotated[str, Field(min_length=1)]
     """The statements, separated by semicolons; or the path of a `.sql` file from the DAG file's folder."""
@@ -278,6 +281,7 @@ class SparkSqlTask(SparkWork):
 class SparkSqlFunctionTask(SparkWork, CallTask):
     """A function of the DAG file that returns the SQL to run, as `SparkSqlTask` takes it."""
 
+    airflow_name: ClassVar[str] = "@task.spark_sql"
     kind: Literal["spark_sql_function"] = "spark_sql_function"
     output_format: str = "parquet"
     """The format of what is written: "parquet" and so on."""

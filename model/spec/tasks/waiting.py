@@ -34,6 +34,7 @@ class SensorTask(CallTask, PokedTask):
     """A function that returns whether the wait is over, or a `PokeReturnValue` (Airflow: PythonSensor)."""
 
     activity: ClassVar[str | None] = "tidemill.python"
+    airflow_name: ClassVar[str] = "PythonSensor"
     kind: Literal["sensor"] = "sensor"
 
 
@@ -41,6 +42,7 @@ class BashSensorTask(PokedTask):
     """A command; the wait is over when it ends with 0 (Airflow: BashSensor)."""
 
     activity: ClassVar[str | None] = "tidemill.bash"
+    airflow_name: ClassVar[str] = "BashSensor"
     kind: Literal["bash_sensor"] = "bash_sensor"
     command: Annotated[str, Field(min_length=1)]
     """The command; a template."""
@@ -59,6 +61,7 @@ class FileSensorTask(PokedTask):
     """Waits for a file, or for one that a pattern such as `in/*.csv` fits (Airflow: FileSensor)."""
 
     activity: ClassVar[str | None] = "tidemill.file_sensor"
+    airflow_name: ClassVar[str] = "FileSensor"
     kind: Literal["file_sensor"] = "file_sensor"
     filepath: Annotated[str, Field(min_length=1)]
     """The path or pattern; a template."""
@@ -77,6 +80,7 @@ class ExternalTaskTask(PokedTask):
 
     activity: ClassVar[str | None] = "tidemill.external_task"
     calls_workflows: ClassVar[bool] = True
+    airflow_name: ClassVar[str] = "ExternalTaskSensor"
     kind: Literal["external_task"] = "external_task"
     external_dag_id: Annotated[str, Field(min_length=1)]
     """The DAG whose run is waited for."""
@@ -102,6 +106,7 @@ class ExternalTaskTask(PokedTask):
 class TimeTask(WaitingTask):
     """Waits for a moment: one durable timer (Airflow: DateTimeSensor, TimeDeltaSensor, TimeSensor)."""
 
+    airflow_name: ClassVar[str] = "DateTimeSensor"
     kind: Literal["wait_until"] = "wait_until"
     target_time: str | None = None
     """A date and time (ISO 8601), or a time of the day of the run; naive ones in `timezone`. May be a template."""
@@ -120,6 +125,7 @@ class ApprovalTask(WaitingTask):
     Without an answer in time the default is taken, or the task fails where there is none.
     """
 
+    airflow_name: ClassVar[str] = "ApprovalOperator"
     kind: Literal["approval"] = "approval"
     subject: str = ""
     """What is asked; a template."""
