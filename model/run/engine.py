@@ -231,19 +231,24 @@ class RunEngine:
         instance.move(TaskState.RUNNING)
         if isinstance(outcome, Outcome):
             outcome = self._judged(instance, outcome)
-        if isinstance(outcome, Failure):
-            self._fail(instance, outcome)
-        elif outcome.state in WAITS:
+        if isinstance(outcome, Outcome) and outcome.state in WAITS:
             self._wait(instance, outcome)
         else:
-            self._count_try(instance, outcome, outcome.state)
-            instance.xcom = {**instance.xcom, **self._kept(instance, outcome)}
-            instance.mapped_length, instance.map_label = outcome.mapped_length, outcome.map_label
-            if instance.skips:
-                self.plan.skip(instance.key, instance.skips)
-            if outcome.state is TaskState.SUCCESS:
-                self._driver.tell_of_assets(instance, outcome.asset_events)
-            self._move(instance, outcome.state, outcome.note)
+            self._end_try(instance, outcome)
+
+    def _end_try(self, instance: TaskInstance, outcome: Outcome | Failure) -> None:
+        """Does all that follows from the end of a try, in its order."""
+        if isinstance(outcome, Failure):
+            self._fail(instance, outcome)
+            return
+        self._count_try(instance, outcome, outcome.state)
+        instance.xcom = {**instance.xcom, **self._kept(instance, outcome)}
+        instance.mapped_length, instance.map_label = outcome.mapped_length, outcome.map_label
+        if instance.skips:
+            self.plan.skip(instance.key, instance.skips)
+        if outcome.state is TaskState.SUCCESS:
+            self._driver.tell_of_assets(instance, outcome.asset_events)
+        self._move(instance, outcome.state, outcome.note)
 
     def _kept(self, instance: TaskInstance, outcome: Outcome) -> dict[str, Any]:
         """What others may pull: with do_xcom_push=False, only what the task has pushed itself."""
@@ -416,11 +421,11 @@ class RunEngine:
         task = self.state.spec.by_id[instance.task_id]
         self._driver.forget_timer(instance.key)
         if state is not TaskState.FAILED:
-            self.finish_wait(instance, Outcome(state=state, started_at=instance.waiting_since, xcom=instance.xcom))
+            self._end_try(instance, Outcome(state=state, started_at=instance.waiting_since))
         elif isinstance(task, AirflowTask) and task.calls_back:
             self.resume(instance, deferral.failed_by_trigger())
         else:
-            self._fail(instance, Failure(error_type="TriggerFailed", message="its trigger has ended the task"))
+            self._end_try(instance, Failure(error_type="TriggerFailed", message="its trigger has ended the task"))
 
     def resume(self, instance: TaskInstance, deferral: Deferral) -> None:
         """A try that has waited outside of a worker goes on."""
@@ -440,15 +445,7 @@ class RunEngine:
     def finish_wait(self, instance: TaskInstance, outcome: Outcome | Failure) -> None:
         """A wait without a worker is over, one way or the other."""
         self._driver.forget_timer(instance.key)
-        if isinstance(outcome, Failure):
-            self._count_try(instance, outcome, TaskState.FAILED)
-            self._move(instance, TaskState.FAILED, outcome.error_type)
-            return
-        self._count_try(instance, outcome, outcome.state)
-        instance.xcom = outcome.xcom
-        if outcome.state is TaskState.SUCCESS:
-            self._driver.tell_of_assets(instance, outcome.asset_events)
-        self._move(instance, outcome.state, outcome.note)
+        self._end_try(instance, outcome)
 
     # Changes by people
 

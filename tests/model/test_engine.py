@@ -1,0 +1,266 @@
+"""What follows in a run from what happens to it, and in which order a driver is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tidemill.model.asset.outlets import OutletEvent
+from tidemill.model.run.changes import Change
+from tidemill.model.run.engine import RESULTS_LIMIT, RunEngine
+from tidemill.model.run.identity import TriggerRequest, manual_run
+from tidemill.model.run.planner import RunEnd
+from tidemill.model.run.revisions import RunMark
+from tidemill.model.run.state import DagRunState
+from tidemill.model.run.task_instances import Failure, Outcome, TaskInstance
+from tidemill.model.spec.dag import read_dag
+from tidemill.model.spec.references import XCOM_REFERENCE
+from tidemill.model.states import RunState, TaskState
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Driver:
+    """Notes what it is told, and starts nothing. Slots are granted at once."""
+
+    def __init__(self, tasks: list[dict[str, Any]], **fields: Any) -> None:
+        self.told: list[Any] = []
+        self.attempts: list[str] = []
+        self.timers: dict[str, datetime] = {}
+        self.now = NOW
+        spec = read_dag({"dag_id": "it", "tasks": tasks, **fields})
+        run = manual_run("it", spec.schedule, TriggerRequest(), NOW)
+        self.state = DagRunState(run=run, spec=spec, started_at=NOW)
+        self.engine = RunEngine(self.state, self)
+
+    def begin(self) -> RunEngine:
+        self.engine.go_on()
+        return self.engine
+
+    def comes_to(self, key: str, outcome: Outcome | Failure) -> list[Any]:
+        """What the driver is told when the attempt of *key* comes to *outcome*; then all that follows is done."""
+        self.told.clear()
+        self.attempts.remove(key)
+        self.engine.end_attempt(self.state.instances[key], outcome)
+        told = [*self.told]
+        self.engine.go_on()
+        return told
+
+    def wakes(self, key: str) -> None:
+        self.now = self.timers.pop(key)
+        self.engine.wake(self.state.instances[key])
+        self.engine.go_on()
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {key: str(state) for key, state in self.state.states.items()}
+
+    # RunDriver
+
+    def current_time(self) -> datetime:
+        return self.now
+
+    def changed(self) -> None: ...
+
+    def is_under_way(self, key: str) -> bool:
+        return key in self.attempts
+
+    def start_attempt(self, instance: TaskInstance) -> None:
+        self.attempts.append(instance.key)
+
+    def stop_attempt(self, key: str) -> None:
+        self.told.append(("stop", key))
+
+    def set_timer(self, instance: TaskInstance, until: datetime) -> None:
+        self.timers[instance.key] = until
+        self.told.append(("timer", instance.key, until - self.now))
+
+    def forget_timer(self, key: str) -> None:
+        self.timers.pop(key, None)
+
+    def begin_trigger(self, instance: TaskInstance) -> None:
+        self.told.append(("trigger", instance.key))
+
+    def stop_trigger(self, key: str) -> None: ...
+
+    def exchange_slots(self, wanted: Sequence[str], returned: Sequence[str]) -> None:
+        self.told += [("returned", key) for key in returned]
+        for key in wanted:
+            self.engine.plan.grant(key)
+        if wanted:
+            self.engine.go_on()
+
+    def return_slots(self, keys: Sequence[str]) -> None:
+        self.told += [("returned", key) for key in keys]
+
+    def park_slots(self, key: str) -> None:
+        self.told.append(("parked", key))
+
+    def replan(self) -> None: ...
+
+    def tell_of_try(self, instance: TaskInstance) -> None: ...
+
+    def tell_of_end_of_try(
+        self, instance: TaskInstance, state: TaskState, outcome: Outcome | Failure, reason: str | None
+    ) -> None:
+        self.told.append(("try", instance.key, str(state), str(instance.state), reason))
+
+    def tell_of_assets(self, instance: TaskInstance, events: tuple[OutletEvent, ...]) -> None:
+        self.told.append(("assets", instance.key))
+
+    def tell_of_end(self, instance: TaskInstance) -> None:
+        self.told.append(("end", instance.key, str(instance.state)))
+
+
+def python(task_id: str, *upstream: str, kind: str = "python", **fields: Any) -> dict[str, Any]:
+    return {"kind": kind, "task_id": task_id, "upstream": list(upstream), **fields}
+
+
+def result(value: Any) -> Outcome:
+    return Outcome(xcom={"return_value": value})
+
+
+FAILED = Failure(error_type="ValueError", message="no")
+
+
+def test_the_end_of_a_try_is_told_in_one_order() -> None:
+    """Slots are free, and assets are told, before the task counts as ended; notices see the try's own end."""
+    driver = Driver(
+        [python("a", outlets=[{"kind": "asset", "name": "x", "uri": "x"}]), {"kind": "empty", "task_id": "b"}]
+    )
+    driver.begin()
+    assert driver.comes_to("a", result(1)) == [
+        ("try", "a", "success", "running", None),
+        ("assets", "a"),
+        ("returned", "a"),
+        ("end", "a", "success"),
+    ]
+    assert driver.engine.end == RunEnd(RunState.SUCCESS, "every leaf task succeeded or was skipped")
+
+
+def test_a_task_that_fails_is_tried_again_after_its_delay() -> None:
+    driver = Driver([python("a", retries=1, retry_delay=60)])
+    driver.begin()
+    assert driver.comes_to("a", FAILED) == [
+        ("try", "a", "up_for_retry", "running", "ValueError: no"),
+        ("returned", "a"),
+        ("timer", "a", timedelta(seconds=60)),
+    ]
+    assert (driver.states, driver.attempts) == ({"a": "up_for_retry"}, [])
+    driver.wakes("a")
+    assert (driver.states, driver.attempts) == ({"a": "queued"}, ["a"])
+    driver.comes_to("a", FAILED)
+    assert driver.states == {"a": "failed"}
+    assert [attempt.try_number for attempt in driver.state.instances["a"].attempts] == [1, 2]
+
+
+def test_what_a_failed_try_has_pushed_stays_until_the_next_one() -> None:
+    driver = Driver([python("a", retries=1, retry_delay=0)])
+    driver.begin()
+    driver.comes_to("a", FAILED.model_copy(update={"xcom": {"mine": 1}}))
+    instance = driver.state.instances["a"]
+    assert instance.xcom == {"mine": 1}
+    assert instance.failure is not None
+    assert instance.failure.xcom == {}
+    driver.wakes("a")
+    assert instance.xcom == {}
+
+
+def test_without_do_xcom_push_only_what_is_pushed_is_kept() -> None:
+    driver = Driver([python("a", do_xcom_push=False)])
+    driver.begin()
+    driver.comes_to("a", Outcome(xcom={"return_value": 7, "mine": 1}))
+    assert driver.state.instances["a"].xcom == {"mine": 1}
+
+
+@pytest.mark.parametrize("kind", ["branch", "short_circuit"])
+def test_a_branch_that_skips_itself_decides_nothing(kind: str) -> None:
+    driver = Driver(
+        [python("a", kind=kind), {"kind": "empty", "task_id": "b", "upstream": ["a"], "trigger_rule": "all_done"}]
+    )
+    driver.begin()
+    driver.comes_to("a", Outcome(state=TaskState.SKIPPED))
+    assert driver.states == {"a": "skipped", "b": "success"}
+
+
+def test_a_branch_to_nowhere_fails() -> None:
+    driver = Driver([python("a", kind="branch"), {"kind": "empty", "task_id": "b", "upstream": ["a"]}])
+    driver.begin()
+    driver.comes_to("a", result("c"))
+    assert driver.states == {"a": "failed", "b": "upstream_failed"}
+
+
+@pytest.mark.parametrize(("soft_fail", "state"), [(True, "skipped"), (False, "failed")])
+def test_a_sensor_whose_time_is_over(soft_fail: bool, state: str) -> None:
+    driver = Driver([python("a", kind="sensor", soft_fail=soft_fail, retries=3)])
+    driver.begin()
+    driver.comes_to("a", Outcome(state=TaskState.FAILED, note="it took too long"))
+    assert driver.states == {"a": state}
+
+
+def test_a_poke_is_no_try() -> None:
+    driver = Driver([python("a", kind="sensor", poke_interval=30)])
+    driver.begin()
+    for _ in range(3):
+        told = driver.comes_to("a", Outcome(state=TaskState.UP_FOR_RESCHEDULE))
+        assert ("timer", "a", timedelta(seconds=30)) in told
+        assert ("returned", "a") in told
+        driver.wakes("a")
+    driver.comes_to("a", Outcome())
+    instance = driver.state.instances["a"]
+    assert (instance.try_number, len(instance.attempts), instance.pokes) == (1, 1, 0)
+    assert instance.started_at == NOW
+
+
+def test_results_that_are_too_large_together_fail_the_task() -> None:
+    driver = Driver([python("a"), python("b", "a")])
+    driver.begin()
+    driver.comes_to("a", result("x" * (RESULTS_LIMIT // 2)))
+    driver.comes_to("b", result("x" * (RESULTS_LIMIT // 2)))
+    assert driver.states == {"a": "success", "b": "failed"}
+    failure = driver.state.instances["b"].failure
+    assert failure is not None
+    assert failure.error_type == "ResultsTooLarge"
+
+
+def test_mapped_instances_are_made_when_their_values_are_known() -> None:
+    driver = Driver(
+        [
+            python("a"),
+            python("b", "a", expand={"by": {"n": {XCOM_REFERENCE: "a", "key": "return_value"}}, "into": "kwargs"}),
+        ]
+    )
+    driver.begin()
+    driver.comes_to("a", result([1, 2]))
+    assert driver.attempts == ["b[0]", "b[1]"]
+    assert driver.engine.attempt_of(driver.state.instances["b[1]"], "here").map_index == 1
+
+
+def test_what_is_marked_while_it_runs_takes_its_state_when_it_is_gone() -> None:
+    driver = Driver([python("a"), {"kind": "empty", "task_id": "b", "upstream": ["a"]}])
+    driver.begin()
+    driver.told.clear()
+    driver.engine.apply(Change(states={"a": TaskState.SUCCESS}, reason="marked success"))
+    assert (driver.told, driver.states["a"]) == ([("stop", "a")], "shutdown")
+    driver.comes_to("a", Failure(error_type="Cancelled", message="", retryable=False))
+    assert driver.states == {"a": "success", "b": "success"}
+
+
+def test_what_is_cleared_while_it_runs_begins_anew() -> None:
+    driver = Driver([python("a")])
+    driver.begin()
+    driver.engine.apply(Change(states={"a": TaskState.NONE}, reason="cleared"))
+    assert driver.states == {"a": "restarting"}
+    driver.comes_to("a", Failure(error_type="Cancelled", message="", retryable=False))
+    assert (driver.states, driver.attempts, driver.state.instances["a"].try_number) == ({"a": "queued"}, ["a"], 2)
+
+
+def test_a_run_that_is_marked_stops_what_runs_and_skips_the_rest() -> None:
+    driver = Driver([python("a"), python("b", "a")])
+    driver.begin()
+    driver.engine.mark_run(RunMark(state="success"))
+    driver.comes_to("a", Failure(error_type="Cancelled", message="", retryable=False))
+    assert driver.engine.end == RunEnd(RunState.SUCCESS, "marked success")
+    assert {*driver.states.values()} <= {"success", "skipped"}
