@@ -24,6 +24,11 @@ def shown_state(state: TaskState) -> str | None:
     return SHOWN_STATES.get(state, str(state))
 
 
+def shown_end_of_try(state: TaskState) -> str | None:
+    """The state of a try that has ended: one that is tried again has failed (Airflow: TaskInstanceHistory)."""
+    return shown_state(TaskState.FAILED if state is TaskState.UP_FOR_RETRY else state)
+
+
 class TaskAnswer(Answer):
     """Airflow: TaskResponse."""
 
@@ -236,7 +241,7 @@ def try_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None, attempt: 
         start_date=attempt.started_at,
         end_date=attempt.ended_at,
         duration=seconds_between(attempt.started_at, attempt.ended_at, attempt.ended_at),
-        state=shown_state(attempt.state),
+        state=shown_end_of_try(attempt.state),
         try_number=attempt.try_number,
     )
 

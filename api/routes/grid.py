@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict
 from ...model.errors import InvalidInputError
 from ...model.run.views import RunDetails
 from ...model.spec.dag import DagSpec
-from ...model.states import TaskState
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
@@ -21,7 +20,7 @@ from ..read.graph import edges, reached, tree
 from ..read.source import Source
 from ..read.summaries import summaries
 from ..responses.runs import GridRun
-from ..responses.tasks import shown_state
+from ..responses.tasks import shown_end_of_try, shown_state
 
 router = APIRouter()
 PLANNED = 200
@@ -159,18 +158,18 @@ def gantt_rows(details: RunDetails, spec: DagSpec) -> list[dict[str, Any]]:
     """A row for each try."""
     rows = []
     for task in details.tasks:
-        tries: list[tuple[int, TaskState, datetime | None, datetime | None]] = [
-            (one.try_number, one.state, one.started_at, one.ended_at) for one in task.attempts
+        tries: list[tuple[int, str | None, datetime | None, datetime | None]] = [
+            (one.try_number, shown_end_of_try(one.state), one.started_at, one.ended_at) for one in task.attempts
         ]
         if task.try_number and task.try_number not in {number for number, *_ in tries}:
-            tries.append((task.try_number, task.state, task.started_at, task.ended_at))
+            tries.append((task.try_number, shown_state(task.state), task.started_at, task.ended_at))
         for number, state, start, end in tries:
             rows.append(
                 {
                     "task_id": task.task_id,
                     "task_display_name": task.task_id,
                     "try_number": number,
-                    "state": shown_state(state),
+                    "state": state,
                     "scheduled_dttm": None,
                     "queued_dttm": _text(task.queued_at if number == task.try_number else start),
                     "start_date": _text(start),

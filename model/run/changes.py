@@ -2,9 +2,10 @@
 
 from ..base import Model
 from ..errors import InvalidInputError
+from ..spec.graph import ancestors
 from ..spec.references import RETURN_VALUE
 from ..spec.tasks import ApprovalTask
-from ..states import TaskState
+from ..states import FAILURES, TaskState
 from .instance_keys import split_key
 from .messages import Answer
 from .revisions import ClearRequest, MarkRequest, RunMark, selected, to_clear
@@ -50,6 +51,21 @@ def marked(state: DagRunState, request: MarkRequest) -> Change:
     """Those instances take the state of the request. Raises InvalidInputError."""
     keys = selected(state.spec, state.states, request)
     return Change(states=dict.fromkeys(keys, request.state), reason=f"marked {request.state}")
+
+
+def resumed(state: DagRunState, request: MarkRequest) -> Change:
+    """What has failed downstream of instances that a person marks begins anew: the run goes on there (as in Airflow).
+
+    Raises InvalidInputError.
+    """
+    marked_keys = {*selected(state.spec, state.states, request)}
+    below = {other for key in marked_keys for other in ancestors(state.spec.downstreams, split_key(key)[0])}
+    failed = [
+        key
+        for key, old in state.states.items()
+        if old in FAILURES and key not in marked_keys and split_key(key)[0] in below
+    ]
+    return Change(states=dict.fromkeys(failed, TaskState.NONE), reason=f"cleared: upstream was marked {request.state}")
 
 
 def run_marked(state: DagRunState, mark: RunMark) -> Change:

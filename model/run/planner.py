@@ -355,9 +355,21 @@ class RunPlan:
         judged = [key for task_id in leaves(self.spec.by_id) for key in self.keys(task_id)]
         failed = [key for key in judged if self.states[key] in FAILURES]
         if failed:
-            told = f"{failed[0]} failed" if len(failed) == 1 else f"failed: {listing(failed)}"
+            causes = self._causes(failed)
+            told = f"{causes[0]} failed" if len(causes) == 1 else f"failed: {listing(causes)}"
             return RunEnd(RunState.FAILED, told)
         return RunEnd(RunState.SUCCESS, "every leaf task succeeded or was skipped")
+
+    def _causes(self, leaves: Collection[str]) -> list[str]:
+        """The instances that have failed themselves and for which *leaves* have: those, or what is upstream of them."""
+        above = {split_key(key)[0] for key in leaves if self.states[key] is TaskState.UPSTREAM_FAILED}
+        ahead = [*above]
+        while ahead:
+            new = {*self.spec.upstreams[ahead.pop()]} - above
+            above |= new
+            ahead.extend(new)
+        failed = [key for key, state in self.states.items() if state is TaskState.FAILED]
+        return [key for key in failed if key in leaves or split_key(key)[0] in above] or [*leaves]
 
     # Why not
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tidemill.model.asset.outlets import OutletEvent
-from tidemill.model.run.changes import Change
+from tidemill.model.run.changes import Change, marked, resumed
 from tidemill.model.run.engine import RESULTS_LIMIT, RunEngine
 from tidemill.model.run.identity import TriggerRequest, manual_run
 from tidemill.model.run.planner import RunEnd
-from tidemill.model.run.revisions import RunMark
+from tidemill.model.run.revisions import MarkRequest, RunMark
 from tidemill.model.run.state import DagRunState
 from tidemill.model.run.task_instances import Failure, Outcome, TaskInstance
 from tidemill.model.spec.dag import read_dag
@@ -246,6 +246,23 @@ def test_what_is_marked_while_it_runs_takes_its_state_when_it_is_gone() -> None:
     assert (driver.told, driver.states["a"]) == ([("stop", "a")], "shutdown")
     driver.comes_to("a", Failure(error_type="Cancelled", message="", retryable=False))
     assert driver.states == {"a": "success", "b": "success"}
+
+
+def test_what_failed_below_a_marked_task_begins_anew() -> None:
+    """As in Airflow: who marks a failed task success wants the run to go on."""
+    driver = Driver([python("a"), python("b", "a"), python("c", "b"), python("d", retries=0)])
+    driver.begin()
+    driver.comes_to("a", FAILED)
+    driver.comes_to("d", FAILED)
+    assert driver.states == {"a": "failed", "b": "upstream_failed", "c": "upstream_failed", "d": "failed"}
+    request = MarkRequest(tasks=("a",), state=TaskState.SUCCESS)
+    for change in (marked(driver.state, request), resumed(driver.state, request)):
+        driver.engine.apply(change)
+    driver.engine.go_on()
+    assert (driver.states, driver.attempts) == (
+        {"a": "success", "b": "queued", "c": "none", "d": "failed"},
+        ["b"],
+    )
 
 
 def test_what_is_cleared_while_it_runs_begins_anew() -> None:

@@ -402,6 +402,17 @@ def test_a_run_fails_with_its_leaves(failed: int, reason: str) -> None:
     assert plan.end() == RunEnd(RunState.FAILED, reason)
 
 
+def test_a_run_names_what_has_failed_and_not_what_it_held_up() -> None:
+    plan = plan_of(
+        empty("a"), empty("b", "a"), empty("c", "b"), empty("d"), empty("e", "d", trigger_rule="all_done"), empty("f")
+    )
+    decided(plan)
+    end(plan, a=S.FAILED, d=S.FAILED, f=S.FAILED)
+    decided(plan)
+    end(plan, e=S.SUCCESS)
+    assert plan.end() == RunEnd(RunState.FAILED, "failed: a, f")
+
+
 def test_a_run_in_which_nothing_can_move_has_failed() -> None:
     plan = plan_of(empty("a"), empty("b", "a", trigger_rule="all_skipped"))
     decided(plan)

@@ -87,7 +87,18 @@ async def test_pools_with_the_command_line(here: Stack) -> None:
     assert "is deleted" in await told(here, "pools", "delete", "cli_db")
 
 
-async def test_a_dag_is_tried_out_without_a_server(here: Stack) -> None:
+async def test_a_dag_is_tried_out_without_a_server(here: Stack, tmp_path: Path) -> None:
+    dated = tmp_path / "dated.py"
+    dated.write_text(
+        "from tidemill import *\nwith DAG('dated'):\n    BashOperator(task_id='day', bash_command='test -n {{ ds }}')\n"
+    )
+    assert "day: success" in await told(here, "dags", "test", str(dated), "dated")
+    assert "success" in await told(here, "tasks", "test", "dated", "day", "--file", str(dated))
+    dated.write_text("from tidemill import *\n1 / 0\n")
+    output = await told(here, "dags", "test", str(dated), "dated", code=1)
+    assert f'File "{dated}", line 2' in output
+    assert "cannot be imported: ZeroDivisionError" in output
+    assert "tidemill/worker" not in output
     file = str(EXAMPLES / "hello.py")
     output = await told(here, "dags", "test", file, "hello_python", "2024-05-06T00:00:00Z", "--conf", '{"name": "me"}')
     assert "greet: success" in output

@@ -81,7 +81,7 @@ async def test_a_failure_names_its_cause_and_ends_what_is_downstream(here: Stack
     assert details.tasks[0].attempts[0].failure is not None
     assert details.tasks[0].attempts[0].failure.traceback[-1] == "about to fail"
     run = await here.tidemill.find_run("failing", details.run.run_id)
-    assert run.reason == "c failed"
+    assert run.reason == "a failed"
 
 
 async def test_exit_code_99_skips(here: Stack) -> None:

@@ -72,6 +72,16 @@ async def test_marking_ends_what_runs_before_the_state_says_so(here: Stack) -> N
     assert not processes_with("4751")
 
 
+async def test_a_run_that_failed_goes_on_below_a_task_that_is_marked_success(here: Stack) -> None:
+    tasks = [bash("a", "exit 1"), bash("b", "true", "a"), bash("c", "true", "b")]
+    details = await here.run_once(dag("unblocked", tasks), run_id="mine")
+    assert states(details) == {"a": "failed", "b": "upstream_failed", "c": "upstream_failed"}
+    request = MarkRequest(tasks=("a",), state=TaskState.SUCCESS)
+    assert await here.tidemill.mark_tasks("unblocked", "mine", request) == ["a"]
+    await eventually(lambda: here.tidemill.find_run("unblocked", "mine"), lambda view: view.state == "success")
+    assert states(await here.tidemill.run("unblocked", "mine")) == {"a": "success", "b": "success", "c": "success"}
+
+
 async def test_a_run_can_be_marked(here: Stack) -> None:
     await here.tidemill.register(dag("mark_run", [bash("a", "sleep 4752"), empty("b", "a")]))
     run = await here.tidemill.trigger("mark_run")

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from ...activities.work.dag_import import import_dags
+from ...activities.work.failures import describe_failure, print_failure
 from ...activities.work.needing_airflow import NeedsAirflow, noticing
 from ...model.dag.explaining import Explanation
 from ...model.dag.row import timetable_summary
@@ -98,6 +99,11 @@ def dag_in(path: Path, dag_id: str) -> LocalDag:
     except NeedsAirflow:
         go_on_with_airflow(read_settings().airflow_python)
         return OfAirflow(AirflowFile(path.resolve()), dag_id)
+    except InvalidInputError as error:
+        fail(str(error))
+    except (Exception, SystemExit) as error:  # the file's own
+        print_failure(error)
+        fail(f"{path} cannot be imported: {describe_failure(error).error_type}")
     if dag_id not in dags:
         fail(f"{path} defines no DAG {dag_id!r}. It defines: {', '.join(dags) or 'none'}")
     return dags[dag_id]
@@ -107,13 +113,13 @@ def try_dag(
     path: Annotated[Path, typer.Argument(help="A DAG file.", exists=True, dir_okay=False)],
     dag_id: DagId,
     logical_date: Annotated[
-        str | None, typer.Argument(help="The logical date; ISO 8601, in UTC unless it has an offset.")
+        str | None, typer.Argument(help="The logical date; ISO 8601, in UTC unless it has an offset. Now, by default.")
     ] = None,
     conf: Annotated[str | None, typer.Option("--conf", "-c", help="The run's conf, as a JSON object.")] = None,
 ) -> None:
     """Run a DAG here and now, without a server: Python functions in this process, as for a debugger."""
     dag = dag_in(path, dag_id)
-    date = read_instant(logical_date, "logical_date") if logical_date is not None else None
+    date = read_instant(logical_date, "logical_date") if logical_date is not None else datetime.now(UTC)
     try:
         details = run_locally(dag, logical_date=date, conf=read_conf(conf), told=_tell)
     except InvalidInputError as error:

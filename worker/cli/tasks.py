@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -187,7 +188,7 @@ def try_task(
     dag_id: DagId,
     task: TaskId,
     logical_date: Annotated[
-        str | None, typer.Argument(help="The logical date; ISO 8601, in UTC unless it has an offset.")
+        str | None, typer.Argument(help="The logical date; ISO 8601, in UTC unless it has an offset. Now, by default.")
     ] = None,
     file: Annotated[
         Path | None, typer.Option(help="The DAG file; by default the one that the DAG was registered from.")
@@ -204,7 +205,7 @@ def try_task(
 
     path = file or run(source())
     dag = dag_in(path, dag_id)
-    date = read_instant(logical_date, "logical_date") if logical_date is not None else None
+    date = read_instant(logical_date, "logical_date") if logical_date is not None else datetime.now(UTC)
     try:
         outcome = try_locally(dag, task, logical_date=date, conf=read_conf(conf))
     except InvalidInputError as error:

@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 from ...activities.runs import LastExecution, load_run
 from ...model.errors import InvalidInputError
 from ...model.pool.state import RunLeases
-from ...model.run.changes import Change, answer_of, cleared, marked
+from ...model.run.changes import Change, answer_of, cleared, marked, resumed
 from ...model.run.forms import answered
 from ...model.run.identity import RunIdentity, dag_workflow_id
 from ...model.run.instance_keys import split_key
@@ -148,7 +148,8 @@ class DagRunWorkflow:
         if revision.clear is not None:
             self.tasks.engine.apply(cleared(self.state, revision.clear))
         if revision.mark is not None:
-            self.tasks.engine.apply(marked(self.state, revision.mark))
+            for change in self._marks(revision.mark):
+                self.tasks.engine.apply(change)
         if revision.mark_run is not None:
             self.tasks.engine.mark_run(revision.mark_run)
 
@@ -301,8 +302,17 @@ class DagRunWorkflow:
         """Gives tasks a state without running them; those that run are stopped first. Returns the instances."""
         await workflow.wait_condition(lambda: self._ready)
         with refusing():
-            change = marked(self.state, request)
-        return self._revised(change)
+            mark, *others = self._marks(request)
+        instances = self._revised(mark)
+        for change in others:
+            self._revised(change)
+        return instances
+
+    def _marks(self, request: MarkRequest) -> list[Change]:
+        """What a mark changes, and what goes on for it. Raises InvalidInputError."""
+        below = resumed(self.state, request)
+        goes_on = bool(below.states) and workflow.patched("marks-resume")
+        return [marked(self.state, request), *([below] if goes_on else [])]
 
     @workflow.update
     async def set_state(self, mark: RunMark) -> RunState:
