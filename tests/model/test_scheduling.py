@@ -116,7 +116,7 @@ def test_a_failure_goes_down_the_graph() -> None:
         "b": (TaskState.UPSTREAM_FAILED, "trigger_rule all_success: a is failed"),
         "c": (TaskState.UPSTREAM_FAILED, "trigger_rule all_success: b is upstream_failed"),
     }
-    assert plan.end() == RunEnd(RunState.FAILED, "c failed")
+    assert plan.end() == RunEnd(RunState.FAILED, "a failed")
 
 
 def test_a_failed_task_whose_downstream_succeeds_does_not_fail_the_run() -> None:
