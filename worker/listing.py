@@ -6,7 +6,7 @@ Visibility may lag behind by a moment: lists are for people, and nothing is deci
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -84,7 +84,11 @@ async def _asked(client: Client, workflow_id: str, dag_id: str, task_queue: str)
 async def run_rows(
     client: Client, *, state: RunState | None = None, run_type: str | None = None, most: int = 100
 ) -> AsyncIterator[RunRow]:
-    """Runs of all DAGs, the newest first, *most* at most. Those that are queued have no workflow yet."""
+    """Runs of all DAGs, the newest first, *most* at most, each once and as it stands now.
+
+    A run that ran again has an execution for each time; the newest one counts. Those that are queued have no workflow
+    yet.
+    """
     if state is RunState.QUEUED:
         return
     states = {RunState.RUNNING: "Running", RunState.SUCCESS: "Completed"}
@@ -96,7 +100,7 @@ async def run_rows(
     else:
         query += ' AND ExecutionStatus != "ContinuedAsNew"'
     left = most
-    async for found in client.list_workflows(query, page_size=min(most, PAGE)):
+    async for found in _newest_of_each(client, query, min(most, PAGE), may_go_on=state is not None):
         await asyncio.sleep(0)  # as above
         row = await run_row(found)
         if run_type is not None and row.run_type != run_type:
@@ -105,6 +109,42 @@ async def run_rows(
         left -= 1
         if left == 0:
             return
+
+
+async def _newest_of_each(
+    client: Client, query: str, page_size: int, *, may_go_on: bool
+) -> AsyncIterator[WorkflowExecution]:
+    """The executions of *query* without those after which their workflow has begun another one.
+
+    Of those listed, the newest of a workflow comes first; *may_go_on*: whether there may be one that is not listed.
+    """
+    seen: set[str] = set()
+    batch: list[WorkflowExecution] = []
+    async for found in client.list_workflows(query, page_size=page_size):
+        if found.id in seen:
+            continue
+        seen.add(found.id)
+        if not may_go_on:
+            yield found
+            continue
+        batch.append(found)
+        if len(batch) == AT_ONCE:
+            for one in await _not_followed(client, batch):
+                yield one
+            batch.clear()
+    for one in await _not_followed(client, batch):
+        yield one
+
+
+async def _not_followed(client: Client, listed: Sequence[WorkflowExecution]) -> list[WorkflowExecution]:
+    """Those of *listed* that are the newest execution of their workflow."""
+    if not listed:
+        return []
+    ids = ", ".join(f'"{found.id}"' for found in listed)
+    newest: dict[str, datetime] = {}
+    async for found in client.list_workflows(f"{RUNS} AND WorkflowId IN ({ids})", page_size=PAGE):
+        newest[found.id] = max(found.start_time, newest.get(found.id, found.start_time))
+    return [found for found in listed if found.start_time >= newest.get(found.id, found.start_time)]
 
 
 async def ended_rows(client: Client, since: datetime | None) -> AsyncIterator[RunRow]:

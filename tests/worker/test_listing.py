@@ -66,6 +66,29 @@ async def test_filters_of_the_lists(here: Stack) -> None:
     assert "of_one" in await told(here, "runs", "list", "--all-dags", "--state", "success")
 
 
+async def test_a_run_that_ran_again_is_listed_once_as_it_stands_now(here: Stack, tmp_path: Path) -> None:
+    """Each earlier execution was listed, too: a run that was mended last night was still a failed one."""
+    mended = tmp_path / "mended"
+    await here.tidemill.register(dag("mended", [bash("a", f"test -e {mended}")]))
+    await here.tidemill.trigger("mended", TriggerRequest(run_id="once"))
+    await here.finished("mended", "once")
+
+    async def listed(state: RunState | None) -> list[tuple[str, str]]:
+        found = [each async for each in run_rows(here.tidemill.client, state=state)]
+        return [(each.run_id, str(each.state)) for each in found if each.dag_id == "mended"]
+
+    await eventually(lambda: listed(RunState.FAILED), lambda found: found == [("once", "failed")])
+    await here.tidemill.clear("mended", "once")
+    await eventually(
+        lambda: here.tidemill.run("mended", "once"), lambda run: run.tasks[0].try_number == 2 and run.state.finished
+    )
+    mended.touch()
+    await here.tidemill.clear("mended", "once")
+    await eventually(lambda: listed(RunState.SUCCESS), lambda found: found == [("once", "success")])
+    assert await listed(RunState.FAILED) == []
+    assert await listed(None) == [("once", "success")]
+
+
 async def test_runs_by_type_and_dags_by_when_they_are_due(here: Stack) -> None:
     soon = (datetime.now(UTC) + timedelta(minutes=40)).isoformat()
     later = (datetime.now(UTC) + timedelta(hours=5)).isoformat()
