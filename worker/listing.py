@@ -82,7 +82,12 @@ async def _asked(client: Client, workflow_id: str, dag_id: str, task_queue: str)
 
 
 async def run_rows(
-    client: Client, *, state: RunState | None = None, run_type: str | None = None, most: int = 100
+    client: Client,
+    *,
+    state: RunState | None = None,
+    run_type: str | None = None,
+    ended_after: datetime | None = None,
+    most: int = 100,
 ) -> AsyncIterator[RunRow]:
     """Runs of all DAGs, the newest first, *most* at most, each once and as it stands now.
 
@@ -99,6 +104,8 @@ async def run_rows(
         query += f' AND ExecutionStatus = "{states[state]}"'
     else:
         query += ' AND ExecutionStatus != "ContinuedAsNew"'
+    if ended_after is not None:
+        query += f' AND (ExecutionStatus = "Running" OR CloseTime >= "{ended_after.isoformat()}")'
     left = most
     async for found in _newest_of_each(client, query, min(most, PAGE), may_go_on=state is not None):
         await asyncio.sleep(0)  # as above

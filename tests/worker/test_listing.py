@@ -64,6 +64,10 @@ async def test_filters_of_the_lists(here: Stack) -> None:
     [shown] = [f for f in await told(here, "runs", "list", "--all-dags", "--json") if f["run_id"] == "of_two"]
     assert (shown["state"], shown["counts"]) == ("failed", {"failed": 1})
     assert "of_one" in await told(here, "runs", "list", "--all-dags", "--state", "success")
+    for options in (["--all-dags"], ["one"]):
+        assert "of_one" in await told(here, "runs", "list", *options, "--since", "1h")
+        await asyncio.sleep(1.1)
+        assert "of_one" not in await told(here, "runs", "list", *options, "--since", "0.01m")
 
 
 async def test_a_run_that_ran_again_is_listed_once_as_it_stands_now(here: Stack, tmp_path: Path) -> None:

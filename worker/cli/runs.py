@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from ..gantt import draw_gantt
 from ..listing import run_rows
 from .completion import AnyDagId, DagId, RunId
 from .dag_commands import read_conf
+from .durations import read_duration
 from .output import Json, console, duration_text, fail, instant_text, make_table, print_json, run, show, state_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -36,26 +38,38 @@ def list_runs(
     state: Annotated[RunState | None, typer.Option(help="Only runs in this state.")] = None,
     run_type: Annotated[RunType | None, typer.Option("--type", help="Only runs of this type.")] = None,
     all_dags: Annotated[bool, typer.Option("--all-dags", help="The same as to name no DAG.")] = False,
+    since: Annotated[
+        str | None, typer.Option(help="Only runs that go on, or have ended within this time: 12h, 30m.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Of every DAG, how many at most.")] = 100,
     as_json: Json = False,
 ) -> None:
     """List a DAG's queued, running and recent runs, newest first, or those of every DAG without the queued."""
     if dag_id is not None and all_dags:
         fail("--all-dags does not go with a DAG. Leave one of them out")
+    ended_after = datetime.now(UTC) - read_duration("--since", since) if since is not None else None
     if dag_id is None:
-        rows = run(of_all_dags(state, run_type, limit))
+        rows = run(of_all_dags(state, run_type, ended_after, limit))
         show(rows, as_json, all_runs_table(rows))
         return
 
     async def work() -> list[RunView]:
         return await (await Tidemill.connect()).runs(dag_id)
 
-    views = [view for view in run(work()) if state in (None, view.state) and run_type in (None, view.run_type)]
+    def wanted(view: RunView) -> bool:
+        too_old = ended_after is not None and view.ended_at is not None and view.ended_at < ended_after
+        return state in (None, view.state) and run_type in (None, view.run_type) and not too_old
+
+    views = [view for view in run(work()) if wanted(view)]
     show(views, as_json, runs_table(views))
 
 
-async def of_all_dags(state: RunState | None, run_type: RunType | None, most: int) -> list[RunRow]:
-    return [row async for row in run_rows(await connect(), state=state, run_type=run_type, most=most)]
+async def of_all_dags(
+    state: RunState | None, run_type: RunType | None, ended_after: datetime | None, most: int
+) -> list[RunRow]:
+    client = await connect()
+    found = run_rows(client, state=state, run_type=run_type, ended_after=ended_after, most=most)
+    return [row async for row in found]
 
 
 def all_runs_table(found: list[RunRow]) -> Table:
@@ -64,12 +78,13 @@ def all_runs_table(found: list[RunRow]) -> Table:
             row.dag_id,
             row.run_id,
             state_text(row.state) if row.problem is None else "failing",
+            instant_text(row.started_at),
             duration_text(row.started_at, row.ended_at),
             ", ".join(f"{n} {task_state}" for task_state, n in row.counts.items()),
         )
         for row in found
     ]
-    return make_table(["DAG", "RUN", "STATE", "DURATION", "TASKS"], rows)
+    return make_table(["DAG", "RUN", "STATE", "STARTED", "DURATION", "TASKS"], rows)
 
 
 def runs_table(views: list[RunView]) -> Table:
