@@ -6,9 +6,10 @@ Nothing is waited for that only takes time: retry delays and timers count as ove
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -76,7 +77,8 @@ def run_locally(
     conf: dict[str, Any] | None = None,
     told: Told = lambda _: None,
 ) -> RunDetails:
-    """Runs *dag* to its end and returns the run with its tasks. *told* hears of every task that ends.
+    """Runs *dag* to its end and returns the run with its tasks. *told* hears of every try that begins (its task is
+    QUEUED) and of every task that ends. What tasks print and log is printed.
 
     Raises InvalidInputError for a DAG that cannot be registered, or a kind of task that needs a server.
     """
@@ -174,6 +176,8 @@ class _LocalRun:
         """Those that were started, in their order: one is made at a time."""
         self._cancelled: set[str] = set()
         self._timers: dict[str, tuple[datetime, TaskInstance]] = {}
+        self._shown: dict[Path, int] = {}
+        """How much of each log is printed."""
         self._triggers: dict[str, TaskInstance] = {}
         """Those whose trigger is to be watched: one after the other."""
 
@@ -255,13 +259,24 @@ class _LocalRun:
     def work(self, attempt: TaskAttempt) -> Outcome | Failure:
         """What *attempt* comes to."""
         try:
-            return self.results.put(attempt, self._performed(self.results.fill(attempt)))
+            return self.results.put(attempt, self._printed(self.results.fill(attempt)))
         except ApplicationError as error:
             if error.type == TASK_FAILED and error.details:
                 return Failure.model_validate(error.details[0])
             return Failure(error_type=error.type or "ApplicationError", message=error.message)
         except ValueError as error:
             return Failure(error_type=type(error).__name__, message=str(error), retryable=False)
+
+    def _printed(self, attempt: TaskAttempt) -> Outcome:
+        """What *attempt* comes to; what its processes have logged is printed here."""
+        try:
+            return self._performed(attempt)
+        finally:
+            path = self._workplace.attempt_folder(attempt).log
+            with suppress(FileNotFoundError), path.open(encoding="utf-8", errors="replace") as log:
+                log.seek(self._shown.get(path, 0))  # a sensor's next poke goes on in the same file
+                print(log.read(), end="", flush=True)
+                self._shown[path] = log.tell()
 
     # What the engine decides: see RunDriver
 
@@ -305,7 +320,8 @@ class _LocalRun:
     def stop_trigger(self, key: str) -> None:
         self._triggers.pop(key, None)
 
-    def tell_of_try(self, instance: TaskInstance) -> None: ...
+    def tell_of_try(self, instance: TaskInstance) -> None:
+        self._told(instance)
 
     def tell_of_end_of_try(
         self, instance: TaskInstance, state: TaskState, outcome: Outcome | Failure, reason: str | None

@@ -87,6 +87,19 @@ async def test_pools_with_the_command_line(here: Stack) -> None:
     assert "is deleted" in await told(here, "pools", "delete", "cli_db")
 
 
+SHOWS = """
+import logging
+from tidemill import *
+
+with DAG("shows"):
+    @task
+    def says():
+        logging.getLogger("mine").info("a function logs")
+        print("a function prints")
+    says() >> BashOperator(task_id="run", bash_command="echo a command prints")
+"""
+
+
 async def test_a_dag_is_tried_out_without_a_server(here: Stack, tmp_path: Path) -> None:
     dated = tmp_path / "dated.py"
     dated.write_text(
@@ -94,6 +107,16 @@ async def test_a_dag_is_tried_out_without_a_server(here: Stack, tmp_path: Path) 
     )
     assert "day: success" in await told(here, "dags", "test", str(dated), "dated")
     assert "success" in await told(here, "tasks", "test", "dated", "day", "--file", str(dated))
+    dated.write_text(SHOWS)
+    output = await told(here, "dags", "test", str(dated), "shows")
+    for line in (
+        "running says, try 1",
+        "INFO a function logs",
+        "a function prints",
+        "a command prints",
+        "run: success",
+    ):
+        assert line in output
     dated.write_text("from tidemill import *\n1 / 0\n")
     output = await told(here, "dags", "test", str(dated), "dated", code=1)
     assert f'File "{dated}", line 2' in output

@@ -2,6 +2,8 @@
 
 import getpass
 import json
+import logging
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +22,7 @@ from ...model.errors import InvalidInputError
 from ...model.errors import explain as clear
 from ...model.run.identity import RunIdentity, TriggeredBy, TriggerRequest
 from ...model.run.task_instances import TaskInstance
+from ...model.states import TaskState
 from ..client import Tidemill
 from ..local_airflow import AirflowFile, go_on_with_airflow
 from ..local_run import LocalDag, OfAirflow, run_locally
@@ -109,6 +112,11 @@ def dag_in(path: Path, dag_id: str) -> LocalDag:
     return dags[dag_id]
 
 
+def show_logs() -> None:
+    """Has what functions log in this process be shown, as in the log of a task: from INFO on."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stdout)
+
+
 def try_dag(
     path: Annotated[Path, typer.Argument(help="A DAG file.", exists=True, dir_okay=False)],
     dag_id: DagId,
@@ -120,6 +128,7 @@ def try_dag(
     """Run a DAG here and now, without a server: Python functions in this process, as for a debugger."""
     dag = dag_in(path, dag_id)
     date = read_instant(logical_date, "logical_date") if logical_date is not None else datetime.now(UTC)
+    show_logs()
     try:
         details = run_locally(dag, logical_date=date, conf=read_conf(conf), told=_tell)
     except InvalidInputError as error:
@@ -130,6 +139,9 @@ def try_dag(
 
 
 def _tell(instance: TaskInstance) -> None:
+    if instance.state is TaskState.QUEUED:
+        console.print(f"running {escape(instance.key)}, try {instance.try_number}")
+        return
     failure = f"  {escape(instance.failure.error_type)}: {escape(instance.failure.message)}" if instance.failure else ""
     console.print(f"{escape(instance.key)}: {state_text(instance.state)}{failure}")
 

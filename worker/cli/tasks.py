@@ -29,7 +29,7 @@ from ..local_run import try_locally
 from ..settings import read_settings
 from ..task_logs import TaskLog
 from .completion import DagId, RunId, Task, TaskId, Tasks, task_ids
-from .dag_commands import dag_in, read_conf
+from .dag_commands import dag_in, read_conf, show_logs
 from .output import Json, console, fail, make_table, print_json, read_instant, run, show, state_text, typed_date
 from .runs import resolve
 
@@ -206,6 +206,7 @@ def try_task(
     path = file or run(source())
     dag = dag_in(path, dag_id)
     date = read_instant(logical_date, "logical_date") if logical_date is not None else datetime.now(UTC)
+    show_logs()
     try:
         outcome = try_locally(dag, task, logical_date=date, conf=read_conf(conf))
     except InvalidInputError as error:
