@@ -87,6 +87,21 @@ async def test_pools_with_the_command_line(here: Stack) -> None:
     assert "is deleted" in await told(here, "pools", "delete", "cli_db")
 
 
+async def test_clearing_says_that_another_version_is_in_place(here: Stack) -> None:
+    """Who has mended a file and clears the failed task wants the mended code, and gets that of the run."""
+    await here.run_once(dag("mended_file", [bash("a", "exit 1")]), run_id="mine")
+    assert "--latest" not in await told(here, "tasks", "clear", "mended_file", "mine", "a")
+    await eventually(
+        lambda: here.tidemill.run("mended_file", "mine"),
+        lambda run: run.tasks[0].try_number == 2 and run.state.finished,
+    )
+    await here.tidemill.register(dag("mended_file", [bash("a", "true")]))
+    for command in (("tasks", "clear", "mended_file", "mine", "a"), ("runs", "clear", "mended_file", "mine")):
+        output = await told(here, *command)
+        assert "It goes on with version" in output
+        assert "--latest takes that" in output
+
+
 SHOWS = """
 import logging
 from tidemill import *

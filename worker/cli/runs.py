@@ -214,14 +214,26 @@ def clear(
 ) -> None:
     """Rerun a run, under its run_id."""
 
-    async def work() -> list[str]:
+    async def work() -> tuple[list[str], str | None]:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        return await tidemill.clear(
-            dag_id, view.run_id, ClearRequest(only_failed=only_failed, run_on_latest_version=latest)
-        )
+        hint = None if latest else await newer_version(tidemill, dag_id, view)
+        request = ClearRequest(only_failed=only_failed, run_on_latest_version=latest)
+        return await tidemill.clear(dag_id, view.run_id, request), hint
 
-    console.print(f"cleared: {', '.join(run(work())) or 'nothing'}")
+    cleared, hint = run(work())
+    console.print(f"cleared: {', '.join(cleared) or 'nothing'}")
+    if hint is not None:
+        console.print(hint)
+
+
+async def newer_version(tidemill: Tidemill, dag_id: str, view: RunView) -> str | None:
+    """Says that a run goes on with another version of its DAG than the one in place; None where it does not."""
+    in_place = (await tidemill.spec(dag_id)).version
+    own = (await tidemill.state_of(view.workflow_id)).spec.version if view.started_at is not None else in_place
+    if own == in_place:
+        return None
+    return f"It goes on with version {own} of its DAG, and {in_place} is in place: --latest takes that"
 
 
 @app.command()

@@ -31,7 +31,7 @@ from ..task_logs import TaskLog
 from .completion import DagId, RunId, Task, TaskId, Tasks, task_ids
 from .dag_commands import dag_in, read_conf, show_logs
 from .output import Json, console, fail, make_table, print_json, read_instant, run, show, state_text, typed_date
-from .runs import resolve
+from .runs import newer_version, resolve
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -71,14 +71,16 @@ def clear(
         tasks=names, upstream=upstream, downstream=downstream, only_failed=only_failed, run_on_latest_version=latest
     )
 
-    async def work() -> dict[str, list[str]]:
+    async def work() -> tuple[dict[str, list[str]], str | None]:
         tidemill = await Tidemill.connect()
         runs = await chosen_runs(tidemill, dag_id, run_id, past=past, future=future)
-        return {view.run_id: await tidemill.clear(dag_id, view.run_id, request) for view in runs}
+        hint = None if latest or not runs else await newer_version(tidemill, dag_id, runs[0])
+        return {view.run_id: await tidemill.clear(dag_id, view.run_id, request) for view in runs}, hint
 
-    told(run(work()), as_json, "cleared")
-    if not (latest or as_json):
-        console.print("They run the code that their run was made with: --latest takes what is in place now.")
+    cleared, hint = run(work())
+    told(cleared, as_json, "cleared")
+    if hint is not None and not as_json:
+        console.print(hint)
 
 
 @app.command()
