@@ -13,7 +13,7 @@ from ...model.spec.tasks import KINDS, Task
 from ...model.states import TaskState
 from ..read.filters import seconds_between
 from .common import Answer, Body, TimeDelta, uuid_of
-from .dags import DagVersion, param_of
+from .dags import DagVersion, param_of, version_of
 
 SHOWN_STATES = {TaskState.NONE: None, TaskState.SHUTDOWN: "restarting"}
 """States that Airflow's API has no name for."""
@@ -264,5 +264,5 @@ def _common(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> dict[str,
         "operator_name": operator_of(view.kind, view.operator),
         "queued_when": view.queued_at,
         "scheduled_when": None,
-        "dag_version": None,
+        "dag_version": version_of(spec, run.run_after) if spec is not None else None,
     }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tidemill.api.responses.dags import version_number
+from tidemill.api.responses.tasks import instance_answer
 from tidemill.api.routes.grid import gantt_rows
 from tidemill.worker.local_run import run_locally
 
-from tidemill import DAG, task
+from tidemill import DAG, EmptyOperator, task
 
 
 def test_a_try_that_was_tried_again_has_failed() -> None:
@@ -18,6 +20,16 @@ def test_a_try_that_was_tried_again_has_failed() -> None:
                 raise ValueError("not yet")
 
         second_time_lucky()
-    rows = gantt_rows(run_locally(dag), dag.spec())
+    details = run_locally(dag)
+    rows = gantt_rows(details, dag.spec())
     assert [(row["try_number"], row["state"]) for row in rows] == [(1, "failed"), (2, "success")]
     assert all(row["end_date"] for row in rows)
+
+
+def test_an_instance_tells_its_version_so_that_the_web_offers_another_one() -> None:
+    with DAG("versioned", schedule=None) as dag:
+        EmptyOperator(task_id="a")
+    details, spec = run_locally(dag), dag.spec()
+    shown = instance_answer(details.run, details.tasks[0], spec).dag_version
+    assert shown is not None
+    assert (shown.version_number, shown.dag_id) == (version_number(spec), "versioned")
