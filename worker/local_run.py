@@ -29,7 +29,7 @@ from ..model.asset.outlets import OutletEvent
 from ..model.authoring.dags import DAG
 from ..model.errors import InvalidInputError
 from ..model.run.attempts import SubmittedAttempt, TaskAttempt
-from ..model.run.engine import RunEngine
+from ..model.run.engine import CANCELLED, RunEngine
 from ..model.run.facts import KnownRun, Question
 from ..model.run.identity import TriggerRequest, manual_run
 from ..model.run.progress import progress
@@ -194,6 +194,9 @@ class _LocalRun:
 
     def try_once(self, instance: TaskInstance) -> Outcome | Failure:
         """What one try of *instance* comes to, whatever its trigger rule says."""
+        if instance.state is TaskState.REMOVED:  # it is not for this date, and is tried all the same
+            instance.state = TaskState.NONE
+            self.engine.plan.record(instance.key, TaskState.NONE)
         self._move(instance, TaskState.SCHEDULED)
         while not instance.attempts:
             if instance.state is TaskState.SCHEDULED:
@@ -225,7 +228,7 @@ class _LocalRun:
         outcome: Outcome | Failure
         if instance.key in self._cancelled:
             self._cancelled.discard(instance.key)
-            outcome = Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
+            outcome = CANCELLED
         else:
             try:
                 outcome = self.work(self.engine.attempt_of(instance, "local"))

@@ -29,6 +29,8 @@ from .task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry, 
 
 RESULTS_LIMIT = 1_000_000
 """Bytes that the results of a run's tasks may have together: more is no history's to carry."""
+CANCELLED = Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
+"""What an attempt comes to that was stopped before there was anything to stop."""
 WAITS = (TaskState.DEFERRED, TaskState.AWAITING_INPUT, TaskState.UP_FOR_RESCHEDULE)
 """States of a try that goes on, while no worker has it."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tidemill.worker.local_run import run_locally
+from tidemill.model.run.task_instances import Outcome
+from tidemill.worker.local_run import run_locally, try_locally
 
-from tidemill import DAG, EmptyOperator, task
+from tidemill import DAG, EmptyOperator, PythonSensor, task
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -43,3 +44,26 @@ def test_a_branch_and_a_short_circuit_skip() -> None:
         stop() >> EmptyOperator(task_id="never")
     states = {found.task_id: str(found.state) for found in run_locally(dag).tasks}
     assert states == {"choose": "success", "stop": "success", "left": "success", "right": "skipped", "never": "skipped"}
+
+
+def test_one_task_is_tried_whatever_its_rule_and_its_dates_say() -> None:
+    with DAG("alone", schedule="@daily", start_date=START, catchup=True) as dag:
+
+        @task(start_date=datetime(2030, 1, 1, tzinfo=UTC), trigger_rule="one_failed", retries=1, retry_delay=0)
+        def later(ti=None) -> int:  # type: ignore[no-untyped-def]
+            if ti.try_number > 1:
+                raise ValueError("it was tried again")
+            return 7
+
+        EmptyOperator(task_id="before") >> later()
+    outcome = try_locally(dag, "later", logical_date=START)
+    assert isinstance(outcome, Outcome)
+    assert outcome.xcom == {"return_value": 7}
+
+
+def test_a_sensor_pokes_on_while_other_tasks_run() -> None:
+    with DAG("pokes", schedule=None) as dag:
+        pokes: list[int] = []
+        PythonSensor(task_id="third", python_callable=lambda: pokes.append(1) or len(pokes) == 3, poke_interval=60)
+    details = run_locally(dag)
+    assert (str(details.state), len(pokes), details.tasks[0].try_number) == ("success", 3, 1)

@@ -14,7 +14,7 @@ from temporalio.exceptions import FailureError
 
 from ...activities.names import MOST_STARTS
 from ...model.asset.outlets import OutletEvent
-from ...model.run.engine import RunEngine
+from ...model.run.engine import CANCELLED, RunEngine
 from ...model.run.planner import RunEnd, RunPlan
 from ...model.run.ready_tasks import needs_lease
 from ...model.run.state import DagRunState
@@ -200,7 +200,7 @@ class RunTasks:
             return
         del self._attempts[instance.key]
         self._news = True
-        self._finish(instance, Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False))
+        self._finish(instance, CANCELLED)
 
     async def _attempt(self, instance: TaskInstance) -> None:
         """Has one try made, and tells the engine what came of it."""
@@ -212,7 +212,7 @@ class RunTasks:
         except FailureError as error:
             outcome = failure_of(error, self.state.spec.by_id[instance.task_id].max_starts or MOST_STARTS)
         except asyncio.CancelledError:  # stopped before there was anything to stop
-            outcome = Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
+            outcome = CANCELLED
         except (ValueError, LookupError) as error:  # values that do not fit what they are mapped to
             outcome = Failure(error_type=type(error).__name__, message=str(error), retryable=False)
         except Exception as error:
