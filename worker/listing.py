@@ -60,7 +60,7 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
                 problems[dag_id] = f"DAG {dag_id!r}: its memo cannot be read here: {error}. Set TIDEMILL_CLIENT_PLUGINS"
                 return
             if (problem := problem_of(found)) is not None:
-                problems[dag_id] = f"DAG {dag_id!r}: {problem}"
+                rows[dag_id] = DagRow(dag_id=dag_id, problem=problem)  # nobody else can say more of it
                 return
             try:
                 rows[dag_id] = await _asked(client, found.id, dag_id, task_queue)
