@@ -16,6 +16,7 @@ from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.client import Client, WorkflowHistory
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 from temporalio.worker._workflow_instance import (
     UnsandboxedWorkflowRunner,
@@ -121,7 +122,12 @@ async def violated_by(client: Client, query: str, home: Path, most: int | None =
     )
     histories = []
     async for found in client.list_workflows(query, limit=most):
-        history = await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
+        try:
+            history = await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:  # lists lag: a test has deleted it
+                continue
+            raise
         histories.append(history)
         try:
             await replayer.replay_workflow(history)
