@@ -133,8 +133,9 @@ async def repair_after_a_rollback(client: Client, task_queue: str) -> None:
         await asyncio.sleep(pause)
         try:
             failing = await failing_workflows(client, task_queue)
-            for found in await standing_among(client, [each.workflow_id for each in failing]):
-                await repair(client, found)
+            for each in failing:  # one by one: it may have gone on by itself while others were looked at
+                for found in await standing_among(client, [each.workflow_id]):
+                    await repair(client, found)
         except RPCError as error:  # the service is away: they wait
             log.debug("workflows that fail could not be looked for: %s", error)
         except Exception as error:

@@ -3,6 +3,7 @@
 Meanwhile the attempt keeps its start, and heartbeats say what it waits for.
 """
 
+import errno
 import logging
 import time
 from collections.abc import Callable
@@ -14,6 +15,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 WITHIN = 3600.0
 """For so many seconds it is tried again."""
+FOR_GOOD = (errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP)
+"""What no waiting changes."""
 CHECKS_EVERY = 0.2
 LONGEST_PAUSE = 30.0
 
@@ -21,14 +24,15 @@ LONGEST_PAUSE = 30.0
 def until_stored(store: Callable[[], T], told: str, watch: Watch) -> T:
     """Returns what *store* returns, tried again while it raises OSError. *told* says what cannot be done meanwhile.
 
-    Raises the last OSError after WITHIN seconds, and what *watch* raises where the attempt has to stop.
+    Raises an OSError that no waiting changes, the last one after WITHIN seconds, and what *watch* raises where the
+    attempt has to stop.
     """
     began, pause = time.monotonic(), 1.0
     while True:
         try:
             return store()
         except OSError as error:
-            if time.monotonic() - began > WITHIN:
+            if error.errno in FOR_GOOD or time.monotonic() - began > WITHIN:
                 raise
             problem = f"{told}: {error}"
             log.warning("%s. It is tried again in %g s", problem, pause)

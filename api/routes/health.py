@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from temporalio.service import RPCError
 
-from ...worker.failing import failing_workflows
+from ...worker.failing import count_failing
 from ...worker.pollers import Poller, pollers_of
 from ..dependencies import Here
 
@@ -20,15 +20,15 @@ async def get_health(source: Here) -> dict[str, Any]:
     tidemill = source.tidemill
     try:
         pollers, stored = await pollers_of(tidemill.client, tidemill.task_queue), "healthy"
-        failing = await failing_workflows(tidemill.client)
+        failing = await count_failing(tidemill.client)
     except RPCError:
-        pollers, failing, stored = [], [], "unhealthy"
+        pollers, failing, stored = [], 0, "unhealthy"
     status, beat = _status(pollers)
     archive = {"archive": {"status": "unhealthy" if source.archive_problem else "healthy"}} if source.keeps_all else {}
     return {
         "metadatabase": {"status": stored},
         **archive,
-        "workflows": {"status": "unhealthy" if failing else "healthy", "failing": len(failing)},
+        "workflows": {"status": "unhealthy" if failing else "healthy", "failing": failing},
         "scheduler": {"status": status, "latest_scheduler_heartbeat": beat},
         "triggerer": {"status": status, "latest_triggerer_heartbeat": beat},
         "dag_processor": {"status": status, "latest_dag_processor_heartbeat": beat},

@@ -13,6 +13,8 @@ import pytest
 from support import Stack, eventually, stack
 from tidemill.activities.attempts.log import AttemptLog
 from tidemill.activities.attempts.lossy_file import LossyFile
+from tidemill.activities.attempts.storage import until_stored
+from tidemill.activities.attempts.watch import Watch
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.masking import Masker
 from tidemill.model.states import RunState
@@ -104,6 +106,14 @@ def fill(disk: Path) -> None:
 
 def make_room(disk: Path) -> None:
     shutil.rmtree(disk / "filler")
+
+
+def test_what_no_waiting_changes_is_not_waited_for(tmp_path: Path) -> None:
+    def made() -> None:
+        (tmp_path / ("x" * 300)).mkdir()
+
+    with pytest.raises(OSError, match="File name too long"):
+        until_stored(made, "no folder can be made", Watch(None))
 
 
 FIRST = """
