@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from sys import intern
 from typing import Generic, TypeVar
 
 from tidemill.model.asset.gathering import Gathering
@@ -95,7 +96,7 @@ def _steps(known: dict[S, tuple[S | None, str]], state: S) -> tuple[str, ...]:
 # A pool's slots, over continue-as-new and crashes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Requester:
     """A run whose tasks want slots, one after the other: at which task it is, and how far with that."""
 
@@ -104,7 +105,7 @@ class Requester:
     task: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PoolWorld:
     """The pool as JSON, its requesters, and messages that are on their way in any order."""
 
@@ -129,16 +130,6 @@ class PoolSystem(System[PoolWorld]):
         state = PoolState(name="p", settings=PoolSettings(slots=self._slots))
         return PoolWorld(state.model_dump_json(), (Requester(),) * len(self._sizes))
 
-    def _request(self, number: int, task: int) -> LeaseRequest:
-        holder = f"run:d:{number}"
-        return LeaseRequest(
-            lease_id=f"{holder}#{task}",
-            holder=holder,
-            key="t",
-            slots=self._sizes[number],
-            date=START + timedelta(number),
-        )
-
     def following(self, state: PoolWorld) -> Next[PoolWorld]:
         for step, following in self._steps(state):
             yield step, self._without_the_past(following)
@@ -147,11 +138,9 @@ class PoolSystem(System[PoolWorld]):
         """*state* without what the pool remembers of leases that nobody can ask for any more."""
         if '"returned":["' not in state.pool:
             return state
-        pool = PoolState.model_validate_json(state.pool)
         asked = {(number, task) for kind, number, task in state.messages if kind == "ask"}
         asked |= {(number, each.task) for number, each in enumerate(state.requesters) if each.stage != "done"}
-        pool.returned = sorted({*pool.returned} & {self._request(*of).lease_id for of in asked})
-        return replace(state, pool=pool.model_dump_json())
+        return replace(state, pool=_forgetful(state.pool, frozenset(_lease_id(*of) for of in asked)))
 
     def _steps(self, state: PoolWorld) -> Next[PoolWorld]:
         for number, requester in enumerate(state.requesters):
@@ -168,8 +157,7 @@ class PoolSystem(System[PoolWorld]):
             left = replace(state, messages=state.messages[:at] + state.messages[at + 1 :])
             yield f"{kind} of task {task} of run {number} arrives", self._arrive(left, kind, number, task)
         if state.crashes < self._crashes and not any(kind == "granted" for kind, _, _ in state.messages):
-            carried = PoolState.model_validate_json(state.pool).model_dump_json()
-            yield "the pool goes on as new", replace(state, pool=carried, crashes=state.crashes + 1)
+            yield "the pool goes on as new", replace(state, pool=_carried(state.pool), crashes=state.crashes + 1)
 
     def _worked(self, state: PoolWorld, number: int, task: int) -> PoolWorld:
         given_back = _send(state, "give_back", number, task)
@@ -184,32 +172,63 @@ class PoolSystem(System[PoolWorld]):
                 return _put(state, number, stage="working")
             told_twice = requester.task == task and requester.stage == "working"
             return state if told_twice else _send(state, "give_back", number, task)
-        pool = PoolState.model_validate_json(state.pool)
-        request = self._request(number, task)
-        if kind == "ask":
-            if not pool.was_returned(request):
-                pool.ask(request)
-        else:
-            pool.give_back([request.lease_id])
-        granted = [request.lease_id for request in pool.grant(START)]
-        state = replace(state, pool=pool.model_dump_json())
-        for lease_id in granted:
-            run, _, of_task = lease_id.removeprefix("run:d:").partition("#")
-            state = _send(state, "granted", int(run), int(of_task))
+        pool, granted = _heard(state.pool, kind, number, task, self._sizes[number])
+        state = replace(state, pool=pool)
+        for run, of_task in granted:
+            state = _send(state, "granted", run, of_task)
         return state
 
     def check(self, state: PoolWorld) -> str | None:
         working = sum(self._sizes[n] for n, r in enumerate(state.requesters) if r.stage == "working")
         if working > self._slots:
             return f"{working} slots are worked in, there are {self._slots}"
-        pool = PoolState.model_validate_json(state.pool)
-        return f"{pool.occupied} slots are given" if pool.occupied > self._slots else None
+        occupied = _occupied(state.pool)
+        return f"{occupied} slots are given" if occupied > self._slots else None
 
     def check_end(self, state: PoolWorld) -> str | None:
         if any(requester.stage != "done" for requester in state.requesters):
             return f"nothing follows, and {[requester.stage for requester in state.requesters]}"
         held = PoolState.model_validate_json(state.pool).held
         return f"{sorted(held)} is held for ever" if held else None
+
+
+# What a pool does depends on the pool alone, which is in the same few thousand states in millions of worlds.
+
+
+def _lease_id(number: int, task: int) -> str:
+    return f"run:d:{number}#{task}"
+
+
+@cache
+def _heard(pool: str, kind: str, number: int, task: int, slots: int) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """*pool* after a message of a run's task, and of which runs and tasks it grants leases then."""
+    state, lease_id = PoolState.model_validate_json(pool), _lease_id(number, task)
+    if kind == "give_back":
+        state.give_back([lease_id])
+    else:
+        holder = lease_id.partition("#")[0]
+        request = LeaseRequest(lease_id=lease_id, holder=holder, key="t", slots=slots, date=START + timedelta(number))
+        if not state.was_returned(request):
+            state.ask(request)
+    granted = [request.lease_id.removeprefix("run:d:").partition("#") for request in state.grant(START)]
+    return intern(state.model_dump_json()), tuple((int(run), int(of_task)) for run, _, of_task in granted)
+
+
+@cache
+def _forgetful(pool: str, lease_ids: frozenset[str]) -> str:
+    state = PoolState.model_validate_json(pool)
+    state.returned = sorted(lease_ids.intersection(state.returned))
+    return intern(state.model_dump_json())
+
+
+@cache
+def _carried(pool: str) -> str:
+    return intern(PoolState.model_validate_json(pool).model_dump_json())
+
+
+@cache
+def _occupied(pool: str) -> int:
+    return PoolState.model_validate_json(pool).occupied
 
 
 def _put(state: PoolWorld, number: int, **changes: str | int) -> PoolWorld:

@@ -322,7 +322,8 @@ async def test_variables_connections_and_one_task_by_the_command_line(
     [parsed] = read_dag_files(file)
     await here.tidemill.register(parsed.dags[0])
     said = await told(here, "tasks", "test", "tried", "a", "2024-01-02")
-    assert json.loads(said.partition("\n")[2]) == {"return_value": "2024-01-02 a value"}
+    assert "INFO    2024-01-02 a value\n" in said  # what the command prints is logged
+    assert json.loads(said[said.index("\n{") :]) == {"return_value": "2024-01-02 a value"}
     assert "has no task 'b'" in await told(here, "tasks", "test", "tried", "b", code=1)
 
 
