@@ -9,7 +9,7 @@ from ..model.run.task_instances import Failure, Outcome
 from ..model.spec.references import RETURN_VALUE
 from ..model.spec.tasks import BashSensorTask
 from ..model.states import TaskState
-from .attempts.outcomes import describe_exit, instant, outcome_of
+from .attempts.outcomes import describe_end, instant, outcome_of
 from .attempts.watch import task_failed
 from .attempts.way import Ended, Kind, carried_out
 from .workplace import Workplace
@@ -23,11 +23,11 @@ def _outcome(attempt: TaskAttempt, ended: Ended) -> Outcome:
     said = tuple(OutletEvent.model_validate(event) for event in ended.result.get("asset_events", ()))
     started_at = instant(end["started"])
     if isinstance(attempt.task, BashSensorTask) and end["code"] in (0, attempt.task.retry_exit_code or end["code"]):
-        return poked(attempt, end["code"] == 0, started_at, f"the command {describe_exit(end['code'])}")
+        return poked(attempt, end["code"] == 0, started_at, f"the command {describe_end(end)}")
     if end["code"] != 0 and end["code"] in getattr(attempt.task, "skip_on_exit_code", ()):
         return Outcome(state=TaskState.SKIPPED, started_at=started_at, note=f"exit code {end['code']}")
     if end["code"] != 0:
-        message = end.get("error") or f"the command {describe_exit(end['code'])}"
+        message = end.get("error") or f"the command {describe_end(end)}"
         raise task_failed(Failure(error_type="BashFailed", message=message, traceback=ended.tail[-15:]))
     return Outcome(
         asset_events=said,

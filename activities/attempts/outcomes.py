@@ -1,6 +1,7 @@
 """From what a child has answered to what its run is told."""
 
 import signal
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,14 +22,20 @@ def instant(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def describe_exit(code: int) -> str:
-    """*code* as a shell would put it: an exit code, or the signal that ended the process."""
-    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+def describe_exit(code: int, *, memory: bool = False) -> str:
+    """*code* as a shell would put it: an exit code, or the signal that ended the process; and whether *memory* did."""
+    end = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return f"{end}: memory ran out, and the kernel ended processes here" if memory and code else end
 
 
-def unanswered(code: int) -> Failure:
+def describe_end(end: Mapping[str, Any]) -> str:
+    """What `describe_exit` says of the *end* of a command, as its child has left it."""
+    return describe_exit(end["code"], memory=end.get("memory", False))
+
+
+def unanswered(code: int, *, memory: bool = False) -> Failure:
     """Why a child has ended without an answer."""
     if code == -signal.SIGXCPU:  # only templates run under such a limit
         message = "the task's templates took more than 10 s of processor time. Do such work in the task itself"
         return Failure(error_type="TemplateError", message=message, retryable=False)
-    return Failure(error_type="ProcessEnded", message=f"the task's process {describe_exit(code)}")
+    return Failure(error_type="ProcessEnded", message=f"the task's process {describe_exit(code, memory=memory)}")

@@ -180,7 +180,7 @@ def forked(
             # It failed before its work began, and who looks for the reason looks into the log.
             log.feed(f"{failure['error_type']}: {failure['message']}\n".encode())
     if answer.result is None:
-        raise task_failed(unanswered(answer.code))
+        raise task_failed(unanswered(answer.code, memory=answer.memory))
     if "failure" in answer.result:
         raise task_failed(Failure.model_validate(masker.masked_all(answer.result["failure"])))
     return Ended(answer.result, log.last_line, log.tail)
@@ -306,7 +306,7 @@ def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_his
     source = attempt.source if code is not None else None
     answer = _followed(workplace, "render", request, conversation, watch, code, source, connect=False)
     if answer.result is None:
-        raise task_failed(unanswered(answer.code))
+        raise task_failed(unanswered(answer.code, memory=answer.memory))
     if "invalid" in answer.result:
         message = conversation.masker.masked(answer.result["invalid"])
         raise task_failed(Failure(error_type="TemplateError", message=message))

@@ -20,6 +20,7 @@ import psutil
 from ..names import MARK
 from . import channel
 from .environment import for_children
+from .memory import ended_for_memory
 from .users import RunAs, acting_as, read_left
 
 POLL_SECONDS = 0.2
@@ -56,6 +57,8 @@ class Answer:
 
     code: int
     result: dict[str, Any] | None
+    memory: bool = False
+    """Whether the kernel has ended a process here meanwhile, since memory ran out."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,7 @@ class Call:
         self.connected: Callable[[Callable[[dict[str, Any]], None]], None] = lambda _: None
 
     def run(self) -> Answer:
+        ended_before = ended_for_memory()
         self._mine, theirs = channel.pair()
         self._output, printed = os.pipe()
         if self._request["work"] == "command":
@@ -149,7 +153,7 @@ class Call:
             if self._result is None and (folder := self._request["folder"]) is not None:
                 with acting_as(self._run_as):
                     self._result = read_left(Path(folder, channel.ANSWER), self._run_as)
-            return Answer(self._code, self._result)
+            return Answer(self._code, self._result, ended_for_memory() > ended_before)
         except channel.MessageTooLargeError as error:
             told = f"what the task is to be given, or its answer, is too large: {error}. Return a path instead"
             return Answer(1, {"failure": {"error_type": "ResultTooLarge", "message": told, "retryable": False}})

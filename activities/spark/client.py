@@ -9,7 +9,7 @@ from ...model.spec.tasks.spark import DEFAULT_MASTER
 from .. import metrics
 from ..attempts.folder import EXIT, RESULT
 from ..attempts.log import last_lines
-from ..attempts.outcomes import describe_exit, instant
+from ..attempts.outcomes import describe_end, instant
 from ..attempts.watch import Watch, task_failed
 from ..attempts.way import Ended, attempt_variables, forked
 from ..processes.environment import for_drivers
@@ -97,6 +97,4 @@ def unexplained(end: dict[str, Any], tail: tuple[str, ...]) -> Failure:
     """A failure of which only the log can tell: the JVM ended, or never started."""
     told = [line for line in tail if "Exception" in line or "Error" in line]
     hint = EXIT_CODES.get(end["code"], told[0].strip() if told else "the last lines of the log follow")
-    return Failure(
-        error_type="SparkSubmitFailed", message=f"spark-submit {describe_exit(end['code'])}: {hint}", traceback=tail
-    )
+    return Failure(error_type="SparkSubmitFailed", message=f"spark-submit {describe_end(end)}: {hint}", traceback=tail)

@@ -19,6 +19,7 @@ from ...model.run.task_instances import Failure
 from ...model.spec.references import RETURN_VALUE
 from ...model.spec.tasks import BashSensorTask, BashTask
 from ...model.states import TaskState
+from ..processes.memory import ended_for_memory
 from ..processes.supervisor import PR_SET_CHILD_SUBREAPER, die_with_parent, kill_descendants, prctl, write_json
 from . import function
 from .failures import describe_failure
@@ -91,7 +92,7 @@ def _supervised(job: Job, argv: Sequence[str], env: Mapping[str, str], cwd: Path
         return {"ended": end}
 
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    started = time.time()
+    started, ended_before = time.time(), ended_for_memory()
     signal.signal(signal.SIGTERM, _stop)
     code = None
     try:
@@ -110,4 +111,5 @@ def _supervised(job: Job, argv: Sequence[str], env: Mapping[str, str], cwd: Path
     except _Stopped:
         pass
     kill_descendants(max(grace - 1, 1))  # before its own end comes
-    return left({"code": code, "started": started, "ended": time.time()})
+    memory = ended_for_memory() > ended_before
+    return left({"code": code, "started": started, "ended": time.time(), "memory": memory})

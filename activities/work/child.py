@@ -22,6 +22,7 @@ from ..masking import HERE, MaskingStream
 from ..names import MARK
 from ..processes import channel
 from ..processes.channel import ANSWER
+from ..processes.memory import be_ended_first
 from ..processes.supervisor import PR_SET_PDEATHSIG, prctl
 from ..secrets import ask_worker, mask_names
 from . import bash, files, function, logs, parse, templates, timetable, watch
@@ -208,6 +209,7 @@ def _masked_prints() -> Iterator[None]:
 
 def _take_place(output: int) -> None:
     os.setsid()
+    be_ended_first()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -166,7 +166,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--plan", type=Path, help="a plan that was made smaller")
     parser.add_argument("--trace", action="store_true", help="print every event")
-    parser.add_argument("--exhaustive", action="store_true", help="all states of larger systems, too: an hour, 16 GB")
+    parser.add_argument("--exhaustive", action="store_true", help="all states of a larger system, too: 5 minutes, 3 GB")
     parser.add_argument("--shrink-seconds", type=float, default=30)
     arguments = parser.parse_args()
     if arguments.plan is not None:
