@@ -1,5 +1,6 @@
 """A storm: many DAGs on second-scale schedules, triggers, backfills, and files that are worked on, while workers and
-the server are killed. In its middle the last release is replaced by this one, worker by worker.
+the server are killed, and a pool, an asset and a bundle are ended. In its middle the last release is replaced by this
+one, worker by worker.
 
 Seeded and bounded. `make chaos` runs the long form; a short one is part of the tests.
 """
@@ -23,7 +24,7 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also when run as a program
@@ -33,8 +34,11 @@ from editor import Editor
 from properties.real import violated_by
 from support import bash, dag, empty, unpacked
 from tidemill.activities.processes.supervised import start_supervised, stop
+from tidemill.model.asset.state import asset_workflow_id
+from tidemill.model.bundle.data import BundleSettings, bundle_workflow_id
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.errors import InvalidInputError
+from tidemill.model.pool.state import PoolSettings, pool_workflow_id
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.client import Tidemill
 from tidemill.worker.connection import NotFoundError, NoWorkerError
@@ -47,6 +51,9 @@ PROPERTIES_OF = 400
 WORSE = (workflow.NondeterminismError, RuntimeError)
 """What a replay raises."""
 CALLER = "caller"
+POOL, SLOTS = "storm_pool", 4
+LOST_AT = (0.8, 0.9)
+"""After which share of the kills somebody ends the pool and the bundle."""
 WORKERS = 3
 SERVER_SHARE = 0.1
 SHAKEN = (RPCError, RuntimeError, NoWorkerError, NotFoundError, ConnectionError, asyncio.TimeoutError)
@@ -70,6 +77,8 @@ class Plan:
     """Whether the first half is the last release's."""
     asset_events: int = 40
     """Events of each of the two assets that wake twenty DAGs, told while the last quarter is killed."""
+    lost_assets: bool = False
+    """Whether an asset is ended, too: it is tied anew within ten minutes."""
     callers: int = 64
     """Tasks of one run that each trigger a run of another DAG and wait for its end."""
 
@@ -178,12 +187,14 @@ async def register_all(tidemill: Tidemill, plan: Plan, chance: random.Random) ->
     """DAGs whose every run is known beforehand: each has a first and a last tick."""
     expected: dict[str, Expected] = {}
     now = datetime.now(UTC).replace(microsecond=0)
+    await again(lambda: tidemill.set_pool(POOL, PoolSettings(slots=SLOTS)))
     for n in range(plan.dags):
         step, limit = chance.choice([1, 2, 3]), chance.choice([1, 2, 4])
         start = now - timedelta(seconds=chance.randrange(30))
         start -= timedelta(seconds=start.second % step)
         end = start + timedelta(seconds=step * (plan.ticks - 1))
-        tasks = [bash("work", "true"), empty("end", "work")] if n % 5 == 0 else [empty("only")]
+        work = bash("work", "true", pool=POOL)
+        tasks = [work, empty("end", "work")] if n % 5 == 0 else [empty("only")]
         spec = dag(
             f"storm_{n}", tasks, schedule=f"* * * * * */{step}", start_date=start.isoformat(),
             end_date=end.isoformat(), catchup=True, max_active_runs=limit,
@@ -255,32 +266,55 @@ async def trigger_once(tidemill: Tidemill, dag_id: str, run_id: str) -> None:
     await again(attempt)
 
 
-async def blow(world: World, tidemill: Tidemill, chance: random.Random, emitted: dict[str, list[str]]) -> None:
+async def lose(tidemill: Tidemill, bundle: BundleSettings) -> None:
+    """Ends the pool and the bundle from Temporal, and makes them again as an operator does who sees that."""
+    for workflow_id in (pool_workflow_id(POOL), bundle_workflow_id(bundle.name)):
+        await end(tidemill, workflow_id)
+    await again(lambda: tidemill.set_pool(POOL, PoolSettings(slots=SLOTS)))
+    await again(lambda: tidemill.set_bundle(bundle))
+
+
+async def end(tidemill: Tidemill, workflow_id: str) -> None:
+    async def attempt() -> None:
+        try:
+            await tidemill.client.get_workflow_handle(workflow_id).terminate("an operator's mistake")
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:  # the answer to an earlier attempt was lost
+                raise
+
+    await again(attempt)
+
+
+async def blow(
+    world: World, tidemill: Tidemill, chance: random.Random, emitted: dict[str, list[str]], bundle: BundleSettings
+) -> None:
     """Kills one after the other. Half way, those that take the place of the killed are of this release."""
-    calling: asyncio.Task[None] | None = None
-    telling: asyncio.Task[None] | None = None
+    losses = [int(world.plan.kills * share) for share in LOST_AT]
+    acting: list[asyncio.Task[None]] = []
     for n in range(world.plan.kills):
         if n == world.plan.kills * 3 // 4:
             world.replace_old()  # the last release knows no assets
-            telling = asyncio.create_task(tell_assets(tidemill, emitted, world.plan.asset_events))
+            acting.append(asyncio.create_task(tell_assets(tidemill, emitted, world.plan)))
+        if n in losses:  # the last release does not find its way back
+            acting.append(asyncio.create_task(lose(tidemill, bundle)))
         if n == world.plan.kills // 2:
             world.last_release = None
-            calling = asyncio.create_task(trigger_once(tidemill, CALLER, "all_at_once"))
+            acting.append(asyncio.create_task(trigger_once(tidemill, CALLER, "all_at_once")))
         await asyncio.sleep(world.plan.pause_between_kills * (0.3 + chance.random()))
         await asyncio.to_thread(world.kill_one, chance)
     world.replace_old()
-    for task in (calling, telling):
-        if task is not None:
-            await task
+    await asyncio.gather(*acting)
 
 
-async def tell_assets(tidemill: Tidemill, emitted: dict[str, list[str]], n: int) -> None:
-    """Registers the DAGs that wait for assets, and tells the first of those of *n* events."""
+async def tell_assets(tidemill: Tidemill, emitted: dict[str, list[str]], plan: Plan) -> None:
+    """Registers the DAGs that wait for assets, and tells the first of those of events."""
     for spec, _ in asset_dags().values():
         await again(lambda spec=spec: tidemill.register(spec))
     for name in SOURCES:
         await again(lambda name=name: all_wait(tidemill, name))
-    for number in range(n):
+    if plan.lost_assets:
+        await end(tidemill, asset_workflow_id(SOURCES[-1]))
+    for number in range(plan.asset_events):
         for name in SOURCES:
             await tell_asset(tidemill, emitted, name, f"event {number}")
         await asyncio.sleep(0.2)
@@ -341,7 +375,8 @@ async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
         over = asyncio.Event()
         editing = asyncio.create_task(editor.work(over))
         await asyncio.gather(
-            blow(world, tidemill, chance, emitted), trigger_some(tidemill, plan, expected, random.Random(plan.seed + 1))
+            blow(world, tidemill, chance, emitted, editor.settings()),
+            trigger_some(tidemill, plan, expected, random.Random(plan.seed + 1)),
         )
         over.set()
         await editing
@@ -400,6 +435,7 @@ def main() -> None:
     parser.add_argument("--without-upgrade", action="store_true")
     options = parser.parse_args()
     plan = Plan(kills=options.kills, dags=options.dags, seed=options.seed, upgrade=not options.without_upgrade)
+    plan.lost_assets = True
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
         verdict, kills = asyncio.run(storm(plan, Path(folder)))
