@@ -44,6 +44,7 @@ class NotifyActivities:
             of_run=notice.of_run,
             reason=notice.reason,
             asset=notice.asset,
+            about=notice.about,
         )
         execution = f"{notice.attempt.execution}-notice-{notice.number}"
         attempt = notice.attempt.model_copy(update={"callback": called, "execution": execution})
@@ -51,7 +52,9 @@ class NotifyActivities:
         if (earlier := folder.ending(RESULT)) is None:
             # A file may have DAGs of both kinds: the callbacks of one for Airflow have no tasks of tidemill's.
             work = "airflow" if notice.written_for == "airflow" else "function"
-            earlier = forked(self._workplace, attempt, folder, work, Watch(None), calls_code=True).result
+            log_url = self._workplace.log_url_of(attempt.seen_by_callback)
+            forks = forked(self._workplace, attempt, folder, work, Watch(None), calls_code=True, log_url=log_url)
+            earlier = forks.result
         outcome_of(earlier)
         self._workplace.leftovers.add(folder.path)
 

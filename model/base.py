@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     model_serializer,
 )
 
@@ -125,13 +126,16 @@ def _defaults(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def to_utc(value: datetime) -> datetime:
-    """*value* as the same instant in UTC. Raises ValueError for a naive datetime."""
+    """*value* as the same instant in UTC. Raises ValueError for a naive datetime, and at the ends of the calendar."""
     if value.tzinfo is None or value.utcoffset() is None:
         raise ValueError(
             f"{value.isoformat()} has no time zone. Write an offset, such as {value.isoformat()}Z, "
             "or give the datetime a tzinfo"
         )
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{value.isoformat()} is outside of the calendar in UTC. Correct the date") from None
 
 
 def _no_numbers(value: Any) -> Any:
@@ -145,13 +149,38 @@ Instant = Annotated[datetime, BeforeValidator(_no_numbers), AfterValidator(to_ut
 """An instant, held in UTC. Any aware datetime or ISO 8601 text with an offset is accepted."""
 
 
+LONGEST_DURATION = timedelta(days=3650)
+"""What dates can be moved by without leaving the calendar, and Temporal's timers can wait."""
+
+
+AS_WRITTEN = {"as_written": True}
+"""The context of a validation that refuses more than what is running already may have."""
+
+
+def _bounded(value: timedelta, info: ValidationInfo) -> timedelta:
+    if abs(value) <= LONGEST_DURATION:
+        return value
+    if info.context == AS_WRITTEN:
+        raise ValueError(f"{value} is longer than {LONGEST_DURATION.days} days. Give less, or leave it out")
+    return LONGEST_DURATION if value > timedelta() else -LONGEST_DURATION
+
+
+def _not_negative(value: timedelta) -> timedelta:
+    if value < timedelta():
+        raise ValueError(f"{value} is less than nothing. Give zero or more, in seconds or as ISO 8601 (PT5M)")
+    return value
+
+
 def _positive(value: timedelta) -> timedelta:
     if value <= timedelta():
         raise ValueError(f"{value} is not a positive duration. Give more than zero, in seconds or as ISO 8601 (PT5M)")
     return value
 
 
-PositiveDuration = Annotated[timedelta, AfterValidator(_positive)]
+Shift = Annotated[timedelta, AfterValidator(_bounded)]
+"""A duration by which dates are moved, also back."""
+Duration = Annotated[Shift, AfterValidator(_not_negative)]
+PositiveDuration = Annotated[Shift, AfterValidator(_positive)]
 
 
 def iso(instant: datetime) -> str:

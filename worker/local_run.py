@@ -15,7 +15,7 @@ from typing import Any
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from ..activities.attempts.run_facts import of_dag
+from ..activities.attempts.run_facts import of_dag, states_of
 from ..activities.attempts.xcom_store import XComStore
 from ..activities.bash import BashActivities
 from ..activities.dag_files import own_workplace
@@ -141,6 +141,8 @@ class LocalFacts:
         if question.about == "xcom" and mine:
             made = self.state.of_task(question.task_ids[0])
             return {str(i.map_index): self.results.filled(i.xcom[question.key]) for i in made if question.key in i.xcom}
+        if question.about == "states" and mine:
+            return states_of(self.state.instances.values()) if question.run_id in (None, self.run.run_id) else {}
         return of_dag(spec) if mine and question.about == "dag" else {}
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -162,7 +164,7 @@ class _LocalRun:
         fields = {name: getattr(state.run, name) for name in ("run_id", "logical_date", "run_after")}
         self._facts = LocalFacts(
             state,
-            KnownRun(**fields, **known, started_at=state.started_at),
+            KnownRun(**fields, **known, conf=state.run.conf, started_at=state.started_at),
             workplace.results,
             started_at=state.started_at,
         )

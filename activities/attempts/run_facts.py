@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,8 +20,10 @@ from ...model.run.facts import KnownRun, Question
 from ...model.run.identity import RunIdentity
 from ...model.run.messages import XComQuestion
 from ...model.run.state import DagRunState
-from ...model.run.views import RunDetails, RunView
+from ...model.run.task_instances import TaskInstance
+from ...model.run.views import RunDetails, RunView, TaskView
 from ...model.spec.dag import DagSpec, enclosing
+from ...model.states import RunState, TaskState
 from ..asking import Asking, is_busy
 from ..dag_handle import DagHandle, DagNotFoundError
 from .key_values import KeyValues
@@ -153,36 +155,51 @@ class RunFacts:
         return of_dag(await DagHandle(self._asking, question.dag_id).spec())
 
     async def _runs(self, question: Question) -> list[dict[str, Any]]:
-        """All runs that the DAG knows; of one that is asked for alone also its interval."""
+        """All runs that the DAG knows; of one that is asked for alone also its interval and its conf."""
         found = await self._views(question)
         known = [self._known(view) for view in found]
         if question.run_id is not None and found:
-            identity = await self._asking.query(found[0].workflow_id, "identity", RunIdentity)
+            identity = await self._identity(found[0])
+            if identity is None:
+                return [known[0].model_dump(mode="json")]
+            more: dict[str, Any] = {"conf": identity.conf}
             if (interval := identity.data_interval) is not None:
-                dates = {"data_interval_start": interval.start, "data_interval_end": interval.end}
-                known = [known[0].model_copy(update=dates)]
+                more |= {"data_interval_start": interval.start, "data_interval_end": interval.end}
+            known = [known[0].model_copy(update=more)]
         return [run.model_dump(mode="json") for run in known]
+
+    async def _identity(self, run: RunView) -> RunIdentity | None:
+        """What the run was made as; None where it has not begun, or Temporal has forgotten it."""
+        try:
+            return await self._asking.query(run.workflow_id, "identity", RunIdentity)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return None
 
     def _known(self, view: RunView) -> KnownRun:
         fields = view.model_dump(include=KnownRun.model_fields.keys() & RunView.model_fields.keys())
         return KnownRun.model_validate({**fields, "run_type": str(view.run_type)})
 
     async def _states(self, question: Question) -> dict[str, Any]:
-        workflows = [question.of_workflow] if question.of_workflow else []
-        workflows = workflows or [view.workflow_id for view in await self._views(question)]
-        details = [await self._asking.query(workflow_id, "describe", RunDetails) for workflow_id in workflows]
-        return {
-            task.key: {
-                "task_id": task.task_id,
-                "map_index": task.map_index,
-                "state": str(task.state),
-                "try_number": task.try_number,
-                "start_date": task.started_at.isoformat() if task.started_at is not None else None,
-                "end_date": task.ended_at.isoformat() if task.ended_at is not None else None,
-            }
-            for run in details
-            for task in run.tasks
-        }
+        """The task instances by their keys; those of a run that has not begun have no state, as in Airflow."""
+        if question.of_workflow:
+            return states_of((await self._asking.query(question.of_workflow, "describe", RunDetails)).tasks)
+        found: dict[str, Any] = {}
+        for view in await self._views(question):
+            found |= await self._states_in(question.dag_id, view)
+        return found
+
+    async def _states_in(self, dag_id: str, run: RunView) -> dict[str, Any]:
+        try:
+            return states_of((await self._asking.query(run.workflow_id, "describe", RunDetails)).tasks)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND or run.state is RunState.FAILED:
+                raise
+        # It is queued; or Temporal has forgotten it, and its tasks were what the DAG remembers of it.
+        state = TaskState.SUCCESS if run.state is RunState.SUCCESS else TaskState.NONE
+        tasks = (await DagHandle(self._asking, dag_id).spec()).tasks
+        return states_of([TaskInstance(task_id=task.task_id, state=state) for task in tasks])
 
     async def _results(self, question: Question) -> dict[str, Any]:
         """By task: its result; of a mapped one the list of them. Tasks that left none are left out."""
@@ -251,6 +268,21 @@ class RunFacts:
         except DagNotFoundError:
             return []
         return [view for view in views if question.run_id in (None, view.run_id)]
+
+
+def states_of(instances: Iterable[TaskView | TaskInstance]) -> dict[str, Any]:
+    """What a task may ask of task instances, by their keys."""
+    return {
+        one.key: {
+            "task_id": one.task_id,
+            "map_index": one.map_index,
+            "state": str(one.state),
+            "try_number": one.try_number,
+            "start_date": one.started_at.isoformat() if one.started_at is not None else None,
+            "end_date": one.ended_at.isoformat() if one.ended_at is not None else None,
+        }
+        for one in instances
+    }
 
 
 def of_dag(spec: DagSpec) -> dict[str, Any]:

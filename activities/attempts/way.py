@@ -78,7 +78,8 @@ def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: W
     tracing.describe(attempt)
     watch = watch or workplace_watch(workplace, attempt.timeout)
     noted = workplace.under_way.noted(activity.info().task_token, workplace.attempt_folder(attempt))
-    with stopping_cleanly(), metrics.running(kind.work), noted:
+    kept = workplace.results.keeping_pushed(attempt)
+    with stopping_cleanly(), metrics.running(kind.work), noted, kept:
         return _kept(workplace, attempt, _outcome(workplace, attempt, kind, watch))
 
 

@@ -1,19 +1,25 @@
 """Where results are kept that are too large for Temporal's history: a folder, or an object store such as S3."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import fsspec
+from temporalio.exceptions import ApplicationError
 
-from ...model.run.attempts import TaskAttempt
+from ...model.run.attempts import INLINE_LIMIT, TaskAttempt
 from ...model.run.mapping import verbatim
 from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.references import STORED, is_stored, replace, stored_reference
 from ...model.spec.tasks import BranchTask, ShortCircuitTask
+from ..names import TASK_FAILED
 from .watch import task_failed
+
+OF_A_FAILURE = 1024
+"""Bytes of a value that stays in history with a failed try, of which there may be many."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,31 @@ class XComStore:
             file.write(text)
         length = len(value) if isinstance(value, list | dict) else None
         return stored_reference(url, len(text), length)
+
+    @contextmanager
+    def keeping_pushed(self, attempt: TaskAttempt) -> Iterator[None]:
+        """Keeps what a task had pushed that fails in the block, as results are kept. Raises its failure."""
+        try:
+            yield
+        except ApplicationError as error:
+            if error.type != TASK_FAILED or not error.details:
+                raise
+            failure = Failure.model_validate(error.details[0])
+            if not failure.xcom:
+                raise
+            raise task_failed(self._put_pushed(attempt, failure)) from None
+
+    def _put_pushed(self, attempt: TaskAttempt, failure: Failure) -> Failure:
+        little = attempt.model_copy(update={"inline_limit": min(attempt.inline_limit, OF_A_FAILURE)})
+        try:
+            kept = {key: self._put(little, key, value) for key, value in failure.xcom.items()}
+            size = len(json.dumps(kept))
+            lost = f"{len(kept)} values that together are too large" if size > INLINE_LIMIT else ""
+        except OSError as error:
+            kept, lost = {}, f"that cannot be kept: {error}"
+        if lost:
+            return failure.model_copy(update={"xcom": {}, "message": f"{failure.message} (it had pushed {lost})"})
+        return failure.model_copy(update={"xcom": kept})
 
     def fill(self, attempt: TaskAttempt) -> TaskAttempt:
         """*attempt* with stored results in the place of the references to them."""

@@ -38,7 +38,7 @@ class SparkActivities:
         driver, a session. No two starts of a try ever work side by side.
         """
         tracing.describe(attempt)
-        with stopping_cleanly(), self._noted(attempt):
+        with stopping_cleanly(), self._noted(attempt), self._workplace.results.keeping_pushed(attempt):
             filled = self._workplace.results.fill(attempt)
             if isinstance(filled.task, SparkSqlFunctionTask):
                 asked = self._ask_for_sql(filled)
@@ -64,7 +64,8 @@ class SparkActivities:
         """Follows an application on a cluster to its end. It never submits, so that any worker may take over."""
         assert submitted.submission is not None  # noqa: S101
         tracing.describe(submitted.attempt)
-        with stopping_cleanly(), self._noted(submitted.attempt):
+        kept = self._workplace.results.keeping_pushed(submitted.attempt)
+        with stopping_cleanly(), self._noted(submitted.attempt), kept:
             work = self._start(self._workplace.results.fill(submitted.attempt))
             try:
                 with tracing.spark_application(submitted.attempt.name, work.progress):

@@ -2,8 +2,9 @@
 
 import importlib.util
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ from .starts import SparkStart
 
 DRIVER = Path(__file__).with_name("driver.py")
 PROPERTIES = "spark.conf"
+TRIMMED = "".join(map(chr, range(33))).replace("\r", "").replace("\n", "")
+"""What Spark takes off both ends of a value that it reads in a file."""
+SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""Spark's own default for names of secrets (spark.redaction.regex)."""
 
 
 def spark_home() -> Path:
@@ -44,7 +49,20 @@ def spark_submit(work: SparkStart, java_options: str = "") -> list[str]:
     argv += flags(options, work.file)
     if options.properties_file is None:
         argv.append("--load-spark-defaults")
-    return [*argv, "--properties-file", str(leave_properties(work, java_options)), *application(work)]
+    argv += ["--properties-file", str(leave_properties(work, java_options))]
+    return [*argv, *blank_edged(conf_of(work, java_options)), *application(work)]
+
+
+def blank_edged(conf: Mapping[str, str]) -> list[str]:
+    """Flags for the values that begin or end with blanks: Spark takes these off what it reads in a file.
+
+    Fails the task for a secret among them: a command line is everybody's to read.
+    """
+    found = {key: value for key, value in conf.items() if value.strip(TRIMMED) != value}
+    if (secret := next((key for key in found if SECRET.search(key)), None)) is not None:
+        told = f"conf {secret!r} begins or ends with blanks, which Spark takes off. Leave them out"
+        raise task_failed(Failure(error_type="InvalidInput", message=told, retryable=False))
+    return [part for key, value in found.items() for part in ("--conf", f"{key}={value}")]
 
 
 def leave_properties(work: SparkStart, java_options: str = "") -> Path:
@@ -59,8 +77,7 @@ def leave_properties(work: SparkStart, java_options: str = "") -> Path:
 def escaped(text: str) -> str:
     """*text* as a key or value of a Java properties file."""
     quoted = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    quoted = "".join(f"\\{char}" if char in "=:#!" else char for char in quoted)
-    return f"\\{quoted}" if quoted.startswith(" ") else quoted
+    return "".join(f"\\{char}" if char in "=:#! " else char for char in quoted).replace("\f", "\\f")
 
 
 def conf_of(work: SparkStart, java_options: str = "") -> dict[str, str]:

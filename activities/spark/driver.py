@@ -9,7 +9,9 @@ apart from functions of a DAG file. It writes
 - `result.json`: the outcome, or the innermost cause of the failure in the user's terms.
 """
 
+import base64
 import json
+import math
 import os
 import re
 import runpy
@@ -190,10 +192,15 @@ def run_statements(session: Any, plan: dict[str, Any]) -> dict[str, Any]:
     """Runs the statements in order; the rows of the last one go to the output, or are the result."""
     *first, last = plan["statements"]
     for statement in first:
-        session.sql(statement)
+        rows = session.sql(statement)
+        if rows.columns:  # a query is begun by who wants its rows alone: also one that is a check
+            rows.write.format("noop").mode("overwrite").save()
     rows = session.sql(last)
     if not rows.columns:
         return {"outcome": {"state": "success"}}
+    twice = sorted({name for name in rows.columns if rows.columns.count(name) > 1})
+    if twice:
+        raise ValueError(f"the last statement has several columns named {', '.join(twice)}. Name them apart with AS")
     if plan["staged"] is not None:
         rows.write.format(plan["output_format"]).mode("overwrite").save(plan["staged"]["staged"])
         return {"outcome": {"state": "success"}}
@@ -202,8 +209,27 @@ def run_statements(session: Any, plan: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"the last statement has more than {plan['max_rows']:,} rows. Give the task an output, or a higher max_rows"
         )
-    text = within_limit(json.dumps([row.asDict(recursive=True) for row in found], default=str))
+    text = within_limit(json.dumps([as_json(row) for row in found]))
     return {"outcome": {"state": "success", "xcom": {"return_value": json.loads(text)}}}
+
+
+def as_json(value: Any) -> Any:
+    """*value* of a row as Spark's own to_json writes it, but for decimals, which keep all their digits as text."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        case bytes() | bytearray():
+            return base64.b64encode(value).decode()
+        case dict():
+            return {key if isinstance(key, str) else str(as_json(key)): as_json(one) for key, one in value.items()}
+        case tuple() if hasattr(value, "asDict"):
+            return {name: as_json(one) for name, one in zip(getattr(value, "__fields__", ()), value, strict=True)}
+        case list() | tuple():
+            return [as_json(one) for one in value]
+        case _:
+            return str(value)
 
 
 def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, Any]:

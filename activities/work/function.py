@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from ...model.errors import InvalidInputError
 from ...model.exceptions import AirflowSkipException
 from ...model.run.attempts import CallbackCall, TaskAttempt
 from ...model.run.context import context, resolve, running
+from ...model.run.context_views import date_of
 from ...model.run.facts import Facts
 from ...model.run.poking import poked
 from ...model.run.task_instances import Outcome
@@ -102,7 +104,7 @@ def perform(
     *given* are arguments that come before the task's own, such as a SparkSession; *facts* is whom it may ask.
     """
     started = datetime.now(UTC)
-    values = {**context(attempt, facts), "macros": MACROS, **TEMPLATE_NAMES}
+    values = {**context(attempt.seen_by_callback, facts), "macros": MACROS, **TEMPLATE_NAMES}
     try:
         values["dag"] = dag_of(dags, attempt)
         with running(values):
@@ -115,11 +117,24 @@ def perform(
         xcom = checked({**values["ti"].pushed, **outcome.xcom})
         outcome = outcome.model_copy(update={"xcom": xcom, "asset_events": said})
     except AirflowSkipException as skip:
-        outcome = Outcome(state=TaskState.SKIPPED, started_at=started, note=str(skip) or "the task skipped itself")
+        note = str(skip) or "the task skipped itself"
+        outcome = Outcome(state=TaskState.SKIPPED, started_at=started, note=note, xcom=_pushed(values))
     except BaseException as error:
         print_failure(error)
-        return {"failure": describe_failure(error).model_dump(mode="json"), "started_at": started.isoformat()}
+        failure = describe_failure(error).model_copy(update={"xcom": _pushed(values)})
+        return {"failure": failure.model_dump(mode="json"), "started_at": started.isoformat()}
     return {"outcome": outcome.model_dump(mode="json")}
+
+
+def _pushed(values: dict[str, Any]) -> dict[str, Any]:
+    """What the task has pushed before it failed or skipped itself, without what is no JSON: its end goes first."""
+    found: dict[str, Any] = {}
+    for key, value in values["ti"].pushed.items():
+        try:
+            found |= checked({key: value})
+        except InvalidInputError as error:
+            print(f"{key}: {error}", file=sys.stderr)
+    return found
 
 
 def _ended(attempt: TaskAttempt, result: Any, started: datetime) -> Outcome:
@@ -205,6 +220,10 @@ def call_back(dags: list[DAG], attempt: TaskAttempt, called: CallbackCall, value
     state = STATES.get(called.event)
     if state is not None:
         (values["dag_run"] if called.of_run else values["ti"]).state = state
+    if (about := called.about) is not None:
+        ti = values["ti"]
+        ti.state, ti.max_tries = str(about.state), about.max_tries
+        ti.start_date, ti.end_date = date_of(about.started_at), date_of(about.ended_at)
     functions[called.number]({**values, "exception": called.reason, "reason": called.reason})
 
 
@@ -240,8 +259,8 @@ def find_node(dags: list[DAG], attempt: TaskAttempt) -> Node:
 def checked(xcom: dict[str, Any]) -> dict[str, Any]:
     """*xcom* as JSON. Raises InvalidInputError for what JSON cannot hold, or too much of it."""
     try:
-        plain: dict[str, Any] = to_jsonable_python(xcom)
-        size = len(json.dumps(plain))
+        plain: dict[str, Any] = to_jsonable_python(xcom, inf_nan_mode="constants")
+        size = len(json.dumps(plain, allow_nan=False))
     except (PydanticSerializationError, TypeError, ValueError) as error:
         raise InvalidInputError(f"the task's result is not JSON: {error}. Return plain data, or a path to it") from None
     if size > XCOM_LIMIT:

@@ -74,7 +74,19 @@ class Linked:
         return self
 
 
-class Output(Linked):
+class Mappable(Linked):
+    """What can be put together with others, to map over."""
+
+    def zip(self, *others: Any, **fill: Any) -> Combined:
+        """Lists of one value of each, to map over; with `fillvalue=` as many as the longest has."""
+        return Combined({ZIP: [self, *others], **fill})
+
+    def concat(self, *others: Any) -> Combined:
+        """The values of all, one list after the other, to map over."""
+        return Combined({CONCAT: [self, *others]})
+
+
+class Output(Mappable):
     """The result that a task will have. Give it to another task, or index it by an XCom key."""
 
     def __init__(self, node: Ordered, key: str = "return_value") -> None:
@@ -92,14 +104,6 @@ class Output(Linked):
             f"the result of task {self.node.task_id!r} is only known when that has run: it cannot be gone through in "
             "the DAG file. Give it to a task as a whole, or map over it with expand()"
         )
-
-    def zip(self, *others: Any, **fill: Any) -> Combined:
-        """Lists of one value of each, to map over; with `fillvalue=` as many as the longest has."""
-        return Combined({ZIP: [self, *others], **fill})
-
-    def concat(self, *others: Any) -> Combined:
-        """The values of all, one list after the other, to map over."""
-        return Combined({CONCAT: [self, *others]})
 
     def map(self, _function: Any) -> Combined:
         """Airflow's XComArg.map: here a task of its own does that."""
@@ -125,7 +129,7 @@ class Output(Linked):
         return self
 
 
-class Combined(Linked):
+class Combined(Mappable):
     """Several results made into one list to map over."""
 
     def __init__(self, parts: dict[str, Any]) -> None:

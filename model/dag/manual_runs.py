@@ -8,7 +8,8 @@ from ..base import Instant, Model, Request
 from ..errors import InvalidInputError, explain
 from ..run.identity import RunIdentity, TriggeredBy, TriggerRequest, manual_run
 from ..sizes import check_conf_size
-from ..spec.dag import DagSpec, has_schema, param_problem
+from ..spec.dag import DagSpec
+from ..spec.params import has_schema, param_problem
 from ..spec.timetables import DataInterval
 from .ticks import IntervalQuestion
 

@@ -69,7 +69,10 @@ def walk(next_run: NextRun, question: TicksQuestion) -> Ticks:
     last, now = question.last, question.now
     infos: list[DagRunInfo] = []
     while len(infos) < question.most:
-        info = next_run(last, question.restriction, now)
+        try:
+            info = next_run(last, question.restriction, now)
+        except OverflowError:  # beyond the calendar's last year
+            info = None
         if info is None:
             return Ticks(infos=tuple(infos), ended=True)
         infos.append(info)

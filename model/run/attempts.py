@@ -9,7 +9,8 @@ from ..base import Brief, Instant, Model
 from ..spec.dag import DagSource
 from ..spec.notifiers import Event
 from ..spec.owned import OwnedNames
-from ..spec.tasks import Task
+from ..spec.tasks import EmptyTask, Task
+from ..states import TaskState
 from .deferrals import Deferral
 from .identity import RunIdentity
 from .instance_keys import UNMAPPED, instance_key
@@ -33,6 +34,19 @@ WHOLE_RUN = "__run__"
 """In the place of a task_id: what is called for a run as a whole."""
 
 
+class EndedTry(Brief, Model):
+    """The last try of a task instance, as the end of its run is told with it."""
+
+    task_id: str
+    map_index: int = UNMAPPED
+    try_number: int
+    max_tries: int = 0
+    """How many retries it could have had (Airflow: max_tries)."""
+    state: TaskState
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+
+
 class CallbackCall(Brief, Model):
     """Which of the DAG file's callbacks is called, in the place of the task's function."""
 
@@ -43,6 +57,8 @@ class CallbackCall(Brief, Model):
     reason: str | None = None
     asset: str | None = None
     """The asset whose callback it is."""
+    about: EndedTry | None = None
+    """Of the end of a run: the task instance by which it has ended."""
 
 
 class TaskAttempt(Brief, Model):
@@ -60,6 +76,8 @@ class TaskAttempt(Brief, Model):
     params: dict[str, Any] = {}
     xcom: dict[str, dict[str, Any]] = {}
     """Results of tasks upstream, by task_id and key: those that the arguments name or may pull."""
+    xcom_indexes: dict[str, dict[str, tuple[int, ...]]] = {}
+    """Of which map_index the values of a list in *xcom* are, where that is not their position: some have left none."""
     tries_cleared: int = 0
     """How many tries there had been when the task was cleared last: `retries` count from there."""
     run_started_at: Instant | None = None
@@ -78,6 +96,15 @@ class TaskAttempt(Brief, Model):
     def owns(self) -> OwnedNames | None:
         """What the names that the attempt uses have to begin with; None: no rule."""
         return self.source.owns if self.source is not None else None
+
+    @property
+    def seen_by_callback(self) -> "TaskAttempt":
+        """What a callback has in its context: of the end of a run the task instance by which it has ended."""
+        about = self.callback.about if self.callback is not None else None
+        if about is None:
+            return self
+        task = EmptyTask(task_id=about.task_id, retries=about.max_tries)
+        return self.model_copy(update={"task": task, "map_index": about.map_index, "try_number": about.try_number})
 
     @property
     def path(self) -> str:

@@ -79,8 +79,17 @@ class TaskInstanceView:
         else:
             found = [self._own(task_id, key, default) for task_id in wanted or ()]
         if map_indexes is not None:
-            found = [_at(value, map_indexes) for value in found]
+            found = [
+                _at(value, map_indexes, self._indexes(value, task_id, key), default)
+                for task_id, value in zip(wanted or (), found, strict=True)
+            ]
         return found[0] if one else found
+
+    def _indexes(self, value: Any, task_id: str, key: str) -> Sequence[int]:
+        """Of which map_index each value of a list is: results that were sent along leave out who has left none."""
+        if value is self._xcom.get(task_id, {}).get(key) and key in self._attempt.xcom_indexes.get(task_id, {}):
+            return self._attempt.xcom_indexes[task_id][key]
+        return range(len(value)) if isinstance(value, list) else ()
 
     def _own(self, task_id: str, key: str, default: Any) -> Any:
         """The result of a task of the same run: sent along where it is upstream, else asked for."""
@@ -130,7 +139,10 @@ class TaskInstanceView:
         runs = [run for run in runs_of(self._facts, self.dag_id) if state is None or run.state == state]
         dated = [run for run in runs if run.logical_date is not None and date is not None and run.logical_date < date]
         found = max(dated, key=lambda run: run.logical_date or run.run_after, default=None)
-        return None if found is None else DagRunView.of(self.dag_id, found, self._facts)
+        if found is None:
+            return None
+        whole = next(iter(runs_of(self._facts, self.dag_id, found.run_id)), found)
+        return DagRunView(self.dag_id, whole, whole.conf, self._facts)
 
 
 class TaskInContext:
@@ -170,11 +182,6 @@ class DagRunView:
         self.triggering_user_name = known.triggering_user_name
         self.note = None
         self._facts = facts
-
-    @classmethod
-    def of(cls, dag_id: str, known: KnownRun, facts: Facts) -> "DagRunView":
-        """Of another run than the task's own."""
-        return cls(dag_id, known, {}, facts)
 
     @property
     def consumed_asset_events(self) -> list[dict[str, Any]]:
@@ -264,10 +271,14 @@ class PreviousSuccess:
         return None if self._found is None else date_of(getattr(self._found, name))
 
 
-def _at(value: Any, map_indexes: int | Iterable[int]) -> Any:
+def _at(value: Any, map_indexes: int | Iterable[int], known: Sequence[int], default: Any) -> Any:
+    """The values of these instances of a mapped task; *default* in the place of one that has left none."""
     if not isinstance(value, list):
         return value
-    return value[map_indexes] if isinstance(map_indexes, int) else [value[index] for index in map_indexes]
+    by_index = {index: one for index, one in zip(known, value, strict=True) if one is not None}
+    if isinstance(map_indexes, int):
+        return by_index.get(map_indexes, default)
+    return [by_index.get(index, default) for index in map_indexes]
 
 
 def date_of(value: datetime | None) -> pendulum.DateTime | None:

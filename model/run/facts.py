@@ -36,6 +36,8 @@ class KnownRun(Model):
     data_interval_start: Instant | None = None
     data_interval_end: Instant | None = None
     triggering_user_name: str | None = None
+    conf: dict[str, Any] = {}
+    """Only of a run that is asked for alone."""
 
 
 class Asked(Protocol):
@@ -69,7 +71,7 @@ class NoFacts:
 
 
 def runs_of(facts: Asked, dag_id: str, run_id: str | None = None) -> list[KnownRun]:
-    """The runs of a DAG, newest first; or one of them, with its interval."""
+    """The runs of a DAG, newest first; or one of them, with its interval and its conf."""
     return [KnownRun.model_validate(run) for run in facts.facts(Question(about="runs", dag_id=dag_id, run_id=run_id))]
 
 

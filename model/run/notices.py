@@ -6,8 +6,10 @@ from ..asset.state import Lateness
 from ..base import Brief, Model
 from ..spec.notifiers import Event, Notifier
 from ..spec.tasks import EmptyTask
-from .attempts import WHOLE_RUN, TaskAttempt
+from ..states import RunState, TaskState
+from .attempts import WHOLE_RUN, EndedTry, TaskAttempt
 from .identity import RunIdentity, asset_pseudo_run
+from .state import DagRunState
 
 
 class Notice(Brief, Model):
@@ -20,6 +22,8 @@ class Notice(Brief, Model):
     reason: str | None = None
     attempt: TaskAttempt
     """The try that it happened to; of a run as a whole, one of no task in particular."""
+    about: EndedTry | None = None
+    """Of the end of a run: the task instance by which it has ended."""
     of_run: bool = False
     """Whether the notifier is one of the DAG's, and not of the task's."""
     number: int
@@ -50,6 +54,24 @@ class Notice(Brief, Model):
             "state": self.state,
             "reason": self.reason,
         }
+
+
+def decisive(state: DagRunState, end: RunState) -> EndedTry | None:
+    """The task instance by which a run has ended: the last that has failed, or that has succeeded (as in Airflow)."""
+    wanted = TaskState.SUCCESS if end is RunState.SUCCESS else TaskState.FAILED
+    made = [(one.ended_at, one) for one in state.instances.values() if one.state is wanted and one.ended_at is not None]
+    if not made:
+        return None
+    _, last = max(made, key=lambda ended: ended[0])
+    return EndedTry(
+        task_id=last.task_id,
+        map_index=last.map_index,
+        try_number=last.try_number,
+        max_tries=state.spec.by_id[last.task_id].retries + last.tries_cleared,
+        state=last.state,
+        started_at=last.started_at,
+        ended_at=last.ended_at,
+    )
 
 
 def late_notice(asset: str, lateness: Lateness, execution: str) -> Notice:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from ..base import Instant, Record, WithLaterFields, iso
-from ..spec.dag import DagSpec, param_value
+from ..spec.dag import DagSpec
 from ..spec.graph import ancestors
+from ..spec.params import param_value
 from ..spec.references import LENGTH, XCOM_REFERENCE
 from ..spec.tasks import AirflowTask, BaseTask, Task
 from ..states import TaskState
@@ -180,6 +181,7 @@ class DagRunState(WithLaterFields, Record):
             **self._of_airflow(task, instance),
             params={**defaults, **self.run.conf},
             xcom=self._results_for(task, instance.map_index),
+            xcom_indexes=self._indexes_for(task),
             source=self.spec.source,
             render_template_as_native_obj=self.spec.render_template_as_native_obj
             if task.render_template_as_native_obj is None
@@ -200,11 +202,27 @@ class DagRunState(WithLaterFields, Record):
 
     def _results_for(self, task: Task, map_index: int) -> dict[str, dict[str, Any]]:
         """The results that *task* can see: those it names, or all upstream of it if it may pull any."""
-        wanted = ancestors(self.spec.upstreams, task.task_id) if task.pulls_xcom else task.uses()
-        scope = self.spec.map_scopes.get(task.task_id)
-        paired = {other for other in wanted if scope is not None and self.spec.map_scopes.get(other) == scope}
+        wanted, paired = self._visible(task)
         found = self._results(sorted(wanted - paired), UNMAPPED) | self._results(sorted(paired), map_index)
         return {task_id: xcom for task_id, xcom in found.items() if xcom}
+
+    def _visible(self, task: Task) -> tuple[set[str], set[str]]:
+        """The tasks whose results *task* can see; and those among them whose instances are paired with its own."""
+        wanted = ancestors(self.spec.upstreams, task.task_id) if task.pulls_xcom else task.uses()
+        scope = self.spec.map_scopes.get(task.task_id)
+        return wanted, {other for other in wanted if scope is not None and self.spec.map_scopes.get(other) == scope}
+
+    def _indexes_for(self, task: Task) -> dict[str, dict[str, tuple[int, ...]]]:
+        """Of the lists among the results that *task* can see, those with gaps: of which map_index each value is."""
+        wanted, paired = self._visible(task)
+        found: dict[str, dict[str, tuple[int, ...]]] = {}
+        for task_id in sorted(wanted - paired):
+            made = [instance for instance in self.of_task(task_id) if instance.map_index != UNMAPPED]
+            for name in dict.fromkeys(name for instance in made for name in instance.xcom):
+                having = tuple(instance.map_index for instance in made if name in instance.xcom)
+                if having != tuple(range(len(having))):
+                    found.setdefault(task_id, {})[name] = having
+        return found
 
     def _results(self, task_ids: list[str], map_index: int) -> dict[str, dict[str, Any]]:
         """Results by task; of a mapped task lists over its instances, or that of one *map_index*."""

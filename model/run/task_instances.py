@@ -147,18 +147,32 @@ def retry_delay(task: BaseTask, try_number: int, seed: str) -> timedelta:
     delay = task.retry_delay
     if task.retry_exponential_backoff and delay > timedelta():
         times = 2.0 if task.retry_exponential_backoff is True else float(task.retry_exponential_backoff)
-        grown = min(delay.total_seconds() * times ** (try_number - 1), LONGEST_RETRY_DELAY.total_seconds())
+        if times == 1.0:
+            return _at_most(delay, task.max_retry_delay)
+        grown = _power_at_most(delay.total_seconds(), times, try_number - 1, LONGEST_RETRY_DELAY.total_seconds())
         fraction = int.from_bytes(sha256(f"{seed}#{try_number}".encode()).digest()[:4]) / 2**32
         delay = min(timedelta(seconds=grown * (1 + fraction)), LONGEST_RETRY_DELAY)
-    return delay if task.max_retry_delay is None else min(delay, task.max_retry_delay)
+    return _at_most(delay, task.max_retry_delay)
+
+
+def _at_most(delay: timedelta, most: timedelta | None) -> timedelta:
+    return delay if most is None else min(delay, most)
+
+
+def _power_at_most(value: float, times: float, power: int, most: float) -> float:
+    """*value* times *times* to the *power*, or *most*: also where a float cannot hold it."""
+    try:
+        return min(value * times**power, most)
+    except OverflowError:
+        return most
 
 
 def poke_delay(task: PokedTask, pokes: int) -> timedelta:
     """How long until the next poke after *pokes* of them (from 1)."""
     if not task.exponential_backoff:
         return task.poke_interval
-    delay = min(task.poke_interval * (1 << min(pokes - 1, 20)), LONGEST_RETRY_DELAY)
-    return delay if task.max_wait is None else min(delay, task.max_wait)
+    grown = _power_at_most(task.poke_interval.total_seconds(), 2.0, pokes - 1, LONGEST_RETRY_DELAY.total_seconds())
+    return _at_most(timedelta(seconds=grown), task.max_wait)
 
 
 def may_retry(task: BaseTask, try_number: int, failure: Failure) -> bool:

@@ -7,10 +7,9 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
-from jsonschema import Draft202012Validator, SchemaError
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator, model_validator
 
-from ..base import NAME, Brief, Instant, Model, PositiveDuration
+from ..base import AS_WRITTEN, NAME, Brief, Duration, Instant, Model, PositiveDuration
 from ..errors import InvalidInputError, explain
 from .assets.condition import assets_in, leaves
 from .assets.identity import Asset, has_password
@@ -18,6 +17,7 @@ from .expansion import Expansion, sources
 from .graph import ancestors, cycle, downstreams
 from .notifiers import Callbacks
 from .owned import Kind, OwnedNames
+from .params import check_params
 from .references import referenced_tasks
 from .schedules import ScheduleKind, read_schedule
 from .task_groups import TaskGroup
@@ -26,9 +26,6 @@ from .tasks.foreign import check_is_foreign
 from .timetables import Continuous, Null, TimeRestriction, Timetable, waited_for
 from .timetables.cron import DstPolicy, zone
 from .trigger_rule import TriggerRule
-
-PARAM_KEYS = {"value", "schema", "description"}
-
 
 MOST_TERMS = 1000
 """So many assets a schedule may name."""
@@ -137,7 +134,7 @@ class DagSpec(Brief, Model):
     asset_backlog: Literal["consume", "airflow"] = "consume"
     """What becomes of events that came after the first of their asset, or while no run was let in: the next run takes
     them, or they wait for another event, as in Airflow."""
-    heartbeat_timeout: Annotated[timedelta, Field(ge=timedelta(seconds=1))] = timedelta(minutes=5)
+    heartbeat_timeout: Annotated[Duration, Field(ge=timedelta(seconds=1))] = timedelta(minutes=5)
     """How long a task's worker may be silent before the attempt is handed to another."""
     tasks: tuple[Task, ...] = ()
     """The tasks, in the order of the file."""
@@ -172,7 +169,7 @@ class DagSpec(Brief, Model):
                 "when they are asked for. Leave jitter out"
             )
         self._check_graph()
-        self._check_params()
+        self.check_params(formats=False)
         self._check_fail_fast()
         self._check_assets()
         if waited_for(self.schedule) is not None:
@@ -232,20 +229,9 @@ class DagSpec(Brief, Model):
                     "Use all_success, or leave fail_fast out"
                 )
 
-    def _check_params(self) -> None:
-        for name, param in self.params.items():
-            if has_schema(param):
-                try:
-                    Draft202012Validator.check_schema(param["schema"])
-                except SchemaError as error:
-                    raise ValueError(
-                        f"params.{name}.schema is no JSON schema: {error.message}. Correct the schema"
-                    ) from None
-                if not isinstance(self.schedule, Null) and (problem := param_problem(param, param.get("value"))):
-                    raise ValueError(
-                        f"params.{name}: its default does not fit its schema: {problem}. A DAG with a schedule needs "
-                        "defaults that fit"
-                    )
+    def check_params(self, *, formats: bool) -> None:
+        """Raises ValueError for params that can fit no run; with *formats* also by the formats of their defaults."""
+        check_params(self.params, defaults=not isinstance(self.schedule, Null), formats=formats)
 
     def _check_graph(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)
@@ -364,22 +350,6 @@ def enclosing(group: str | None) -> Iterator[str]:
         group = group.rpartition(".")[0]
 
 
-def param_value(param: Any) -> Any:
-    """A param's default: a plain one, or the `value` of one that has a `schema`."""
-    return param.get("value") if has_schema(param) else param
-
-
-def param_problem(param: dict[str, Any], value: Any) -> str | None:
-    """Why *value* does not fit the param's schema; None if it does."""
-    found = next(Draft202012Validator(param["schema"]).iter_errors(value), None)
-    return found.message if found is not None else None
-
-
-def has_schema(param: Any) -> bool:
-    """Whether *param* is written as {"value": ..., "schema": {...}}, and not a plain dict that has such a key."""
-    return isinstance(param, dict) and isinstance(param.get("schema"), dict) and set(param) <= PARAM_KEYS
-
-
 def with_default_pools(spec: DagSpec) -> DagSpec:
     """*spec* with the pool that a kind of task has by default written into each task that names none."""
     tasks = tuple(
@@ -396,12 +366,16 @@ def read_dag(document: Any) -> DagSpec:
             f'a DAG is a JSON object, not {type(document).__name__}. Start with {{"dag_id": ..., "tasks": [...]}}'
         )
     try:
-        spec = DagSpec.model_validate(document, extra="forbid")
+        spec = DagSpec.model_validate(document, extra="forbid", context=AS_WRITTEN)
     except ValidationError as error:
         tasks: Any = document.get("tasks")
         named = tasks if isinstance(tasks, list | tuple) else ()
         task_ids = [str(task.get("task_id", "?")) if isinstance(task, dict) else "?" for task in named]
         raise explain(error, f"DAG {document.get('dag_id', '?')!r}", DagSpec, task_ids) from None
+    try:
+        spec.check_params(formats=True)
+    except ValueError as error:
+        raise InvalidInputError(f"DAG {spec.dag_id!r}: {error}") from None
     for task in spec.tasks:
         check_is_foreign(task)
     return spec

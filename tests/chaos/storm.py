@@ -54,6 +54,8 @@ CALLER = "caller"
 POOL, SLOTS = "storm_pool", 4
 LOST_AT = (0.8, 0.9)
 """After which share of the kills somebody ends the pool and the bundle."""
+TIED_AGAIN = 720
+"""In seconds: an asset that was ended is refused until a DAG ties itself to it anew, which takes ten minutes."""
 WORKERS = 3
 SERVER_SHARE = 0.1
 SHAKEN = (RPCError, RuntimeError, NoWorkerError, NotFoundError, ConnectionError, asyncio.TimeoutError)
@@ -328,7 +330,7 @@ async def all_wait(tidemill: Tidemill, name: str) -> None:
 
 async def tell_asset(tidemill: Tidemill, emitted: dict[str, list[str]], name: str, cause: str) -> None:
     emitted.setdefault(name, []).append(cause)
-    await again(lambda: tidemill.emit(name, cause=cause))
+    await again(lambda: tidemill.emit(name, cause=cause), TIED_AGAIN)
 
 
 async def settle(tidemill: Tidemill, expected: Iterable[str], within: float) -> None:

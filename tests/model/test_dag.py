@@ -9,7 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from support import at, bash, dag, empty
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.spec.dag import param_value, read_dag
+from tidemill.model.spec.dag import read_dag
+from tidemill.model.spec.params import param_value
 from tidemill.model.spec.schema import dag_schema
 from tidemill.model.spec.timetables import CronTrigger
 

@@ -35,6 +35,20 @@ def test_the_jitter_of_backoff_is_another_for_each_task_and_the_same_for_one() -
     assert retry_delay(task, 1, "d#a1#key") == retry_delay(task, 1, "d#a1#key")
 
 
+def test_no_number_of_tries_is_too_much_for_backoff() -> None:
+    for factor in (True, 2, 100.0, 1e300):
+        for n in (155, 1_025, 10**6):
+            task = dag("d", [bash("a", "x", retries=10**7, retry_delay=60, retry_exponential_backoff=factor)]).by_id[
+                "a"
+            ]
+            assert retry_delay(task, n, "d#a#key") == LONGEST_RETRY_DELAY
+
+
+def test_a_factor_of_one_is_no_backoff() -> None:
+    """As in Airflow: no jitter, too."""
+    assert delays(retry_exponential_backoff=1.0) == [MINUTE] * 4
+
+
 def test_backoff_takes_its_factor_and_keeps_its_bound() -> None:
     assert MINUTE * 27 < delays(retry_exponential_backoff=3)[3] < MINUTE * 54
     assert delays(retry_exponential_backoff=True, max_retry_delay=90)[3] == timedelta(seconds=90)

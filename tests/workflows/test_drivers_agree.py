@@ -155,12 +155,67 @@ with DAG("pools", schedule=None, max_active_tasks=1):
         BashOperator(task_id=name, bash_command="true", max_active_tis_per_dag=1)
     LatestOnlyOperator(task_id="latest") >> EmptyOperator(task_id="late")
 """,
+    "values": """
+with DAG("values", schedule=None):
+    @task
+    def load(ti=None):
+        ti.xcom_push("rejected", [f"row {n:06d}" for n in range(200)])
+        for n in range(12):
+            ti.xcom_push(f"k{n}", n)
+        raise ValueError("200 rows were rejected")
+
+    @task
+    def skips(ti=None):
+        ti.xcom_push("why", "a holiday")
+        raise AirflowSkipException("not today")
+
+    @task(trigger_rule="all_done")
+    def arrived(ti=None):
+        assert len(ti.xcom_pull(task_ids="load", key="rejected")) == 200
+        assert [ti.xcom_pull(task_ids="load", key=f"k{n}") for n in range(12)] == [*range(12)]
+        assert ti.xcom_pull(task_ids="skips", key="why") == "a holiday"
+
+    @task
+    def numbers(): return [0, 1, 2, 3]
+
+    @task
+    def twice(n):
+        if n == 1:
+            raise AirflowSkipException("a gap")
+        return 2 * n
+
+    @task(trigger_rule="none_failed")
+    def by_index(ti=None):
+        assert ti.xcom_pull(task_ids="twice") == [0, 4, 6]
+        assert ti.xcom_pull(task_ids="twice", map_indexes=3) == 6
+        assert ti.xcom_pull(task_ids="twice", map_indexes=[2, 0]) == [4, 0]
+        assert ti.xcom_pull(task_ids="twice", map_indexes=1, default="none") == "none"
+
+    @task
+    def zipped(row): return row
+
+    @task
+    def in_pairs(found): assert [*found] == [[[0, 0], 0], [[1, 1], 1], [[2, 2], 2], [[3, 3], 3]], found
+
+    @task
+    def no_number(): return {"nan": float("nan")}
+
+    [load(), skips()] >> arrived()
+    found = numbers()
+    twice.expand(n=found) >> by_index()
+    in_pairs(zipped.expand(row=found.zip(found).zip(found)))
+    no_number()
+""",
     "ends": """
 with DAG("ends", schedule=None, fail_fast=True):
     BashOperator(task_id="fails", bash_command="exit 1") >> EmptyOperator(task_id="below")
     EmptyOperator(task_id="beside")
 """,
 }
+
+
+WRONG = {"values": {"load", "no_number"}}
+"""By case, where the file itself says what is right: the tasks that fail."""
 
 
 def facts_of(details: RunDetails) -> dict[str, object]:
@@ -188,3 +243,5 @@ async def test_every_task_comes_to_the_same(here: Stack, tmp_path: Path, case: s
     by_temporal = await here.run_once(parsed.dags[0])
     locally = await asyncio.to_thread(run_locally, dag_in(files[1], case))
     assert facts_of(locally) == facts_of(by_temporal)
+    if case in WRONG:
+        assert {task.key for task in by_temporal.tasks if str(task.state) == "failed"} == WRONG[case]

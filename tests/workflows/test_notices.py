@@ -27,7 +27,7 @@ async def test_functions_of_the_dag_file_are_called_with_the_context(here: Stack
         "failed again bad 2 ValueError: no",
         "failed bad 2 ValueError: no",
         "retry bad 1 ValueError: no",
-        "run failed __run__ 1 bad failed",
+        "run failed bad 2 bad failed",
         "well good 1 None",
     ]
 

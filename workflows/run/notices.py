@@ -5,7 +5,7 @@ import asyncio
 from temporalio import workflow
 
 from ...model.run.attempts import WHOLE_RUN, TaskAttempt
-from ...model.run.notices import Notice
+from ...model.run.notices import Notice, decisive
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
 from ...model.spec.notifiers import Event
@@ -37,6 +37,7 @@ class Notices:
                 state=state or (instance.state if instance is not None else RunState.RUNNING),
                 reason=reason,
                 attempt=self._attempt(instance),
+                about=decisive(self._state, RunState(state)) if instance is None and state is not None else None,
                 of_run=of_run,
                 number=self._state.notices,
                 written_for=self._state.spec.written_for,

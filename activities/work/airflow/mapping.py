@@ -5,7 +5,6 @@ The values themselves are found by Airflow's own code, by the map_index, where a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ....model.spec.references import CONCAT, FILL, LENGTH, RETURN_VALUE, XCOM_REFERENCE, ZIP
@@ -14,26 +13,23 @@ from ....model.spec.references import CONCAT, FILL, LENGTH, RETURN_VALUE, XCOM_R
 def expansion_of(expand_input: Any) -> dict[str, Any]:
     """An expand input of Airflow's as tidemill's `Expansion`, of numbers in the place of values."""
     if expand_input.EXPAND_INPUT_TYPE == "list-of-dicts":
-        return {"each": _numbers(expand_input.value, lambda n: [{"i": i} for i in range(n)]), "into": "index"}
-    return {
-        "by": {name: _numbers(value, lambda n: [*range(n)]) for name, value in expand_input.value.items()},
-        "into": "index",
-    }
+        return {"by": {"expand_kwargs": _numbers(expand_input.value)}, "into": "index"}
+    return {"by": {name: _numbers(value) for name, value in expand_input.value.items()}, "into": "index"}
 
 
-def _numbers(value: Any, made: Callable[[int], list[Any]]) -> Any:
+def _numbers(value: Any) -> Any:
     from airflow.sdk.definitions import xcom_arg
 
     match value:
         case xcom_arg.PlainXComArg():
             return {XCOM_REFERENCE: value.operator.task_id, "key": value.key or RETURN_VALUE, LENGTH: True}
         case xcom_arg.MapXComArg():
-            return _numbers(value.arg, made)
+            return _numbers(value.arg)
         case xcom_arg.ZipXComArg():
-            parts = {ZIP: [_numbers(part, made) for part in value.args]}
+            parts = {ZIP: [_numbers(part) for part in value.args]}
             has_fill = value.fillvalue is not xcom_arg.NOTSET
             return {**parts, FILL: None} if has_fill else parts
         case xcom_arg.ConcatXComArg():
-            return {CONCAT: [_numbers(part, made) for part in value.args]}
+            return {CONCAT: [_numbers(part) for part in value.args]}
         case _:
-            return made(len(value))
+            return [*range(len(value))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +14,6 @@ from ....model.states import TaskState
 from ..failures import describe_failure
 from .told import Told
 
-SMALL_BYTES, MOST_SMALL = 1024, 10
 OF_A_MOMENT = "airflow.providers.standard.triggers.temporal.DateTimeTrigger"
 """The one trigger that waits for nothing but a moment: TimeDeltaTrigger is written as it, too."""
 
@@ -151,7 +149,7 @@ def _read_duration(written: Any) -> timedelta:
 def _failed(
     attempt: TaskAttempt, told: Told, end: dict[str, Any], error: BaseException | None, started: datetime
 ) -> dict[str, Any]:
-    failure = describe_failure(error) if error is not None else _unsaid(end)
+    failure = describe_failure(error) if error is not None else _unsaid(told, end)
     delay = end.get("retry_delay_seconds")
     failure = failure.model_copy(
         update={
@@ -159,17 +157,13 @@ def _failed(
             "retryable": end["type"] == "RetryTask"
             or attempt.try_number > attempt.task.retries + attempt.tries_cleared,
             "retry_delay": timedelta(seconds=delay) if delay is not None else None,
-            "xcom": _small(told.results),
+            "xcom": told.results,
         }
     )
     return {"failure": failure.model_dump(mode="json"), "started_at": started.isoformat()}
 
 
-def _small(results: dict[str, Any]) -> dict[str, Any]:
-    """What of a failed try others may still look at: it stays in history, and there may be many tries."""
-    small = {key: value for key, value in results.items() if len(json.dumps(value, default=str)) <= SMALL_BYTES}
-    return dict([*small.items()][:MOST_SMALL])
-
-
-def _unsaid(end: dict[str, Any]) -> Failure:
+def _unsaid(told: Told, end: dict[str, Any]) -> Failure:
+    if told.other_run is not None:
+        return Failure(error_type="TaskFailed", message=told.other_run)
     return Failure(error_type="TaskFailed", message=f"the task has ended without a reason ({end['type']})")

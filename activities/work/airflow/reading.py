@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ....model.base import LONGEST_DURATION
 from ....model.errors import InvalidInputError
 from ....model.spec.dag import DagSource, DagSpec, read_dag
 from ....model.spec.notifiers import Event
@@ -363,12 +364,12 @@ def _zone(zone: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, timedelta):
-        return value.total_seconds()
+        return _seconds(value)
     return _instant(value) if isinstance(value, datetime) else value
 
 
 def _seconds(value: timedelta | None) -> float | None:
-    return None if value is None else value.total_seconds()
+    return None if value is None else min(value, LONGEST_DURATION).total_seconds()
 
 
 def _instant(value: datetime | None) -> str | None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_URL, uuid5
 
 from ....model.errors import InvalidInputError
-from ....model.run.attempts import TaskAttempt, attempt_uuid
+from ....model.run.attempts import CallbackCall, TaskAttempt, attempt_uuid
 from ....model.run.identity import operator_run_id
 from ....model.run.task_instances import Outcome
-from ....model.spec.tasks import AirflowTask
+from ....model.spec.notifiers import Event
 from ..dag_import import dag_of, file_of
 from ..failures import describe_failure, print_failure
 from .answers import Asking
@@ -241,12 +241,26 @@ def _call_back(dag: Any, attempt: TaskAttempt) -> dict[str, Any]:
 
 
 def _context_of_run(dag: Any, attempt: TaskAttempt, started: datetime) -> dict[str, Any]:
-    """What a callback of the run is given: the context of its last task, as in Airflow."""
+    """What a callback of the run is given: the context of the task by which it has ended, as in Airflow."""
     assert attempt.callback is not None  # noqa: S101
-    task = dag.topological_sort()[-1] if dag.tasks else None
-    if task is None or is_mapped_operator(task):
+    about = attempt.callback.about
+    task = dag.task_dict.get(about.task_id) if about is not None else None
+    if about is None or task is None:
         context = {"dag": dag, "run_id": attempt.run.run_id, "dag_run": SimpleNamespace(**run_of(attempt))}
     else:
-        last = AirflowTask(task_id=task.task_id, operator=type(task).__name__)
-        context = runtime_instance(task, attempt.model_copy(update={"task": last}), started).get_template_context()
-    return {**context, "reason": attempt.callback.reason}
+        ti = runtime_instance(task, attempt.seen_by_callback, started)
+        ti.max_tries, ti.state = about.max_tries, about.state
+        ti.start_date, ti.end_date = about.started_at, about.ended_at
+        context = ti.get_template_context()
+    return {**context, "reason": _reason(attempt.callback)}
+
+
+def _reason(called: CallbackCall) -> str | None:
+    """Why a run has ended, in Airflow's words where it has some."""
+    if called.event is Event.ON_SUCCESS:
+        return "success"
+    if (called.reason or "").startswith("dagrun_timeout"):
+        return "timed_out"
+    if called.about is not None:
+        return "task_failure"
+    return called.reason

@@ -23,6 +23,8 @@ class Told:
     form: InputForm | None = None
     end: dict[str, Any] | None = None
     """The message by which it has ended, or has left its worker."""
+    other_run: str | None = None
+    """What was last heard of a run that the task has started, or wanted to: why it fails where it does not say so."""
     rendered: dict[str, Any] = field(default_factory=dict)
     map_label: str | None = None
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from ...base import NAME, Brief, Instant, Model, PositiveDuration
+from ...base import NAME, Brief, Duration, Instant, Model, PositiveDuration
 from ..assets.condition import Leaf
 from ..expansion import Expansion, sources
 from ..notifiers import Callbacks
@@ -46,10 +46,10 @@ class BaseTask(Brief, Model):
     """Which states of the upstream tasks let it run."""
     retries: NonNegativeInt = 0
     """How many more tries a task that failed gets."""
-    retry_delay: Annotated[timedelta, Field(ge=timedelta(0))] = timedelta(minutes=5)
+    retry_delay: Duration = timedelta(minutes=5)
     """The time between two tries."""
-    retry_exponential_backoff: bool | Annotated[float, Field(ge=0)] = False
-    """What each delay is times the one before: true is 2, and false or 0 leaves them alike."""
+    retry_exponential_backoff: bool | Annotated[float, Field(ge=0, allow_inf_nan=False)] = False
+    """What each delay is times the one before: true is 2, and false, 0 or 1 leave them alike."""
     max_retry_delay: PositiveDuration | None = None
     """The longest delay with retry_exponential_backoff."""
     no_retry_on: tuple[str, ...] = ()

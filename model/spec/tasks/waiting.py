@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ...base import PositiveDuration
+from ...base import PositiveDuration, Shift
 from .base import BaseTask
 from .code import CallTask
 
@@ -90,7 +90,7 @@ class ExternalTaskTask(PokedTask):
     """A group whose tasks are waited for."""
     check_existence: bool = False
     """Whether the task fails if the other DAG has no task or group of that id, instead of waiting."""
-    execution_delta: timedelta = timedelta()
+    execution_delta: Shift = timedelta()
     """How much earlier its logical date is than the task's own."""
     allowed_states: tuple[str, ...] = ("success",)
     """States that end the wait well."""
@@ -110,7 +110,7 @@ class TimeTask(WaitingTask):
     kind: Literal["wait_until"] = "wait_until"
     target_time: str | None = None
     """A date and time (ISO 8601), or a time of the day of the run; naive ones in `timezone`. May be a template."""
-    delta: timedelta | None = None
+    delta: Shift | None = None
     """How long after the end of the data interval, or after run_after where there is none."""
     timezone: str = "UTC"
     """The IANA time zone of a target_time without one."""

@@ -2,10 +2,10 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
-from typing import Any, Self
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Self
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import AfterValidator, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ...base import Instant, Model
 
@@ -30,6 +30,11 @@ class DataInterval(Model):
         return self
 
 
+def _after_the_first_year(value: datetime) -> datetime:
+    """*value*, but with room before it: timetables look at what was before the first date."""
+    return max(value, datetime(2, 1, 1, tzinfo=UTC))
+
+
 class TimeRestriction(Model):
     """Bounds on a DAG's runs.
 
@@ -38,7 +43,7 @@ class TimeRestriction(Model):
     latest complete one.
     """
 
-    earliest: Instant | None = None
+    earliest: Annotated[Instant, AfterValidator(_after_the_first_year)] | None = None
     latest: Instant | None = None
     catchup: bool = False
 

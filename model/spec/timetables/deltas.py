@@ -87,8 +87,12 @@ def exact(delta: timedelta | CalendarDelta) -> timedelta | None:
 
 
 def require_positive(delta: timedelta | CalendarDelta) -> None:
-    """Raises TimetableError for a step that does not lead forward."""
-    if plus(_EPOCH, delta) <= _EPOCH:
+    """Raises TimetableError for a step that does not lead forward, or out of the calendar."""
+    try:
+        leads_forward = plus(_EPOCH, delta) > _EPOCH
+    except (OverflowError, ValueError):
+        raise TimetableError(f"schedule interval {delta} leads out of the calendar. Give a shorter one") from None
+    if not leads_forward:
         raise TimetableError(f"schedule interval must be positive, not {delta}. Give a timedelta of more than zero")
 
 

@@ -20,7 +20,7 @@ def dag_run(dag_id: str, run: KnownRun) -> Message:
         "dag_id": dag_id,
         "start_date": known["started_at"],
         "end_date": known["ended_at"],
-        "conf": {},
+        "conf": run.conf,
         "consumed_asset_events": [],
         "partition_key": None,
     }
@@ -35,7 +35,10 @@ def _run(asking: Asking, message: Message) -> Message:
 
 def _run_state(asking: Asking, message: Message) -> Message:
     found = runs_of(asking.worker, message["dag_id"], message["run_id"])
-    return {"type": "DagRunStateResult", "state": str(found[0].state)} if found else _no_run(message)
+    if not found:
+        return _no_run(message)
+    asking.told.other_run = f"run {message['run_id']!r} of DAG {message['dag_id']!r} is {found[0].state}"
+    return {"type": "DagRunStateResult", "state": str(found[0].state)}
 
 
 def _no_run(message: Message) -> Message:
@@ -143,10 +146,14 @@ def _previous_run(asking: Asking, message: Message) -> Message:
         if run.logical_date is not None and run.logical_date < date and state in (None, str(run.state))
     ]
     found = max(before, key=lambda run: run.logical_date or run.run_after, default=None)
-    return {
-        "type": "PreviousDagRunResult",
-        "dag_run": dag_run(message["dag_id"], found) if found is not None else None,
-    }
+    if found is None:
+        return {"type": "PreviousDagRunResult", "dag_run": None}
+    return {"type": "PreviousDagRunResult", "dag_run": dag_run(message["dag_id"], _whole(asking, message, found))}
+
+
+def _whole(asking: Asking, message: Message, run: KnownRun) -> KnownRun:
+    """*run* with its interval and its conf."""
+    return next(iter(runs_of(asking.worker, message["dag_id"], run.run_id)), run)
 
 
 def _previous_success(asking: Asking, _message: Message) -> Message:
@@ -154,8 +161,7 @@ def _previous_success(asking: Asking, _message: Message) -> Message:
     found = successful_before(runs_of(asking.worker, run.dag_id), run.logical_date)
     if found is None:
         return {"type": "PrevSuccessfulDagRunResult"}
-    [whole] = runs_of(asking.worker, run.dag_id, found.run_id) or [found]
-    known = dag_run(run.dag_id, whole)
+    known = dag_run(run.dag_id, _whole(asking, {"dag_id": run.dag_id}, found))
     names = ("data_interval_start", "data_interval_end", "start_date", "end_date")
     return {"type": "PrevSuccessfulDagRunResult", **{name: known[name] for name in names}}
 
@@ -210,6 +216,7 @@ def _trigger(asking: Asking, message: Message) -> Message:
             wanted[name] = wanted[name].isoformat()
     answer = asking.worker.ask(trigger=wanted, attempt=asking.attempt.model_dump(mode="json"))
     if answer.get("exists"):
+        asking.told.other_run = f"run {message['run_id']!r} of DAG {message['dag_id']!r} is there already"
         return missing("DAGRUN_ALREADY_EXISTS", dag_id=message["dag_id"], run_id=message["run_id"])
     if "error" in answer:
         return missing("GENERIC_ERROR", message=answer["error"])

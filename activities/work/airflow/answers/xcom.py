@@ -1,7 +1,9 @@
 """Results of tasks. Those that an argument names were sent along, all others are asked for."""
 
+import json
 from typing import Any
 
+from .....model.errors import InvalidInputError
 from .....model.run.facts import Question
 from . import Answering, Asking, Message, missing
 
@@ -11,6 +13,10 @@ def _set(asking: Asking, message: Message) -> Message | None:
     if (message["dag_id"], message["run_id"], message["task_id"]) != (run.dag_id, run.run_id, task.task_id):
         told = f"results of {message['task_id']!r} are its own: a task can set none but its own"
         return missing("GENERIC_ERROR", message=told)
+    try:
+        json.dumps(message["value"], allow_nan=False, default=str)
+    except ValueError as error:
+        raise InvalidInputError(f"the result {message['key']!r} is not JSON: {error}. Return plain data") from None
     asking.told.xcom[message["key"]] = message["value"]
     asking.told.deleted.discard(message["key"])
     if message.get("mapped_length") is not None:
