@@ -157,7 +157,8 @@ AS_WRITTEN = {"as_written": True}
 """The context of a validation that refuses more than what is running already may have."""
 
 
-def _bounded(value: timedelta, info: ValidationInfo) -> timedelta:
+def bounded(value: timedelta, info: ValidationInfo) -> timedelta:
+    """*value*, or the longest that there is. Raises ValueError for a longer one that is written now."""
     if abs(value) <= LONGEST_DURATION:
         return value
     if info.context == AS_WRITTEN:
@@ -177,7 +178,7 @@ def _positive(value: timedelta) -> timedelta:
     return value
 
 
-Shift = Annotated[timedelta, AfterValidator(_bounded)]
+Shift = Annotated[timedelta, AfterValidator(bounded)]
 """A duration by which dates are moved, also back."""
 Duration = Annotated[Shift, AfterValidator(_not_negative)]
 PositiveDuration = Annotated[Shift, AfterValidator(_positive)]

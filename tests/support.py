@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -25,6 +28,8 @@ from typing import Any, TypeVar, cast
 import psutil
 from temporalio.client import Client
 from temporalio.worker import Worker
+from tidemill.activities.processes.call import ForkSettings
+from tidemill.activities.processes.children import Children
 from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.activities.workplace import Workplace
 from tidemill.model.run.views import RunDetails, RunView
@@ -166,6 +171,32 @@ def without_times(log: str) -> str:
     return re.sub(r"(?m)^\S+\+00:00 [A-Z]+ +", "", log)
 
 
+class SharedChildren(Children):
+    """Fork servers that live as long as the process of the tests: each costs a second, or with Airflow several."""
+
+    def close(self) -> None:
+        """Nothing: other workers go on with them."""
+
+    def end(self) -> None:
+        """Ends every child."""
+        super().close()
+
+
+@cache
+def shared_children(environment: tuple[str, ...]) -> SharedChildren:
+    home = Path(tempfile.mkdtemp(prefix="tidemill-tests-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    children = SharedChildren(ForkSettings(log=home / "dag_files.log", environment=environment), home)
+    atexit.register(children.end)
+    return children
+
+
+def sharing(place: Workplace) -> Workplace:
+    """*place* with fork servers that other tests use, too: for tests in which nobody ends or counts these."""
+    place.__dict__["_children"] = shared_children(place.environment)
+    return place
+
+
 @asynccontextmanager
 async def stack(
     address: str,
@@ -177,7 +208,7 @@ async def stack(
     **worker_options: Any,
 ) -> AsyncIterator[Stack]:
     task_queue = f"test-{uuid.uuid4().hex[:8]}"
-    place = place or Workplace(home=home, environment=("TEST_*", "MODES_*"))
+    place = place or sharing(Workplace(home=home, environment=("TEST_*", "MODES_*")))
     client = await Client.connect(address, plugins=[TidemillPlugin(home, workplace=place, parallelism=parallelism)])
     async with patient(Worker(client, task_queue=task_queue, max_cached_workflows=cached, **worker_options)):
         made = Stack(Tidemill(client, task_queue), address, home, task_queue)

@@ -7,9 +7,17 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from ..base import AS_WRITTEN, NAME, Brief, Duration, Instant, Model, PositiveDuration
+from ..base import AS_WRITTEN, NAME, Brief, Instant, Model, PositiveDuration, bounded
 from ..errors import InvalidInputError, explain
 from .assets.condition import assets_in, leaves
 from .assets.identity import Asset, has_password
@@ -27,6 +35,7 @@ from .timetables import Continuous, Null, TimeRestriction, Timetable, waited_for
 from .timetables.cron import DstPolicy, zone
 from .trigger_rule import TriggerRule
 
+SECOND = timedelta(seconds=1)
 MOST_TERMS = 1000
 """So many assets a schedule may name."""
 TypeOfRun = Literal["scheduled", "manual", "backfill", "asset_triggered", "asset_materialization", "operator_triggered"]
@@ -134,7 +143,9 @@ class DagSpec(Brief, Model):
     asset_backlog: Literal["consume", "airflow"] = "consume"
     """What becomes of events that came after the first of their asset, or while no run was let in: the next run takes
     them, or they wait for another event, as in Airflow."""
-    heartbeat_timeout: Annotated[Duration, Field(ge=timedelta(seconds=1))] = timedelta(minutes=5)
+    heartbeat_timeout: Annotated[timedelta, Field(ge=timedelta(seconds=1)), AfterValidator(bounded)] = timedelta(
+        minutes=5
+    )
     """How long a task's worker may be silent before the attempt is handed to another."""
     tasks: tuple[Task, ...] = ()
     """The tasks, in the order of the file."""

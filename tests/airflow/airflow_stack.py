@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from support import Stack
+from support import Stack, sharing
 from tidemill.activities.attempts.watch import Unattended
 from tidemill.activities.bundles.parsing import PARSE_TIMEOUT, FileToParse, parsed
 from tidemill.activities.workplace import Workplace
@@ -21,9 +21,13 @@ needs_airflow = pytest.mark.skipif(
 )
 
 
-def airflow_place(home: Path, **more: object) -> Workplace:
-    """The surroundings of a worker that reads DAG files that import Airflow."""
-    return Workplace(home=home, airflow_python=str(PYTHON), environment=("TEST_*",), **more)  # type: ignore[arg-type]
+def airflow_place(home: Path, *, shared: bool = True, **more: object) -> Workplace:
+    """The surroundings of a worker that reads DAG files that import Airflow.
+
+    Not *shared* where Airflow is to read its settings anew.
+    """
+    place = Workplace(home=home, airflow_python=str(PYTHON), environment=("TEST_*",), **more)  # type: ignore[arg-type]
+    return sharing(place) if shared and not more else place
 
 
 def read_file(place: Workplace, path: Path) -> dict[str, DagSpec]:

@@ -58,7 +58,7 @@ async def with_plugins(
     (airflow_home / "plugins").mkdir()
     (airflow_home / "plugins" / "company_plugin.py").write_text(BACKEND)
     monkeypatch.setenv("AIRFLOW__CORE__XCOM_BACKEND", "company_plugin.InFiles")
-    async with stack(server, tmp_path / "home", place=airflow_place(tmp_path / "home")) as made:
+    async with stack(server, tmp_path / "home", place=airflow_place(tmp_path / "home", shared=False)) as made:
         yield made
 
 
@@ -84,7 +84,7 @@ def test_policies_of_the_cluster_are_kept(tmp_path: Path, out: Path, airflow_hom
         "    if dag.dag_id == 'written_for_airflow':\n"
         "        raise AirflowClusterPolicyViolation('not that one')\n"
     )
-    place = airflow_place(tmp_path / "home")
+    place = airflow_place(tmp_path / "home", shared=False)
     try:
         dag = read_file(place, DAGS / "everything.py")["taskflow"]
         told = str(answer_of(place, DAGS / "both.py")["error"])
