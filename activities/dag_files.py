@@ -35,7 +35,17 @@ def find_dag_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path.resolve()]
     root = path.resolve()
-    return [root / name for name in Tree(root).dag_files()]
+    tree = Tree(root)
+    return [root / name for name in tree.dag_files() if tree.may_define_dags(name)]
+
+
+def passed_over(path: Path) -> list[Path]:
+    """The Python files of the folder *path* that are not read, as they do not speak of DAGs."""
+    if path.is_file():
+        return []
+    root = path.resolve()
+    tree = Tree(root)
+    return [root / name for name in tree.dag_files() if not tree.may_define_dags(name)]
 
 
 def read_dag_files(

@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..activities.dag_files import read_dag_files
+from ..activities.dag_files import passed_over, read_dag_files
 from ..model.base import Model
 from .porting import Port, ports_of
 
 NO_DAG = "makes no DAG. A function with @dag makes one when it is called: add that call below it"
+
+NOT_READ = "is not read, as it does not have 'dag' and 'airflow' or 'tidemill' in it. Check it by its own path"
 
 
 class FoundDag(Model):
@@ -61,6 +63,7 @@ def check_path(path: Path, airflow_python: str | None = None) -> Validation:
     ports = tuple(FilePort(path=str(path), port=port) for path in unread for port in ports_of(path))
     notices = [FileNotice(path=str(file.path), notice=NO_DAG) for file in files if not (file.dags or file.error)]
     notices += (FileNotice(path=str(file.path), notice=notice) for file in files for notice in file.notices)
+    notices += (FileNotice(path=str(file), notice=NOT_READ) for file in passed_over(path))
     return Validation(dags=tuple(dags), errors=(*errors, *_twice(dags)), ports=ports, notices=tuple(notices))
 
 

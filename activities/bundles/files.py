@@ -53,6 +53,7 @@ class FileActivities:
             {
                 "root": str(root),
                 "syntax": settings.dag_ignore_file_syntax,
+                "safe_mode": settings.dag_discovery_safe_mode,
                 "extras": question.extras,
                 "cache": str(self._workplace.home / "cache" / "bundles" / f"{settings.name}.json"),
             }
@@ -64,6 +65,7 @@ class FileActivities:
             digest=answer["digest"],
             revision=revision,
             files=None if unchanged else answer["files"],
+            passed_over={} if unchanged else answer["passed_over"],
             warnings=answer["warnings"],
             unreadable=answer["unreadable"],
         )

@@ -21,6 +21,8 @@ from typing import Any
 IGNORE_FILE = ".airflowignore"
 SAVE_EVERY = 10.0
 LARGEST_SOURCE = 10 * 1024 * 1024
+NAMED = 5
+"""So many of the files that are passed over are named."""
 
 
 class Tree:
@@ -76,24 +78,33 @@ class Tree:
 
     def fact(self, name: str) -> tuple[str, list[str]]:
         """The hash of a file, and the files that it imports if they are there. One that is gone has the hash ""."""
+        _, digest, imported, _ = self._known(name)
+        return digest, imported
+
+    def may_define_dags(self, name: str) -> bool:
+        """Whether the text of a file speaks of DAGs (Airflow: might_contain_dag, with safe_mode)."""
+        whole = name[: name.index(".zip/") + 4] if ".zip/" in name else name
+        return bool(self._known(whole)[3]) or not self._is_file(whole)
+
+    def _known(self, name: str) -> list[Any]:
         if name in self.facts:
-            return self.facts[name][1], self.facts[name][2]
+            return list(self.facts[name])
         path = self.root / name
         try:
             state = path.stat()
             if not stat.S_ISREG(state.st_mode):
-                return "", []
+                return NOTHING
             stamp = f"{state.st_mtime_ns} {state.st_ctime_ns} {state.st_size} {state.st_ino}"
             known = self._cache.get(name)
-            if known is not None and known[0] == stamp:
+            if known is not None and known[0] == stamp and len(known) == len(NOTHING):
                 self.facts[name] = known
             else:
                 self.facts[name] = [stamp, *self._look_at(name, path)]
         except OSError:
-            return "", []
-        return self.facts[name][1], self.facts[name][2]
+            return NOTHING
+        return list(self.facts[name])
 
-    def _look_at(self, name: str, path: Path) -> tuple[str, list[str]]:
+    def _look_at(self, name: str, path: Path) -> tuple[str, list[str], bool]:
         digest = sha256()
         with path.open("rb") as file:
             while chunk := file.read(1 << 20):
@@ -101,7 +112,7 @@ class Tree:
         imported: list[str] = []
         if path.suffix == ".py" and path.stat().st_size <= LARGEST_SOURCE:
             imported = sorted(set(self._imports(name, path.read_text(errors="replace"))))
-        return digest.hexdigest(), imported
+        return digest.hexdigest(), imported, speaks_of_dags(path)
 
     def _imports(self, name: str, text: str) -> Iterator[str]:
         """What *text* imports if it is in this folder; looked up as Python would, from the file and the root."""
@@ -196,13 +207,45 @@ class Tree:
         return path.relative_to(self.root).as_posix()
 
 
+NOTHING: list[Any] = ["", "", [], False]
+"""What is known of a file that is gone: its stamp, its hash, what it imports, whether it may define DAGs."""
+
+
+def speaks_of_dags(path: Path) -> bool:
+    """Whether the text of a Python file, or of one at the top of a zip, has the words that one with DAGs has."""
+    if path.suffix != ".zip":
+        return path.stat().st_size > LARGEST_SOURCE or _has_words(path.read_bytes())
+    try:
+        with zipfile.ZipFile(path) as opened:
+            return any(_has_words(opened.read(name)) for name in _modules_of(path))
+    except (OSError, zipfile.BadZipFile):
+        return True  # its parse will say so
+
+
+def _has_words(content: bytes) -> bool:
+    content = content.lower()
+    return b"dag" in content and (b"airflow" in content or b"tidemill" in content)
+
+
+def _not_read(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return (
+        f"passed over, as they do not have 'dag' and 'airflow' or 'tidemill' in them: {', '.join(names[:NAMED])}{more} "
+        "(dag_discovery_safe_mode)"
+    )
+
+
 def _modules_of(archive: Path) -> list[str]:
     with zipfile.ZipFile(archive) as opened:
         return sorted(name for name in opened.namelist() if name.endswith(".py") and "/" not in name)
 
 
 def listed(question: dict[str, Any]) -> dict[str, Any]:
-    """The answer to *question*: `root`, `syntax`, `extras` by file, and `cache`, the path of what is known already."""
+    """The answer to *question*.
+
+    It has `root`, `syntax`, `extras` by file, `cache`, the path of what is known already, and `safe_mode`: whether
+    files are passed over that do not speak of DAGs.
+    """
     cache = Path(question["cache"])
     try:
         known = json.loads(cache.read_text())
@@ -211,17 +254,28 @@ def listed(question: dict[str, Any]) -> dict[str, Any]:
     tree = Tree(Path(question["root"]), known, syntax=question["syntax"])
     if not tree.root.is_dir():
         return {"problem": f"{tree.root} is not a folder on this host. Mount it at the same path on every worker"}
-    files, saved_at = {}, time.monotonic()
+    files: dict[str, str] = {}
+    passed_over: dict[str, str] = {}
+    saved_at = time.monotonic()
     for name in tree.dag_files():
-        files[name] = tree.digest(name, question["extras"].get(name, ()))
+        found = files if not question.get("safe_mode") or tree.may_define_dags(name) else passed_over
+        found[name] = tree.digest(name, question["extras"].get(name, ()))
         if time.monotonic() - saved_at > SAVE_EVERY:  # whoever ends a listing that takes too long finds it quicker then
             save(cache, {**known, **tree.facts})
             saved_at = time.monotonic()
     if "." in tree.unreadable:
         return {"problem": f"{tree.root}: {tree.warnings[-1].removeprefix('. ')}. Let the worker's user read it"}
     save(cache, tree.facts)
-    whole = sha256(json.dumps([files, tree.warnings]).encode()).hexdigest()[:16]
-    return {"digest": whole, "files": files, "warnings": tree.warnings, "unreadable": tree.unreadable}
+    if passed_over:
+        tree.warnings.append(_not_read(sorted(passed_over)))
+    whole = json.dumps([files, tree.warnings, *([passed_over] if passed_over else [])])
+    return {
+        "digest": sha256(whole.encode()).hexdigest()[:16],
+        "files": files,
+        "passed_over": passed_over,
+        "warnings": tree.warnings,
+        "unreadable": tree.unreadable,
+    }
 
 
 def save(cache: Path, facts: dict[str, Any]) -> None:

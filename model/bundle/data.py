@@ -16,7 +16,7 @@ CHANGING = "changing"
 class BundleSettings(WithLaterFields, Request):
     """Where DAG files come from, and how often they are looked at. The names of the options are Airflow's."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("mass_removal_threshold", "owns")
+    later_fields: ClassVar[tuple[str, ...]] = ("mass_removal_threshold", "dag_discovery_safe_mode", "owns")
 
     name: Annotated[str, Field(pattern=NAME, max_length=250)]
     kind: Literal["folder", "git"] = "folder"
@@ -41,6 +41,9 @@ class BundleSettings(WithLaterFields, Request):
     """Whether a DAG whose file is broken makes no more runs until it is mended."""
     dag_ignore_file_syntax: Literal["glob", "regexp"] = "glob"
     """How `.airflowignore` is written."""
+    dag_discovery_safe_mode: bool = True
+    """Whether files are passed over that do not have "dag" and "airflow" or "tidemill" in them. One whose DAGs are
+    known is read all the same."""
     owns: OwnedNames | None = None
     """What the names that its DAGs give and use have to begin with; None: no rule."""
 
@@ -77,6 +80,8 @@ class Listing(Model):
     """Of a repository: the commit."""
     files: dict[str, str] | None = None
     """None: nothing has changed."""
+    passed_over: dict[str, str] = {}
+    """Files that do not speak of DAGs: read only where some of theirs are known."""
     warnings: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     """Folders and archives that could not be read: what is in them is not known, and no less there than before."""

@@ -112,13 +112,15 @@ class BundleState(Record):
         self.digest, self.revision = listing.digest, listing.revision
         if listing.files is None:
             return
-        gone = [path for path in self.files if path not in listing.files]
+        known = {path: digest for path, digest in listing.passed_over.items() if self._has_dags(path)}
+        files = {**listing.files, **known}
+        gone = [path for path in self.files if path not in files]
         if doubts:
             gone = [path for path in gone if not any(_is_below(path, folder) for folder in listing.unreadable)]
-            gone = self._believed(gone, len(listing.files), now)
+            gone = self._believed(gone, len(files), now)
         for path in gone:
             del self.files[path]
-        for path, digest in listing.files.items():
+        for path, digest in files.items():
             record = self.files.get(path)
             if record is None:
                 self.files[path] = FileRecord(listed=digest)
@@ -127,6 +129,9 @@ class BundleState(Record):
             else:
                 record.listed = digest
         self._settle(now)
+
+    def _has_dags(self, path: str) -> bool:
+        return path in self.files and bool(self.files[path].dags)
 
     def _believed(self, gone: list[str], left: int, now: datetime) -> list[str]:
         """Return the files that are taken for removed: none, while few are *left* and nobody has confirmed it.

@@ -49,5 +49,6 @@ def test_an_endless_file_is_ended(tmp_path: Path) -> None:
 def test_the_folder_is_searched_in_order(tmp_path: Path) -> None:
     for name in ("b.py", "a/c.py", ".hidden/d.py", "__pycache__/e.py", "notes.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("")
+        (tmp_path / name).write_text("from tidemill import DAG")
+    (tmp_path / "script.py").write_text("import os")
     assert find_dag_files(tmp_path) == [tmp_path / "a" / "c.py", tmp_path / "b.py"]

@@ -131,10 +131,11 @@ def read_facts(old: OldAirflow) -> dict[str, DataInterval]:
 
 def test_each_file_is_told_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "fine.py").write_text("from airflow.sdk import DAG\nfine = DAG('fine', schedule=None)\n")
-    (tmp_path / "old.py").write_text("from airflow.operators.bash_operator import BashOperator\n")
-    (tmp_path / "provider.py").write_text("import airflow.providers.snowflake.hooks.snowflake\n")
+    (tmp_path / "old.py").write_text("# a DAG\nfrom airflow.operators.bash_operator import BashOperator\n")
+    (tmp_path / "provider.py").write_text("# a DAG\nimport airflow.providers.snowflake.hooks.snowflake\n")
     (tmp_path / "broken.py").write_text("from airflow.sdk import DAG\nDAG('a b', schedule=None)\n")
-    (tmp_path / "helper.py").write_text("X = 1\n")
+    (tmp_path / "helper.py").write_text("# for DAGs of Airflow\nX = 1\n")
+    (tmp_path / "script.py").write_text("1 / 0\n")
     found = {file.path: file for file in check_files(tmp_path, str(PYTHON))}
     assert {path: file.verdict for path, file in found.items()} == {
         "fine.py": Verdict.RUNS,
@@ -142,6 +143,7 @@ def test_each_file_is_told_what_it_needs(tmp_path: Path) -> None:
         "provider.py": Verdict.NEEDS,
         "broken.py": Verdict.CANNOT,
         "helper.py": Verdict.NO_DAG,
+        "script.py": Verdict.NOT_READ,
     }
     assert "airflow.providers.standard.operators.bash.BashOperator" in found["old.py"].told[0]
     assert "apache-airflow-providers-snowflake" in found["provider.py"].told[0]

@@ -270,3 +270,17 @@ def test_what_a_release_before_has_begun_goes_on_as_it_did() -> None:
     assert not bundle.compare_now
     bundle.take_listing(many(*range(6)), NOW, doubts=False)
     assert bundle.files == {}
+
+
+def test_a_file_that_is_passed_over_is_read_as_long_as_its_dags_are_known() -> None:
+    """Files of before the rule, and those that lose the words while somebody edits them."""
+    bundle = state()
+    bundle.take_listing(listing(a="1"), NOW)
+    bundle.parsed("a.py", result("1", "x"), NOW)
+    later = NOW + timedelta(minutes=1)
+    passed_over = Listing(digest="2", files={}, passed_over={"a.py": "2", "script.py": "1"})
+    bundle.take_listing(passed_over, later)
+    assert bundle.next_parses(later, ()) == ["a.py"]
+    bundle.parsed("a.py", result("2"), later)
+    bundle.take_listing(passed_over, later)
+    assert bundle.files == {}

@@ -33,7 +33,8 @@ async def test_bundles_files_and_errors(here: Stack, tmp_path: Path) -> None:
     dags = tmp_path / "dags"
     dags.mkdir()
     (dags / "good.py").write_text(GOOD.format(dag_id="command_good"))
-    (dags / "bad.py").write_text("1 / 0\n")
+    (dags / "bad.py").write_text("# a DAG of tidemill's\n1 / 0\n")
+    (dags / "script.py").write_text("1 / 0\n")
     env = worker_environment(here.address, here.home, here.task_queue)
 
     async def told(*arguments: str, code: int = 0) -> Any:
@@ -48,7 +49,10 @@ async def test_bundles_files_and_errors(here: Stack, tmp_path: Path) -> None:
     assert "ZeroDivisionError: division by zero" in await told("dags", "errors", code=1)
     listed = await told("dags", "list")
     assert str(dags / "good.py") in listed
-    assert "commands" in await told("bundles", "list")
+    assert "passed over" in await told("bundles", "list")
+    await told("bundles", "set", "commands", str(dags), "--min-interval", "0", "--all-files")
+    [view] = await told("bundles", "refresh", "commands", "--json")
+    assert (view["files"], view["errors"], view["dags"]) == (3, 2, 1)
     (dags / "good.py").write_text("broken(\n")
     await told("bundles", "refresh", "commands", "good.py")
     assert "import error" in await told("dags", "list")
@@ -59,7 +63,8 @@ def test_validation_names_every_problem_and_needs_no_server(tmp_path: Path) -> N
     (tmp_path / "good.py").write_text(GOOD.format(dag_id="one"))
     command(None, "dags", "validate", str(tmp_path))
     (tmp_path / "same.py").write_text(GOOD.format(dag_id="one"))
-    (tmp_path / "broken.py").write_text("import nowhere\n")
+    (tmp_path / "broken.py").write_text("from tidemill import DAG\nimport nowhere\n")
+    (tmp_path / "script.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'w')\n")
     (tmp_path / ".airflowignore").write_text("skipped.py\n")
     (tmp_path / "skipped.py").write_text("1 / 0\n")
     found = json.loads(command(None, "dags", "validate", str(tmp_path), "--json", code=1).partition("\nTraceback")[0])
@@ -67,6 +72,8 @@ def test_validation_names_every_problem_and_needs_no_server(tmp_path: Path) -> N
     assert "No module named 'nowhere'" in told["broken.py"]
     assert "is defined by" in told["same.py"]
     assert "skipped.py" not in told
+    assert "is not read" in {Path(one["path"]).name: one["notice"] for one in found["notices"]}["script.py"]
+    assert not (tmp_path / "mark").exists()
 
 
 def test_a_start_date_that_moves_is_noticed_in_every_spelling(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What is found in a folder, and what counts as the content of a file: from texts alone, nothing is imported."""
 
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,24 @@ def test_a_folder_that_cannot_be_listed_is_told(tmp_path: Path, monkeypatch: pyt
     else:
         assert (sorted(answer["files"]), answer["unreadable"]) == (["a.py"], ["sub"])
         assert answer["warnings"] == ["sub cannot be listed: Permission denied"]
+
+
+def test_files_that_do_not_speak_of_dags_are_passed_over(tmp_path: Path) -> None:
+    files(
+        tmp_path,
+        by_airflow="from airflow.sdk import DAG",
+        by_tidemill="from TideMill import dag",
+        company="from company import make_dag",
+        script="import pyspark",
+        broken="from airflow import DAG (",
+    )
+    for name, text in {"good.zip": "import airflow  # dag", "plain.zip": "import os"}.items():
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("inside.py", text)
+    question = {"root": str(tmp_path), "syntax": "glob", "extras": {}, "cache": str(tmp_path / "cache")}
+    for _ in range(2):  # the second time from what is kept
+        found = listed({**question, "safe_mode": True})
+        assert sorted(found["files"]) == ["broken.py", "by_airflow.py", "by_tidemill.py", "good.zip/inside.py"]
+        assert sorted(found["passed_over"]) == ["company.py", "plain.zip/inside.py", "script.py"]
+        assert "company.py, plain.zip/inside.py, script.py" in found["warnings"][-1]
+    assert len(listed(question)["files"]) == 7

@@ -32,6 +32,9 @@ def set_bundle(
         bool, typer.Option("--keep-running", help="DAGs of a broken file go on (on_import_error=keep_running).")
     ] = False,
     regexp: Annotated[bool, typer.Option("--regexp", help=".airflowignore has regular expressions.")] = False,
+    all_files: Annotated[
+        bool, typer.Option("--all-files", help="Also files without 'dag' and 'airflow' or 'tidemill' in them.")
+    ] = False,
     owns: Annotated[
         list[str] | None,
         typer.Option(help="KIND=PREFIX: what names of dag_id, pool, asset, variable or connection begin with; repeat."),
@@ -55,6 +58,7 @@ def set_bundle(
         "parsing_processes": parsing_processes,
         "on_import_error": "keep_running" if keep_running else "stop",
         "dag_ignore_file_syntax": "regexp" if regexp else "glob",
+        "dag_discovery_safe_mode": not all_files,
     }
     try:
         settings = BundleSettings.model_validate(fields)

@@ -4,7 +4,7 @@ import re
 from enum import StrEnum
 from pathlib import Path
 
-from ...activities.dag_files import ParsedFile, read_dag_files
+from ...activities.dag_files import ParsedFile, passed_over, read_dag_files
 from ...model.base import Model
 
 MISSING = re.compile(r"No module named '([\w.]+)'")
@@ -32,6 +32,7 @@ class Verdict(StrEnum):
 
     RUNS = "runs as is"
     NO_DAG = "no DAG in it"
+    NOT_READ = "not read"
     NEEDS = "needs something"
     CANNOT = "cannot be read"
 
@@ -48,8 +49,12 @@ class CheckedFile(Model):
 
 
 def check_files(folder: Path, airflow_python: str | None) -> list[CheckedFile]:
-    """Reads every DAG file of *folder*, as a worker would."""
-    return [_checked(file, folder) for file in read_dag_files(folder, airflow_python=airflow_python)]
+    """Reads every DAG file of *folder*, as a worker would; names those that it would pass over."""
+    read = [_checked(file, folder) for file in read_dag_files(folder, airflow_python=airflow_python)]
+    root = folder.resolve()
+    return read + [
+        CheckedFile(path=path.relative_to(root).as_posix(), verdict=Verdict.NOT_READ) for path in passed_over(folder)
+    ]
 
 
 def _checked(file: ParsedFile, folder: Path) -> CheckedFile:
