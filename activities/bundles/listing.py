@@ -13,7 +13,7 @@ import sys
 import time
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -147,7 +147,7 @@ class Tree:
             self._files[name] = (self.root / name).is_file()
         return self._files[name]
 
-    def _walk(self, folder: Path, rules: tuple[Any, ...], seen: set[str]) -> Iterator[Path]:
+    def _walk(self, folder: Path, rules: tuple["Rule", ...], seen: set[str]) -> Iterator[Path]:
         rules = (*rules, *self._rules(folder))
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -164,7 +164,7 @@ class Tree:
             except OSError as error:  # such as a link to itself
                 self.warnings.append(f"{self._relative(path)} is passed over: {error.strerror}")
                 continue
-            if any(rule(path, is_folder) for rule in rules):
+            if is_ignored(path, rules, is_folder=is_folder):
                 continue
             if is_folder:
                 real = os.path.realpath(path)
@@ -175,36 +175,63 @@ class Tree:
             elif is_file:
                 yield path
 
-    def _rules(self, folder: Path) -> list[Any]:
+    def _rules(self, folder: Path) -> list["Rule"]:
         """What the folder's ignore file says, for it and what is below it."""
         try:
-            lines = (folder / IGNORE_FILE).read_text(errors="replace").splitlines()
+            lines = (folder / IGNORE_FILE).read_text(errors="replace").split("\n")
         except OSError:
             return []
-        if self._syntax == "regexp":
-            return [rule for line in lines if (rule := self._regexp_rule(folder, line)) is not None]
-        from pathspec import PathSpec
-
-        try:
-            spec = PathSpec.from_lines("gitignore", lines)
-        except ValueError as error:
-            self.warnings.append(f"{self._relative(folder / IGNORE_FILE)} cannot be read: {error}")
-            return []
-        return [lambda path, is_dir: spec.match_file(f"{path.relative_to(folder).as_posix()}{'/' if is_dir else ''}")]
-
-    def _regexp_rule(self, folder: Path, line: str) -> Any:
-        text = line.partition("#")[0].strip()
-        if not text:
-            return None
-        try:
-            pattern = re.compile(text)
-        except re.error as error:
-            self.warnings.append(f"{self._relative(folder / IGNORE_FILE)}: {text!r} is no regular expression: {error}")
-            return None
-        return lambda path, _is_dir: pattern.search(path.relative_to(folder).as_posix()) is not None
+        found = []
+        for line in lines:
+            text = re.sub(r"\s*#.*", "", line)
+            if not text:
+                continue
+            try:
+                rule = _expression(text, self.root) if self._syntax == "regexp" else _pattern(text, folder)
+            except (re.error, ValueError) as error:
+                self.warnings.append(f"{self._relative(folder / IGNORE_FILE)}: {text!r} cannot be read: {error}")
+                continue
+            if rule is not None:
+                found.append(rule)
+        return found
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
+
+
+Rule = Callable[[Path, bool], bool | None]
+"""What a line of an ignore file says of a path that may be a folder: whether it is ignored, or nothing."""
+
+
+def is_ignored(path: Path, rules: tuple[Rule, ...], *, is_folder: bool) -> bool:
+    """Whether the last rule that says something of *path* ignores it: a line may take back one of a folder above."""
+    said = [answer for rule in rules if (answer := rule(path, is_folder)) is not None]
+    return bool(said) and said[-1]
+
+
+def _expression(text: str, root: Path) -> Rule:
+    """A regular expression that is looked for in the path from the root. Raises re.error."""
+    pattern = re.compile(text)
+    return lambda path, _: True if pattern.search(path.relative_to(root).as_posix()) else None
+
+
+def _pattern(text: str, folder: Path) -> Rule | None:
+    """A pattern as Git has it: of names, or with a slash of paths from *folder*. Raises ValueError."""
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+    pattern = GitIgnoreSpecPattern(text)
+    if text.strip() == "/" or pattern.include is None:
+        return None
+    of_paths, of_folders = "/" in text.rstrip("/"), text.rstrip().endswith("/")
+
+    def rule(path: Path, is_folder: bool) -> bool | None:
+        if of_folders and not is_folder:
+            return None
+        name = path.relative_to(folder).as_posix() if of_paths else path.name
+        found = pattern.match_file(f"{name}/" if is_folder else name)
+        return pattern.include if found is not None else None
+
+    return rule
 
 
 NOTHING: list[Any] = ["", "", [], False]

@@ -60,7 +60,7 @@ def test_one_bad_entry_is_told_and_hides_no_other(tmp_path: Path) -> None:
     (tmp_path / "folder" / ".airflowignore").write_bytes(b"!\nna\xefve\n")
     tree = Tree(tmp_path)
     assert tree.dag_files() == ["folder/also_good.py", "good.py"]
-    assert [warning.split()[0] for warning in tree.warnings] == ["folder/.airflowignore", "itself", "half.zip"]
+    assert [warning.split()[0] for warning in tree.warnings] == ["folder/.airflowignore:", "itself", "half.zip"]
 
 
 def test_a_snapshot_holds_nothing_from_outside_its_folder(tmp_path: Path) -> None:
