@@ -157,9 +157,13 @@ class Gathering(Record):
         found = [
             one
             for one in self.heard
-            if is_listed(condition, one.event) and one.at <= until and (floor is None or one.at > floor)
+            if is_listed(condition, one.event) and one.at <= until and (floor is None or self._counts(one, floor))
         ]
         return [one.event for one in sorted(found, key=lambda one: one.at)]
+
+    def _counts(self, heard: Heard, floor: datetime) -> bool:
+        """Whether an event came after *floor*, or at the instant of a run that did not take it."""
+        return heard.at > floor or (heard.at == self.floor and heard.event.cause not in self.taken)
 
     def since(self, *, catchup: bool) -> datetime | None:
         """What is no later does not count: the run before, or without catchup when the DAG began to wait."""
@@ -167,6 +171,8 @@ class Gathering(Record):
             return self.floor
         return min(reference.since for reference in self.references)
 
-    def unqueue(self, key: AssetKey, before: datetime | None = None) -> None:
-        """Has an asset count as not there; its events are listed nevertheless."""
-        self.rows = [row for row in self.rows if row.key != key or (before is not None and row.since >= before)]
+    def unqueue(self, key: AssetKey | None = None, before: datetime | None = None) -> None:
+        """Has an asset, or all of them, count as not there; their events are listed nevertheless."""
+        self.rows = [
+            row for row in self.rows if key not in (None, row.key) or (before is not None and row.since >= before)
+        ]

@@ -3,9 +3,9 @@
 from typing import Any
 
 from ..base import Brief, Model
-from ..spec.assets.identity import Asset, AssetAlias
+from ..spec.assets.identity import Asset, AssetAlias, AssetRef
 from ..spec.tasks import BaseTask
-from .state import ToldEvent, alias_workflow_id, asset_workflow_id
+from .state import ToldEvent, alias_workflow_id, asset_workflow_id, named_asset
 
 
 class OutletEvent(Brief, Model):
@@ -29,23 +29,30 @@ class Emission(Model):
 
 
 def emissions(
-    task: BaseTask, said: tuple[OutletEvent, ...], source: dict[str, Any], cause: str, own: dict[str, Any]
+    task: BaseTask,
+    said: tuple[OutletEvent, ...],
+    source: dict[str, Any],
+    cause: str,
+    own: dict[str, Any],
+    *,
+    every: bool = True,
 ) -> list[Emission]:
-    """The events of a task that has succeeded: one for each asset among its outlets, and those that came by aliases.
+    """The events of a task that has succeeded: for each asset among its outlets one, or those that it has said itself,
+    and those that came by aliases.
 
     *source* says of which run and task they are, *cause* tells the try from others, and *own* is the partition that
-    the run is about: an event's, unless the task gives it keys of its own.
+    the run is about: an event's, unless the task gives it keys of its own. Without *every*, as up to 0.2.0: one event
+    at most of each asset, and none of a reference.
     """
     found: list[Emission] = []
     for number, outlet in enumerate(task.outlets):
-        if isinstance(outlet, Asset):
-            mine = next((one for one in said if one.alias is None and one.asset.key == outlet.key), None)
-            extra = mine.extra if mine is not None else {}
-            keys = mine.partition_keys if mine is not None else ()
-            parts = [_of_key(key, own) for key in keys] or [own]
+        if isinstance(outlet, Asset) or (every and isinstance(outlet, AssetRef)):
+            mine = [one for one in said if one.alias is None and _means(outlet, one.asset)][: None if every else 1]
+            parts = [(one.extra, part) for one in mine for part in _parts(one, own)] or [({}, own)]
+            asset = outlet if isinstance(outlet, Asset) else next((one.asset for one in mine), _referred(outlet))
             found += [
-                Emission(asset=outlet, told=ToldEvent(cause=f"{cause}/{number}.{n}", extra=extra, **source, **part))
-                for n, part in enumerate(parts)
+                Emission(asset=asset, told=ToldEvent(cause=f"{cause}/{number}.{n}", extra=extra, **source, **part))
+                for n, (extra, part) in enumerate(parts)
             ]
     aliases = [outlet.name for outlet in task.outlets if isinstance(outlet, AssetAlias)]
     together: dict[str, list[OutletEvent]] = {}
@@ -58,6 +65,19 @@ def emissions(
         told = ToldEvent(cause=f"{cause}/a{number}", asset=asset, extra=same[0].extra, aliases=names, **source, **own)
         found.append(Emission(asset=asset, told=told))
     return found
+
+
+def _means(outlet: Asset | AssetRef, asset: Asset) -> bool:
+    return outlet.key == asset.key if isinstance(outlet, Asset) else outlet.means(asset.key)
+
+
+def _referred(outlet: AssetRef) -> Asset:
+    """The asset of that name; one that has only a uri is called by it."""
+    return named_asset(outlet.name or outlet.uri or "")
+
+
+def _parts(said: OutletEvent, own: dict[str, Any]) -> list[dict[str, Any]]:
+    return [_of_key(key, own) for key in said.partition_keys] or [own]
 
 
 def _of_key(key: str, own: dict[str, Any]) -> dict[str, Any]:

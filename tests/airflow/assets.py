@@ -10,12 +10,14 @@ from pydantic import TypeAdapter
 from registry import Registry
 from tidemill.model.asset.events import AssetEvent
 from tidemill.model.asset.gathering import Gathering
+from tidemill.model.asset.outlets import OutletEvent, emissions
 from tidemill.model.asset.partitioning import Partitioning
 from tidemill.model.spec.assets.condition import AssetAll, AssetAny, Condition, aliases_in, assets_in, holds
 from tidemill.model.spec.assets.identity import Asset, AssetAlias, AssetRef
 from tidemill.model.spec.assets.mappers import Mapper
 from tidemill.model.spec.assets.partitioned import Partitioned
 from tidemill.model.spec.assets.windows import MinimumCount, WaitForAll
+from tidemill.model.spec.tasks import EmptyTask
 from tidemill.model.spec.timetables import CronTrigger, DataInterval, TimeRestriction
 from tidemill.model.spec.timetables.partition import CronPartition
 
@@ -86,7 +88,7 @@ def identity(case: Case) -> Any:
     fields = {"group": GROUPS[case.get("class", "Asset")], **given, **case.get("kwargs", {})}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        made = Asset.model_validate(fields)
+        made = Asset.model_validate(fields, extra="forbid")
     shown = {name: getattr(made, name) for name in ("name", "uri", "group", "extra")}
     return {**shown, "warns": True} if told else shown
 
@@ -350,7 +352,9 @@ class World:
 
     def unqueue(self, given: dict[str, Any]) -> None:
         before = datetime.fromisoformat(given["before"]) if given.get("before") else None
-        self.dags[given["dag"]].gathering.unqueue(self.registry.key_of(asset(given["asset"])), before)
+        key = self.registry.key_of(asset(given["asset"])) if given.get("asset") else None
+        for dag in self.dags.values() if given.get("dag") is None else [self.dags[given["dag"]]]:
+            dag.gathering.unqueue(key, before)
 
     def event(self, given: dict[str, Any]) -> None:
         key = self.registry.key_of(asset(given["asset"]))
@@ -395,36 +399,28 @@ class World:
 
     def tasks_succeed(self, run: Run, given: list[dict[str, Any]]) -> None:
         tasks = run.dag.spec.get("tasks", {})
+        own = {name: run.row.get(name) for name in ("partition_key", "partition_date")}
         for task_id in ordered(tasks):
-            outlets = [condition(one) for one in tasks[task_id].get("outlets", ())]
-            mine = [one for one in given if one.get("task", task_id) == task_id]
-            own = {"partition_key": run.row.get("partition_key"), "partition_date": run.row.get("partition_date")}
-            for outlet in outlets:
-                if isinstance(outlet, Asset) and self.registry.is_active(outlet.key):
-                    self.outlet_events(outlet, [one for one in mine if "alias" not in one], own)
-            self.alias_events([leaf.name for leaf in outlets if isinstance(leaf, AssetAlias)], mine, own)
+            outlets = tuple(condition(one) for one in tasks[task_id].get("outlets", ()))
+            said = tuple(self.said(one) for one in given if one.get("task", task_id) == task_id)
+            task = EmptyTask(task_id=task_id, outlets=outlets)
+            for emission in emissions(task, said, {}, f"{run.name}/{task_id}", own):
+                key, told = self.registry.key_of(emission.asset), emission.told
+                if told.aliases:
+                    self.registry.create(key)
+                if told.aliases or self.registry.is_active(key):
+                    fields = told.model_dump(include={"extra", "aliases", "partition_key", "partition_date"})
+                    self.emit(key, **fields)
 
-    def outlet_events(self, outlet: Asset, mine: list[dict[str, Any]], own: dict[str, Any]) -> None:
-        told = [one for one in mine if self.registry.key_of(asset(one["asset"])) == outlet.key]
-        extra = next((one["extra"] for one in told if one.get("extra")), None)
-        keys = [one["partition_key"] for one in told if one.get("partition_key") is not None]
-        for key in dict.fromkeys(keys):
-            date = own["partition_date"] if key == own["partition_key"] else None
-            self.emit(outlet.key, extra=extra, partition_key=key, partition_date=date)
-        if not keys:
-            self.emit(outlet.key, extra=extra, **own)
-
-    def alias_events(self, aliases: list[str], mine: list[dict[str, Any]], own: dict[str, Any]) -> None:
-        together: dict[str, dict[str, Any]] = {}
-        for one in mine:
-            if one.get("alias") in aliases:
-                made = asset(one["asset"])
-                key = self.registry.key_of(made)
-                same = together.setdefault(repr((key, one.get("extra"))), {"key": key, "extra": one.get("extra")})
-                same.setdefault("aliases", []).append(one["alias"])
-        for found in together.values():
-            self.registry.create(found["key"])
-            self.emit(found["key"], extra=found["extra"], aliases=found["aliases"], **own)
+    def said(self, given: dict[str, Any]) -> OutletEvent:
+        name, uri = self.registry.key_of(asset(given["asset"]))
+        keys = () if given.get("partition_key") is None else (given["partition_key"],)
+        return OutletEvent(
+            asset=Asset.model_construct(name=name, uri=uri),
+            alias=given.get("alias"),
+            extra=given.get("extra") or {},
+            partition_keys=keys,
+        )
 
     # What the scheduler does
 
@@ -508,9 +504,7 @@ class World:
         return {**shown, "waiting": waiting} if waiting else shown
 
     def show(self, what: str) -> Any:
-        if what == "active":
-            return self.registry.shown_active()
-        return self.registry.shown_warnings()
+        return {what: self.registry.shown_active() if what == "active" else self.registry.shown_warnings()}
 
 
 def ordered(tasks: dict[str, Any]) -> list[str]:

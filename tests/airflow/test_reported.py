@@ -139,6 +139,12 @@ async def test_a_sensor_waits_for_a_task_of_a_run_that_is_queued(airflow: Stack,
     assert {str(task.state) for task in details.tasks} == {"success"}, details.tasks
 
 
+async def test_an_outlet_may_be_a_reference(airflow: Stack) -> None:
+    await run_once(airflow, "writes_by_reference")
+    [woken] = await airflow.all_finished("woken_by_reference", 1)
+    assert woken.state is RunState.SUCCESS
+
+
 async def test_why_a_run_cannot_be_started_is_said(airflow: Stack) -> None:
     await run_once(airflow, "succeeded", run_id="taken")
     details = await run_once(airflow, "starts_a_run_that_is_there")

@@ -11,7 +11,7 @@ from tidemill.model.asset.outlets import OutletEvent, emissions
 from tidemill.model.asset.partitioning import Partitioning
 from tidemill.model.asset.state import AssetState, Tie, ToldEvent
 from tidemill.model.spec.assets.condition import AssetAll, AssetAny, Condition, holds
-from tidemill.model.spec.assets.identity import Asset, AssetAlias
+from tidemill.model.spec.assets.identity import Asset, AssetAlias, AssetRef
 from tidemill.model.spec.assets.mappers import RollupMapper, StartOfDayMapper
 from tidemill.model.spec.assets.partitioned import Partitioned
 from tidemill.model.spec.assets.windows import DayWindow
@@ -182,6 +182,29 @@ def test_the_events_of_a_task() -> None:
     ]  # fmt: skip
     assert len({one.told.cause for one in made}) == 3
     assert made[2].workflow_ids == ["asset:found", "asset-alias:x"]
+
+
+def test_a_task_may_say_several_events_of_an_asset_and_write_one_by_reference() -> None:
+    a, ref = Asset.model_validate({"name": "a"}), AssetRef(name="b")
+    b = Asset.model_validate({"name": "b", "uri": "s3://b"})
+    said = (OutletEvent(asset=a, extra={"n": 1}), OutletEvent(asset=b, extra={"n": 2}), OutletEvent(asset=a))
+    task = EmptyTask(task_id="t", outlets=(a, ref, AssetRef(uri="s3://c")))
+    made = emissions(task, said, {}, "try", {})
+    assert [(one.asset.key, one.told.extra) for one in made] == [
+        (("a", "a"), {"n": 1}), (("a", "a"), {}), (("b", "s3://b/"), {"n": 2}), (("s3://c", "s3://c"), {}),
+    ]  # fmt: skip
+    assert len({one.told.cause for one in made}) == 4
+    assert [one.asset.name for one in emissions(task, said, {}, "try", {}, every=False)] == ["a"], "as up to 0.2.0"
+
+
+def test_an_event_of_the_instant_of_a_run_belongs_to_the_next() -> None:
+    condition = Asset.model_validate({"name": "a"})
+    gathering = Gathering()
+    gathering.expect(condition, START)
+    for number in range(3):
+        told = event(1, "a").model_copy(update={"cause": f"e{number}"})
+        gathering.hear(told, condition, paused=False)
+        assert [one.cause for one in gathering.take(condition, catchup=False).events] == [f"e{number}"]
 
 
 def test_a_partition_is_complete_when_all_of_it_is_there() -> None:

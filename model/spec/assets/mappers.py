@@ -369,9 +369,10 @@ def midnight(date: datetime) -> datetime:
 
 
 def local(naive: datetime, timezone: str) -> datetime:
-    """*naive* in *timezone*; a time that the clocks leave out is moved on by what they leave out."""
+    """*naive* in *timezone*: of an hour that comes twice the second one, and a time that the clocks leave out is moved
+    on by what they leave out (Airflow: make_aware)."""
     tz = zone(timezone)
-    return naive.replace(tzinfo=tz).astimezone(UTC).astimezone(tz)
+    return max(naive.replace(tzinfo=tz, fold=fold).astimezone(UTC) for fold in (0, 1)).astimezone(tz)
 
 
 def pattern_of(form: str) -> re.Pattern[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.providers.standard.sensors.external_task import ExternalTaskSensor
-from airflow.sdk import DAG, Param, task, task_group
+from airflow.sdk import DAG, Asset, Param, task, task_group
 
 OUT = Path(os.environ.get("TEST_OUT", "/tmp"))
 STARTS = datetime(2026, 1, 1)
@@ -153,6 +153,12 @@ with DAG("waits_for_a_queued_run", schedule=None, start_date=STARTS):
     about = {"external_dag_id": "slow", "external_task_id": "waits_for_a_file", "poke_interval": 1, "timeout": 300}
     ExternalTaskSensor(task_id="rescheduled", mode="reschedule", **about)
     ExternalTaskSensor(task_id="deferred", deferrable=True, **about)
+
+with DAG("writes_by_reference", schedule=None, start_date=STARTS):
+    other.override(task_id="writes", outlets=[Asset.ref(name="by_reference")])()
+
+with DAG("woken_by_reference", schedule=[Asset("by_reference", uri="file:///by/reference")], start_date=STARTS):
+    other.override(task_id="only")()
 
 with DAG("starts_a_run_that_is_there", schedule=None, start_date=STARTS):
     TriggerDagRunOperator(task_id="starts", trigger_dag_id="succeeded", trigger_run_id="taken")
