@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -73,7 +74,11 @@ class _Host:
 
     def heard(self, message: dict[str, Any]) -> None:
         """Of the process's thread: a trigger has ended."""
-        self.loop.call_soon_threadsafe(self._settle, message["event"], TriggerEnd.model_validate(message["end"]))
+        self._in_loop(self._settle, message["event"], TriggerEnd.model_validate(message["end"]))
+
+    def _in_loop(self, work: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the worker's loop is closed, and nobody waits any more
+            self.loop.call_soon_threadsafe(work, *arguments)
 
     def _settle(self, name: str, end: TriggerEnd) -> None:
         future = self.waiting.pop(name, None)
@@ -82,7 +87,7 @@ class _Host:
 
     def lost(self, reason: str) -> None:
         """Of the process's thread: it has ended, and with it what it watched."""
-        self.loop.call_soon_threadsafe(self._lose, reason)
+        self._in_loop(self._lose, reason)
 
     def _lose(self, reason: str) -> None:
         self.closed = True

@@ -35,7 +35,7 @@ class NotifyActivities:
                 case CommandNotifier() as notifier:
                     run_command(notifier.command, notice, self._workplace)
                 case WebhookNotifier() as notifier:
-                    post(notifier, notice)
+                    post(notifier, notice, self._workplace.base_url)
 
     def _call(self, notice: Notice, notifier: FunctionNotifier) -> None:
         called = CallbackCall(
@@ -59,9 +59,10 @@ class NotifyActivities:
         self._workplace.leftovers.add(folder.path)
 
 
-def environment(notice: Notice) -> dict[str, str]:
+def environment(notice: Notice, base_url: str | None = None) -> dict[str, str]:
     """`TIDEMILL_<FACT>` for each fact of the notice, which its command finds beside what every task has."""
-    facts = {f"TIDEMILL_{name.upper()}": str(value) for name, value in notice.facts().items() if value is not None}
+    known = notice.facts(base_url).items()
+    facts = {f"TIDEMILL_{name.upper()}": str(value) for name, value in known if value is not None}
     return {**facts, "TIDEMILL_NOTICE_KEY": notice.key}
 
 
@@ -75,7 +76,7 @@ def run_command(command: str, notice: Notice, workplace: Workplace) -> None:
     printed = LastWords(Conversation(None, fresh_masker(), owns=notice.attempt.owns))
     request = {
         "argv": ["/bin/sh", "-c", command],
-        "variables": environment(notice),
+        "variables": environment(notice, workplace.base_url),
         "directory": _beside_its_file(notice, workplace),
         "grace": workplace.grace.total_seconds(),
     }
@@ -102,7 +103,7 @@ def _failed(how: str) -> ApplicationError:
     return ApplicationError(f"the notifier's command {how}", type="NotifierFailed")
 
 
-def post(notifier: WebhookNotifier, notice: Notice) -> None:
+def post(notifier: WebhookNotifier, notice: Notice, base_url: str | None = None) -> None:
     """Posts the facts as JSON, the notice's key as Idempotency-Key. Raises ApplicationError for an error answer."""
     url, headers, name = notifier.url or "", notifier.headers, notifier.url
     if notifier.conn_id is not None:
@@ -114,7 +115,7 @@ def post(notifier: WebhookNotifier, notice: Notice) -> None:
         name = f"connection {notifier.conn_id!r}"  # the address itself may be a secret
     headers = {"Idempotency-Key": notice.key, **headers}
     try:
-        answer = httpx.post(url, json=notice.facts(), headers=headers, timeout=WITHIN_SECONDS)
+        answer = httpx.post(url, json=notice.facts(base_url), headers=headers, timeout=WITHIN_SECONDS)
     except httpx.HTTPError as error:
         raise ApplicationError(f"{name} cannot be reached: {type(error).__name__}", type="NotifierFailed") from None
     if answer.is_error:

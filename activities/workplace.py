@@ -15,6 +15,7 @@ from ..model.run.attempts import TaskAttempt
 from ..model.run.task_instances import Failure
 from ..model.spec.dag import DagSource
 from ..model.spec.tasks import SparkOptions
+from ..model.web_pages import task_page
 from .attempts.folder import AttemptFolder
 from .attempts.key_values import KeyValues
 from .attempts.leftovers import Leftovers
@@ -58,6 +59,8 @@ class Workplace:
     """Where large results are kept; None: below `home`."""
     log_url: str | None = None
     """Where logs go beside `home`; None: nowhere."""
+    base_url: str | None = None
+    """Where people reach the web; None: nothing links to it."""
     log_format: LogFormat = LogFormat.TEXT
     log_limit: int = LIMIT_BYTES
     """The most bytes that the log of one attempt may have."""
@@ -126,6 +129,7 @@ class Workplace:
             environment=self.environment,
             network=self.network,
             masked_names=self.masked_names,
+            fixed_environment={} if self.base_url is None else {"AIRFLOW__API__BASE_URL": self.base_url},
         )
         return Children(settings, self.home)
 
@@ -177,7 +181,10 @@ class Workplace:
                 store.upload(path)
 
     def log_url_of(self, attempt: TaskAttempt) -> str:
-        """Where people find the log of *attempt*."""
+        """Where people find the log of *attempt*: its page, else the file."""
+        if self.base_url is not None:
+            of = (attempt.run.dag_id, attempt.run.run_id, attempt.task.task_id)
+            return task_page(self.base_url, *of, attempt.map_index, attempt.try_number)
         name = f"logs/{attempt.path}.log"
         return f"{self.log_url.rstrip('/')}/{attempt.path}.log" if self.log_url else (self.home / name).as_uri()
 

@@ -7,8 +7,10 @@ from fastapi import Depends, FastAPI, Query, Request
 from pydantic import AfterValidator
 
 from ..model.errors import InvalidInputError
+from ..model.states import TaskState
 from .read.source import Source
 
+NOT_OFFERED = 501
 MOST = 1000
 """The longest page (Airflow: maximum_page_limit)."""
 
@@ -23,6 +25,8 @@ async def only_known_parameters(request: Request) -> None:
 
     Raises InvalidInputError.
     """
+    if getattr(request.scope["route"], "status_code", None) == NOT_OFFERED:  # that is said, whatever is asked
+        return
     known = request.app.state.parameters.get((request.method.lower(), request.scope["route"].path), set())
     for name in request.query_params:
         if name not in known:
@@ -51,4 +55,16 @@ Moment = Annotated[datetime, AfterValidator(_in_utc)]
 """A moment; one without an offset is UTC (as in Airflow)."""
 Mask = Annotated[list[str] | None, Query()]
 """Which fields of a body are meant; all that are given, where it says none (Airflow: update_mask)."""
+KNOWN_STATES = frozenset({*TaskState, "none", "no_status", "restarting"})
+"""What Airflow knows as states of task instances, and those that are only here."""
+
+
+def _known_state(name: str) -> str:
+    if name not in KNOWN_STATES:
+        raise ValueError(f"{name!r} is no state of a task. Give one of {', '.join(sorted(KNOWN_STATES))}")
+    return name
+
+
+TaskStateName = Annotated[str, AfterValidator(_known_state)]
+"""A state of a task instance, as lists are narrowed by it: a wrong one is no empty list."""
 Offset = Annotated[int, Query(ge=0)]

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 import zipfile
@@ -20,7 +21,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -28,9 +28,11 @@ from typing import Any, TypeVar, cast
 import psutil
 from temporalio.client import Client
 from temporalio.worker import Worker
-from tidemill.activities.processes.call import ForkSettings
+from tidemill.activities.processes.call import Answer, Checks, ForkSettings
 from tidemill.activities.processes.children import Children
+from tidemill.activities.processes.forks import Forks
 from tidemill.activities.processes.supervised import start_supervised, stop
+from tidemill.activities.processes.users import RunAs
 from tidemill.activities.workplace import Workplace
 from tidemill.model.run.views import RunDetails, RunView
 from tidemill.model.spec.dag import DagSpec, read_dag
@@ -171,29 +173,64 @@ def without_times(log: str) -> str:
     return re.sub(r"(?m)^\S+\+00:00 [A-Z]+ +", "", log)
 
 
-class SharedChildren(Children):
+class Over(Exception):  # noqa: N818
+    """The worker that has begun a call is closed."""
+
+
+@dataclass
+class Lent:
+    """A fork server that other workers use, too: what one of them has begun ends with it."""
+
+    forks: Forks
+    over: threading.Event
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.forks, name)
+
+    def call(self, *arguments: Any, checks: Checks, **more: Any) -> Answer:
+        """As `Forks.call`, until its worker is closed."""
+        over = self.over
+
+        class UntilOver:
+            def check(self) -> None:
+                if over.is_set():
+                    raise Over
+                checks.check()
+
+        return self.forks.call(*arguments, checks=UntilOver(), **more)
+
+
+class LentChildren(Children):
     """Fork servers that live as long as the process of the tests: each costs a second, or with Airflow several."""
 
+    def __init__(self, shared: Children) -> None:
+        self._shared, self._over = shared, threading.Event()
+
+    def of(self, user: RunAs | None, airflow_python: str | None = None) -> Forks:
+        """The one for code of *user*."""
+        return cast(Forks, Lent(self._shared.of(user, airflow_python), self._over))
+
     def close(self) -> None:
-        """Nothing: other workers go on with them."""
-
-    def end(self) -> None:
-        """Ends every child."""
-        super().close()
+        """Ends what this worker has begun."""
+        self._over.set()
 
 
-@cache
-def shared_children(environment: tuple[str, ...]) -> SharedChildren:
-    home = Path(tempfile.mkdtemp(prefix="tidemill-tests-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
-    children = SharedChildren(ForkSettings(log=home / "dag_files.log", environment=environment), home)
-    atexit.register(children.end)
-    return children
+SHARED: dict[tuple[str, ...], Children] = {}
+"""By what DAG files may read when they are imported: those of the last test that has set something are kept."""
 
 
 def sharing(place: Workplace) -> Workplace:
     """*place* with fork servers that other tests use, too: for tests in which nobody ends or counts these."""
-    place.__dict__["_children"] = shared_children(place.environment)
+    set_by_test = sorted(f"{name}={value}" for name, value in os.environ.items() if re.match("TEST_|MODES_", name))
+    key = (*place.environment, *set_by_test)
+    if key not in SHARED:
+        for other in [other for other in SHARED if set_by_test and len(other) > len(place.environment)]:
+            SHARED.pop(other).close()
+        home = Path(tempfile.mkdtemp(prefix="tidemill-tests-"))
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
+        SHARED[key] = Children(ForkSettings(log=home / "dag_files.log", environment=place.environment), home)
+        atexit.register(SHARED[key].close)
+    place.__dict__["_children"] = LentChildren(SHARED[key])
     return place
 
 

@@ -26,6 +26,7 @@ READ: dict[Name, tuple[str, Callable[[Any], Any]]] = {
     ("core", "killed_task_cleanup_time"): ("grace_seconds", _same),
     ("celery", "worker_concurrency"): ("max_concurrent_activities", _same),
     ("logging", "remote_base_log_folder"): ("log_url", _same),
+    ("api", "base_url"): ("base_url", _same),
     ("logging", "json_format"): ("log_format", lambda value: "json" if value else "text"),
 }
 """Those that the settings file may have: the field of `Settings`, and how the value is read."""

@@ -231,8 +231,8 @@ class Tidemill:
             event: AssetEvent | None = await self._update(asset_workflow_id(name), "emit", answer, told)
             return event
 
-    async def materialize(self, name: str) -> RunIdentity:
-        """Has the DAG run that writes the asset (Airflow: materialize an asset).
+    async def materialize(self, name: str, request: TriggerRequest | None = None) -> RunIdentity:
+        """Has the DAG run that writes the asset, as *request* says (Airflow: materialize an asset).
 
         Raises InvalidInputError if no DAG writes it, or several do.
         """
@@ -240,8 +240,8 @@ class Tidemill:
         if len(producers) != 1:
             told = f"is written by {', '.join(producers)}: trigger one of them" if producers else "is written by no DAG"
             raise InvalidInputError(f"asset {name!r} {told}")
-        request = TriggerRequest(run_type="asset_materialization", triggered_by=TriggeredBy.CLIENT)
-        return await self.trigger(producers[0], request)
+        fields = {"run_type": "asset_materialization", "triggered_by": TriggeredBy.CLIENT}
+        return await self.trigger(producers[0], (request or TriggerRequest()).model_copy(update=fields))
 
     # Backfills
 

@@ -41,6 +41,7 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         spark_slots=settings.max_concurrent_spark,
         xcom_url=settings.xcom_url,
         log_url=settings.log_url,
+        base_url=settings.base_url,
         log_format=settings.log_format,
         log_limit=settings.log_limit_mb * 2**20,
         environment=settings.task_environment,

@@ -86,6 +86,8 @@ class Settings(BaseSettings):
     """Where results of tasks are kept that are too large for history, such as s3://bucket/prefix; None: in `home`."""
     log_url: str | None = None
     """Where logs of tasks go beside `home`, while they run and when they end, such as s3://bucket/logs."""
+    base_url: str | None = Field(default=None, pattern=r"^https?://\S+$")
+    """Where people reach `tidemill api-server`, such as https://tidemill.example: links in alerts lead there."""
     log_format: LogFormat = LogFormat.TEXT
     """`text`, or `json`: an object a line, with Airflow's names of fields."""
     log_limit_mb: int = Field(default=100, ge=1)

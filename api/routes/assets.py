@@ -1,12 +1,15 @@
 """Assets: lists, one of them, their events, telling of an event, having one made."""
 
 from collections import defaultdict
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
+from ...model.errors import InvalidInputError
+from ...model.run.identity import TriggerRequest
 from ...model.spec.assets.condition import assets_in
 from ...model.spec.timetables import waited_for
 from ...worker.connection import NotFoundError
@@ -14,7 +17,7 @@ from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
 from ..read.source import Source
 from ..read.together import each
-from ..responses.common import Body, number_of
+from ..responses.common import Body, number_of, refuse_note
 from ..responses.dags import asset_expression
 from ..responses.runs import RunAnswer, run_answer
 
@@ -196,10 +199,31 @@ async def get_asset(source: Here, asset_id: int) -> dict[str, Any]:
     return asset_answer(await _named(source, asset_id))
 
 
+class MaterializeBody(Body):
+    """Airflow: MaterializeAssetBody."""
+
+    dag_run_id: str | None = None
+    data_interval_start: datetime | None = None
+    data_interval_end: datetime | None = None
+    logical_date: datetime | None = None
+    run_after: datetime | None = None
+    conf: dict[str, Any] | None = None
+    note: str | None = None
+    partition_key: str | None = None
+
+
 @router.post("/api/v2/assets/{asset_id}/materialize")
-async def materialize(source: Here, asset_id: int) -> RunAnswer:
+async def materialize(source: Here, asset_id: int, body: MaterializeBody | None = None) -> RunAnswer:
     """Has the DAG run that writes the asset."""
-    made = await source.tidemill.materialize((await _named(source, asset_id)).name)
+    given = body or MaterializeBody()
+    refuse_note(given.note)
+    if given.partition_key is not None:
+        raise InvalidInputError("partition_key: runs by hand have none here. Leave it out, or make a backfill")
+    request = TriggerRequest(
+        run_id=given.dag_run_id, conf=given.conf or {},
+        **given.model_dump(include={"data_interval_start", "data_interval_end", "logical_date", "run_after"}),
+    )  # fmt: skip
+    made = await source.tidemill.materialize((await _named(source, asset_id)).name, request)
     await source.changed(made.dag_id)
     return run_answer(made.dag_id, await source.run(made.dag_id, made.run_id), made)
 

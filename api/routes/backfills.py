@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Query
 
 from ...model.dag.backfill_request import BackfillRequest, ReprocessBehavior
 from ...model.dag.backfills import BackfillProgress
-from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
@@ -130,8 +129,6 @@ async def get_public_backfills(
 
 
 def _request(body: BackfillBody, *, dry_run: bool) -> BackfillRequest:
-    if body.run_on_latest_version is False:
-        raise InvalidInputError("run_on_latest_version = false is not offered: runs have the version that is in place")
     return BackfillRequest(
         from_date=body.from_date,
         to_date=body.to_date,

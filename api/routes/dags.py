@@ -68,7 +68,7 @@ class DagFilters(BaseModel):
 
 
 class PublicDagFilters(DagFilters):
-    dag_run_state: list[str] = []
+    dag_run_state: list[RunState] = []
 
 
 class UiDagFilters(DagFilters):

@@ -11,8 +11,10 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
 from ...model.errors import InvalidInputError
+from ...model.run.identity import RunType
 from ...model.run.views import RunDetails
 from ...model.spec.dag import DagSpec
+from ...model.states import RunState
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
@@ -61,8 +63,8 @@ class GridPart(Part):
     run_after_gt: Moment | None = None
     run_after_lte: Moment | None = None
     run_after_lt: Moment | None = None
-    run_type: list[str] = []
-    state: list[str] = []
+    run_type: list[RunType] = []
+    state: list[RunState] = []
     triggering_user: str | None = None
     triggering_user_prefix: str | None = None
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict
 
 from ...model.dag.row import DagRow
 from ...model.errors import InvalidInputError
-from ...model.run.identity import TriggerRequest
+from ...model.run.identity import RunType, TriggerRequest
 from ...model.run.revisions import ClearRequest, RunMark
 from ...model.run.views import RunView
 from ...model.spec.references import RETURN_VALUE
-from ...model.states import TaskState
+from ...model.states import RunState, TaskState
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import ANYBODY, Person
@@ -63,8 +63,8 @@ class RunFilters(BaseModel):
     duration_gt: float | None = None
     duration_lte: float | None = None
     duration_lt: float | None = None
-    run_type: list[str] = []
-    state: list[str] = []
+    run_type: list[RunType] = []
+    state: list[RunState] = []
     run_id_pattern: str | None = None
     run_id_prefix_pattern: str | None = None
     dag_id_pattern: str | None = None
@@ -125,9 +125,24 @@ async def get_runs(source: Here, dag_id: str, filters: Annotated[RunFilters, Que
     if filters.cursor is not None:
         part = cursor_page(found, filters.limit, filters.cursor, lambda run: f"{run.dag_id}/{run.dag_run_id}")
         cursors = {"next_cursor": part.next_cursor, "previous_cursor": part.previous_cursor}
-        return RunCollection(dag_runs=part.items, total_entries=part.total, **cursors)
+        return RunCollection(dag_runs=await _whole(source, part.items), total_entries=part.total, **cursors)
     part = page(found, filters.limit, filters.offset)
-    return RunCollection(dag_runs=part.items, total_entries=part.total)
+    return RunCollection(dag_runs=await _whole(source, part.items), total_entries=part.total)
+
+
+async def _whole(source: Source, runs: Sequence[RunAnswer]) -> list[RunAnswer]:
+    """*runs* with what only the workflow of each, or the archive, knows; without it where nobody answers in time."""
+
+    async def ask(run: RunAnswer) -> RunAnswer:
+        try:
+            return await get_run(source, run.dag_id, run.dag_run_id)
+        except NotFoundError:  # a list over all DAGs has also those whose DAG is gone
+            return run
+
+    async def as_listed(run: RunAnswer) -> RunAnswer:
+        return run
+
+    return await each(runs, ask, as_listed)
 
 
 @router.get(RUN)
@@ -206,7 +221,7 @@ async def wait_for_run(
     """The run's state, a line of JSON each *interval* seconds until it has ended; then with the *result* of tasks."""
     await source.run(dag_id, dag_run_id)
     lines = _states(source, dag_id, dag_run_id, max(interval, SHORTEST_INTERVAL), result)
-    return StreamingResponse(lines, media_type="application/x-ndjson")
+    return StreamingResponse(lines)  # without a media type, as Airflow: its client takes no other
 
 
 async def _states(source: Source, dag_id: str, run_id: str, interval: float, wanted: list[str]) -> AsyncIterator[str]:

@@ -11,7 +11,7 @@ from ...model.run.instance_keys import UNMAPPED, instance_key
 from ...model.run.revisions import ClearRequest, MarkRequest
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Mask, Moment, Offset
+from ..dependencies import Here, Limit, Mask, Moment, Offset, TaskStateName
 from ..errors import ConflictError
 from ..read.filters import cursor_page, matches, ordered, page
 from ..read.graph import members_of
@@ -72,7 +72,7 @@ class MappedFilters(BaseModel):
     duration_gt: float | None = None
     duration_lte: float | None = None
     duration_lt: float | None = None
-    state: list[str] = []
+    state: list[TaskStateName] = []
     pool: list[str] = []
     pool_name_pattern: str | None = None
     pool_name_prefix_pattern: str | None = None

@@ -7,6 +7,7 @@ from ..base import Brief, Model
 from ..spec.notifiers import Event, Notifier
 from ..spec.tasks import EmptyTask
 from ..states import RunState, TaskState
+from ..web_pages import run_page, task_page
 from .attempts import WHOLE_RUN, EndedTry, TaskAttempt
 from .identity import RunIdentity, asset_pseudo_run
 from .state import DagRunState
@@ -38,8 +39,8 @@ class Notice(Brief, Model):
         """The same for the same notice, however often it is delivered."""
         return f"{self.run.dag_id}/{self.run.run_id}/{self.number}/{self.event}"
 
-    def facts(self) -> dict[str, Any]:
-        """What happened, in plain words."""
+    def facts(self, base_url: str | None = None) -> dict[str, Any]:
+        """What happened, in plain words; with *base_url*, the address of the web, also the `url` of the page for it."""
         if self.asset is not None:
             return {"event": str(self.event), "asset": self.asset, "state": self.state, "reason": self.reason}
         task = self.attempt if self.attempt.task.task_id != WHOLE_RUN else None
@@ -53,7 +54,14 @@ class Notice(Brief, Model):
             "try_number": task.try_number if task is not None else None,
             "state": self.state,
             "reason": self.reason,
+            **({"url": self._page(base_url, task)} if base_url is not None else {}),
         }
+
+    def _page(self, base_url: str, task: TaskAttempt | None) -> str:
+        dag_id, run_id = self.run.dag_id, self.run.run_id
+        if task is None:
+            return run_page(base_url, dag_id, run_id)
+        return task_page(base_url, dag_id, run_id, task.task.task_id, task.map_index, task.try_number)
 
 
 def decisive(state: DagRunState, end: RunState) -> EndedTry | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,6 +31,15 @@ def airflow_place(home: Path, *, shared: bool = True, **more: object) -> Workpla
     """
     place = Workplace(home=home, airflow_python=str(PYTHON), environment=("TEST_*",), **more)  # type: ignore[arg-type]
     return sharing(place) if shared and not more else place
+
+
+def emptied_out() -> Path:
+    """A folder for what tasks write, emptied: one for all tests, as DAG files read its name at import."""
+    out = Path(tempfile.gettempdir(), f"tidemill-out-{os.getpid()}")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    atexit.register(shutil.rmtree, out, ignore_errors=True)
+    return out
 
 
 def read_file(place: Workplace, path: Path) -> dict[str, DagSpec]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from airflow_stack import DAGS, PYTHON, airflow_place, answer_of, needs_airflow, read_file, register
+from airflow_stack import DAGS, PYTHON, airflow_place, answer_of, emptied_out, needs_airflow, read_file, register
 from support import Stack, eventually, stack
 from tidemill.activities.workplace import Workplace
 from tidemill.model.errors import InvalidInputError
@@ -31,10 +31,9 @@ pytestmark = needs_airflow
 
 
 @pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def out(monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where DAG files leave traces of what they do."""
-    folder = tmp_path / "out"
-    folder.mkdir()
+    folder = emptied_out()
     monkeypatch.setenv("TEST_OUT", str(folder))
     monkeypatch.setenv("AIRFLOW_VAR_GREETING", "good morning")
     monkeypatch.setenv("AIRFLOW_CONN_STORE", "http://somebody:open-sesame@store.example:8080/shelf")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_stack import DAGS, PYTHON, airflow_place, needs_airflow, read_file, register
+from airflow_stack import DAGS, PYTHON, airflow_place, emptied_out, needs_airflow, read_file, register
 from support import TIDEMILL, Stack, eventually, stack
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
@@ -24,10 +24,9 @@ FILE = DAGS / "reported.py"
 
 
 @pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def out(monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where tasks write what they were given."""
-    folder = tmp_path / "out"
-    folder.mkdir()
+    folder = emptied_out()
     monkeypatch.setenv("TEST_OUT", str(folder))
     return folder
 

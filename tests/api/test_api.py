@@ -138,6 +138,24 @@ def test_lists_show_what_is_asked_for(web: Web) -> None:
     ]  # fmt: skip
 
 
+def test_a_list_tells_what_the_run_tells(web: Web) -> None:
+    send(web, "POST", "/api/v2/dags/web_groups/dagRuns", json={"logical_date": None, "dag_run_id": "listed"})
+    until(web, "/api/v2/dags/web_groups/dagRuns/listed", lambda found: found["state"] == "success")
+    until(web, "/api/v2/dags/~/dagRuns?dag_id_pattern=web_groups", lambda found: found["total_entries"] >= 1)
+    for query in (
+        "web_daily/dagRuns?limit=1000",
+        "web_groups/dagRuns?limit=1000",
+        "~/dagRuns?dag_id_pattern=web_daily",
+    ):
+        found = web.get(f"/api/v2/dags/{query}").json()["dag_runs"]
+        assert found
+        for run in found:
+            alone = web.get(f"/api/v2/dags/{run['dag_id']}/dagRuns/{quote(run['dag_run_id'], safe='')}").json()
+            assert run == alone
+            assert None not in (run["conf"], run["triggered_by"])
+            assert run["dag_versions"]
+
+
 def test_what_is_there_of_assets_is_shown(web: Web) -> None:
     waits = web.get("/ui/next_run_assets/web_both").json()
     assert [(one["name"], one["last_update"]) for one in waits["events"]] == [("web_one", None), ("web_two", None)]
@@ -211,6 +229,9 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
         ("GET", "/api/v2/dags/web_daily/dagRuns?cursor=WyJhIixmYWxzZSwxZTk5OV0=", None, 422, "cursor is none"),
         ("GET", "/api/v2/dags?dag_id_pattern=" + "x" * 301, None, 422, "a pattern has 301 letters"),
         ("GET", "/api/v2/assets/aliases", None, 501, "aliases are not listed"),
+        ("GET", "/api/v2/providers?limit=50&offset=0", None, 501, "there are no providers"),
+        ("GET", "/api/v2/dags/web_daily/dagRuns?state=faild", None, 422, "faild"),
+        ("GET", "/api/v2/dags/~/dagRuns/~/taskInstances?state=faild", None, 422, "faild"),
         ("POST", "/api/v2/dags/web_slow/dagRuns", {"logical_date": None, "conf": {"name": "\ud800"}}, 422, ""),
         ("PATCH", "/api/v2/pools/none", {"slots": 3}, 404, "pool 'none'"),
         ("POST", "/api/v2/pools", {"name": "web_pool", "slots": 3}, 409, "is taken"),
@@ -321,6 +342,10 @@ def test_airflows_client_package_understands_the_answers(web: Web) -> None:
         assert [pool.name for pool in airflow.PoolApi(client).get_pools().pools] == ["web_pool"]
         body = airflow.DAGPatchBody(is_paused=True)
         assert airflow.DAGApi(client).patch_dag("web_paused", body).is_paused
+        body = airflow.TriggerDAGRunPostBody(dag_run_id="waited_for", logical_date=None)
+        airflow.DagRunApi(client).trigger_dag_run("web_groups", body)
+        waited = airflow.DagRunApi(client).wait_dag_run_until_finished("web_groups", "waited_for", 1)
+        assert '{"state": "success"}' in str(waited)
 
 
 def test_airflowctl_understands_the_answers(web: Web, tmp_path: Path) -> None:
@@ -340,3 +365,5 @@ def test_airflowctl_understands_the_answers(web: Web, tmp_path: Path) -> None:
     assert web.get("/api/v2/dags/web_hand").json()["is_paused"] is True
     run("dags", "unpause", "web_hand")
     assert "web_asset" in run("assets", "list")
+    days = ("--from-date", "2025-12-01T00:00:00+00:00", "--to-date", "2025-12-01T00:00:00+00:00")
+    run("backfill", "create", "--dag-id", "web_paused", *days)

@@ -93,6 +93,28 @@ async def test_a_run_that_ran_again_is_listed_once_as_it_stands_now(here: Stack,
     assert await listed(None) == [("once", "success")]
 
 
+async def test_all_that_failed_is_run_again_at_once(here: Stack, tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+    for dag_id in ("bulk_a", "bulk_b"):
+        tasks = [bash("good", f"echo ran >> {tmp_path}/{dag_id}"), bash("bad", f"test -e {mended}", "good")]
+        await here.tidemill.register(dag(dag_id, tasks, max_active_runs=4))
+        for number in range(2):
+            await here.tidemill.trigger(dag_id, TriggerRequest(run_id=f"{dag_id}_{number}"))
+        await here.all_finished(dag_id, 2)
+
+    async def failed() -> str:
+        return str(await told(here, "runs", "clear", "--failed", "--since", "1h", "--dry-run"))
+
+    await eventually(failed, lambda said: all(f"bulk_{n}_{m}" in said for n in "ab" for m in (0, 1)))
+    mended.touch()
+    assert "2 runs" in await told(here, "runs", "clear", "bulk_a", "--failed", "--since", "1h", "--yes")
+    for run in await here.all_finished("bulk_a", 2):
+        await eventually(lambda run=run: here.tidemill.run("bulk_a", run.run_id), lambda run: run.state == "success")  # type: ignore[misc]
+    assert (tmp_path / "bulk_a").read_text().split() == ["ran"] * 2, "what was good is not run again"
+    assert {str(run.state) for run in await here.tidemill.runs("bulk_b")} == {"failed"}
+    assert "Leave RUN_ID" in await told(here, "runs", "clear", "bulk_b", "latest", "--failed", code=1)
+
+
 async def test_runs_by_type_and_dags_by_when_they_are_due(here: Stack) -> None:
     soon = (datetime.now(UTC) + timedelta(minutes=40)).isoformat()
     later = (datetime.now(UTC) + timedelta(hours=5)).isoformat()

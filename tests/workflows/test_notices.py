@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Stack, bash, dag, eventually
+from support import Stack, bash, dag, eventually, stack
 from tidemill.activities.dag_files import parse_dag_file
+from tidemill.activities.workplace import Workplace
 from tidemill.model.run.identity import TriggerRequest
 
 FILE = Path(__file__).parents[1] / "dags" / "task_shapes.py"
@@ -69,6 +70,33 @@ async def test_commands_and_webhooks_are_told_and_tried_again(
     assert len(received) == 3, "the one that failed was repeated under its key"
     body = received[-1][1]
     assert (body["dag_id"], body["run_id"], body["event"]) == ("told", "mine", "on_failure_callback")
+
+
+LINKS = """
+from tidemill import DAG, task
+def told(context):
+    with open({out!r}, "a") as file:
+        file.write(context["ti"].log_url + "\\n")
+with DAG("links", on_failure_callback=told):
+    @task(on_failure_callback=told)
+    def fails(n):
+        assert n == 0
+    fails.expand(n=[0, 1])
+"""
+
+
+async def test_alerts_lead_to_the_web(server: str, tmp_path: Path) -> None:
+    file, out, base = tmp_path / "links.py", tmp_path / "out", "https://tidemill.example/at"
+    file.write_text(LINKS.format(out=str(out)))
+    place = Workplace(home=tmp_path / "home", base_url=f"{base}/")
+    command = {"kind": "command", "command": f"echo $TIDEMILL_URL >> {out}"}
+    async with stack(server, tmp_path / "home", place=place) as here:
+        await here.run_once(parse_dag_file(file).dags[0], run_id="a+run")
+        told = {"on_failure_callback": [command]}
+        await here.run_once(dag("commands", [bash("a", "false", callbacks=told)], callbacks=told), run_id="b")
+    page = f"{base}/dags/links/runs/a%2Brun/tasks/fails/mapped/1?try_number=1"
+    run = f"{base}/dags/commands/runs/b"
+    assert sorted(out.read_text().splitlines()) == sorted([page, page, run, f"{run}/tasks/a?try_number=1"])
 
 
 async def test_what_is_late_is_told_once(here: Stack, tmp_path: Path) -> None:

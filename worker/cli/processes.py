@@ -113,7 +113,9 @@ def dev(
     from .web import web_for_dev
 
     set_up_logging()
-    settings = with_home(home).model_copy(update={"dags_folder": dags, "drain_seconds": 0})
+    settings = with_home(home)
+    base_url = settings.base_url or f"http://127.0.0.1:{api_port}"
+    settings = settings.model_copy(update={"dags_folder": dags, "drain_seconds": 0, "base_url": base_url})
     make_home(settings)
 
     async def work() -> None:

@@ -13,16 +13,17 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+from ...model.errors import InvalidInputError
 from ...model.run.identity import RunIdentity, RunType
 from ...model.run.revisions import ClearRequest, RunMark
 from ...model.run.row import RunRow
 from ...model.run.views import RunDetails, RunView, TaskView
 from ...model.states import RunState
 from ..client import Tidemill
-from ..connection import connect
+from ..connection import NotFoundError, NoWorkerError, connect
 from ..gantt import draw_gantt
 from ..listing import run_rows
-from .completion import AnyDagId, DagId, RunId
+from .completion import AnyDagId, DagId, RunId, run_ids
 from .dag_commands import read_conf
 from .durations import read_duration
 from .output import Json, console, duration_text, fail, instant_text, make_table, print_json, run, show, state_text
@@ -30,6 +31,8 @@ from .output import Json, console, duration_text, fail, instant_text, make_table
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 REFRESH_SECONDS = 0.5
+MOST_CLEARED = 1000
+"""So many failed runs are run again at a time."""
 
 
 @app.command("list")
@@ -205,14 +208,29 @@ def progress_text(task: TaskView) -> str:
 
 @app.command()
 def clear(
-    dag_id: DagId,
-    run_id: RunId,
+    dag_id: AnyDagId = None,
+    run_id: Annotated[str | None, typer.Argument(help="The run's id, or `latest`.", autocompletion=run_ids)] = None,
     only_failed: Annotated[bool, typer.Option("--only-failed", help="Only its tasks that have failed.")] = False,
     latest: Annotated[
         bool, typer.Option("--latest", help="Go on with the version of the DAG that is in place now.")
     ] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Instead of one run all that are failed: of the DAG, or of every DAG.")
+    ] = False,
+    since: Annotated[str | None, typer.Option(help="With --failed: those that ended within this time: 12h.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --failed: only say which.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --failed: do not ask.")] = False,
 ) -> None:
-    """Rerun a run, under its run_id."""
+    """Rerun a run under its run_id; or with --failed the failed tasks of all runs that are failed now."""
+    if failed:
+        if run_id is not None or only_failed:
+            fail("--failed is about the failed tasks of all failed runs. Leave RUN_ID and --only-failed out")
+        clear_failed(dag_id, since, latest=latest, dry_run=dry_run, yes=yes)
+        return
+    if dag_id is None or run_id is None:
+        fail("which run? Give DAG_ID and RUN_ID, or --failed for all that are failed")
+    if since is not None or dry_run:
+        fail("--since and --dry-run go with --failed. Leave them out")
 
     async def work() -> tuple[list[str], str | None]:
         tidemill = await Tidemill.connect()
@@ -225,6 +243,34 @@ def clear(
     console.print(f"cleared: {', '.join(cleared) or 'nothing'}")
     if hint is not None:
         console.print(hint)
+
+
+def clear_failed(dag_id: str | None, since: str | None, *, latest: bool, dry_run: bool, yes: bool) -> None:
+    """Reruns the failed tasks of every run that is failed now. Ends with exit code 1 if one could not be cleared."""
+    ended_after = datetime.now(UTC) - read_duration("--since", since) if since is not None else None
+    rows = [row for row in run(of_all_dags(RunState.FAILED, None, ended_after, MOST_CLEARED))
+            if dag_id in (None, row.dag_id)]  # fmt: skip
+    console.print(all_runs_table(rows) if rows else "no run is failed")
+    if dry_run or not rows:
+        return
+    if not yes:
+        typer.confirm(f"Run the failed tasks of {len(rows)} runs again?", abort=True)
+
+    async def work() -> list[str]:
+        tidemill, refused = await Tidemill.connect(), []
+        for row in rows:
+            try:
+                await tidemill.clear(
+                    row.dag_id, row.run_id, ClearRequest(only_failed=True, run_on_latest_version=latest)
+                )
+            except (InvalidInputError, NotFoundError, NoWorkerError) as error:  # the others are run all the same
+                refused.append(f"{row.dag_id} {row.run_id}: {error}")
+        return refused
+
+    refused = run(work())
+    console.print(f"cleared: {len(rows) - len(refused)} runs")
+    if refused:
+        fail("; ".join(refused))
 
 
 async def newer_version(tidemill: Tidemill, dag_id: str, view: RunView) -> str | None:
