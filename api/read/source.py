@@ -29,7 +29,7 @@ from .cache import Cache
 from .database import ArchiveError
 from .ended_runs import ROUGHLY, EndedRun, EndedRuns
 from .replays import Replays
-from .together import each
+from .together import SILENT, each
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -46,6 +46,8 @@ OF_VIEW = (
 )  # fmt: skip
 """What a DAG's line and its own answer have in common."""
 LONG = 3600.0
+SEEN_WITHIN, LOOKS_EVERY = 5.0, 0.1
+"""In seconds: a run that has ended is changed by another execution of its workflow, which takes a moment."""
 """For what never changes: a version of a DAG, a run that has ended."""
 RUNS_OF_VERSIONS = 25
 A_WHILE = 60.0
@@ -110,6 +112,16 @@ class Source:
             await self._if_it_answers(self.ended.forget(dag_id, run_id), None)  # its new end is another one anyway
         self._cache.forget("all_runs")
         self._changed[dag_id] = time.monotonic()
+
+    async def until(self, dag_id: str, run_id: str, is_so: Callable[[RunDetails], bool]) -> None:
+        """Waits, for a few seconds at most, until a change of a run can be seen: who has made it is answered by it."""
+        until = time.monotonic() + SEEN_WITHIN
+        while time.monotonic() < until:
+            with suppress(*SILENT, LookupError):  # it goes on as another execution
+                if is_so(await self.tidemill.run(dag_id, run_id)):
+                    break
+            await asyncio.sleep(LOOKS_EVERY)
+        await self.changed(dag_id, run_id)
 
     async def deleted(self, dag_id: str, run_id: str = "", *, only_there: bool = False) -> int:
         """Somebody has deleted a run here, or the DAG: the archive forgets it, too. How many runs that had.
@@ -270,6 +282,12 @@ class Source:
             return await held.get((*key, "now"), partial(_or_none, now), SHORT)
         except LookupError:
             return None
+
+    async def of_ended(self, what: str, dag_id: str, run: RunView, ask: Callable[[], Awaitable[T]]) -> T:
+        """What *ask* makes of a run; of one that has ended it is asked for once."""
+        if not run.state.finished or run.ended_at is None:
+            return await ask()
+        return await self._cache.get((what, *_key(dag_id, run)), ask, LONG)
 
     async def starts(self, dag_id: str, run: RunView) -> list[AttemptStart] | None:
         """Which workers have begun the tries of a run; None where Temporal has forgotten it."""

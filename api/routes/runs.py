@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -134,8 +135,10 @@ async def _whole(source: Source, runs: Sequence[RunAnswer]) -> list[RunAnswer]:
     """*runs* with what only the workflow of each, or the archive, knows; without it where nobody answers in time."""
 
     async def ask(run: RunAnswer) -> RunAnswer:
+        alone = partial(get_run, source, run.dag_id, run.dag_run_id)
         try:
-            return await get_run(source, run.dag_id, run.dag_run_id)
+            view = await source.run(run.dag_id, run.dag_run_id)
+            return await source.of_ended("answer", run.dag_id, view, alone)
         except NotFoundError:  # a list over all DAGs has also those whose DAG is gone
             return run
 
@@ -189,7 +192,10 @@ async def patch_run(source: Here, dag_id: str, dag_run_id: str, body: RunPatch, 
         await source.tidemill.mark_run(dag_id, dag_run_id, RunMark(state=TaskState(body.state)))
     elif body.state is not None:
         raise InvalidInputError(f"state = {body.state!r}: give queued, success or failed")
-    await source.changed(dag_id, dag_run_id)
+    if body.state in ("success", "failed"):
+        await source.until(dag_id, dag_run_id, lambda run: run.state == body.state)
+    else:
+        await source.changed(dag_id, dag_run_id)
     return await get_run(source, dag_id, dag_run_id)
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from ...model.errors import InvalidInputError
 from ...model.run.instance_keys import UNMAPPED, instance_key
 from ...model.run.revisions import ClearRequest, MarkRequest
+from ...model.run.views import RunDetails
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Mask, Moment, Offset, TaskStateName
@@ -338,8 +339,7 @@ async def try_marking(
     update_mask: Mask = None,  # noqa: ARG001 - a note is refused, and there is one other field
 ) -> InstanceCollection:
     """Which instances a mark would change."""
-    _, _, shown = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
-    refuse_note(body.note, shown.error)
+    await refuse_note_of(source, dag_id, dag_run_id, task_id, map_index, body)
     run, spec, views = await would_mark(source, dag_id, dag_run_id, mark_of((instance_key(task_id, map_index),), body))
     found = [instance_answer(run, view, spec) for view in views if view.state != body.new_state]
     return InstanceCollection(task_instances=found, total_entries=len(found))
@@ -357,16 +357,37 @@ async def mark_instance(
 ) -> InstanceCollection:
     """Gives an instance a state without running it; what runs is stopped first."""
     if update_mask is not None and "new_state" not in update_mask:
-        _, _, shown = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
-        refuse_note(body.note, shown.error)
+        await refuse_note_of(source, dag_id, dag_run_id, task_id, map_index, body)
         return InstanceCollection(task_instances=[], total_entries=0)
     before = await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
-    await source.tidemill.mark_tasks(dag_id, dag_run_id, mark_of((instance_key(task_id, map_index),), body))
-    await source.changed(dag_id, dag_run_id)
-    run, spec, views = await instances_of(source, dag_id, dag_run_id)
     changed = {(one.task_id, one.map_index) for one in before.task_instances}
+    if not changed:
+        raise ConflictError(f"task {instance_key(task_id, map_index)!r} is {body.new_state} already")
+    await source.tidemill.mark_tasks(dag_id, dag_run_id, mark_of((instance_key(task_id, map_index),), body))
+
+    def is_marked(run: RunDetails) -> bool:
+        states = {(one.task_id, one.map_index): one.state for one in run.tasks}
+        return all(states.get(one) == body.new_state for one in changed)
+
+    await source.until(dag_id, dag_run_id, is_marked)
+    run, spec, views = await instances_of(source, dag_id, dag_run_id)
     found = [instance_answer(run, view, spec) for view in views if (view.task_id, view.map_index) in changed]
     return InstanceCollection(task_instances=found, total_entries=len(found))
+
+
+async def refuse_note_of(
+    source: Source, dag_id: str, run_id: str, task_id: str, map_index: int, body: InstancePatch
+) -> None:
+    """Refuses a note that would not be kept. Raises NotFoundError for an instance that is not there.
+
+    A mapped task without a map_index means all of its instances.
+    """
+    _, _, views = await instances_of(source, dag_id, run_id)
+    if map_index == UNMAPPED and any(view.task_id == task_id and view.map_index != UNMAPPED for view in views):
+        refuse_note(body.note)
+        return
+    _, _, shown = await one_instance(source, dag_id, run_id, task_id, map_index)
+    refuse_note(body.note, shown.error)
 
 
 def mark_of(keys: tuple[str, ...], body: InstancePatch) -> MarkRequest:

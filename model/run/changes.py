@@ -68,9 +68,16 @@ def resumed(state: DagRunState, request: MarkRequest) -> Change:
     return Change(states=dict.fromkeys(failed, TaskState.NONE), reason=f"cleared: upstream was marked {request.state}")
 
 
-def run_marked(state: DagRunState, mark: RunMark) -> Change:
-    """Marked success, every task has succeeded; marked failed, tasks that run have failed (as in Airflow)."""
-    if mark.state is TaskState.SUCCESS:
+def run_marked(state: DagRunState, mark: RunMark, *, keeps_ends: bool) -> Change:
+    """Tasks that run, or wait for something, take the state of the run; what has ended keeps its own (as in Airflow).
+
+    Without *keeps_ends*, as up to 0.2.0: marked success, every task has succeeded, also those that had failed.
+    """
+    if keeps_ends:
+        waiting = (TaskState.DEFERRED, TaskState.UP_FOR_RESCHEDULE, TaskState.AWAITING_INPUT)
+        under_way = [key for key, old in state.states.items() if old.holds_a_worker or old in waiting]
+        ends = dict.fromkeys(under_way, TaskState(mark.state))
+    elif mark.state is TaskState.SUCCESS:
         ends = {key: TaskState.SUCCESS for key, old in state.states.items() if old is not TaskState.REMOVED}
     else:
         ends = {key: TaskState.FAILED for key, old in state.states.items() if old.holds_a_worker}

@@ -496,9 +496,9 @@ class RunEngine:
             instance.clear()
         self._move(instance, then, reason)
 
-    def mark_run(self, mark: RunMark) -> None:
-        """Ends the run as a person has marked it."""
-        self.apply(run_marked(self.state, mark))
+    def mark_run(self, mark: RunMark, *, keeps_ends: bool) -> None:
+        """Ends the run as a person has marked it; see `run_marked`."""
+        self.apply(run_marked(self.state, mark, keeps_ends=keeps_ends))
         self.end_with(RunEnd(RunState(mark.state), f"marked {mark.state}"))
 
     def end_with(self, end: RunEnd) -> None:

@@ -65,15 +65,31 @@ def test_a_run_is_triggered_paused_cleared_and_marked(web: Web) -> None:
     masked = send(web, "PATCH", f"{run}?update_mask=note", json={"state": "failed", "note": None})
     assert masked.json()["state"] == "success"
     marked = send(web, "PATCH", f"{run}/taskInstances/waits/-1", json={"new_state": "failed"})
-    assert marked.status_code == 200
+    assert [one["state"] for one in marked.json()["task_instances"]] == ["failed"], "at once"
     until(web, run, lambda found: found["state"] == "failed")
-    assert send(web, "PATCH", run, json={"state": "success"}).status_code == 200
+    again = send(web, "PATCH", f"{run}/taskInstances/waits/-1", json={"new_state": "failed"})
+    assert (again.status_code, again.json()["detail"]) == (409, "task 'waits' is failed already")
+    assert send(web, "PATCH", run, json={"state": "success"}).json()["state"] == "success"
+    kept = web.get(f"{run}/taskInstances/waits").json()
+    assert kept["state"] == "failed", "what has ended stays, as in Airflow"
     paused = send(web, "PATCH", "/api/v2/dags/web_slow", json={"is_paused": True})
     assert paused.json()["is_paused"] is True
     send(web, "PATCH", "/api/v2/dags/web_slow", json={"is_paused": False}).raise_for_status()
     assert send(web, "DELETE", run).status_code == 204
     assert web.get(runs).json()["total_entries"] == 0
     until(web, run, lambda found: "has no run" in str(found.get("detail")))  # visibility forgets it a moment later
+
+
+def test_all_instances_of_a_mapped_task_are_marked_at_once(web: Web) -> None:
+    send(web, "POST", "/api/v2/dags/web_mapped/dagRuns", json={"dag_run_id": "all", "logical_date": None})
+    run = "/api/v2/dags/web_mapped/dagRuns/all"
+    until(web, run, lambda found: found["state"] == "success")
+    marked = send(web, "PATCH", f"{run}/taskInstances/of_one", json={"new_state": "failed"})
+    found = [(one["map_index"], one["state"]) for one in marked.json()["task_instances"]]
+    assert found == [(0, "failed"), (1, "failed")]
+    one = send(web, "PATCH", f"{run}/taskInstances/of_one/1", json={"new_state": "success"})
+    assert [(each["map_index"], each["state"]) for each in one.json()["task_instances"]] == [(1, "success")]
+    assert web.get(f"{run}/taskInstances/of_one/1").status_code == 200
 
 
 def test_a_queued_run_is_ended_and_deleted(web: Web) -> None:
@@ -98,8 +114,8 @@ def test_lists_show_what_is_asked_for(web: Web) -> None:
         ]
 
     everything = [
-        "web_after", "web_both", "web_clicks", "web_daily", "web_groups", "web_hand", "web_long", "web_paused",
-        "web_slow", "web_talks",
+        "web_after", "web_both", "web_clicks", "web_daily", "web_groups", "web_hand", "web_long", "web_mapped",
+        "web_paused", "web_slow", "web_talks",
     ]  # fmt: skip
     assert ids("limit=1000") == everything
     assert ids("order_by=-dag_id&limit=1000") == everything[::-1]

@@ -65,6 +65,12 @@ with DAG("web_groups", schedule=None):
         BashOperator(task_id="one", bash_command="echo 1")
         BashOperator(task_id="two", bash_command="echo 2")
 
+with DAG("web_mapped", schedule=None):
+    @task
+    def of_one(n):
+        return n
+    of_one.expand(n=[1, 2])
+
 with DAG("web_talks", schedule=None):
     BashOperator(task_id="talks", bash_command="for i in 1 2 3 4 5 6 7 8; do echo line $i of 8; sleep 1; done")
 

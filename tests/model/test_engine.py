@@ -277,7 +277,21 @@ def test_what_is_cleared_while_it_runs_begins_anew() -> None:
 def test_a_run_that_is_marked_stops_what_runs_and_skips_the_rest() -> None:
     driver = Driver([python("a"), python("b", "a")])
     driver.begin()
-    driver.engine.mark_run(RunMark(state="success"))
+    driver.engine.mark_run(RunMark(state="success"), keeps_ends=True)
     driver.comes_to("a", Failure(error_type="Cancelled", message="", retryable=False))
     assert driver.engine.end == RunEnd(RunState.SUCCESS, "marked success")
-    assert {*driver.states.values()} <= {"success", "skipped"}
+    assert driver.states == {"a": "success", "b": "skipped"}
+
+
+def test_a_run_that_is_marked_success_keeps_what_has_failed() -> None:
+    driver = Driver([python("a"), python("b", "a"), python("c")])
+    driver.begin()
+    driver.comes_to("a", Failure(error_type="ValueError", message="no", retryable=False))
+    driver.engine.mark_run(RunMark(state="success"), keeps_ends=True)
+    driver.comes_to("c", Failure(error_type="Cancelled", message="", retryable=False))
+    assert driver.states == {"a": "failed", "b": "upstream_failed", "c": "success"}
+    before = Driver([python("a"), python("b", "a")])
+    before.begin()
+    before.comes_to("a", Failure(error_type="ValueError", message="no", retryable=False))
+    before.engine.mark_run(RunMark(state="success"), keeps_ends=False)
+    assert before.states == {"a": "success", "b": "success"}, "as up to 0.2.0"

@@ -151,7 +151,7 @@ class DagRunWorkflow:
             for change in self._marks(revision.mark):
                 self.tasks.engine.apply(change)
         if revision.mark_run is not None:
-            self.tasks.engine.mark_run(revision.mark_run)
+            self._mark_run(revision.mark_run)
 
     async def _to_the_end(self) -> RunEnd:
         while True:
@@ -318,8 +318,11 @@ class DagRunWorkflow:
     async def set_state(self, mark: RunMark) -> RunState:
         """Ends the run as success or failed: what runs is stopped, what waits is skipped."""
         await workflow.wait_condition(lambda: self._ready)
-        self.tasks.engine.mark_run(mark)
+        self._mark_run(mark)
         return RunState(mark.state)
+
+    def _mark_run(self, mark: RunMark) -> None:
+        self.tasks.engine.mark_run(mark, keeps_ends=workflow.patched("run-marks-keep-ends"))
 
     @workflow.update
     async def respond(self, answer: Answer) -> str:
