@@ -114,6 +114,8 @@ class BundleState(Record):
             return
         known = {path: digest for path, digest in listing.passed_over.items() if self._has_dags(path)}
         files = {**listing.files, **known}
+        for path in [path for path in self.files if path in listing.passed_over and path not in known]:
+            del self.files[path]  # it is there, and is no file of DAGs
         gone = [path for path in self.files if path not in files]
         if doubts:
             gone = [path for path in gone if not any(_is_below(path, folder) for folder in listing.unreadable)]
