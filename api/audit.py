@@ -18,6 +18,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .auth.access import only_reads
 from .guard import READING
 
 NAME = "audit.jsonl"
@@ -158,7 +159,8 @@ class Audited:
 
 
 def _is_kept(scope: Scope, status: int) -> bool:
-    path, changes = scope["path"], scope["method"] not in READING
+    path, route = scope["path"], getattr(scope.get("route"), "path", "")
+    changes = scope["method"] not in READING and not only_reads(scope["method"], route)
     if path.startswith(WAYS_IN):
         return changes or path.endswith(("/callback", "/logout"))
     shown = any(name in (b"authorization", b"cookie") for name, _ in scope["headers"])

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Query, Request
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ..model.errors import InvalidInputError
 from ..model.states import TaskState
@@ -53,6 +53,44 @@ def _in_utc(at: datetime) -> datetime:
 
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
 """A moment; one without an offset is UTC (as in Airflow)."""
+
+
+class DateFilters(BaseModel):
+    """By which dates and durations runs and instances can be narrowed (Airflow's parameters)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run_after_gte: Moment | None = None
+    run_after_gt: Moment | None = None
+    run_after_lte: Moment | None = None
+    run_after_lt: Moment | None = None
+    logical_date_gte: Moment | None = None
+    logical_date_gt: Moment | None = None
+    logical_date_lte: Moment | None = None
+    logical_date_lt: Moment | None = None
+    start_date_gte: Moment | None = None
+    start_date_gt: Moment | None = None
+    start_date_lte: Moment | None = None
+    start_date_lt: Moment | None = None
+    end_date_gte: Moment | None = None
+    end_date_gt: Moment | None = None
+    end_date_lte: Moment | None = None
+    end_date_lt: Moment | None = None
+    duration_gte: float | None = None
+    duration_gt: float | None = None
+    duration_lte: float | None = None
+    duration_lt: float | None = None
+
+
+class Batch(DateFilters):
+    """A list that is asked for by POST (Airflow: the batch bodies)."""
+
+    page_offset: int = Field(default=0, ge=0)
+    page_limit: int = Field(default=100, ge=0, le=MOST)
+    order_by: str | None = None
+    dag_ids: list[str] | None = None
+
+
 Mask = Annotated[list[str] | None, Query()]
 """Which fields of a body are meant; all that are given, where it says none (Airflow: update_mask)."""
 KNOWN_STATES = frozenset({*TaskState, "none", "no_status", "restarting"})

@@ -22,13 +22,23 @@ FOR_OPERATORS = {"/api/v2/connections", "/api/v2/connections/{connection_id}"}
 NAMED_ELSEWHERE = "/api/v2/backfills"
 """Operations that begin so are about a DAG that is not named in their path: they ask `check_tags` themselves."""
 READING = ("GET", "HEAD")
+READ_BY_POST = {
+    "/api/v2/dags/{dag_id}/dagRuns/list",
+    "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances/list",
+}
+"""Lists whose filters are in the body."""
+
+
+def only_reads(method: str, path: str) -> bool:
+    """Whether an operation changes nothing."""
+    return method in READING or (method == "POST" and path in READ_BY_POST)
 
 
 def needed_role(method: str, path: str) -> Role | None:
     """Who may call an operation, by its path with the names of its parameters; None: anybody."""
     if path in OPEN:
         return None
-    if method in READING:
+    if only_reads(method, path):
         return Role.OPERATOR if path in FOR_OPERATORS else Role.VIEWER
     if method == "DELETE" or (method, path) in FOR_ADMINS:
         return Role.ADMIN
@@ -47,7 +57,7 @@ async def authorise(request: Request) -> Person:
     request.state.person = person
     if person.role < role:
         raise HTTPException(403, "Forbidden")
-    if request.method in READING:
+    if only_reads(request.method, path):
         if access is not None:
             rates.count(READS, person.known_as)
         return person

@@ -4,11 +4,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict
 
 from ...model.dag.row import DagRow
 from ...model.errors import InvalidInputError
@@ -20,7 +19,7 @@ from ...model.states import RunState, TaskState
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import ANYBODY, Person
-from ..dependencies import Here, Limit, Mask, Moment, Offset
+from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
 from ..read.instances import would_clear
 from ..read.source import Source
@@ -36,34 +35,12 @@ RUN = RUNS + "/{dag_run_id}"
 SHORTEST_INTERVAL = 0.2
 
 
-class RunFilters(BaseModel):
+class RunFilters(DateFilters):
     """What lists of runs can be narrowed by (Airflow's parameters)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     cursor: str | None = None
     limit: Limit = 50
     offset: Offset = 0
-    run_after_gte: Moment | None = None
-    run_after_gt: Moment | None = None
-    run_after_lte: Moment | None = None
-    run_after_lt: Moment | None = None
-    logical_date_gte: Moment | None = None
-    logical_date_gt: Moment | None = None
-    logical_date_lte: Moment | None = None
-    logical_date_lt: Moment | None = None
-    start_date_gte: Moment | None = None
-    start_date_gt: Moment | None = None
-    start_date_lte: Moment | None = None
-    start_date_lt: Moment | None = None
-    end_date_gte: Moment | None = None
-    end_date_gt: Moment | None = None
-    end_date_lte: Moment | None = None
-    end_date_lt: Moment | None = None
-    duration_gte: float | None = None
-    duration_gt: float | None = None
-    duration_lte: float | None = None
-    duration_lt: float | None = None
     run_type: list[RunType] = []
     state: list[RunState] = []
     run_id_pattern: str | None = None
@@ -128,6 +105,22 @@ async def get_runs(source: Here, dag_id: str, filters: Annotated[RunFilters, Que
         cursors = {"next_cursor": part.next_cursor, "previous_cursor": part.previous_cursor}
         return RunCollection(dag_runs=await _whole(source, part.items), total_entries=part.total, **cursors)
     part = page(found, filters.limit, filters.offset)
+    return RunCollection(dag_runs=await _whole(source, part.items), total_entries=part.total)
+
+
+class RunBatch(Batch):
+    """Airflow: DAGRunsBatchBody."""
+
+    states: list[RunState | None] | None = None
+
+
+@router.post(RUNS + "/list")
+async def list_runs(source: Here, dag_id: Literal["~"], body: RunBatch) -> RunCollection:  # noqa: ARG001 - of all
+    """Runs of all DAGs, with filters in the body."""
+    dates = body.model_dump(include={*DateFilters.model_fields})
+    wanted = {**dates, "state": body.states or [], "dag_id": body.dag_ids or []}
+    found = [run for run in await known_runs(source, "~") if matches(run, wanted, FIELDS)]
+    part = page(ordered(found, [body.order_by or "id"], ORDERS), body.page_limit, body.page_offset)
     return RunCollection(dag_runs=await _whole(source, part.items), total_entries=part.total)
 
 

@@ -1,10 +1,9 @@
 """Instances of tasks: lists, one of them, its tries, why it waits, clearing and marking."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict
 
 from ...model.errors import InvalidInputError
 from ...model.run.instance_keys import UNMAPPED, instance_key
@@ -12,9 +11,9 @@ from ...model.run.revisions import ClearRequest, MarkRequest
 from ...model.run.views import RunDetails
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Mask, Moment, Offset, TaskStateName
+from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset, TaskStateName
 from ..errors import ConflictError
-from ..read.filters import cursor_page, matches, ordered, page
+from ..read.filters import NOTHING, cursor_page, matches, ordered, page
 from ..read.graph import members_of
 from ..read.instances import instances_of, one_instance, would_clear, would_mark
 from ..read.source import Source
@@ -46,33 +45,11 @@ MOST_RUNS = 25
 MARKS = (TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED)
 
 
-class MappedFilters(BaseModel):
+class MappedFilters(DateFilters):
     """What lists of a task's instances can be narrowed by (Airflow's parameters)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     limit: Limit = 50
     offset: Offset = 0
-    run_after_gte: Moment | None = None
-    run_after_gt: Moment | None = None
-    run_after_lte: Moment | None = None
-    run_after_lt: Moment | None = None
-    logical_date_gte: Moment | None = None
-    logical_date_gt: Moment | None = None
-    logical_date_lte: Moment | None = None
-    logical_date_lt: Moment | None = None
-    start_date_gte: Moment | None = None
-    start_date_gt: Moment | None = None
-    start_date_lte: Moment | None = None
-    start_date_lt: Moment | None = None
-    end_date_gte: Moment | None = None
-    end_date_gt: Moment | None = None
-    end_date_lte: Moment | None = None
-    end_date_lt: Moment | None = None
-    duration_gte: float | None = None
-    duration_gt: float | None = None
-    duration_lte: float | None = None
-    duration_lt: float | None = None
     state: list[TaskStateName] = []
     pool: list[str] = []
     pool_name_pattern: str | None = None
@@ -165,6 +142,35 @@ async def get_instances(
         cursors = {"next_cursor": part.next_cursor, "previous_cursor": part.previous_cursor}
         return InstanceCollection(task_instances=part.items, **{"total_entries": part.total, **total}, **cursors)
     part = page(found, filters.limit, filters.offset)
+    return InstanceCollection(task_instances=part.items, **{"total_entries": part.total, **total})
+
+
+class InstanceBatch(Batch):
+    """Airflow: TaskInstancesBatchBody; there are no executors."""
+
+    dag_run_ids: list[str] | None = None
+    task_ids: list[str] | None = None
+    state: list[TaskStateName | None] | None = None
+    pool: list[str] | None = None
+    queue: list[str] | None = None
+
+
+@router.post(INSTANCES + "/list")
+async def list_instances(
+    source: Here,
+    dag_id: Literal["~"],  # noqa: ARG001 - of all
+    dag_run_id: Literal["~"],  # noqa: ARG001
+    body: InstanceBatch,
+) -> InstanceCollection:
+    """Instances of the newest runs of all DAGs, with filters in the body."""
+    wanted = body.model_dump(include={*DateFilters.model_fields, "pool", "queue"})
+    lists = {"dag_id": body.dag_ids, "run_id": body.dag_run_ids, "task_id": body.task_ids}
+    wanted |= {name: value or [] for name, value in lists.items()}
+    wanted["state"] = [NOTHING if state is None else state for state in body.state or ()]
+    known, cut = await known_instances(source, "~", "~", wanted)
+    found = ordered([one for one in known if matches(one, wanted, FIELDS)], [body.order_by or "map_index"], ORDERS)
+    part = page(found, body.page_limit, body.page_offset)
+    total: dict[str, Any] = {"total_entries": None, "total_entries_limit": len(found)} if cut else {}
     return InstanceCollection(task_instances=part.items, **{"total_entries": part.total, **total})
 
 

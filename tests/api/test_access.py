@@ -96,6 +96,7 @@ async def test_every_operation_asks_who_it_is(app: FastAPI, tokens: dict[str, st
 def test_what_changes_something_needs_more_than_looking() -> None:
     assert needed_role("GET", "/api/v2/dags") is Role.VIEWER
     assert needed_role("POST", "/api/v2/dags/{dag_id}/dagRuns") is Role.OPERATOR
+    assert needed_role("POST", "/api/v2/dags/{dag_id}/dagRuns/list") is Role.VIEWER
     assert needed_role("DELETE", "/api/v2/dags/{dag_id}") is Role.ADMIN
     assert needed_role("PATCH", "/api/v2/pools/{pool_name}") is Role.ADMIN
 

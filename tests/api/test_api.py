@@ -358,6 +358,12 @@ def test_airflows_client_package_understands_the_answers(web: Web) -> None:
         assert [pool.name for pool in airflow.PoolApi(client).get_pools().pools] == ["web_pool"]
         body = airflow.DAGPatchBody(is_paused=True)
         assert airflow.DAGApi(client).patch_dag("web_paused", body).is_paused
+        batch = airflow.DAGRunsBatchBody(dag_ids=["web_daily"], states=["failed"], page_limit=2)
+        listed = airflow.DagRunApi(client).get_list_dag_runs_batch("~", batch)
+        assert (listed.total_entries, len(listed.dag_runs)) == (3, 2)
+        batch = airflow.TaskInstancesBatchBody(dag_ids=["web_daily"], task_ids=["fails"], state=["failed"])
+        instances = airflow.TaskInstanceApi(client).get_task_instances_batch("~", "~", batch)
+        assert {one.task_id for one in instances.task_instances} == {"fails"}
         body = airflow.TriggerDAGRunPostBody(dag_run_id="waited_for", logical_date=None)
         airflow.DagRunApi(client).trigger_dag_run("web_groups", body)
         waited = airflow.DagRunApi(client).wait_dag_run_until_finished("web_groups", "waited_for", 1)
