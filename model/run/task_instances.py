@@ -171,7 +171,8 @@ def poke_delay(task: PokedTask, pokes: int) -> timedelta:
     """How long until the next poke after *pokes* of them (from 1)."""
     if not task.exponential_backoff:
         return task.poke_interval
-    grown = _power_at_most(task.poke_interval.total_seconds(), 2.0, pokes - 1, LONGEST_RETRY_DELAY.total_seconds())
+    power = min(pokes - 1, 20)
+    grown = _power_at_most(task.poke_interval.total_seconds(), 2.0, power, LONGEST_RETRY_DELAY.total_seconds())
     return _at_most(timedelta(seconds=grown), task.max_wait)
 
 

@@ -127,6 +127,8 @@ class PoolSystem(System[PoolWorld]):
         self._slots, self._sizes, self._crashes, self._tasks = slots, sizes, crashes, tasks
 
     def first(self) -> PoolWorld:
+        for known in (_heard, _forgetful, _carried, _occupied):
+            known.cache_clear()  # a test may have changed what a pool does
         state = PoolState(name="p", settings=PoolSettings(slots=self._slots))
         return PoolWorld(state.model_dump_json(), (Requester(),) * len(self._sizes))
 

@@ -246,7 +246,7 @@ def test_without_catchup_nothing_counts_from_before_the_dag_waited() -> None:
     assert gathering.since(catchup=True) is None
     assert [one.cause for one in gathering.listed(A, minute(9), catchup=False)] == ["3"]
     assert [one.cause for one in gathering.listed(A, minute(9), catchup=True)] == ["1", "2", "3"]
-    gathering.floor = minute(1)
+    gathering.floor, gathering.taken = minute(1), ["3"]
     assert gathering.since(catchup=False) == gathering.since(catchup=True) == minute(1)
     assert gathering.listed(A, minute(9), catchup=True) == []
     assert Gathering().since(catchup=False) is None
