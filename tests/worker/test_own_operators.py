@@ -386,7 +386,7 @@ with DAG("finds", on_failure_callback=seen, user_defined_macros={{"m": 1}}):
     assert "other.in" in found
     assert "is not registered yet" in str(found["waits"].error)
     lines = await eventually(lambda: read(tmp_path / "seen"), lambda lines: len(lines) >= 2)
-    assert sorted(lines) == ["failed running", "running failed"]
+    assert sorted(lines) == ["failed failed", "failed running"]  # of the run: the task by which it has ended
     assert await told(here, "tasks", "logs", "finds", "one", "silent") == ""
     assert "of the whole run" in await told(here, "tasks", "logs", "finds", "one", "__run__")
     assert json.loads(await told(here, "tasks", "render", "finds", "fails", "one"))[0] == "echo 1; exit 1"
