@@ -208,7 +208,7 @@ async def test_one_date_has_one_run_and_the_loser_is_told_who_has_it(here: Stack
 
 
 async def test_a_manual_run_takes_the_schedules_date_and_that_is_said(here: Stack) -> None:
-    soon = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=4)
+    soon = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=12)
     # It ends, for a DAG shows its last decisions only.
     dates = {"start_date": soon.isoformat(), "end_date": (soon + timedelta(seconds=1)).isoformat()}
     spec = dag("taken", ONE_TASK, schedule="* * * * * *", catchup=True, **dates)
