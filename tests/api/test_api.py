@@ -90,6 +90,8 @@ def test_all_instances_of_a_mapped_task_are_marked_at_once(web: Web) -> None:
     one = send(web, "PATCH", f"{run}/taskInstances/of_one/1", json={"new_state": "success"})
     assert [(each["map_index"], each["state"]) for each in one.json()["task_instances"]] == [(1, "success")]
     assert web.get(f"{run}/taskInstances/of_one/1").status_code == 200
+    send(web, "PATCH", f"{run}/taskInstances/of_one", json={"new_state": "success"}).raise_for_status()
+    until(web, run, lambda found: found["state"] == "success")
 
 
 def test_a_queued_run_is_ended_and_deleted(web: Web) -> None:
