@@ -1,6 +1,9 @@
 # A tidemill worker: Python, Java for Spark's drivers, and this repository. Runs as a user of its own, with a read-only
 # root (docker run --read-only --tmpfs /tmp --volume ...:/var/lib/tidemill).
-FROM python:3.12-slim-bookworm
+# The image that it is made from, by its digest: what is built tomorrow is what was tried today. A newer one, with the
+# repairs that Debian and Python have made since: docker build --pull --build-arg PYTHON_IMAGE=python:3.12-slim-bookworm .
+ARG PYTHON_IMAGE=python:3.12-slim-bookworm@sha256:782412e85d0f0984994c290652577d4018aff08145c85b262bb63dc0c7522254
+FROM ${PYTHON_IMAGE}
 
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \

@@ -87,6 +87,12 @@ check: env ## Format, lint, strict types, and the links and blocks of the docume
 format: env ## Format the code, and mend what the linter can mend
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
 
+build/kubelite: tests/kubelite/go.mod tests/kubelite/main.go scripts/build_kubelite.sh
+	@scripts/build_kubelite.sh
+
+clusters: env build/kubelite ## Run Spark on a real API of Kubernetes, which is built once in minutes (needs Go, kubectl and root)
+	@$(BIN)/python -m pytest -q -m spark -k kubernetes tests/spark $(ARGS)
+
 chaos: env ## Kill workers and the server at random for a long while, then check every history
 	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)
 	@AWAY_SECONDS=120 $(BIN)/python -m pytest -q tests/workflows/test_outages.py

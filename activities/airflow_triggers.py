@@ -51,6 +51,8 @@ class _Host:
     outgoing: SimpleQueue[dict[str, Any] | None] = field(default_factory=SimpleQueue)
     idle_since: datetime | None = None
     closed: bool = False
+    tasks: set[str] = field(default_factory=set)
+    """The paths of the task instances whose triggers it watches: it may keep values for them."""
 
     def tell(self, message: dict[str, Any]) -> None:
         """Has a message sent; it may have to wait while the process imports its file."""
@@ -121,6 +123,9 @@ class _Listening(Conversation):
         for line in self.masker.masked(data.decode(errors="replace")).splitlines():
             log.info("trigger: %s", line.lstrip("\x1e"))
 
+    def _may_keep(self, question: dict[str, Any]) -> bool:
+        return question.get("task") in self._host.tasks
+
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         if "event" in question:
             end = question["end"]
@@ -144,6 +149,7 @@ class TriggerActivities:
         name = f"{activity.info().workflow_run_id}/{activity.info().activity_id}/{activity.info().attempt}"
         future: asyncio.Future[TriggerEnd] = host.loop.create_future()
         host.waiting[name] = future
+        host.tasks.add(task := question.attempt.path.rpartition("/")[0])
         host.tell({"add": name, "question": question.model_dump(mode="json")})
         kill = False
         try:
@@ -153,6 +159,7 @@ class TriggerActivities:
             kill = details is not None and details.cancel_requested
             raise
         finally:
+            host.tasks.discard(task)
             if host.waiting.pop(name, None) is not None:
                 host.tell({"cancel": name, "kill": kill})
 

@@ -1,6 +1,7 @@
 """Reads DAG files once, as a command or a program asks for them; bundles look after theirs by themselves."""
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +15,13 @@ from ..model.run.attempts import TaskAttempt
 from ..model.spec.dag import DagSpec, read_dag
 from .attempts.watch import Unattended
 from .attempts.way import rendered
-from .bundles.listing import Tree
+from .bundles.listing import IGNORE_FILE, Tree
 from .bundles.parsing import PARSE_TIMEOUT, FileToParse, parsed
 from .workplace import Workplace
+
+ALL = ("*",)
+DAGS = "dags"
+"""What the folder of DAG files is called as a rule."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,22 @@ def find_dag_files(path: Path) -> list[Path]:
     return [root / name for name in tree.dag_files() if tree.may_define_dags(name)]
 
 
+def root_of(path: Path) -> Path:
+    """Return the folder of DAG files that the file at *path* is in: modules are looked up there, as for a bundle.
+
+    That which the settings name, else the nearest above that is called `dags`, else the uppermost that has a
+    `.airflowignore` (folders below may have their own), else its own.
+    """
+    own = path.resolve().parent
+    for name in ("TIDEMILL_DAGS_FOLDER", "AIRFLOW__CORE__DAGS_FOLDER"):
+        if (named := os.environ.get(name)) and own.is_relative_to(Path(named).resolve()):
+            return Path(named).resolve()
+    above = (own, *own.parents)
+    if (named_so := next((place for place in above if place.name == DAGS), None)) is not None:
+        return named_so
+    return next((place for place in reversed(above) if (place / IGNORE_FILE).is_file()), own)
+
+
 def passed_over(path: Path) -> list[Path]:
     """The Python files of the folder *path* that are not read, as they do not speak of DAGs."""
     if path.is_file():
@@ -49,14 +70,21 @@ def passed_over(path: Path) -> list[Path]:
 
 
 def read_dag_files(
-    path: Path, *, paused_at_creation: bool = False, airflow_python: str | None = None
+    path: Path,
+    *,
+    paused_at_creation: bool = False,
+    airflow_python: str | None = None,
+    environment: tuple[str, ...] = ALL,
 ) -> list[ParsedFile]:
     """The DAGs at *path*: a DAG file, a folder of them, or one DAG as .json. Errors are those of their files.
 
-    *airflow_python* reads those that import Airflow; None: this Python, if it has Airflow.
+    *airflow_python* reads those that import Airflow; None: this Python, if it has Airflow. *environment*: patterns of
+    the caller's variables that files find, beside the usual ones.
     """
-    root = path.resolve() if path.is_dir() else path.resolve().parent
-    with own_workplace(paused_at_creation=paused_at_creation, airflow_python=airflow_python) as workplace:
+    root = path.resolve() if path.is_dir() else root_of(path)
+    with own_workplace(
+        paused_at_creation=paused_at_creation, airflow_python=airflow_python, environment=environment
+    ) as workplace:
         return [
             _read_json(file) if file.suffix == ".json" else _parse(workplace, root, file)
             for file in find_dag_files(path)
@@ -66,18 +94,22 @@ def read_dag_files(
 def parse_dag_file(path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
     """The DAGs of the file at *path*. Never raises for what the file does: that is its error."""
     with own_workplace() as workplace:
-        return _parse(workplace, path.resolve().parent, path.resolve(), timeout)
+        return _parse(workplace, root_of(path), path.resolve(), timeout)
 
 
 @contextmanager
 def own_workplace(
-    *, paused_at_creation: bool = False, results_url: str | None = None, airflow_python: str | None = None
+    *,
+    paused_at_creation: bool = False,
+    results_url: str | None = None,
+    airflow_python: str | None = None,
+    environment: tuple[str, ...] = ALL,
 ) -> Iterator[Workplace]:
-    """A workplace without a worker, as long as the block. Its children find the caller's environment."""
+    """A workplace without a worker, as long as the block. Its children find what *environment* has of the caller's."""
     with tempfile.TemporaryDirectory() as home:
         workplace = Workplace(
             home=Path(home),
-            environment=("*",),
+            environment=environment,
             dags_are_paused_at_creation=paused_at_creation,
             xcom_url=results_url,
             airflow_python=airflow_python,
@@ -97,7 +129,15 @@ def _parse(workplace: Workplace, root: Path, path: Path, timeout: timedelta = PA
     answer = parsed(workplace.forks(), workplace.airflow_forks_of(None), file, watch)
     if "error" in answer:
         return ParsedFile(path, error=answer["error"])
-    return ParsedFile(path, dags=tuple(read_dag(dag) for dag in answer["dags"]), notices=tuple(answer["notices"]))
+    dags = (read_dag(dag) for dag in answer["dags"])
+    return ParsedFile(path, tuple(_found_from(root, dag) for dag in dags), notices=tuple(answer["notices"]))
+
+
+def _found_from(root: Path, dag: DagSpec) -> DagSpec:
+    """*dag*, whose tasks look up modules in *root* as well as beside their file."""
+    if dag.source is None or Path(dag.source.path).parent == root:
+        return dag
+    return dag.model_copy(update={"source": dag.source.model_copy(update={"root": str(root)})})
 
 
 def _read_json(path: Path) -> ParsedFile:

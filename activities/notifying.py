@@ -1,14 +1,16 @@
 """Tells those who want to know: calls functions of the DAG file, runs commands, posts to URLs."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from hashlib import sha256
+from typing import Any
 
-import httpx
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from ..model.run.attempts import CallbackCall
 from ..model.run.notices import Notice
-from ..model.spec.notifiers import CommandNotifier, FunctionNotifier, WebhookNotifier
+from ..model.spec.notifiers import CommandNotifier, EmailNotifier, FunctionNotifier, WebhookNotifier
 from .attempts.folder import RESULT
 from .attempts.last_words import LastWords
 from .attempts.outcomes import describe_exit, outcome_of
@@ -16,6 +18,7 @@ from .attempts.watch import Watch, handed_over, stopping_cleanly
 from .attempts.way import Conversation, forked
 from .processes.call import ServerGone
 from .secrets import Connection, fresh_masker
+from .work import mail, webhook
 from .workplace import Workplace
 
 WITHIN_SECONDS = 60
@@ -35,7 +38,9 @@ class NotifyActivities:
                 case CommandNotifier() as notifier:
                     run_command(notifier.command, notice, self._workplace)
                 case WebhookNotifier() as notifier:
-                    post(notifier, notice, self._workplace.base_url)
+                    post(notifier, notice, self._workplace)
+                case EmailNotifier() as notifier:
+                    send_mail(notifier, notice, self._workplace)
 
     def _call(self, notice: Notice, notifier: FunctionNotifier) -> None:
         called = CallbackCall(
@@ -73,7 +78,8 @@ def run_command(command: str, notice: Notice, workplace: Workplace) -> None:
     """
     source = notice.attempt.source
     forks = workplace.forks(source.bundle if source is not None else None)
-    printed = LastWords(Conversation(None, fresh_masker(), owns=notice.attempt.owns))
+    refused = workplace.refused_of(notice.attempt)
+    printed = LastWords(Conversation(None, fresh_masker(), owns=notice.attempt.owns, refused=refused))
     request = {
         "argv": ["/bin/sh", "-c", command],
         "variables": environment(notice, workplace.base_url),
@@ -103,20 +109,95 @@ def _failed(how: str) -> ApplicationError:
     return ApplicationError(f"the notifier's command {how}", type="NotifierFailed")
 
 
-def post(notifier: WebhookNotifier, notice: Notice, base_url: str | None = None) -> None:
+def post(notifier: WebhookNotifier, notice: Notice, workplace: Workplace) -> None:
     """Posts the facts as JSON, the notice's key as Idempotency-Key. Raises ApplicationError for an error answer."""
     url, headers, name = notifier.url or "", notifier.headers, notifier.url
     if notifier.conn_id is not None:
-        owns = notice.attempt.owns
-        if owns is not None and (refused := owns.problem("connection", notifier.conn_id)) is not None:
-            raise ApplicationError(refused, type="NotifierFailed", non_retryable=True)
-        connection = Connection.get(notifier.conn_id)
+        connection = connection_of(notifier.conn_id, notice, workplace)
         url, headers = f"{connection.url}{url}", {**connection.headers, **headers}
         name = f"connection {notifier.conn_id!r}"  # the address itself may be a secret
-    headers = {"Idempotency-Key": notice.key, **headers}
+    request = {
+        "url": url,
+        "facts": notice.facts(workplace.base_url),
+        "headers": {"Idempotency-Key": notice.key, **headers},
+        "seconds": WITHIN_SECONDS,
+    }
+    answer = (
+        webhook.sent(request) if workplace.network is None else _sent_by_task("webhook", request, notice, workplace)
+    )
+    if "error" in answer:
+        raise ApplicationError(f"{name} cannot be reached: {answer['error']}", type="NotifierFailed")
+    if answer["status"] >= 400:
+        raise ApplicationError(f"{name} answered {answer['status']}", type="NotifierFailed")
+
+
+def connection_of(conn_id: str, notice: Notice, workplace: Workplace) -> Connection:
+    """Return the connection, if the bundle of the notice may use it. Raises ApplicationError if it may not."""
+    owns = notice.attempt.owns
+    if owns is not None and (refused := owns.problem("connection", conn_id)) is not None:
+        workplace.refused_of(notice.attempt)("notify", refused)
+        raise ApplicationError(refused, type="NotifierFailed", non_retryable=True)
+    return Connection.get(conn_id)
+
+
+def send_mail(notifier: EmailNotifier, notice: Notice, workplace: Workplace) -> None:
+    """Send the facts as a mail, whose Message-ID is the notice's own. Raises ApplicationError if it is not taken."""
+    connection = connection_of(notifier.conn_id, notice, workplace)
+    extra, facts = connection.extra_dejson, notice.facts(workplace.base_url)
+    told = {name: str(value) for name, value in facts.items() if value is not None}
+    sender = extra.get("from_email") or connection.login
+    if not connection.host or not sender:
+        lacks = "host" if not connection.host else "extra from_email"
+        raise _failed_mail(notifier, f"it has no {lacks}. Add one", again=False)
+    request = {
+        "server": {
+            "host": connection.host,
+            "port": connection.port,
+            "login": connection.login,
+            "password": connection.password,
+            "ssl": not is_true(extra.get("disable_ssl", False)),
+            "starttls": not is_true(extra.get("disable_tls", False)),
+        },
+        "headers": {
+            "From": str(sender),
+            "To": ", ".join(notifier.to),
+            "Subject": notifier.subject or subject_of(told),
+            "Message-ID": f"<{sha256(notice.key.encode()).hexdigest()}@tidemill>",
+            "Auto-Submitted": "auto-generated",
+        },
+        "text": "".join(f"{name}: {value}\n" for name, value in told.items()),
+        "seconds": WITHIN_SECONDS,
+    }
+    answer = mail.sent(request) if workplace.network is None else _sent_by_task("mail", request, notice, workplace)
+    if "error" in answer:
+        raise _failed_mail(notifier, answer["error"])
+
+
+def _failed_mail(notifier: EmailNotifier, why: str, *, again: bool = True) -> ApplicationError:
+    told = f"SMTP connection {notifier.conn_id!r}: {why}"
+    return ApplicationError(told, type="NotifierFailed", non_retryable=not again)
+
+
+def subject_of(facts: Mapping[str, str]) -> str:
+    """Return what happened in a few words, on one line."""
+    about = ".".join(facts[name] for name in ("dag_id", "task_id", "asset") if name in facts)
+    when = f" ({facts['run_id']})" if "run_id" in facts else ""
+    return " ".join(f"{about}: {facts.get('state') or facts['event']}{when}".split())[:200]
+
+
+def is_true(value: object) -> bool:
+    """Return what an extra of a connection says, which may be text."""
+    return value is True or str(value).lower() in ("true", "1", "yes")
+
+
+def _sent_by_task(work: str, request: dict[str, Any], notice: Notice, workplace: Workplace) -> dict[str, Any]:
+    """Sends it from where tasks are: the worker's network is not the DAG author's."""
+    source = notice.attempt.source
+    within = Watch(timedelta(seconds=2 * WITHIN_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s"))
+    forks = workplace.forks(source.bundle if source is not None else None)
+    listener = Conversation(None, fresh_masker(), owns=notice.attempt.owns)
     try:
-        answer = httpx.post(url, json=notice.facts(base_url), headers=headers, timeout=WITHIN_SECONDS)
-    except httpx.HTTPError as error:
-        raise ApplicationError(f"{name} cannot be reached: {type(error).__name__}", type="NotifierFailed") from None
-    if answer.is_error:
-        raise ApplicationError(f"{name} answered {answer.status_code}", type="NotifierFailed")
+        answer = forks.call(work, request, listener=listener, checks=within)
+    except ServerGone:
+        raise handed_over(f"the process above the {work}'s ended") from None
+    return answer.result or {"error": describe_exit(answer.code)}

@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..model.errors import InvalidInputError
 from ..model.spec.references import texts
 from .masking import HERE, Masker
+
+if TYPE_CHECKING:
+    from .secret_store import Kind, SecretStore
 
 SENSITIVE = (
     "password", "secret", "token", "api_key", "apikey", "passphrase", "private_key", "access_key", "passwd", "bearer",
@@ -29,6 +32,8 @@ SENSITIVE = (
 """What the names of secrets have in them: Airflow's list, and access_key."""
 SENSITIVE_WORDS, WORDS = frozenset(("pass", "pwd", "sas")), re.compile("[^a-z0-9]+")
 """What is so only as a whole word of a name: `db_pass`, and no `passengers`."""
+STORED = "the store"
+"""Where those are found that people keep through the web or the command line."""
 SECRETS_COUNT_FOR_SECONDS = 60.0
 """How long an answer of a backend of the user's own is used before it is asked again."""
 
@@ -94,14 +99,30 @@ def _text(value: Any) -> str | None:
 
 @cache
 def backends() -> list[Backend]:
-    """Those that are asked, in order: the user's own, the environment, the file (Airflow's order)."""
+    """Those that are asked, in order: the user's own, the environment, the file, the store (Airflow's order)."""
     found: list[Backend] = []
     if name := os.environ.get("TIDEMILL_SECRETS_BACKEND"):
         found.append(_Remembering(_made(name)))
     found.append(Environment())
     if path := os.environ.get("TIDEMILL_SECRETS_FILE"):
         found.append(File(Path(path)))
+    if (kept := store()) is not None:
+        found.append(kept)
     return found
+
+
+@cache
+def store() -> "SecretStore | None":
+    """The store that people keep variables and connections in; None where this process has no key of one."""
+    if not os.environ.get("TIDEMILL_FERNET_KEY"):
+        return None
+    try:
+        from .secret_store import SecretStore
+    except ImportError as error:
+        raise InvalidInputError(
+            f"TIDEMILL_FERNET_KEY is set, and {error.name} is not installed: pip install 'tidemill[store]'"
+        ) from None
+    return SecretStore()
 
 
 def _made(name: str) -> Any:
@@ -176,19 +197,21 @@ def look_up(kind: str, name: str) -> str | None:
     for backend in backends():
         text = backend.get_variable(name) if kind == "variable" else backend.get_connection(name)
         if text is not None:
-            if isinstance(backend, _Remembering):  # what the others have, every process knows as secret anyway
+            if not isinstance(backend, Environment | File):  # what these have, every process knows as secret anyway
                 for secret in _secrets_of(kind, name, text):
                     HERE.add(secret)
             return text
     return None
 
 
-def names_of(kind: str) -> dict[str, str]:
+def names_of(kind: "Kind") -> dict[str, str]:
     """By name, where each `variable` or `connection` is found; those of a backend are known to it alone."""
     found: dict[str, str] = {}
     for backend in backends():
         if isinstance(backend, File):
             found |= dict.fromkeys(backend.content.get(f"{kind}s", {}), "TIDEMILL_SECRETS_FILE")
+        if backend is store():
+            found |= {name: found.get(name, STORED) for name in backend.names(kind)}
     short = {"variable": "VAR", "connection": "CONN"}[kind]
     found |= {name.split("_", 2)[2].lower(): name for name in _all_of_environment(short)}
     return found

@@ -5,6 +5,8 @@ time-zone tables, decides the same. A timetable of the user's own is asked in a 
 """
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from temporalio import activity
 
@@ -19,6 +21,8 @@ from ..model.dag.manual_runs import (
 )
 from ..model.dag.ticks import Question, Ticks, TicksQuestion, coming_runs
 from ..model.errors import InvalidInputError
+from ..model.spec.dag import DagSpec
+from ..model.spec.params import has_schema, is_costly
 from ..model.spec.timetables import Custom, DataInterval
 from .attempts.outcomes import describe_exit
 from .attempts.watch import handed_over
@@ -32,21 +36,24 @@ from .work.timetable import in_time
 from .workplace import Workplace
 
 ANSWER_WITHIN_SECONDS = 20
+SCHEMA_WITHIN_SECONDS = 5
+"""Sound ones take milliseconds, and others wait for the thread meanwhile."""
 
 
 class TimetableRaisedError(Exception):
-    """The user's timetable failed. The message is its last words."""
+    """The user's timetable, or a schema of theirs, failed. The message is its last words."""
 
 
 class _Deadline:
-    """Ends a timetable that does not answer."""
+    """Ends what is the user's own and does not answer."""
 
-    def __init__(self) -> None:
-        self._at = time.monotonic() + ANSWER_WITHIN_SECONDS
+    def __init__(self, asked: str = "the timetable", seconds: float | None = None) -> None:
+        self._asked, self._seconds = asked, seconds if seconds is not None else ANSWER_WITHIN_SECONDS
+        self._at = time.monotonic() + self._seconds
 
     def check(self) -> None:
         if time.monotonic() > self._at:
-            raise TimetableRaisedError(f"the timetable did not answer within {ANSWER_WITHIN_SECONDS} s")
+            raise TimetableRaisedError(f"{self._asked} did not answer within {self._seconds:g} s")
 
 
 class TimetableActivities:
@@ -96,6 +103,7 @@ class TimetableActivities:
     def _answer(self, question: TriggerQuestion, deadline: _Deadline) -> TriggerAnswer:
         try:
             request = read_and_check(question)
+            self._check_conf_elsewhere(question.spec, request.conf)
             asked = question_of(question.spec, request)
             interval = None
             if asked is not None and isinstance(asked.timetable, Custom):
@@ -118,11 +126,37 @@ class TimetableActivities:
         except Exception as error:
             return BackfillBatch(total=0, error=_last_words(error))
 
+    def _check_conf_elsewhere(self, spec: DagSpec, conf: dict[str, Any]) -> None:
+        """Holds *conf* against the params of *spec* that may take for ever. Raises InvalidInputError, or as below."""
+        params = {name: one for name, one in spec.params.items() if has_schema(one) and is_costly(one["schema"])}
+        if not params:
+            return
+        bundle, owns = (spec.source.bundle, spec.source.owns) if spec.source is not None else (None, None)
+        request = {"params": params, "conf": {name: conf[name] for name in params if name in conf}}
+        listener, checks = (
+            Conversation(None, Masker(), owns=owns, refused=self._refused_of(bundle, spec.dag_id)),
+            _Deadline("a schema of its params", SCHEMA_WITHIN_SECONDS),
+        )
+        answer = self._workplace.forks(bundle).call("params", request, listener=listener, checks=checks)
+        if answer.result is None:
+            raise TimetableRaisedError(f"the process that looks at its params {describe_exit(answer.code)}")
+        if (problem := answer.result["problem"]) is not None:
+            raise InvalidInputError(f"DAG {spec.dag_id!r}: {problem}")
+
+    def _refused_of(self, bundle: str | None, dag_id: str | None) -> Callable[[str, str], None]:
+        """Keeps what code of a timetable or a schema is refused."""
+        about = {"dag_id": dag_id} if dag_id is not None else {}
+        return lambda operation, reason: self._workplace.refusals.add(f"dag.{operation}", reason, bundle, about)
+
     def _ask_elsewhere(self, question: Question, deadline: _Deadline | None = None) -> str:
         """The answer of a user's timetable, as JSON. Raises TimetableRaisedError, or ServerGone."""
         request = {"question": question.model_dump_json()}
-        listener = Conversation(None, Masker(), key_values=self._workplace.key_values, owns=question.owns)
-        answer = self._forks_of(question).call("timetable", request, listener=listener, checks=deadline or _Deadline())
+        refused = self._refused_of(question.bundle, None)
+        listener = Conversation(
+            None, Masker(), key_values=self._workplace.key_values, owns=question.owns, refused=refused
+        )
+        checks = deadline or _Deadline()
+        answer = self._forks_of(question).call("timetable", request, listener=listener, checks=checks)
         if answer.result is None:
             raise TimetableRaisedError(f"the timetable's process {describe_exit(answer.code)}")
         if "raised" in answer.result:

@@ -3,13 +3,14 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from ..model.run.attempts import TaskAttempt
 from ..model.run.task_instances import Failure
@@ -21,10 +22,12 @@ from .attempts.key_values import KeyValues
 from .attempts.leftovers import Leftovers
 from .attempts.log import LIMIT_BYTES, AttemptLog, LogFormat
 from .attempts.log_store import LogStore
+from .attempts.rendered_fields import rendered_path
 from .attempts.run_facts import FactsAccess
 from .attempts.under_way import UnderWay
 from .attempts.watch import task_failed
 from .attempts.xcom_store import XComStore
+from .audit import AUDIT_FILE, AuditLog, Refusals
 from .bundles.listing import Tree
 from .bundles.snapshots import SnapshotDamagedError, Snapshots
 from .masking import Masker
@@ -37,6 +40,9 @@ from .work.dag_import import archive_of
 from .work.needing_airflow import INSTALL
 
 MOST_SPARK_TASKS = 32
+MOST_FOLDERS = 64
+SETTLED_AFTER_SECONDS = 2.0
+"""A file that was written within it may be written again without its times telling so."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,16 @@ class Workplace:
 
     @cached_property
     def key_values(self) -> KeyValues:
-        return KeyValues(f"{self.results.url.rstrip('/')}/_values")
+        return KeyValues.beside(self.results.url)
+
+    @cached_property
+    def refusals(self) -> Refusals:
+        """What DAG files and tasks were refused here."""
+        return Refusals(AuditLog(self.home / AUDIT_FILE))
+
+    def refused_of(self, attempt: TaskAttempt) -> Callable[[str, str], None]:
+        """Keeps what *attempt* is refused: an operation, and why."""
+        return lambda operation, reason: self.refusals.add_of(attempt, f"task.{operation}", reason)
 
     @cached_property
     def memory(self) -> MemoryBudget:
@@ -179,6 +194,8 @@ class Workplace:
             log.close()
             if store is not None:
                 store.upload(path)
+                if (fields := rendered_path(path)).is_file():
+                    store.upload(fields)
 
     def log_url_of(self, attempt: TaskAttempt) -> str:
         """Where people find the log of *attempt*: its page, else the file."""
@@ -258,11 +275,20 @@ def has_airflow() -> bool:
     return found is not None and found.origin is not None
 
 
+_known_of: dict[Path, dict[str, Any]] = {}
+"""What was found of files, by their folder: each call of a task asks for it."""
+
+
 def digest_of(path: Path, roots: tuple[Path, ...]) -> str:
     """Of the DAG file at *path* and of the local modules that it imports, as they are now."""
     whole = archive_of(path) or path
     root = next((root for root in roots if whole.is_relative_to(root)), whole.parent)
-    return Tree(root).digest(path.relative_to(root).as_posix())
+    tree = Tree(root, _known_of.get(root))
+    digest = tree.digest(path.relative_to(root).as_posix())
+    if root not in _known_of and len(_known_of) >= MOST_FOLDERS:
+        _known_of.clear()
+    _known_of[root] = {**_known_of.get(root, {}), **tree.settled_facts(SETTLED_AFTER_SECONDS)}
+    return digest
 
 
 def folder_of(path: Path) -> Path:

@@ -13,10 +13,10 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 from temporalio.service import RPCError
 
+from ..activities.audit import AUDIT_FILE, AuditLog
 from ..worker.client import Tidemill
 from ..worker.settings import Settings
-from .audit import NAME as AUDIT
-from .audit import Audited, AuditLog
+from .audit import Audited
 from .auth import login
 from .auth.access import authorise
 from .auth.rates import Rates
@@ -32,26 +32,31 @@ from .routes import (
     approvals,
     assets,
     backfills,
+    bulk_runs,
     config,
+    connections,
     dags,
     grid,
     health,
     home,
+    installation,
     logs,
     notices,
     offers,
     pools,
+    queued_events,
     runs,
-    secrets,
+    state_stores,
     task_groups,
     task_instances,
+    variables,
     xcom,
 )
 from .static_ui import WHEEL, ui_folder
 
 ROUTERS = (
-    offers, config, health, home, dags, runs, approvals, xcom, logs, task_instances, task_groups, grid, pools,
-    backfills, notices, assets, secrets,
+    offers, config, health, home, dags, runs, approvals, xcom, logs, state_stores, task_instances, task_groups, grid,
+    pools, bulk_runs, queued_events, installation, backfills, notices, assets, variables, connections,
 )  # fmt: skip
 """The more particular paths first."""
 ICON = Path(__file__).parent / "pages" / "tidemill.svg"
@@ -74,7 +79,7 @@ def make_app(
     app.state.source = source
     app.state.access = access
     app.state.rates = Rates()
-    app.state.audit = AuditLog(settings.web_home / AUDIT if settings.web_home.is_dir() else None)
+    app.state.audit = AuditLog(settings.web_home / AUDIT_FILE if settings.web_home.is_dir() else None)
     add_error_handlers(app)
     for module in ROUTERS:
         app.include_router(module.router, dependencies=[Depends(authorise), Depends(only_known_parameters)])
@@ -111,7 +116,7 @@ async def _as_long_as_it_serves(source: Source, _: FastAPI) -> AsyncIterator[Non
         for task in beside:
             task.cancel()
         await asyncio.wait(beside)
-        source.ended.close()
+        source.close()
 
 
 async def _listed(source: Source) -> None:

@@ -5,94 +5,27 @@ by `GET /api/v2/eventLogs` and by `tidemill audit`.
 """
 
 import json
-import logging
-import os
-import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..activities.audit import LONGEST, AuditLog, FloodLimit
 from .auth.access import only_reads
 from .guard import READING
 
-NAME = "audit.jsonl"
-LARGEST = 32 * 2**20
-FILES = 8
-"""So many files there are at most: the one that is written to, and those before it."""
-MOST_READ = 64 * 1024
-"""Of a body; what is longer has its keys missing."""
-LONGEST = 200
 NAMED = frozenset((
     "dag_id", "dag_ids", "dag_run_id", "run_id", "task_id", "task_ids", "map_index", "asset_id", "name", "pool",
     "slots", "is_paused", "state", "new_state", "dry_run", "only_failed", "only_running", "include_downstream",
     "include_upstream", "include_future", "include_past", "reset_dag_runs", "from_date", "to_date", "logical_date",
     "partition_key", "run_backwards", "reprocess_behavior", "max_active_runs", "chosen_options", "backfill_id",
+    "variable_key", "connection_id", "key",
 ))  # fmt: skip
 """What of a body says what the change is about. Confs, values and notes may hold anything, and are left out."""
 WAYS_IN = ("/auth/", "/api/v2/auth/")
 REFUSED = (401, 403, 429)
-MOST_REFUSALS = 600
-"""So many refusals are kept of a minute."""
-
-log = logging.getLogger("tidemill.audit")
-
-
-class AuditLog:
-    """The lines in files at *path*; None: nowhere but in the server's own log."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Write *line*. One that cannot be written is said in the server's log, and hurts nobody's answer."""
-        text = json.dumps(line, default=str)
-        log.info("%s", text)
-        if self._path is None:
-            return
-        try:
-            self._turn_over()
-            opened = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-            try:
-                os.write(opened, text.encode() + b"\n")  # whole: servers that share the file do not mix their lines
-            finally:
-                os.close(opened)
-        except OSError as error:
-            log.error("the audit log %s cannot be written: %s", self._path, error.strerror)
-
-    def _turn_over(self) -> None:
-        assert self._path is not None  # noqa: S101
-        with suppress(FileNotFoundError):
-            if self._path.stat().st_size < LARGEST:
-                return
-            for number in range(FILES - 1, 0, -1):
-                with suppress(FileNotFoundError):
-                    self._numbered(number - 1).replace(self._numbered(number))
-
-    def _numbered(self, number: int) -> Path:
-        assert self._path is not None  # noqa: S101
-        return self._path if number == 0 else self._path.with_name(f"{self._path.name}.{number}")
-
-    def newest(self, most: int) -> list[dict[str, Any]]:
-        """The last *most* lines, the newest first."""
-        found: list[dict[str, Any]] = []
-        for number in range(FILES if self._path is not None else 0):
-            if len(found) >= most:
-                break
-            with suppress(FileNotFoundError), self._numbered(number).open() as file:
-                found += list(reversed([*_lines(deque(file, maxlen=most - len(found)))]))
-        return found
-
-
-def _lines(texts: deque[str]) -> Iterator[dict[str, Any]]:
-    for text in texts:
-        with suppress(ValueError):  # a server was ended while it wrote
-            yield json.loads(text)
 
 
 def asked_for(
@@ -121,7 +54,7 @@ class Audited:
 
     def __init__(self, app: ASGIApp, audit: AuditLog) -> None:
         self._app, self._audit = app, audit
-        self._minute, self._refused = 0, 0
+        self._flood = FloodLimit()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -132,8 +65,8 @@ class Audited:
 
         async def read() -> Message:
             message = await receive()
-            if message["type"] == "http.request" and len(body) < MOST_READ:
-                body.extend(message.get("body", b""))
+            if message["type"] == "http.request":
+                body.extend(message.get("body", b""))  # it has been let in: `guard` says how much that may be
             return message
 
         async def told(message: Message) -> None:
@@ -145,17 +78,8 @@ class Audited:
         try:
             await self._app(scope, read, told)
         finally:
-            if _is_kept(scope, status) and not self._is_flood(status):
+            if _is_kept(scope, status) and not (status in REFUSED and self._flood.is_passed()):
                 self._audit.add(_line(scope, status, bytes(body)))
-
-    def _is_flood(self, status: int) -> bool:
-        """Whether there have been so many refusals in this minute that further ones tell nothing new."""
-        if status not in REFUSED:
-            return False
-        minute = int(time.monotonic() // 60)
-        self._refused = self._refused + 1 if minute == self._minute else 1
-        self._minute = minute
-        return self._refused > MOST_REFUSALS
 
 
 def _is_kept(scope: Scope, status: int) -> bool:

@@ -10,7 +10,8 @@ from ..model.errors import InvalidInputError
 from ..model.states import TaskState
 from .read.source import Source
 
-NOT_OFFERED = 501
+REFUSING = (403, 501)
+"""The statuses of operations that answer nothing else."""
 MOST = 1000
 """The longest page (Airflow: maximum_page_limit)."""
 
@@ -25,9 +26,9 @@ async def only_known_parameters(request: Request) -> None:
 
     Raises InvalidInputError.
     """
-    if getattr(request.scope["route"], "status_code", None) == NOT_OFFERED:  # that is said, whatever is asked
+    if getattr(request.scope["route"], "status_code", None) in REFUSING:  # that is said, whatever is asked
         return
-    known = request.app.state.parameters.get((request.method.lower(), request.scope["route"].path), set())
+    known = request.app.state.parameters.get((request.method.lower(), request.scope["route"].path_format), set())
     for name in request.query_params:
         if name not in known:
             offered = f"It has {', '.join(sorted(known))}" if known else "It has none"
@@ -93,11 +94,13 @@ class Batch(DateFilters):
 
 Mask = Annotated[list[str] | None, Query()]
 """Which fields of a body are meant; all that are given, where it says none (Airflow: update_mask)."""
-KNOWN_STATES = frozenset({*TaskState, "none", "no_status", "restarting"})
-"""What Airflow knows as states of task instances, and those that are only here."""
+KNOWN_STATES = frozenset(TaskState)
+"""Airflow's, and those that are only here; `none` for Airflow's null."""
 
 
 def _known_state(name: str) -> str:
+    if name == "no_status":  # as Airflow's user interface calls it
+        return TaskState.NONE
     if name not in KNOWN_STATES:
         raise ValueError(f"{name!r} is no state of a task. Give one of {', '.join(sorted(KNOWN_STATES))}")
     return name

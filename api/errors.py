@@ -2,7 +2,7 @@
 
 import logging
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.dag.records import DateTakenError
-from ..model.errors import InvalidInputError, explain
+from ..model.errors import InvalidInputError, SecretStoreError, explain
 from ..worker.connection import NotFoundError, NoWorkerError
 from .read.database import ArchiveError
 
@@ -27,6 +27,29 @@ class NotOfferedError(Exception):
     """An operation that Airflow has and tidemill has not. The message says what to use instead."""
 
 
+REFUSALS = (
+    NotFoundError,
+    ConflictError,
+    DateTakenError,
+    InvalidInputError,
+    NoWorkerError,
+    ArchiveError,
+    HTTPException,
+)
+"""What keeps one of several things from being changed, and not the others."""
+
+
+def status_of(error: Exception) -> int:
+    """The status of an answer that says *error*, which is one of REFUSALS."""
+    if isinstance(error, HTTPException):
+        return error.status_code
+    if isinstance(error, NotFoundError):
+        return 404
+    if isinstance(error, ConflictError | DateTakenError) or TAKEN in str(error):
+        return 409
+    return 503 if isinstance(error, NoWorkerError | ArchiveError) else 422
+
+
 def answer(status: int, detail: str) -> JSONResponse:
     return JSONResponse({"detail": detail}, status_code=status, headers={"Cache-Control": "no-store"})
 
@@ -35,25 +58,18 @@ def add_error_handlers(app: FastAPI) -> None:
     """Has *app* answer what its operations raise."""
 
     @app.exception_handler(NotFoundError)
-    async def not_found(_: Request, error: NotFoundError) -> JSONResponse:
-        return answer(404, str(error))
-
     @app.exception_handler(ConflictError)
-    async def conflict(_: Request, error: ConflictError) -> JSONResponse:
-        return answer(409, str(error))
+    @app.exception_handler(DateTakenError)
+    @app.exception_handler(InvalidInputError)
+    @app.exception_handler(NoWorkerError)
+    @app.exception_handler(ArchiveError)
+    async def refused(_: Request, error: Exception) -> JSONResponse:
+        return answer(status_of(error), str(error))
 
     @app.exception_handler(UnicodeError)
     @app.exception_handler(PydanticSerializationError)
     async def no_text(_: Request, __: ValueError) -> JSONResponse:
         return answer(422, "a text cannot be written as UTF-8: it has half of a letter. Correct it")
-
-    @app.exception_handler(DateTakenError)
-    async def taken(_: Request, error: DateTakenError) -> JSONResponse:
-        return answer(409, str(error))
-
-    @app.exception_handler(InvalidInputError)
-    async def invalid(_: Request, error: InvalidInputError) -> JSONResponse:
-        return answer(409 if TAKEN in str(error) else 422, str(error))
 
     @app.exception_handler(ValidationError)
     async def not_valid(_: Request, error: ValidationError) -> JSONResponse:
@@ -63,16 +79,12 @@ def add_error_handlers(app: FastAPI) -> None:
     async def not_offered(_: Request, error: NotOfferedError) -> JSONResponse:
         return answer(501, str(error))
 
-    @app.exception_handler(NoWorkerError)
-    async def no_worker(_: Request, error: NoWorkerError) -> JSONResponse:
-        return answer(503, str(error))
-
     @app.exception_handler(TimeoutError)
     async def late(_: Request, __: TimeoutError) -> JSONResponse:
         return answer(504, "Temporal has not answered in time. Try again")
 
-    @app.exception_handler(ArchiveError)
-    async def no_archive(_: Request, error: ArchiveError) -> JSONResponse:
+    @app.exception_handler(SecretStoreError)
+    async def no_store(_: Request, error: SecretStoreError) -> JSONResponse:
         return answer(503, str(error))
 
     @app.exception_handler(RPCError)

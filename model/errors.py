@@ -13,12 +13,20 @@ class InvalidInputError(ValueError):
     """What the user gave cannot be used. The message is meant to be shown as it is."""
 
 
-class OtherBundleError(InvalidInputError):
+class NotAllowedError(InvalidInputError):
+    """What is asked for is somebody else's, or tidemill's own. Who asks may mean harm: it is kept in the audit log."""
+
+
+class OtherBundleError(NotAllowedError):
     """A DAG is to be registered by one bundle while another has it."""
 
     def __init__(self, message: str, bundle: str) -> None:
         super().__init__(message)
         self.bundle = bundle
+
+
+class SecretStoreError(Exception):
+    """The store of variables and connections cannot answer. The message says why, without what is secret."""
 
 
 def explain(

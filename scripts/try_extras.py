@@ -21,6 +21,7 @@ IMPORTS = {
     "postgresql": "psycopg",
     "s3": "s3fs",
     "spark": "pyspark.sql.connect.session",
+    "store": "tidemill.activities.secret_store",
     "airflow": "airflow.sdk",
 }
 """By extra, what can be imported with it. Those that a checkout installs for its tests and pages are left out."""

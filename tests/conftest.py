@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import skips
 from hypothesis import settings
+from kubernetes_cluster import KubernetesCluster, kubernetes_cluster, missing
 from spark_clusters import Standalone, spark_connect, standalone_cluster
 from support import Stack, stack, temporal_server
 from tidemill.activities.spark.archive import build_archive
@@ -49,6 +50,22 @@ def pytest_configure(config: pytest.Config) -> None:
     elif "PYTEST_XDIST_WORKER" not in os.environ:  # else it is a run of a test's own
         shutil.rmtree(CRASHES, ignore_errors=True)
         CRASHES.mkdir(parents=True)
+        config.pluginmanager.register(FailuresAtOnce(config))
+
+
+class FailuresAtOnce:
+    """Tells each failure when it happens: a run that CI cuts off has no summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            reporter.write_line(
+                f"\n{report.nodeid} failed in its {report.when}, after {report.duration:.0f} s", red=True
+            )
+            reporter.write_line(report.longreprtext[-4000:])
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -111,6 +128,19 @@ def spark_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def standalone(spark_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """A standalone Spark cluster."""
     with standalone_cluster(tmp_path_factory.mktemp("standalone"), spark_cache) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesCluster]:
+    """A cluster of Kubernetes whose pods are processes; `kubectl` and spark-submit find it."""
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
+    with (
+        kubernetes_cluster(tmp_path_factory.mktemp("kubernetes") / "cluster") as cluster,
+        pytest.MonkeyPatch.context() as set_,
+    ):
+        set_.setenv("KUBECONFIG", str(cluster.kubeconfig))
         yield cluster
 
 

@@ -107,7 +107,6 @@ async def files_and_spark(here: Stack, folder: Path) -> None:
     await eventually(
         lambda: here.tidemill.run("spark", run.run_id),
         lambda found: found.tasks[0].state == "success" and "stage" in (found.tasks[1].progress or {}),
-        within=120,
     )
     await here.tidemill.cancel_run("spark", run.run_id)
     await here.finished("spark", run.run_id)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pyarrow.parquet
@@ -132,6 +132,11 @@ def wait_for(look: Any, folder: Path, within: float = 90) -> None:
 def options_for(request: pytest.FixtureRequest, mode: str) -> dict[str, Any]:
     if mode == "local":
         return {"master": "local[2]", "driver_memory": "1g", "conf": {"spark.sql.shuffle.partitions": 2}}
+    if mode == "kubernetes":
+        return cast(
+            dict[str, Any],
+            request.getfixturevalue("kubernetes").options(request.getfixturevalue("spark_home").resolve()),
+        )
     if mode == "connect":
         return {"master": request.getfixturevalue("connect")[0]}
     cluster: Standalone = request.getfixturevalue("standalone")

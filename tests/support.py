@@ -65,7 +65,7 @@ def bash(task_id: str, command: str, *upstream: str, **fields: Any) -> dict[str,
     return {"kind": "bash", "task_id": task_id, "command": command, "upstream": list(upstream), **fields}
 
 
-async def eventually(look: Callable[[], Awaitable[T]], wanted: Callable[[T], Any], within: float = 60) -> T:
+async def eventually(look: Callable[[], Awaitable[T]], wanted: Callable[[T], Any], within: float = 300) -> T:
     """What *look* finds as soon as it is *wanted*. Fails with the last thing found."""
     deadline = time.monotonic() + within
     found: Any = None
@@ -100,6 +100,20 @@ def temporal_server(folder: Path, **config: object) -> Iterator[str]:
         stop(process)
 
 
+@contextmanager
+def suspended(folder: Path) -> Iterator[None]:
+    """The server of `temporal_server(folder)` answers nobody as long as the block."""
+    found = [one for one in processes_with(str(folder / "temporal.db")) if "temporal" in one.name()]
+    assert found
+    for process in found:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in found:
+            process.resume()
+
+
 def newest_wheel(version: str = "*") -> Path:
     """The wheel of a release; of the last one."""
     wheels = Path(__file__).with_name("releases").joinpath("wheels").glob(f"tidemill-{version}-*.whl")
@@ -130,11 +144,11 @@ class Stack:
         run = await self.tidemill.trigger(spec.dag_id, TriggerRequest(**trigger))
         return await self.finished(spec.dag_id, run.run_id)
 
-    async def finished(self, dag_id: str, run_id: str, within: float = 240) -> RunDetails:
+    async def finished(self, dag_id: str, run_id: str, within: float = 300) -> RunDetails:
         await eventually(lambda: self.tidemill.find_run(dag_id, run_id), lambda run: run.state.finished, within)
         return await self.tidemill.run(dag_id, run_id)
 
-    async def all_finished(self, dag_id: str, n: int, within: float = 120) -> list[RunView]:
+    async def all_finished(self, dag_id: str, n: int, within: float = 300) -> list[RunView]:
         """The runs of the DAG, oldest first, once there are *n* and all have ended."""
         runs = await eventually(
             lambda: self.tidemill.runs(dag_id),

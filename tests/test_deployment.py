@@ -1,6 +1,8 @@
 """The image, and the manifests for Kubernetes, against Kubernetes' own schemas and tidemill's own settings."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,3 +104,13 @@ def test_the_image_installs_nothing_without_a_hash() -> None:
     for requirement in build:  # the image builds the package without an environment of its own
         name = re.split(r"[<>=\[]", requirement)[0]
         assert re.search(rf"^{name}==\S+ (;.*)?\\\n +--hash=sha256:", lock, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    "command", re.findall(r"^RUN pip install (.+?)(?: &&|$)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+)
+def test_pip_takes_the_commands_of_the_image(command: str) -> None:
+    """Tried without an index: this environment has what the lock names, so that pip has nothing to fetch."""
+    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--disable-pip-version-check"]
+    tried = subprocess.run([*pip, *command.split()], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert tried.returncode == 0, tried.stderr

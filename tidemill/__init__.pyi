@@ -98,7 +98,7 @@ from .model.spec.assets.windows import (
     YearWindow,
 )
 from .model.spec.dag import DagSpec
-from .model.spec.notifiers import CommandNotifier, WebhookNotifier
+from .model.spec.notifiers import CommandNotifier, EmailNotifier, WebhookNotifier
 from .model.spec.tasks import WeightRule
 from .model.spec.timetables import (
     Continuous,
@@ -164,6 +164,7 @@ __all__ = [
     "DeltaInterval",
     "DeltaTrigger",
     "DeltaTriggerTimetable",
+    "EmailNotifier",
     "EmptyOperator",
     "Events",
     "EventsTimetable",

@@ -55,7 +55,8 @@ INSTEAD: dict[Name, str] = {
     ("core", "load_examples"): "it has no effect: no DAG is loaded that is not in your folders",
     ("core", "lazy_load_plugins"): "it has no effect: plugins are Airflow's, and load with DAG files that import it",
     ("core", "dagbag_import_timeout"): "a file has 50 seconds to be imported",
-    ("core", "fernet_key"): "set TIDEMILL_CLIENT_PLUGINS: histories are encrypted by a codec of Temporal's client",
+    ("core", "fernet_key"): "set TIDEMILL_FERNET_KEY for variables and connections that are kept here; "
+    "histories are encrypted by a codec of Temporal's client (TIDEMILL_CLIENT_PLUGINS)",
     ("scheduler", "scheduler_heartbeat_sec"): _NO_LOOP,
     ("scheduler", "scheduler_idle_sleep_time"): _NO_LOOP,
     ("scheduler", "num_runs"): _NO_LOOP,

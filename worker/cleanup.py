@@ -94,14 +94,28 @@ def _old_logs(logs: Path, before: datetime) -> Iterator[Removed]:
 
 def _old_attempts(attempts: Path, before: datetime) -> Iterator[Removed]:
     """Folders of executions of a try in which nothing has changed since, and nothing runs."""
-    for path in attempts.glob("dag_id=*/run_id=*/task_id=*/**/attempt=*/*"):
-        files = [each for each in path.rglob("*") if each.is_file()]
-        if path.is_dir() and max(map(_modified, [path, *files])) < before and not _runs(path):
-            yield Removed(kind="attempt", name=str(path), size=sum(each.stat().st_size for each in files))
+    for path in _executions(attempts):
+        files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+        if max(map(_modified, [path, *files])) < before and not _runs(path):
+            yield Removed(kind="attempt", name=str(path), size=sum(each.lstat().st_size for each in files))
+
+
+def _executions(folder: Path) -> Iterator[Path]:
+    """The folders of executions of tries below *folder*. No link is followed: what is in theirs, tasks have made."""
+    try:
+        found = sorted(folder.iterdir())
+    except OSError:  # it is not there, or goes at this moment
+        return
+    for path in found:
+        if path.is_dir() and not path.is_symlink():
+            if folder.name.startswith("attempt="):
+                yield path
+            else:
+                yield from _executions(path)
 
 
 def _runs(path: Path) -> bool:
-    for claim in path.rglob("claim.json"):
+    for claim in [*path.glob("claim.json"), *path.glob("poke=*/claim.json")]:  # not those that a task has made
         said = AttemptFolder(claim.parent, claim).read(claim.name) or {}
         if said.get("host", HOST) != HOST:
             return True  # only that host knows
@@ -178,7 +192,7 @@ def _changed(info: dict[str, Any]) -> datetime:
 
 def _modified(path: Path) -> datetime:
     try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        return datetime.fromtimestamp(path.lstat().st_mtime, UTC)
     except FileNotFoundError:
         return datetime.now(UTC)
 

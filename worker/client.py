@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.client import (
@@ -25,7 +26,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ..activities.bundles.register_dag import register_dag
 from ..model.asset.events import AssetEvent
-from ..model.asset.gathering import Gathered
+from ..model.asset.gathering import Gathered, Unqueue
 from ..model.asset.state import AssetView, Tie, ToldEvent, asset_workflow_id
 from ..model.asset.watching import WatcherView, watcher_workflow_id
 from ..model.base import Record
@@ -66,6 +67,7 @@ from .connection import (
     UPDATE_TIMEOUT,
     EndedError,
     NotFoundError,
+    NoWorkerError,
     asked_to_ask_again,
     clear_errors,
     connect,
@@ -75,11 +77,14 @@ from .listing import dag_rows
 from .older_runs import older_run
 from .pollers import pollers_of
 from .settings import Settings, read_settings
+from .sharing import SharedQuestions
 
 T = TypeVar("T")
 ENDLESS = ("dag:", "pool:", "bundle:", "asset:", "asset-alias:", "watcher:")
 """Workflows that go on for as long as what they are of exists."""
 
+UPDATES_AT_ONCE = 8
+"""The service takes ten updates of a workflow at a time, and refuses others."""
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 2.0
 
 
@@ -89,6 +94,8 @@ class Tidemill:
     def __init__(self, client: Client, task_queue: str = "tidemill") -> None:
         self.client = client
         self.task_queue = task_queue
+        self._shared = SharedQuestions()
+        self._rooms: WeakValueDictionary[Any, asyncio.Semaphore] = WeakValueDictionary()
 
     @classmethod
     async def connect(cls, settings: Settings | None = None, **overrides: Any) -> Tidemill:
@@ -163,6 +170,10 @@ class Tidemill:
     async def gathered(self, dag_id: str) -> list[Gathered]:
         """The assets that are there for the DAG's next run."""
         return await self._ask_dag(dag_id, "gathered", list[Gathered])
+
+    async def unqueue(self, dag_id: str, asset: str | None = None, before: datetime | None = None) -> int:
+        """Has an asset, or with None all, count as not there for the DAG's next run. Returns how many did."""
+        return await self._change_dag(dag_id, "unqueue", int, Unqueue(name=asset, before=before))
 
     async def upcoming(self, dag_id: str, n: int) -> list[DagRunInfo]:
         """The DAG's next *n* scheduled runs as things are."""
@@ -536,19 +547,36 @@ class Tidemill:
         ask = partial(
             handle.query, query, args=arguments, result_type=answer, rpc_timeout=QUERY_TIMEOUT, reject_condition=reject
         )
-        try:
-            found: T = await ask()
-        except WorkflowQueryRejectedError as error:
-            if error.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
-                raise
-            found = await ask()  # it went on as another execution while it was asked
-        return found
+
+        async def question() -> T:
+            try:
+                found: T = await ask()
+            except WorkflowQueryRejectedError as error:
+                if error.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
+                    raise
+                found = await ask()  # it went on as another execution while it was asked
+            return found
+
+        if all(isinstance(given, str | int) for given in arguments):
+            return await self._shared.ask((workflow_id, query, answer, arguments), question)
+        return await question()
 
     async def _update(
         self, workflow_id: str, update: str, answer: type[T], *arguments: Any, within: timedelta = UPDATE_TIMEOUT
     ) -> T:
         handle = self.client.get_workflow_handle(workflow_id)
-        made: T = await handle.execute_update(update, args=arguments, result_type=answer, rpc_timeout=within)
+        room = self._rooms.setdefault((asyncio.get_running_loop(), workflow_id), asyncio.Semaphore(UPDATES_AT_ONCE))
+        try:
+            await asyncio.wait_for(room.acquire(), within.total_seconds())
+        except TimeoutError:  # it has not been sent: nobody has to ask whether it was done all the same
+            raise NoWorkerError(
+                f"{workflow_id} is busy with other changes, and this one was not made: no worker polls its task queue, "
+                "or there are too many at a time. Try again"
+            ) from None
+        try:
+            made: T = await handle.execute_update(update, args=arguments, result_type=answer, rpc_timeout=within)
+        finally:
+            room.release()
         return made
 
 

@@ -23,31 +23,21 @@ class ListeningRunner(WorkflowRunner):
         self._inner.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """An instance of *inner* that is listened to."""
-        return _Heard(self._inner.create_instance(det), self._listener)
+        """An instance of *inner* that is listened to.
+
+        It stays what it is, since what wraps an instance is asked for a context with each payload.
+        """
+        instance = self._inner.create_instance(det)
+        activate = instance.activate
+
+        def heard(act: WorkflowActivation) -> WorkflowActivationCompletion:
+            answer = activate(act)
+            self._listener(instance.get_info(), act, answer)
+            return answer
+
+        instance.activate = heard  # type: ignore[method-assign]
+        return instance
 
     def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
         """As *inner*."""
         self._inner.set_worker_level_failure_exception_types(types)
-
-
-class _Heard(WorkflowInstance):
-    def __init__(self, inner: WorkflowInstance, listener: Listener) -> None:
-        self._inner, self._listener = inner, listener
-
-    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        answer = self._inner.activate(act)
-        self._listener(self._inner.get_info(), act, answer)
-        return answer
-
-    def get_serialization_context(self, command_info: Any) -> Any:
-        return self._inner.get_serialization_context(command_info)
-
-    def get_external_store_context(self, command_info: Any) -> Any:
-        return self._inner.get_external_store_context(command_info)
-
-    def get_info(self) -> Info:
-        return self._inner.get_info()
-
-    def get_thread_id(self) -> int | None:
-        return self._inner.get_thread_id()

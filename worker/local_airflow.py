@@ -12,6 +12,7 @@ from typing import Any
 
 from ..activities.attempts.key_values import KeyValues
 from ..activities.attempts.outcomes import outcome_of
+from ..activities.dag_files import root_of
 from ..activities.processes.children import airflow_variables
 from ..activities.secrets import names_of
 from ..activities.work.dag_import import Code, import_code
@@ -47,7 +48,7 @@ class AirflowFile:
         os.environ.update(airflow_variables(sys.executable, path.parent))
         warm_up()
         self.path = path
-        self.code: Code = import_code(path, ())
+        self.code: Code = import_code(path, (root_of(path),), shortens=False)
 
     def spec(self, dag_id: str) -> DagSpec:
         """A DAG of the file as data. Raises InvalidInputError if there is none of that id."""

@@ -28,7 +28,7 @@ from ..activities.workplace import Workplace
 from ..model.asset.outlets import OutletEvent
 from ..model.authoring.dags import DAG
 from ..model.errors import InvalidInputError
-from ..model.run.attempts import SubmittedAttempt, TaskAttempt
+from ..model.run.attempts import SubmittedAttempt, TaskAttempt, dag_path
 from ..model.run.engine import CANCELLED, RunEngine
 from ..model.run.facts import KnownRun, Question
 from ..model.run.identity import TriggerRequest, manual_run
@@ -140,7 +140,9 @@ class LocalFacts:
             return [self.run.model_dump(mode="json")] if asked else []
         if question.about == "xcom" and mine:
             made = self.state.of_task(question.task_ids[0])
-            return {str(i.map_index): self.results.filled(i.xcom[question.key]) for i in made if question.key in i.xcom}
+            left = {str(i.map_index): i.xcom[question.key] for i in made if question.key in i.xcom}
+            found: dict[str, Any] = self.results.filled(left, dag_path(spec.dag_id))
+            return found
         if question.about == "states" and mine:
             return states_of(self.state.instances.values()) if question.run_id in (None, self.run.run_id) else {}
         return of_dag(spec) if mine and question.about == "dag" else {}
@@ -208,7 +210,11 @@ class _LocalRun:
                 raise RuntimeError(NOTHING_FOLLOWS)
         if instance.failure is not None:
             return instance.failure
-        return Outcome(state=instance.state, xcom=self.results.filled(instance.xcom), note=instance.reason)
+        return Outcome(
+            state=instance.state,
+            xcom=self.results.filled(instance.xcom, dag_path(self.state.spec.dag_id)),
+            note=instance.reason,
+        )
 
     def _move(self, instance: TaskInstance, state: TaskState) -> None:
         instance.move(state)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -63,10 +64,10 @@ def tracing(exporting: AsyncExitStack) -> Interceptor:
     return TracingInterceptor(provider.get_tracer("tidemill"), always_create_workflow_spans=True)
 
 
-async def metrics(exporting: AsyncExitStack) -> Runtime:
+async def metrics(exporting: AsyncExitStack, reports_every: timedelta) -> Runtime:
     """A runtime whose metrics are exported, as long as *exporting* is open."""
     buffer: MetricBuffer = MetricBuffer(BUFFERED)
-    runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer))
+    runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer), worker_heartbeat_interval=reports_every)
     provider = MeterProvider(metric_readers=[PeriodicExportingMetricReader(OTLPMetricExporter())])
     exporting.callback(provider.shutdown)
     await exporting.enter_async_context(MetricsExporter(buffer, provider))

@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from weakref import WeakSet
 
+from temporalio.client import Client
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -53,8 +54,10 @@ from ..model.base import build_models
 from ..workflows.kinds import workflow_kinds
 from ..workflows.parallelism import ParallelismInterceptor
 from .converter import with_models
+from .fence import Fence
 from .listening_runner import ListeningRunner
 from .lost_starts import look_after_lost_starts
+from .lost_workers import look_after_lost_workers
 from .repair import repair_after_a_rollback
 from .store_watch import CachedWorkflows, StoreWatch
 
@@ -90,7 +93,8 @@ class TidemillPlugin(SimplePlugin):
     """Workflows, activities, data converter and sandbox settings of tidemill.
 
     *pins_runs*: for workers with a deployment; runs stay with the build that they began with. *parallelism*: how many
-    tasks run at a time over all DAGs and workers; give the same to each worker.
+    tasks run at a time over all DAGs and workers; give the same to each worker. *lost_after*: how long a worker may be
+    silent before its tasks begin elsewhere, if its runtime reports that often; None: `heartbeat_timeout` decides.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class TidemillPlugin(SimplePlugin):
         workplace: Workplace | None = None,
         pins_runs: bool = False,
         parallelism: int | None = None,
+        lost_after: timedelta | None = None,
     ) -> None:
         place = workplace or Workplace(home=Path(home).resolve())
 
@@ -107,6 +112,7 @@ class TidemillPlugin(SimplePlugin):
         self._watch_activities = WatchActivities(place)
         self._trigger_activities = TriggerActivities(place)
         self.place = place
+        self._lost_after = lost_after
         self._cached = CachedWorkflows()
         self._making_beside = False
         self._beside: WeakSet[Worker] = WeakSet()
@@ -151,6 +157,9 @@ class TidemillPlugin(SimplePlugin):
             asyncio.create_task(repair_after_a_rollback(worker.client, worker.task_queue)),
             asyncio.create_task(look_after_lost_starts(worker.client, self.place.under_way)),
         ]
+        fence = self._fence(worker.client)
+        if self._lost_after is not None:
+            watching.append(asyncio.create_task(look_after_lost_workers(worker.client, self._lost_after, fence)))
         try:
             async with AsyncExitStack() as running:
                 running.enter_context(self.place.under_way.kept())
@@ -160,8 +169,17 @@ class TidemillPlugin(SimplePlugin):
         finally:  # only now: until then, one of them may still let its tasks finish
             for watch in watching:
                 watch.cancel()
+            if fence is not None:
+                await fence.leave()
             await warming
             await asyncio.to_thread(self.place.close)
+
+    def _fence(self, client: Client) -> Fence | None:
+        """None where workers share no store, or nobody looks for lost ones."""
+        if self._lost_after is None or self.place.xcom_url is None:
+            return None
+        seconds, grace = self._lost_after.total_seconds(), self.place.grace.total_seconds()
+        return Fence(self.place.xcom_url, client.identity, seconds, grace)
 
     def _workers_beside(self, worker: Worker) -> list[Worker]:
         self._making_beside = True

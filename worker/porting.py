@@ -37,7 +37,7 @@ INSTEAD = {
     "AssetWatcher": "Have what is outside call `tidemill assets emit`",
     "SubDagOperator": "Write a TaskGroup",
     "ExternalTaskMarker": "Leave it out: clear the other DAG's run by itself",
-    "EmailOperator": "Write a @task that sends the mail, or a WebhookNotifier as a callback",
+    "EmailOperator": "Write a @task that sends the mail, or an EmailNotifier as a callback",
     "BranchDayOfWeekOperator": "Write a @task.branch that looks at logical_date",
     "BranchDateTimeOperator": "Write a @task.branch that looks at logical_date",
     "DayOfWeekSensor": "Write a @task.sensor that looks at the day",

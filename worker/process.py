@@ -23,10 +23,12 @@ from .airflow_settings import notices_of_environment, of_environment
 from .client import Tidemill
 from .connection import connect
 from .health import health_server
+from .lost_workers import REPORTS
 from .plugin import TidemillPlugin
 from .settings import Settings
 from .telemetry import telemetry
 
+LOST_AFTER = 5.0
 log = logging.getLogger(__name__)
 
 
@@ -63,8 +65,22 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         grace=timedelta(seconds=settings.grace_seconds),
     )
     return TidemillPlugin(
-        workplace=place, pins_runs=settings.deployment_name is not None, parallelism=settings.parallelism
+        workplace=place,
+        pins_runs=settings.deployment_name is not None,
+        parallelism=settings.parallelism,
+        lost_after=lost_after_of(settings),
     )
+
+
+def lost_after_of(settings: Settings) -> timedelta | None:
+    """How long any worker may be silent before it is taken for lost; None: nobody looks.
+
+    By default where workers share a store, through which one that is only cut off is told to end its tasks.
+    """
+    seconds = settings.lost_after_seconds
+    if seconds is None and settings.xcom_url is not None:
+        seconds = LOST_AFTER
+    return timedelta(seconds=seconds) if seconds else None
 
 
 def make_worker(client: Client, settings: Settings, interceptors: Sequence[Interceptor] = ()) -> Worker:
@@ -127,7 +143,9 @@ async def running_worker(settings: Settings, address: str | None = None) -> Asyn
     for told in notices_of_environment(of_environment(os.environ), settings.model_fields_set.__contains__):
         log.warning(told)
     overrides = {"target_host": address} if address is not None else {}
-    async with telemetry(settings.metrics_address) as seen:
+    lost_after = lost_after_of(settings)
+    reports_every = lost_after / REPORTS if lost_after is not None else None
+    async with telemetry(settings.metrics_address, reports_every) as seen:
         client = await connect(plugin_for(settings), runtime=seen.runtime, **overrides)
         async with make_worker(client, settings, seen.interceptors), health_server(settings.health_address, client):
             yield Tidemill(client, settings.task_queue)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from ..activities.attempts.log import LogFormat
@@ -18,7 +18,15 @@ from .settings_file import FileSource
 PREFIX = "TIDEMILL_"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 RoleName = Literal["viewer", "operator", "admin"]
-OTHERS = ("CONFIG", "CLIENT_PLUGINS", "SECRETS_FILE", "SECRETS_BACKEND", "SECRETS_BACKEND_KWARGS")
+OTHERS = (
+    "CONFIG",
+    "CLIENT_PLUGINS",
+    "SECRETS_FILE",
+    "SECRETS_BACKEND",
+    "SECRETS_BACKEND_KWARGS",
+    "FERNET_KEY",
+    "SECRETS_DATABASE",
+)
 """Variables that are no fields of `Settings`."""
 FREE = ("CONN_", "VAR_")
 """Beginnings of those whose names are the user's own."""
@@ -112,6 +120,10 @@ class Settings(BaseSettings):
     """JSON: what has one of these in its name is masked as a secret, beside `password`, `token` and the like."""
     heartbeat_seconds: float = Field(default=0.5, ge=0.1, le=60)
     """How often at most a heartbeat is sent to Temporal, where each is an action. It also tells of a cancellation."""
+    lost_after_seconds: float | None = Field(default=None, ge=0)
+    """How long a worker of any host may be silent, while Temporal answers others, before it is taken for lost. With
+    `xcom_url` one that is only cut off is told through the store, ends its tasks, and they begin elsewhere; without, it
+    goes on beside them. None: 5 with `xcom_url`, else, as with 0, `heartbeat_timeout` decides."""
     drain_seconds: float = Field(default=600, ge=0)
     """How long tasks may go on after SIGTERM, before they are handed to another worker. 0 for `tidemill dev`."""
     grace_seconds: float = Field(default=5, ge=0)
@@ -145,6 +157,13 @@ class Settings(BaseSettings):
     """The database that keeps runs after Temporal has forgotten them: sqlite:////folder/runs.db, or postgresql://..."""
     metrics_address: str | None = None
     """Where the worker serves Prometheus metrics, such as 127.0.0.1:9464; None: nowhere."""
+
+    @field_validator("lost_after_seconds")
+    @classmethod
+    def _check_lost_after(cls, value: float | None) -> float | None:
+        if value is not None and 0 < value < 5:
+            raise ValueError("at least 5, since a busy worker may be silent for a moment; or 0 for never")
+        return value
 
     @classmethod
     def settings_customise_sources(

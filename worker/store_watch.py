@@ -122,7 +122,9 @@ class StoreWatch:
 
     def _evict(self, cached: Cached) -> None:
         self._cached.forget(cached)
-        self._worker._bridge_worker.request_workflow_eviction(cached.run_id)  # the SDK has no public way to it
+        bridge = self._worker._bridge_worker  # the SDK has no public way to it
+        if bridge is not None:  # None: the worker is ending, and has dropped all
+            bridge.request_workflow_eviction(cached.run_id)
 
     async def _ahead(self, cached: Iterable[Cached]) -> list[Cached]:
         """Those of *cached* that are ahead of the service, asked twice: the first answer may cross their next task.

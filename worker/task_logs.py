@@ -1,8 +1,11 @@
 """Logs of tasks, read from where they are: this host's disk, or the store that workers upload them to."""
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from ..activities.attempts.log_store import LogStore
+from ..activities.attempts.rendered_fields import LARGEST, SUFFIX
 from .settings import Settings
 
 
@@ -36,3 +39,13 @@ class TaskLog:
             return b""
         found = LogStore(self.settings.log_url, self.settings.home / "logs").read(self.name, offset)
         return found if most < 0 else found[:most]
+
+    @property
+    def rendered(self) -> dict[str, Any]:
+        """What the templated fields of the try came to; empty where that is not known."""
+        text = TaskLog(self.settings, self.name + SUFFIX).read(most=LARGEST)
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}

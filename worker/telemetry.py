@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Interceptor
@@ -12,6 +13,8 @@ from temporalio.worker import Interceptor
 from ..activities.lineage import is_configured
 from ..model.errors import InvalidInputError
 
+OF_SDK = timedelta(seconds=60)
+"""How often workers report unless asked otherwise: the default of Temporal's SDK."""
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
@@ -26,11 +29,12 @@ class Telemetry:
 
 
 @asynccontextmanager
-async def telemetry(metrics_address: str | None) -> AsyncIterator[Telemetry]:
+async def telemetry(metrics_address: str | None, reports_every: timedelta | None = None) -> AsyncIterator[Telemetry]:
     """Traces, metrics and lineage, exported as long as the block.
 
     Raises InvalidInputError if an extra is not installed that they need.
 
+    *reports_every*: how often a worker says to Temporal that it is there; None: as the SDK does, once a minute.
     Metrics wait at *metrics_address* for Prometheus where one is set; else OpenTelemetry gets them.
     """
     traced, measured = asked_for("TRACES"), metrics_address is None and asked_for("METRICS")
@@ -45,7 +49,7 @@ async def telemetry(metrics_address: str | None) -> AsyncIterator[Telemetry]:
                     "Install it with: pip install 'tidemill[otel]'"
                 ) from None
             interceptors = [otel.tracing(exporting)] if traced else []
-            runtime = await otel.metrics(exporting) if measured else None
+            runtime = await otel.metrics(exporting, reports_every or OF_SDK) if measured else None
         if is_configured():
             try:
                 from .lineage import lineage
@@ -56,7 +60,10 @@ async def telemetry(metrics_address: str | None) -> AsyncIterator[Telemetry]:
                 ) from None
             exporting.enter_context(lineage())
         if metrics_address is not None:
-            runtime = Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=metrics_address)))
+            seen = TelemetryConfig(metrics=PrometheusConfig(bind_address=metrics_address))
+            runtime = Runtime(telemetry=seen, worker_heartbeat_interval=reports_every or OF_SDK)
+        elif runtime is None and reports_every is not None:
+            runtime = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=reports_every)
         yield Telemetry(interceptors, runtime)
 
 

@@ -129,8 +129,10 @@ def _write(path: Path, text: str) -> Path:
     """Puts a file there, whole, that only its owner reads. Follows no link that a task may have left."""
     temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(opened, "w", encoding="utf-8") as file:
-        file.write(text)
+    with os.fdopen(opened, "wb", buffering=0) as file:
+        written, data = 0, text.encode()
+        while written < len(data):
+            written += file.write(data[written:]) or 0
     return temporary.replace(path)
 
 

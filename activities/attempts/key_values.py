@@ -10,13 +10,22 @@ from urllib.parse import quote, unquote
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
+from pydantic import BaseModel
 
-from ...model.errors import InvalidInputError
+from ...model.errors import InvalidInputError, NotAllowedError
 
 LARGEST = 1024 * 1024
 ANY_TASK = "*"
 VARIABLES = "variables"
 """Where variables are kept that tasks have set."""
+
+
+class Kept(BaseModel):
+    """A value that is kept."""
+
+    value: Any
+    updated_at: datetime
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,11 @@ class KeyValues:
     """
 
     url: str
+
+    @classmethod
+    def beside(cls, results: str) -> "KeyValues":
+        """Those of an installation whose results are at the URL *results*."""
+        return cls(f"{results.rstrip('/')}/_values")
 
     def answer(self, question: dict[str, Any], task: str | None = None) -> dict[str, Any]:
         """What a child asks: `store` is get, set, delete, clear or keys.
@@ -51,19 +65,25 @@ class KeyValues:
         return {}
 
     def get(self, scope: str, key: str) -> dict[str, Any]:
-        """`found`, and then the `value`; one that has expired is not there."""
+        """`found`, and then the `value`."""
+        kept = self.find(scope, key)
+        return {"found": False} if kept is None else {"found": True, "value": kept.value}
+
+    def find(self, scope: str, key: str) -> "Kept | None":
+        """Returns what is kept as *key*; None where nothing is, and where it has expired."""
+        store, path = fsspec.core.url_to_fs(self._path(scope, key))
         try:
-            with fsspec.open(self._path(scope, key), "r") as file:
+            with store.open(path, "r") as file:
                 kept = json.load(file)
+            kept = Kept.model_validate({"updated_at": kept.get("updated_at") or store.modified(path), **kept})
         except (FileNotFoundError, NotADirectoryError):
-            return {"found": False}
-        until = kept.get("expires_at")
-        if until is not None and datetime.fromisoformat(until) <= datetime.now(UTC):
-            return {"found": False}
-        return {"found": True, "value": kept["value"]}
+            return None
+        is_over = kept.expires_at is not None and kept.expires_at <= datetime.now(UTC)
+        return None if is_over else kept
 
     def put(self, scope: str, key: str, value: Any, expires_at: str | None = None) -> None:
-        text = json.dumps({"value": value, "expires_at": expires_at})
+        """Keeps *value* as *key* until *expires_at*, in ISO 8601. Raises ValueError for one that is too large."""
+        text = json.dumps({"value": value, "expires_at": expires_at, "updated_at": datetime.now(UTC).isoformat()})
         if len(text) > LARGEST:
             raise ValueError(f"{key!r} has {len(text):,} bytes, and may have {LARGEST:,}. Keep a path instead")
         store, path = fsspec.core.url_to_fs(self._path(scope, key))
@@ -96,11 +116,20 @@ class KeyValues:
 
     def _folder(self, scope: str) -> str:
         if any(part in ("", ".", "..") for part in scope.split("/")):
-            raise InvalidInputError(f"{scope!r} is no place where values are kept")
+            raise NotAllowedError(f"{scope!r} is no place where values are kept")
         return f"{self.url}/{quote(scope, safe='/=')}"
 
     def _path(self, scope: str, key: str) -> str:
         return f"{self._folder(scope)}/{quote(key, safe='')}.json"
+
+
+def _asset_scope(kind: str, asset: str) -> str:
+    return f"{kind}={quote(asset, safe='')}"
+
+
+def asset_scopes(name: str, uri: str) -> tuple[str, str]:
+    """Returns where values of an asset are kept: those that were kept by its name, and those by its URI."""
+    return _asset_scope("asset_name", name), _asset_scope("asset_uri", uri)
 
 
 def scope_of(question: dict[str, Any], task: str | None) -> str:
@@ -109,10 +138,10 @@ def scope_of(question: dict[str, Any], task: str | None) -> str:
         case "variables":
             return VARIABLES
         case "asset_name" | "asset_uri" as kind:
-            return f"{kind}={quote(question['asset'], safe='')}"
+            return _asset_scope(kind, question["asset"])
         case "task":
             if task is None:
                 raise InvalidInputError("no task is asking: only tasks and their triggers keep values of a task")
             return str(question["task"]) if task == ANY_TASK else task
         case other:
-            raise InvalidInputError(f"no values of {other!r} are kept. Ask for those of a task, an asset, or variables")
+            raise NotAllowedError(f"no values of {other!r} are kept. Ask for those of a task, an asset, or variables")

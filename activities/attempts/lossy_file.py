@@ -27,8 +27,11 @@ class LossyFile:
 
     def _open(self) -> FileIO:
         if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = FileIO(self._path, "ab")
+            try:
+                self._file = FileIO(self._path, "ab")
+            except FileNotFoundError:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = FileIO(self._path, "ab")
             self._file.seek(0, 2)
         return self._file
 

@@ -9,6 +9,9 @@ from ...model.run.task_instances import Failure, Outcome
 from ..masking import Masker
 from .watch import task_failed
 
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""How a process ends that the kernel has ended, or a shell whose last command was."""
+
 
 def outcome_of(result: dict[str, Any], masker: Masker | None = None) -> Outcome:
     """The outcome that *result* tells of. Raises the task's failure if it tells of one, without any secret."""
@@ -25,7 +28,7 @@ def instant(seconds: float) -> datetime:
 def describe_exit(code: int, *, memory: bool = False) -> str:
     """*code* as a shell would put it: an exit code, or the signal that ended the process; and whether *memory* did."""
     end = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return f"{end}: memory ran out, and the kernel ended processes here" if memory and code else end
+    return f"{end}: memory ran out, and the kernel ended processes here" if memory and code in KILLED else end
 
 
 def describe_end(end: Mapping[str, Any]) -> str:

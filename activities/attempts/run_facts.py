@@ -15,9 +15,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
-from ...model.run.attempts import TaskAttempt
+from ...model.run.attempts import TaskAttempt, dag_path
 from ...model.run.facts import KnownRun, Question
-from ...model.run.identity import RunIdentity
+from ...model.run.identity import RunIdentity, beginnings_of_runs
 from ...model.run.messages import XComQuestion
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
@@ -209,7 +209,7 @@ class RunFacts:
         state = await self._asking.query(views[0].workflow_id, "whole_state", DagRunState)
         found = {task_id: _result(state, task_id, question.key) for task_id in question.task_ids}
         left = {task_id: value for task_id, value in found.items() if value is not None}
-        filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, left)
+        filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, left, dag_path(question.dag_id))
         return filled
 
     async def _xcom(self, question: Question) -> dict[str, Any]:
@@ -220,13 +220,14 @@ class RunFacts:
             found = await self._asking.query(workflow_id, "xcom", dict[str, Any], wanted)
             if found:
                 break
-        filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, found)
+        filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, found, dag_path(question.dag_id))
         return filled
 
     async def _runs_with(self, question: Question) -> list[str]:
         """The workflows of the runs in which a result may be: the one that is meant, then those before it."""
         if question.of_workflow is not None and not question.include_prior_dates:
-            return [question.of_workflow]
+            of_dag = question.of_workflow.startswith(beginnings_of_runs(question.dag_id))
+            return [question.of_workflow] if of_dag else []
         views = await DagHandle(self._asking, question.dag_id).runs()
         meant = [view for view in views if view.run_id == question.run_id]
         if not question.include_prior_dates or not meant or meant[0].logical_date is None:

@@ -20,6 +20,8 @@ HEARTBEAT_EVERY = 1.0
 POLL_EVERY = 0.05
 TOUCH_EVERY = 600.0
 CLEANED_UP_WITHIN = timedelta(minutes=1)
+cut_off = threading.Event()
+"""Set while this process has to end its tasks because they may begin elsewhere: it does not reach Temporal, alone."""
 
 
 def task_failed(failure: Failure) -> ApplicationError:
@@ -105,6 +107,8 @@ class Watch:
     def _heed_stop(self) -> None:
         if activity.is_cancelled():
             raise Stopped("cancelled")
+        if cut_off.is_set():
+            raise Stopped("the loss of its worker's connection")
         if activity.is_worker_shutdown():
             self._draining_since = self._draining_since or time.monotonic()
             if time.monotonic() - self._draining_since >= self._drain:

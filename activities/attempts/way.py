@@ -19,8 +19,8 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from ...model.errors import InvalidInputError
-from ...model.run.attempts import TaskAttempt
+from ...model.errors import InvalidInputError, NotAllowedError
+from ...model.run.attempts import TaskAttempt, task_path
 from ...model.run.context import resolve
 from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.dag import DagSource
@@ -35,9 +35,10 @@ from ..processes.forks import CodePlace, ImportFailed
 from ..secrets import fresh_masker, look_up, names_of
 from ..workplace import Workplace
 from .folder import EXIT, RESULT, AttemptFolder
-from .key_values import KeyValues
+from .key_values import ANY_TASK, KeyValues
 from .log import AttemptLog, last_printed
 from .outcomes import outcome_of, unanswered
+from .rendered_fields import keep_rendered
 from .run_facts import FactsAccess
 from .storage import until_stored
 from .watch import Watch, handed_over, stopping_cleanly, task_failed
@@ -45,6 +46,8 @@ from .watch import Watch, handed_over, stopping_cleanly, task_failed
 log = logging.getLogger(__name__)
 INCLUDES = re.compile(r"\{%-?\s*(include|import|from|extends)\b")
 """What a template asks for another file with."""
+LOOKED_UP = ("variable", "connection")
+KEPT_OF = ("task", "asset_name", "asset_uri", "variables")
 WAITS = (TaskState.UP_FOR_RESCHEDULE, TaskState.DEFERRED, TaskState.AWAITING_INPUT)
 
 
@@ -80,7 +83,12 @@ def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: W
     noted = workplace.under_way.noted(activity.info().task_token, workplace.attempt_folder(attempt))
     kept = workplace.results.keeping_pushed(attempt)
     with stopping_cleanly(), metrics.running(kind.work), noted, kept:
-        return _kept(workplace, attempt, _outcome(workplace, attempt, kind, watch))
+        outcome = _outcome(workplace, attempt, kind, watch)
+        if attempt.owns is not None:  # the run refuses them: it takes no worker's word for it
+            problem = attempt.owns.first_problem(("asset", said.asset.name) for said in outcome.asset_events)
+            if problem is not None:
+                workplace.refused_of(attempt)("emit", problem)
+        return _kept(workplace, attempt, outcome)
 
 
 def _kept(workplace: Workplace, attempt: TaskAttempt, outcome: Outcome) -> Outcome:
@@ -169,7 +177,14 @@ def forked(
             work,
             request,
             Conversation(
-                log, masker, workplace.facts, workplace.key_values, attempt.path.rpartition("/")[0], attempt.owns
+                log,
+                masker,
+                workplace.facts,
+                workplace.key_values,
+                task_path(attempt.run.dag_id, attempt.run.run_id, attempt.task.task_id, attempt.map_index),
+                attempt.owns,
+                workplace.refused_of(attempt),
+                lambda fields, masker: keep_rendered(folder.log, fields, masker),
             ),
             watch,
             code,
@@ -227,12 +242,16 @@ class Conversation:
         key_values: KeyValues | None = None,
         task: str | None = None,
         owns: OwnedNames | None = None,
+        refused: Callable[[str, str], None] | None = None,
+        rendered: Callable[[Any, Masker], None] | None = None,
     ) -> None:
         self._log = log
         self._task = task
         self._facts = facts or FactsAccess()
         self._key_values = key_values
         self._owns = owns or OwnedNames()
+        self._refused = refused
+        self._rendered = rendered
         self.masker = masker
 
     def output(self, data: bytes) -> None:
@@ -250,30 +269,55 @@ class Conversation:
         try:
             if "about" in question:
                 return self._facts.answer(question)
+            if "rendered" in question:
+                if self._rendered is not None:
+                    self._rendered(question["rendered"], self.masker)
+                return {}
             if "trigger" in question:
                 return self._facts.trigger(question["attempt"], question["trigger"])
             if "store" in question:
                 return self._kept(question)
+            kind = question.get("names", question.get("look_up"))
+            if kind not in LOOKED_UP:
+                return {"error": f"{kind!r} is nothing that is looked up. Ask for a variable or a connection"}
             if "names" in question:
-                kind = question["names"]
                 return {"names": [name for name in names_of(kind) if self._owns.problem(kind, name) is None]}
-            if (refused := self._owns.problem(question["look_up"], question["name"])) is not None:
-                return {"error": refused}
-            return {"text": look_up(question["look_up"], question["name"])}
+            self._owns.check(kind, question["name"])
+            return {"text": look_up(kind, question["name"])}
+        except NotAllowedError as error:
+            if self._refused is not None:
+                self._refused("look_up", str(error))
+            return {"error": str(error)}
         except InvalidInputError as error:
             return {"error": str(error)}
         except Exception as error:
             return {"error": f"the secrets backend failed: {type(error).__name__}: {self.masker.masked(str(error))}"}
 
+    def _may_keep(self, _: dict[str, Any]) -> bool:
+        """Whether the process works for the task whose values it asks for. One of one task need not say for which."""
+        return self._task != ANY_TASK
+
     def _kept(self, question: dict[str, Any]) -> dict[str, Any]:
-        """What is asked of values that tasks keep; where nobody keeps any, there are none."""
+        """What is asked of values that tasks keep; where nobody keeps any, there are none.
+
+        Raises NotAllowedError for what is others'.
+        """
         if self._key_values is None:
             return {"found": False, "keys": []}
-        if question.get("of") != "variables":
-            return self._key_values.answer(question, self._task)
-        if question["store"] != "keys" and (refused := self._owns.problem("variable", question.get("key", ""))):
-            return {"error": refused}
+        if question.get("of") not in KEPT_OF:
+            raise NotAllowedError(f"no values of {question.get('of')!r} are kept, and no question names a place itself")
+        if question["of"] in ("asset_name", "asset_uri"):
+            self._owns.check("asset", question["asset"])
+        elif question["of"] == "variables":
+            if question["store"] == "clear":
+                return {"error": "variables are deleted one by one: each may be somebody else's"}
+            if question["store"] != "keys":
+                self._owns.check("variable", question["key"])
+        elif not self._may_keep(question):
+            raise NotAllowedError("these are values of a task that this process does not work for")
         answer = self._key_values.answer(question, self._task)
+        if question["of"] != "variables":
+            return answer
         if "keys" in answer:
             answer["keys"] = [key for key in answer["keys"] if self._owns.problem("variable", key) is None]
         return answer
@@ -303,7 +347,9 @@ def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_his
         **folders,
     }
     code = workplace.code_of(attempt) if attempt.templates_need_code else None
-    conversation = Conversation(None, fresh_masker(), workplace.facts, owns=attempt.owns)
+    conversation = Conversation(
+        None, fresh_masker(), workplace.facts, owns=attempt.owns, refused=workplace.refused_of(attempt)
+    )
     source = attempt.source if code is not None else None
     answer = _followed(workplace, "render", request, conversation, watch, code, source, connect=False)
     if answer.result is None:

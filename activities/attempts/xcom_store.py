@@ -10,16 +10,13 @@ from urllib.parse import quote
 import fsspec
 from temporalio.exceptions import ApplicationError
 
-from ...model.run.attempts import INLINE_LIMIT, TaskAttempt
+from ...model.run.attempts import INLINE_LIMIT, TaskAttempt, run_path
 from ...model.run.mapping import verbatim
 from ...model.run.task_instances import Failure, Outcome
-from ...model.spec.references import STORED, is_stored, replace, stored_reference
+from ...model.spec.references import RETURN_VALUE, STORED, is_stored, replace, stored_reference
 from ...model.spec.tasks import BranchTask, ShortCircuitTask
 from ..names import TASK_FAILED
 from .watch import task_failed
-
-OF_A_FAILURE = 1024
-"""Bytes of a value that stays in history with a failed try, of which there may be many."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,8 @@ class XComStore:
 
     def _put(self, attempt: TaskAttempt, key: str, value: Any) -> Any:
         text = json.dumps(value)
-        decides = isinstance(attempt.task, BranchTask | ShortCircuitTask)  # its workflow has to read that
+        # What it returns its workflow has to read.
+        decides = key == RETURN_VALUE and isinstance(attempt.task, BranchTask | ShortCircuitTask)
         if decides or (len(text) <= attempt.inline_limit and not has_stored(value)):
             return value
         url = f"{self.url.rstrip('/')}/{attempt.path}/{attempt.execution}/{quote(key, safe='')}.json"
@@ -58,37 +56,36 @@ class XComStore:
             raise task_failed(self._put_pushed(attempt, failure)) from None
 
     def _put_pushed(self, attempt: TaskAttempt, failure: Failure) -> Failure:
-        little = attempt.model_copy(update={"inline_limit": min(attempt.inline_limit, OF_A_FAILURE)})
         try:
-            kept = {key: self._put(little, key, value) for key, value in failure.xcom.items()}
+            kept = {key: self._put(attempt, key, value) for key, value in failure.xcom.items()}
             size = len(json.dumps(kept))
             lost = f"{len(kept)} values that together are too large" if size > INLINE_LIMIT else ""
-        except OSError as error:
+        except Exception as error:  # whatever an object store raises: the failure itself goes first
             kept, lost = {}, f"that cannot be kept: {error}"
         if lost:
             return failure.model_copy(update={"xcom": {}, "message": f"{failure.message} (it had pushed {lost})"})
         return failure.model_copy(update={"xcom": kept})
 
     def fill(self, attempt: TaskAttempt) -> TaskAttempt:
-        """*attempt* with stored results in the place of the references to them."""
-        task = attempt.task.model_dump()
-        filled: dict[str, Any] = {"xcom": self._load(attempt.xcom)} if has_stored(attempt.xcom) else {}
+        """*attempt* with stored results of its run in the place of the references to them."""
+        task, run = attempt.task.model_dump(), run_path(attempt.run.dag_id, attempt.run.run_id)
+        filled: dict[str, Any] = {"xcom": self.filled(attempt.xcom, run)} if has_stored(attempt.xcom) else {}
         if has_stored(task):
-            filled["task"] = type(attempt.task).model_validate(self._load(task, verbatim))
+            filled["task"] = type(attempt.task).model_validate(self.filled(task, run, verbatim))
         return attempt.model_copy(update=filled) if filled else attempt
 
-    def filled(self, value: Any) -> Any:
-        """*value* with every stored result in the place of the reference to it."""
-        return self._load(value)
+    def filled(self, value: Any, within: str, change: Callable[[Any], Any] = lambda found: found) -> Any:
+        """*value* with every stored result in the place of the reference to it.
 
-    def _load(self, value: Any, change: Callable[[Any], Any] = lambda found: found) -> Any:
-        """*value* with every reference to a stored result replaced by the result."""
-        return replace(value, is_stored, lambda reference: change(self._read(reference)))
+        *within*: the path of the DAG or run whose values they are. What leads elsewhere fails the task: whoever writes
+        such a reference would read what is not theirs.
+        """
+        return replace(value, is_stored, lambda reference: change(self._read(reference, within)))
 
-    def _read(self, reference: dict[str, Any]) -> Any:
+    def _read(self, reference: dict[str, Any], within: str) -> Any:
         url = str(reference[STORED])
-        if not url.startswith(self.url.rstrip("/") + "/") or ".." in url:
-            told = f"a result is said to be at {url!r}, which is not where results are kept. Return something else"
+        if not url.startswith(f"{self.url.rstrip('/')}/{within}/") or ".." in url:
+            told = f"a result is said to be at {url!r}, which is not where its run keeps results. Return something else"
             raise task_failed(Failure(error_type="InvalidInput", message=told, retryable=False))
         with fsspec.open(url, "r") as file:
             found = json.load(file)

@@ -13,12 +13,14 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from ...model.bundle.data import CHANGING, Listing, ListQuestion, ParsedDag, ParseQuestion, ParseResult
-from ...model.errors import InvalidInputError
+from ...model.errors import InvalidInputError, NotAllowedError
 from ...model.spec.dag import DagSpec, read_dag
+from ...model.spec.owned import OwnedNames
 from ...model.spec.tasks import SparkSqlTask, SparkSubmitTask, SparkWork
 from .. import metrics
 from ..attempts.watch import Watch, beating, stopping_cleanly
 from ..names import BUNDLE_PROBLEM
+from ..processes.users import acting_as
 from ..workplace import Workplace
 from .listing import Tree
 from .parsing import FileToParse, parsed
@@ -43,7 +45,8 @@ class FileActivities:
 
     def _list(self, question: ListQuestion) -> Listing:
         settings = question.settings
-        source = source_for(settings, self._workplace.home)
+        user = self._workplace.user_of(settings.name)
+        source = source_for(settings, self._workplace.home, user)
         try:
             revision = source.newest()
             root = source.root(revision)
@@ -55,6 +58,7 @@ class FileActivities:
                 "syntax": settings.dag_ignore_file_syntax,
                 "safe_mode": settings.dag_discovery_safe_mode,
                 "extras": question.extras,
+                "user": [user.uid, user.gid] if user is not None else None,
                 "cache": str(self._workplace.home / "cache" / "bundles" / f"{settings.name}.json"),
             }
         )
@@ -65,7 +69,7 @@ class FileActivities:
             digest=answer["digest"],
             revision=revision,
             files=None if unchanged else answer["files"],
-            passed_over={} if unchanged else answer["passed_over"],
+            passed_over=() if unchanged else answer["passed_over"],
             warnings=answer["warnings"],
             unreadable=answer["unreadable"],
         )
@@ -78,10 +82,17 @@ class FileActivities:
 
     def _parse(self, question: ParseQuestion) -> ParseResult:
         settings = question.settings
-        source = source_for(settings, self._workplace.home)
+        user = self._workplace.user_of(settings.name)
+        source = source_for(settings, self._workplace.home, user)
         root = source.root(question.revision)
         started, start = time.time(), time.monotonic()
-        before = Tree(root).digest(question.path, question.extras)
+        with acting_as(user):
+            before = Tree(root).digest(question.path, question.extras)
+
+        def refused(operation: str, reason: str) -> None:
+            about = {"file": f"{settings.name}/{question.path}"}
+            self._workplace.refusals.add(f"file.{operation}", reason, settings.name, about)
+
         file = FileToParse(
             root=root,
             name=question.path,
@@ -91,27 +102,36 @@ class FileActivities:
             paused_at_creation=self._workplace.dags_are_paused_at_creation,
             key_values=self._workplace.key_values,
             owns=settings.owns,
+            refused=refused,
         )
         airflow = self._workplace.airflow_forks_of(settings.name)
         forks = self._workplace.forks(settings.name)
         answer = parsed(forks, airflow, file, Watch(file.timeout, too_long=TimeoutError))
-        seconds, modules = time.monotonic() - start, Tree(root).closure(question.path)
+        seconds = time.monotonic() - start
+        with acting_as(user):
+            modules = Tree(root).closure(question.path)
         metrics.parsed(settings.name, timedelta(seconds=seconds), failed="error" in answer)
         read = {*answer.get("files", question.extras)}
-        specs = [read_dag(spec) for spec in answer.get("dags", ())]
-        if settings.owns is not None:
-            refused = settings.owns.first_problem(name for spec in specs for name in spec.names_used())
-            if refused is not None:
-                answer, specs = {**answer, "error": refused}, []
+        try:
+            specs = [read_dag(spec) for spec in answer.get("dags", ())]
+            for kind, name in (used for spec in specs for used in spec.names_used()):
+                (settings.owns or OwnedNames()).check(kind, name)
+        except InvalidInputError as error:  # what its process says of it is no DAG, or takes what is others'
+            answer, specs = {"error": str(error), "not_allowed": isinstance(error, NotAllowedError)}, []
+        if answer.get("not_allowed"):
+            refused("define", answer["error"])
         needed = modules | read | referenced(specs, root, question.path)
-        dags = self._keep(question, root, needed, specs)
+        is_live = "outside" in answer and settings.kind == "folder"
+        dags = self._keep(question, root, needed, specs, is_live=is_live)
         extras = tuple(sorted(needed - modules))
         after = Tree(root)  # looked at last: what was kept is no older than what it is known by
-        changing = after.digest(question.path, question.extras) != before or any(
-            after.changed_since(extra, started) for extra in extras
-        )
+        with acting_as(user):
+            changing = after.digest(question.path, question.extras) != before or any(
+                after.changed_since(extra, started) for extra in extras
+            )
+            digest = CHANGING if changing else after.digest(question.path, extras)
         return ParseResult(
-            digest=CHANGING if changing else after.digest(question.path, extras),
+            digest=digest,
             dags=dags,
             error=answer.get("error"),
             seconds=seconds,
@@ -119,7 +139,7 @@ class FileActivities:
         )
 
     def _keep(
-        self, question: ParseQuestion, root: Path, needed: set[str], specs: list[DagSpec]
+        self, question: ParseQuestion, root: Path, needed: set[str], specs: list[DagSpec], *, is_live: bool
     ) -> tuple[ParsedDag, ...]:
         settings, snapshots = question.settings, self._workplace.snapshots
         snapshot = snapshots.keep(root, needed, self._workplace.user_of(settings.name)) if specs else None
@@ -131,7 +151,7 @@ class FileActivities:
                 "name": question.path,
                 "root": settings.path if settings.kind == "folder" else None,
                 "owns": settings.owns,
-                "snapshot": None if spec.disable_bundle_versioning else snapshot,
+                "snapshot": None if spec.disable_bundle_versioning or is_live else snapshot,
             }
             whole = spec.model_copy(update={"source": spec.source.model_copy(update=origin)})
             whole = read_dag(whole.model_dump(mode="json"))

@@ -5,22 +5,33 @@ pathspec only. What it found out about a file is kept in a cache until the file 
 """
 
 import ast
+import errno
 import json
 import os
 import re
 import stat
 import sys
+import threading
 import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 IGNORE_FILE = ".airflowignore"
 SAVE_EVERY = 10.0
 LARGEST_SOURCE = 10 * 1024 * 1024
+LARGEST_PARSED = 1024 * 1024
+"""What a file imports that is larger, such as one that a program has written, is not looked up."""
+SAMPLE = 8 * 1024 * 1024
+LARGEST_HASHED = 256 * 1024 * 1024
+LARGEST_IGNORE_FILE = 1024 * 1024
+MOST_MEMORY = 4 * 2**30
+TRIES = 20
+_parsing = threading.Lock()
 NAMED = 5
 """So many of the files that are passed over are named."""
 
@@ -81,6 +92,11 @@ class Tree:
         _, digest, imported, _ = self._known(name)
         return digest, imported
 
+    def settled_facts(self, seconds: float) -> dict[str, Any]:
+        """What was found of files that nobody has written for *seconds*: for the cache of another tree."""
+        before = time.time_ns() - int(1e9 * seconds)
+        return {name: fact for name, fact in self.facts.items() if all(int(at) < before for at in fact[0].split()[:2])}
+
     def may_define_dags(self, name: str) -> bool:
         """Whether the text of a file speaks of DAGs (Airflow: might_contain_dag, with safe_mode)."""
         whole = name[: name.index(".zip/") + 4] if ".zip/" in name else name
@@ -105,21 +121,21 @@ class Tree:
         return list(self.facts[name])
 
     def _look_at(self, name: str, path: Path) -> tuple[str, list[str], bool]:
-        digest = sha256()
-        with path.open("rb") as file:
+        digest, state = sha256(), path.stat()
+        if state.st_size > LARGEST_HASHED:  # its ends and its size are the same on every host, and its time is not
+            return digest_of_ends(path, state.st_size), [], True
+        with open_regular(path) as file:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)
         imported: list[str] = []
-        if path.suffix == ".py" and path.stat().st_size <= LARGEST_SOURCE:
+        if path.suffix == ".py" and state.st_size <= LARGEST_PARSED:
             imported = sorted(set(self._imports(name, path.read_text(errors="replace"))))
         return digest.hexdigest(), imported, speaks_of_dags(path)
 
     def _imports(self, name: str, text: str) -> Iterator[str]:
         """What *text* imports if it is in this folder; looked up as Python would, from the file and the root."""
-        try:
-            with warnings.catch_warnings(action="ignore"):  # what is told of the code belongs to its parse
-                tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parsed(text)
+        if tree is None:
             return  # its parse will say so
         folder = Path(name).parent
         for node in ast.walk(tree):
@@ -178,8 +194,11 @@ class Tree:
     def _rules(self, folder: Path) -> list["Rule"]:
         """What the folder's ignore file says, for it and what is below it."""
         try:
-            lines = (folder / IGNORE_FILE).read_text(errors="replace").split("\n")
-        except OSError:
+            lines = read_small(folder / IGNORE_FILE).split("\n")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self.warnings.append(f"{self._relative(folder / IGNORE_FILE)} cannot be read: {error.strerror}")
             return []
         found = []
         for line in lines:
@@ -197,6 +216,19 @@ class Tree:
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
+
+
+def parsed(text: str) -> ast.Module | None:
+    """The syntax tree of *text*; None where it has none. One at a time: CPython counts their depth together."""
+    with _parsing, warnings.catch_warnings(action="ignore"):  # what is told of the code belongs to its parse
+        for _ in range(TRIES):
+            try:
+                return ast.parse(text)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                return None
+            except SystemError:  # somebody else's parse has come between: cpython#106905
+                continue
+    return None
 
 
 Rule = Callable[[Path, bool], bool | None]
@@ -244,9 +276,42 @@ def speaks_of_dags(path: Path) -> bool:
         return path.stat().st_size > LARGEST_SOURCE or _has_words(path.read_bytes())
     try:
         with zipfile.ZipFile(path) as opened:
-            return any(_has_words(opened.read(name)) for name in _modules_of(path))
+            return any(_speaks(opened, name) for name in _modules_of(path))
     except (OSError, zipfile.BadZipFile):
         return True  # its parse will say so
+
+
+def _speaks(archive: zipfile.ZipFile, name: str) -> bool:
+    with archive.open(name) as file:  # what is packed may be a thousand times as large
+        content = file.read(LARGEST_SOURCE + 1)
+    return len(content) > LARGEST_SOURCE or _has_words(content)
+
+
+def digest_of_ends(path: Path, size: int) -> str:
+    """What a very large file is known by."""
+    with open_regular(path) as file:
+        first = file.read(SAMPLE)
+        file.seek(size - SAMPLE)
+        return sha256(b"%d" % size + first + file.read(SAMPLE)).hexdigest()
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file that has an end. Raises OSError for a pipe or a device, without waiting for it."""
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = os.fdopen(opened, "rb")
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no file")
+    return file
+
+
+def read_small(path: Path) -> str:
+    """The text of a regular file. Raises OSError for anything else, and where it is too large."""
+    with open_regular(path) as file:
+        content = file.read(LARGEST_IGNORE_FILE + 1)
+    if len(content) > LARGEST_IGNORE_FILE:
+        raise OSError(errno.EFBIG, f"it has more than {LARGEST_IGNORE_FILE:,} bytes")
+    return content.decode(errors="replace")
 
 
 def _has_words(content: bytes) -> bool:
@@ -270,31 +335,55 @@ def _modules_of(archive: Path) -> list[str]:
 def listed(question: dict[str, Any]) -> dict[str, Any]:
     """The answer to *question*.
 
-    It has `root`, `syntax`, `extras` by file, `cache`, the path of what is known already, and `safe_mode`: whether
-    files are passed over that do not speak of DAGs.
+    It has `root`, `syntax`, `extras` by file, `cache`, the path of what is known already, `safe_mode`: whether
+    files are passed over that do not speak of DAGs, and `user`, the ids of who reads the folder; None: this process's.
     """
     cache = Path(question["cache"])
     try:
         known = json.loads(cache.read_text())
     except (OSError, ValueError):
         known = {}
+    with reading_as(question.get("user")):
+        return _listed(question, cache, known)
+
+
+@contextmanager
+def reading_as(user: list[int] | None) -> Iterator[None]:
+    """Has this process reach files as *user* does as long as the block: an ignore file may be a link."""
+    own = (os.geteuid(), os.getegid(), os.getgroups())
+    if user is None or own[0] != 0:
+        yield
+        return
+    os.setgroups([])
+    os.setegid(user[1])
+    os.seteuid(user[0])
+    try:
+        yield
+    finally:
+        os.seteuid(own[0])
+        os.setegid(own[1])
+        os.setgroups(own[2])
+
+
+def _listed(question: dict[str, Any], cache: Path, known: dict[str, Any]) -> dict[str, Any]:
     tree = Tree(Path(question["root"]), known, syntax=question["syntax"])
     if not tree.root.is_dir():
         return {"problem": f"{tree.root} is not a folder on this host. Mount it at the same path on every worker"}
     files: dict[str, str] = {}
-    passed_over: dict[str, str] = {}
+    passed_over: list[str] = []
     saved_at = time.monotonic()
     for name in tree.dag_files():
-        found = files if not question.get("safe_mode") or tree.may_define_dags(name) else passed_over
-        found[name] = tree.digest(name, question["extras"].get(name, ()))
+        files[name] = tree.digest(name, question["extras"].get(name, ()))
+        if question.get("safe_mode") and not tree.may_define_dags(name):
+            passed_over.append(name)
         if time.monotonic() - saved_at > SAVE_EVERY:  # whoever ends a listing that takes too long finds it quicker then
-            save(cache, {**known, **tree.facts})
+            save(cache, {**known, **tree.facts}, question.get("user"))
             saved_at = time.monotonic()
     if "." in tree.unreadable:
         return {"problem": f"{tree.root}: {tree.warnings[-1].removeprefix('. ')}. Let the worker's user read it"}
-    save(cache, tree.facts)
+    save(cache, tree.facts, question.get("user"))
     if passed_over:
-        tree.warnings.append(_not_read(sorted(passed_over)))
+        tree.warnings.append(_not_read(passed_over))
     whole = json.dumps([files, tree.warnings, *([passed_over] if passed_over else [])])
     return {
         "digest": sha256(whole.encode()).hexdigest()[:16],
@@ -305,7 +394,15 @@ def listed(question: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def save(cache: Path, facts: dict[str, Any]) -> None:
+def save(cache: Path, facts: dict[str, Any], user: list[int] | None) -> None:
+    """Keeps what is known of the files, with the rights that this process began with."""
+    if user is not None and os.geteuid() == user[0] and os.getuid() != user[0]:
+        os.seteuid(os.getuid())
+        try:
+            save(cache, facts, None)
+        finally:
+            os.seteuid(user[0])
+        return
     cache.parent.mkdir(parents=True, exist_ok=True)
     temporary = cache.with_suffix(f".{os.getpid()}")
     temporary.write_text(json.dumps(facts))
@@ -313,4 +410,9 @@ def save(cache: Path, facts: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    import resource
+
+    import pathspec.patterns.gitignore.spec  # noqa: F401 - read now: the user of the bundle need not see it
+
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     print(json.dumps(listed(json.load(sys.stdin))))

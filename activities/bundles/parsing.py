@@ -1,6 +1,9 @@
 """Parses one DAG file in a fork of a warm process, limited in time and memory: what it does hurts only itself."""
 
+import os
+import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +19,7 @@ from ..processes.call import ServerGone
 from ..processes.forks import Forks, ImportFailed
 from ..secrets import fresh_masker
 
+LACKS_VARIABLE = re.compile(r"KeyError: '?([A-Za-z_]\w*)'?")
 PARSE_TIMEOUT = timedelta(seconds=50)  # Airflow's dag_file_processor_timeout
 MEMORY_MB = 2048
 
@@ -37,6 +41,8 @@ class FileToParse:
     """Where variables are that tasks have set: they are read at the top of files, too."""
     owns: OwnedNames | None = None
     """What the file may look up."""
+    refused: Callable[[str, str], None] | None = None
+    """Keeps what the file is refused: an operation, and why."""
 
 
 def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: Watch) -> dict[str, Any]:
@@ -50,9 +56,31 @@ def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: Watch)
     if not file.root.is_dir():
         raise handed_over(f"{file.root} is not there on this worker")
     answer = _parsed(forks, file, watch, airflow_is_offered=airflow is not None)
-    if answer.get("needs_airflow") and airflow is not None:
-        return _parsed(airflow, file, watch)
-    return answer
+    if airflow is not None:
+        if answer.get("needs_airflow"):
+            answer = _parsed(airflow, file, watch)
+        elif answer.get("lacks_a_module"):  # there may be other packages where Airflow is
+            there = _parsed(airflow, file, watch)
+            answer = there if "error" not in there or speaks_of_airflow(file) else answer
+    return advised(answer)
+
+
+def speaks_of_airflow(file: FileToParse) -> bool:
+    """Return whether the text of the file names Airflow: it would have come to that, had it come so far."""
+    try:
+        return b"airflow" in (file.root / file.name).read_bytes()
+    except OSError:  # one in an archive, say
+        return True
+
+
+def advised(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return *answer* with the remedy where the file lacks a variable of the environment that this process has."""
+    missing = LACKS_VARIABLE.match(str(answer.get("error", "")))
+    if missing is None or missing[1] not in os.environ:
+        return answer
+    setting = f"TIDEMILL_TASK_ENVIRONMENT='[\"{missing[1]}\"]'"
+    told = f"this process has {missing[1]}, and passes it on to no DAG file. Add it: {setting}"
+    return {**answer, "error": f"{answer['error']}\n  {told}"}
 
 
 def _parsed(forks: Forks, file: FileToParse, watch: Watch, *, airflow_is_offered: bool = False) -> dict[str, Any]:
@@ -76,7 +104,8 @@ def _ask(forks: Forks, file: FileToParse, watch: Watch, separate: str) -> dict[s
         "paused_at_creation": file.paused_at_creation,
         "airflow_is_offered": file.airflow_is_offered,
     }
-    printed = LastWords(Conversation(None, fresh_masker(), key_values=file.key_values, owns=file.owns))
+    listener = Conversation(None, fresh_masker(), key_values=file.key_values, owns=file.owns, refused=file.refused)
+    printed = LastWords(listener)
     watch.restart()
     try:
         with tempfile.TemporaryDirectory() as folder:

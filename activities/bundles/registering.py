@@ -20,7 +20,7 @@ from ...model.dag.row import DagRow
 from ...model.dag.views import Registration
 from ...model.errors import InvalidInputError
 from ...model.run.identity import dag_workflow_id
-from ...model.spec.dag import read_dag
+from ...model.spec.dag import DagSpec, read_dag
 from ..attempts.watch import HEARTBEAT_EVERY
 from ..names import FILES_SUFFIX, OTHER_BUNDLE
 from ..workplace import Workplace
@@ -138,12 +138,20 @@ class RegisterActivities:
                     if not (isinstance(error.cause, ApplicationError) and error.cause.type == OTHER_BUNDLE):
                         raise
                     if not await _end_claim(dag.dag_id, error.cause.details[0]):
+                        self._keep_refusal(dag.dag_id, spec, error.cause.message)
                         raise LookupError(error.cause.message) from None  # it may be moving: asked again
                     return await register_dag(activity.client(), spec, queue)
         except InvalidInputError as error:
             return str(error)
         except WorkflowUpdateFailedError as error:
-            return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+            told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+            self._keep_refusal(dag.dag_id, spec, told)
+            return told
+
+    def _keep_refusal(self, dag_id: str, spec: DagSpec, reason: str) -> None:
+        source = spec.source
+        about = {"dag_id": dag_id, "file": source.path if source is not None else ""}
+        self._workplace.refusals.add("dag.register", reason, source.bundle if source is not None else None, about)
 
     @activity.defn(name="tidemill.compare_dags")
     async def compare_dags(self, question: CompareQuestion) -> Compared:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ def is_inside(name: str) -> bool:
 READ_ONLY = 0o555
 CHANGED = ".changed"
 """How the name of a folder ends that somebody has changed, and that nobody uses any more."""
+_laying_out = threading.Lock()
+"""One at a time: tasks of a version that begin together would put each other's copy away."""
 _checked: dict[Path, frozenset[tuple[str, int]]] = {}
 """By folder of a snapshot, the files and times by which it was seen to be as it was kept. Of this process."""
 
@@ -53,7 +56,10 @@ def _is_as_kept(folder: Path, files: Mapping[str, str]) -> bool:
         there = {name: path for name, path in there.items() if path.parent.name != "__pycache__"}
     if there.keys() != files.keys() or any(path.is_symlink() for path in there.values()):
         return False
-    return all(sha256(path.read_bytes()).hexdigest() == files[name] for name, path in there.items())
+    try:
+        return all(sha256(path.read_bytes()).hexdigest() == files[name] for name, path in there.items())
+    except FileNotFoundError:  # another worker puts it in place at this moment
+        return False
 
 
 def _content(path: Path) -> bytes | None:
@@ -122,10 +128,11 @@ class Snapshots:
         if sha256(manifest).hexdigest()[:20] != snapshot:
             raise SnapshotDamagedError(f"version {snapshot} at {self.url}: its list of files is not what was kept")
         files = json.loads(manifest)
-        found = _signature(folder)
-        if not _is_as_kept(folder, files):
-            self._lay_out(snapshot, folder, files)
+        with _laying_out:
             found = _signature(folder)
+            if not _is_as_kept(folder, files):
+                self._lay_out(snapshot, folder, files)
+                found = _signature(folder)
         if found is not None:
             _checked[folder] = found
         return folder
@@ -149,6 +156,8 @@ class Snapshots:
             for path in whole.rglob("*"):
                 if path.is_dir():
                     path.chmod(READ_ONLY)
+            if _is_as_kept(folder, files):  # another worker was faster
+                return
             with suppress(FileNotFoundError):  # tasks may be at work in it: they find the same names in the new one
                 folder.rename(folder.with_name(f"{snapshot}.{os.urandom(4).hex()}{CHANGED}"))
             try:

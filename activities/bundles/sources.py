@@ -7,6 +7,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -18,8 +19,10 @@ from dulwich.repo import Repo
 
 from ...model.bundle.data import BundleSettings
 from ...model.errors import InvalidInputError
+from ..processes.users import RunAs, acting_as
 
 KEPT_COMMITS = 5
+MOST_FILES = 100_000
 COMMIT = re.compile("[0-9a-f]{40,64}$")
 
 
@@ -55,9 +58,11 @@ class FolderSource:
 class GitSource:
     """A repository on this host, at a branch, tag or commit. Nothing is checked out in it, and no `git` is needed."""
 
-    def __init__(self, settings: BundleSettings, home: Path) -> None:
+    def __init__(self, settings: BundleSettings, home: Path, user: RunAs | None = None) -> None:
         self._settings = settings
         self._home = home / "bundles" / settings.name
+        self._user = user
+        """Who reads it: what a repository of theirs leads to is no further than they can go themselves."""
 
     def newest(self) -> str | None:
         with self._repository() as repository:
@@ -84,7 +89,11 @@ class GitSource:
         """Writes the files of the commit. Links that lead out of it are refused, submodules are left empty."""
         tree = self._commit(repository, revision).tree
         links: list[tuple[str, str]] = []
-        for entry in iter_tree_contents(repository.object_store, tree):
+        with acting_as(self._user):
+            entries = [*islice(iter_tree_contents(repository.object_store, tree), MOST_FILES + 1)]
+        if len(entries) > MOST_FILES:
+            raise self._problem(f"commit {revision} has more than {MOST_FILES:,} files")
+        for entry in entries:
             name = os.fsdecode(entry.path)
             if any(part in ("", ".", "..") for part in name.split("/")):
                 raise self._problem(f"commit {revision}: an entry is called {name}, which leads out of the repository")
@@ -93,7 +102,8 @@ class GitSource:
             if S_ISGITLINK(mode):
                 path.mkdir()
                 continue
-            content = repository[entry.sha].as_raw_string()
+            with acting_as(self._user):
+                content = repository[entry.sha].as_raw_string()
             if not stat.S_ISLNK(mode):
                 path.write_bytes(content)
                 path.chmod(0o755 if mode & 0o111 else 0o644)
@@ -120,7 +130,8 @@ class GitSource:
     @contextmanager
     def _repository(self) -> Iterator[Repo]:
         try:
-            repository = Repo.discover(self._settings.path)
+            with acting_as(self._user):
+                repository = Repo.discover(self._settings.path)
         except (NotGitRepository, OSError) as error:
             raise self._problem(str(error) or "is no Git repository on this worker") from None
         with closing(repository):
@@ -128,8 +139,9 @@ class GitSource:
 
     def _commit(self, repository: Repo, name: str) -> Commit:
         try:
-            return parse_commit(repository, name)
-        except (KeyError, ValueError) as error:
+            with acting_as(self._user):
+                return parse_commit(repository, name)
+        except (KeyError, ValueError, OSError) as error:
             raise self._problem(f"there is no such branch, tag or commit ({error})") from None
 
     def _problem(self, what: str) -> InvalidInputError:
@@ -137,5 +149,6 @@ class GitSource:
         return InvalidInputError(f"repository {settings.path}, ref {settings.ref or 'HEAD'}: {what}")
 
 
-def source_for(settings: BundleSettings, home: Path) -> BundleSource:
-    return GitSource(settings, home) if settings.kind == "git" else FolderSource(settings)
+def source_for(settings: BundleSettings, home: Path, user: RunAs | None = None) -> BundleSource:
+    """Where the files of a bundle are; a repository is read as *user* would."""
+    return GitSource(settings, home, user) if settings.kind == "git" else FolderSource(settings)

@@ -153,7 +153,7 @@ class Call:
             if self._result is None and (folder := self._request["folder"]) is not None:
                 with acting_as(self._run_as):
                     self._result = read_left(Path(folder, channel.ANSWER), self._run_as)
-            return Answer(self._code, self._result, ended_for_memory() > ended_before)
+            return Answer(self._code, self._result, self._code != 0 and ended_for_memory() > ended_before)
         except channel.MessageTooLargeError as error:
             told = f"what the task is to be given, or its answer, is too large: {error}. Return a path instead"
             return Answer(1, {"failure": {"error_type": "ResultTooLarge", "message": told, "retryable": False}})
@@ -230,7 +230,7 @@ class Call:
                 _refuse(descriptors)
             else:
                 reply(descriptors, {"ending": self._ending} if "ending" in asked else self._listener.answer(asked))
-        elif "event" in message:
+        elif "event" in message or "rendered" in message:
             self._listener.answer(message)
         elif "pid" in message:
             if self._pid is None:  # its parent says it first, and nobody else

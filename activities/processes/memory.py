@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 ENDED_FIRST = 500
@@ -16,13 +17,22 @@ def be_ended_first() -> None:
 
 def ended_for_memory() -> int:
     """Returns how many processes the kernel has ended so far where this one's memory is counted: its cgroup or host."""
-    for counter in _counters():
-        with suppress(OSError):
-            for line in counter.read_text().splitlines():
-                name, _, number = line.partition(" ")
-                if name == "oom_kill":
-                    return int(number)
-    return 0
+    counter = _counter()
+    return 0 if counter is None else _read(counter) or 0
+
+
+@cache
+def _counter() -> Path | None:
+    return next((counter for counter in _counters() if _read(counter) is not None), None)
+
+
+def _read(counter: Path) -> int | None:
+    with suppress(OSError):
+        for line in counter.read_text().splitlines():
+            name, _, number = line.partition(" ")
+            if name == "oom_kill":
+                return int(number)
+    return None
 
 
 def _counters() -> Iterator[Path]:

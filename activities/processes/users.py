@@ -67,9 +67,17 @@ def make_folder(path: Path, user: RunAs | None = None) -> None:
 
     Raises NotADirectoryError where there is something else, such as a link.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.mkdir(exist_ok=True, mode=0o755 if user is None else 0o700)
-    if user is None and os.geteuid() != 0:
+    mode = 0o755 if user is None else 0o700
+    try:
+        path.mkdir(mode=mode)
+        is_own = user is None
+    except FileExistsError:
+        is_own = user is None and os.geteuid() != 0 and path.is_dir()
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=True, mode=mode)
+        is_own = False
+    if is_own:
         return
     uid, gid = (user.uid, user.gid) if user is not None else (os.geteuid(), os.getegid())
     opened = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)

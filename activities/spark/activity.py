@@ -12,9 +12,12 @@ from ...model.states import TaskState
 from .. import tracing
 from ..attempts.folder import RESULT
 from ..attempts.outcomes import outcome_of
+from ..attempts.rendered_fields import keep_rendered
 from ..attempts.watch import Closing, Stopped, Watch, handed_over, stopping_cleanly
 from ..attempts.way import forked
 from ..names import MOST_STARTS, TASK_FAILED
+from ..secrets import fresh_masker
+from ..work.rendered import shown
 from ..workplace import Workplace
 from . import client, cluster, connect
 from .outlets import with_outlet_events
@@ -46,6 +49,7 @@ class SparkActivities:
                     return asked
                 filled = sql_of(filled, asked)
             work = self._start(filled, untried=activity.info().attempt == 1)
+            keep_rendered(work.folder.log, shown(work.filled), fresh_masker())
             match work.options.mode:
                 case SparkMode.CLIENT:
                     with tracing.spark_application(attempt.name, work.progress):
@@ -120,12 +124,19 @@ class SparkActivities:
         except (Stopped, ApplicationError) as error:
             # Whoever goes on with a sound attempt has to find it as it is; else nothing of it may be left.
             given_up = isinstance(error, ApplicationError) and error.type == TASK_FAILED
-            if given_up or (activity.is_cancelled() and not activity.is_worker_shutdown()):
+            if given_up or self._is_ended_for_good():
                 try:
                     cluster.end(work, None, Closing())
                 except OSError as trouble:
                     raise ApplicationError(f"{error}; nor could it be ended: {trouble}", non_retryable=True) from None
             raise
+
+    def _is_ended_for_good(self) -> bool:
+        """Whether this start was cancelled. One that was not heard of for too long has a successor, whose is all."""
+        if not activity.is_cancelled() or activity.is_worker_shutdown():
+            return False
+        details = activity.cancellation_details()
+        return (details is not None and details.cancel_requested) or not self._run_goes_on()
 
     def _ask_for_sql(self, attempt: TaskAttempt) -> Outcome:
         """What the task's function returns."""

@@ -15,6 +15,7 @@ from ..attempts.way import Ended, attempt_variables, forked
 from ..processes.environment import for_drivers
 from ..workplace import find_java
 from .archive import fast_start
+from .causes import cause_of
 from .command import environment, spark_submit
 from .starts import SparkStart
 
@@ -60,7 +61,7 @@ def _submit(work: SparkStart, watch: Watch) -> Outcome:
         if "outcome" in result:
             result["outcome"].setdefault("started_at", instant(end["started"]).isoformat())
         return work.ended(result)
-    return _by_exit_code(work, end, ended.tail[-15:])
+    return _by_exit_code(work, end, ended.tail)
 
 
 def _by_exit_code(work: SparkStart, end: dict[str, Any], tail: tuple[str, ...] = ()) -> Outcome:
@@ -86,7 +87,7 @@ def launched(work: SparkStart, argv: list[str], watch: Watch) -> Ended:
 
 def driver_environment(work: SparkStart) -> dict[str, str]:
     """What spark-submit and the driver below it find in their environment."""
-    known = environment(work.filled["env"], find_java(), work.workplace.environment)
+    known = environment(work.filled["env"], find_java(), work.workplace.environment, work.options.mode)
     if (work.options.master or DEFAULT_MASTER).startswith("local"):
         known = {"SPARK_LOCAL_IP": "127.0.0.1", **known}  # its UI listens there and nowhere else
     looked_up = for_drivers(os.environ, work.attempt.owns) if isinstance(work.attempt.task, PySparkTask) else {}
@@ -95,6 +96,6 @@ def driver_environment(work: SparkStart) -> dict[str, str]:
 
 def unexplained(end: dict[str, Any], tail: tuple[str, ...]) -> Failure:
     """A failure of which only the log can tell: the JVM ended, or never started."""
-    told = [line for line in tail if "Exception" in line or "Error" in line]
-    hint = EXIT_CODES.get(end["code"], told[0].strip() if told else "the last lines of the log follow")
-    return Failure(error_type="SparkSubmitFailed", message=f"spark-submit {describe_end(end)}: {hint}", traceback=tail)
+    hint = EXIT_CODES.get(end["code"]) or cause_of(tail)
+    message = f"spark-submit {describe_end(end)}: {hint}"
+    return Failure(error_type="SparkSubmitFailed", message=message, traceback=tail[-15:])

@@ -5,6 +5,7 @@ there before it does anything, so that of two drivers, however they came about, 
 and whoever takes the claim first on purpose keeps any driver from ever beginning.
 """
 
+import re
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,14 +16,15 @@ from ...model.spec.tasks import SparkMode
 from ..attempts.folder import RESULT
 from ..attempts.log import last_lines
 from ..attempts.watch import Watch, handed_over, task_failed
-from ..processes.users import acting_as
+from .causes import cause_of, is_refusal
 from .client import launched
-from .clusters import Cluster, Life, Status
+from .clusters import Cluster, Life, NotConfiguredError, Status
 from .command import spark_submit
-from .driver import CLAIM, take_claim
-from .kubernetes import Kubernetes, pod_of
+from .driver import CLAIM
+from .kubernetes import Kubernetes
+from .place import invalid
 from .standalone import Standalone
-from .starts import SparkStart
+from .starts import SparkStart, pod_name
 from .yarn import Yarn
 
 ASK_EVERY = 1.0
@@ -32,7 +34,8 @@ NOBODY_ANSWERS_AFTER = 600.0
 """After so many seconds in which neither the driver nor its cluster answers, another worker tries its luck."""
 LEAVES_RESULT_WITHIN = 3.0
 DIES_WITHIN = 60.0
-FENCE = "nobody: the attempt was given up"
+APPLICATION = re.compile(r"(application_\d+_\d+|app-\d+-\d+|driver-\d+-\d+|spark-[0-9a-f]+)")
+"""How clusters call what they run: the claim is written where the task may write, too."""
 
 
 def cluster_of(work: SparkStart, watch: Watch) -> Cluster:
@@ -44,14 +47,19 @@ def cluster_of(work: SparkStart, watch: Watch) -> Cluster:
         told = "\n".join(ended.tail)
         code = ended.result["ended"]["code"]
         if code != 0:
-            raise OSError(f"spark-submit ended with exit code {code}: {told[-1500:]}")
+            cause = cause_of(ended.tail)
+            if is_refusal(cause):
+                failure = Failure(error_type="SparkSubmitRefused", message=f"the cluster refuses it: {cause}")
+                raise task_failed(failure)
+            exists = " (AlreadyExists)" if "AlreadyExists" in told else ""
+            raise OSError(f"spark-submit ended with exit code {code}: {cause}{exists}")
         return told
 
     match work.options.mode:
         case SparkMode.YARN:
             return Yarn(work, launch)
         case SparkMode.KUBERNETES:
-            return Kubernetes(work, launch)
+            return Kubernetes(work, launch, watch=watch)
         case _:
             return Standalone(work)
 
@@ -67,9 +75,10 @@ def submit(work: SparkStart) -> Outcome:
         found = claimed(work) or cluster.find() or _recorded(work, cluster)
         if found is None:
             watch.check()
-            work.leave_plan(on_cluster=True, log=str(work.folder.log))
             found = cluster.submit()
             work.folder.write("submission.json", {"application_id": found})
+    except NotConfiguredError as error:
+        raise invalid(str(error)) from None
     except OSError as error:
         raise handed_over(str(error)) from None
     return Outcome(submission=Submission(application_id=found, submitted_at=datetime.now(UTC)))
@@ -78,10 +87,10 @@ def submit(work: SparkStart) -> Outcome:
 def claimed(work: SparkStart) -> str | None:
     """The application whose driver has the attempt."""
     claim = work.folder.left(CLAIM)
-    if claim is None or claim["application_id"] is None:
+    if claim is None or not APPLICATION.fullmatch(str(claim.get("application_id"))):
         return None
     # There the driver knows Spark's own name of the application, and not that of its pod.
-    return pod_of(work) if work.options.mode is SparkMode.KUBERNETES else str(claim["application_id"])
+    return pod_name(work) if work.options.mode is SparkMode.KUBERNETES else str(claim["application_id"])
 
 
 def _recorded(work: SparkStart, cluster: Cluster) -> str | None:
@@ -182,8 +191,7 @@ def end(work: SparkStart, known: str | None, watch: Watch) -> None:
     Raises OSError while that cannot be made sure.
     """
     cluster = cluster_of(work, watch)
-    with acting_as(work.folder.user):
-        fenced = take_claim(work.folder.work, {"application_id": None, "host": FENCE})
+    fenced = cluster.give_up()
     if not fenced:
         known = claimed(work) or known
     known = known or cluster.find() or (work.folder.read("submission.json") or {}).get("application_id")

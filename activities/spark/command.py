@@ -15,11 +15,16 @@ from ...model.spec.tasks.spark import DEFAULT_MASTER, megabytes
 from .. import lineage, tracing
 from ..attempts.watch import task_failed
 from ..processes.environment import for_children
-from ..processes.users import acting_as
-from .starts import SparkStart
+from ..processes.users import RunAs, acting_as
+from .shipping import application_in_pod
+from .starts import SparkStart, pod_name
 
 DRIVER = Path(__file__).with_name("driver.py")
 PROPERTIES = "spark.conf"
+MOUNTED_AT, ARCHIVE, POD_TEMPLATE = "/opt/tidemill", "attempt.zip", "pod.yaml"
+"""On Kubernetes: where a driver finds its side of tidemill and its archive; what the worker leaves of its pod."""
+GLOB = frozenset("*?[{")
+PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 TRIMMED = "".join(map(chr, range(33))).replace("\r", "").replace("\n", "")
 """What Spark takes off both ends of a value that it reads in a file."""
 SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
@@ -46,7 +51,7 @@ def spark_submit(work: SparkStart, java_options: str = "") -> list[str]:
     # Always said, lest a properties file say something else.
     argv += ["--deploy-mode", options.deploy_mode or "client"]
     argv += ["--name", options.name or work.attempt.name]
-    argv += flags(options, work.file)
+    argv += flags(options, work.file, work.folder.user)
     if options.properties_file is None:
         argv.append("--load-spark-defaults")
     argv += ["--properties-file", str(leave_properties(work, java_options))]
@@ -83,7 +88,7 @@ def escaped(text: str) -> str:
 def conf_of(work: SparkStart, java_options: str = "") -> dict[str, str]:
     """All conf: defaults for the mode, what the application is told, the attempt's identity, what the task sets."""
     return {
-        **driver_conf(work.options.master or DEFAULT_MASTER, java_options),
+        **driver_conf(work.options, java_options),
         **dynamic_allocation(work.options),
         **plain(work.options.conf),
         **contract(work),
@@ -94,6 +99,8 @@ def conf_of(work: SparkStart, java_options: str = "") -> dict[str, str]:
 def application(work: SparkStart) -> list[str]:
     """What comes after the flags: the driver's own side of tidemill and what it runs, or a Java application."""
     task = work.attempt.task
+    if work.options.mode is SparkMode.KUBERNETES and not work.is_java:
+        return [f"local://{MOUNTED_AT}/{DRIVER.name}", f"{MOUNTED_AT}/{ARCHIVE}", *application_in_pod(work)]
     if not isinstance(task, SparkSubmitTask):
         return [str(DRIVER), str(work.folder.work)]
     name = str(work.file(work.filled["application"]))
@@ -103,11 +110,11 @@ def application(work: SparkStart) -> list[str]:
     return [str(DRIVER), str(work.folder.work), name, *arguments]
 
 
-def flags(options: SparkOptions, file: Callable[[str], Path]) -> list[str]:
-    """The options as flags; *file* finds what a relative path means."""
+def flags(options: SparkOptions, file: Callable[[str], Path], user: RunAs | None = None) -> list[str]:
+    """The options as flags; *file* finds what a relative path means, *user* has to read what it is."""
 
-    def paths(names: tuple[str, ...]) -> str:
-        return ",".join(name if "://" in name else str(file(name)) for name in names)
+    def paths(option: str, names: tuple[str, ...]) -> str:
+        return ",".join(_found(option, name, file, user) for name in names)
 
     argv = []
     for flag, value in (
@@ -120,19 +127,40 @@ def flags(options: SparkOptions, file: Callable[[str], Path]) -> list[str]:
         ("--packages", ",".join(options.packages)),
         ("--exclude-packages", ",".join(options.exclude_packages)),
         ("--repositories", ",".join(options.repositories)),
-        ("--jars", paths(options.jars)),
-        ("--py-files", paths(options.py_files)),
-        ("--files", paths(options.files)),
-        ("--archives", paths(options.archives)),
+        ("--jars", paths("jars", options.jars)),
+        ("--py-files", paths("py_files", options.py_files)),
+        ("--files", paths("files", options.files)),
+        ("--archives", paths("archives", options.archives)),
         ("--driver-class-path", options.driver_class_path),
         ("--queue", options.yarn_queue),
         ("--principal", options.principal),
-        ("--keytab", options.keytab),
+        ("--keytab", _found("keytab", options.keytab, file, user) if options.keytab else None),
         ("--proxy-user", options.proxy_user),
     ):
         if value:
             argv += [flag, str(value)]
     return argv
+
+
+def _is_there(place: Path, user: RunAs | None) -> bool:
+    """Whether *place* is there for *user*, whose driver has to read it."""
+    with acting_as(user):
+        try:
+            return place.exists()
+        except OSError:
+            return False
+
+
+def _found(option: str, name: str, file: Callable[[str], Path], user: RunAs | None) -> str:
+    """What spark-submit is given for the file *name*. Fails the task for one that is not there: Spark only warns."""
+    if re.match(r"[a-zA-Z][\w+.-]*:", name):
+        return name
+    path, mark, alias = name.partition("#")  # what it is called where it is unpacked
+    place = file(path)
+    if not _is_there(place, user) and GLOB.isdisjoint(path):
+        told = f"{option}: {path!r} is not at {place}. Put it beside the DAG file, or correct the path"
+        raise task_failed(Failure(error_type="InvalidInput", message=told, retryable=False))
+    return f"{place}{mark}{alias}"
 
 
 def in_megabytes(size: str | None) -> str | None:
@@ -152,9 +180,13 @@ def dynamic_allocation(options: SparkOptions) -> dict[str, str]:
     return conf
 
 
-def driver_conf(master: str, java_options: str) -> dict[str, str]:
-    """Defaults for drivers: a UI port of their own, a quick start; one that is the whole cluster stays on loopback."""
-    conf = {"spark.ui.port": "0"}
+def driver_conf(options: SparkOptions, java_options: str) -> dict[str, str]:
+    """Defaults for drivers: a UI port of their own, a quick start; one that is the whole cluster stays on loopback.
+
+    A pod has an address of its own, and Kubernetes refuses a container with port 0.
+    """
+    master = options.master or DEFAULT_MASTER
+    conf = {} if options.mode is SparkMode.KUBERNETES else {"spark.ui.port": "0"}
     if java_options:
         conf["spark.driver.extraJavaOptions"] = java_options
     if master.startswith("local"):
@@ -168,17 +200,20 @@ def identity(work: SparkStart) -> dict[str, str]:
     env = work.filled["env"]
     match options.mode:
         case SparkMode.YARN:
+            own = options.conf.get("spark.yarn.tags")
             return {
-                "spark.yarn.tags": f"tidemill-{tag}",
+                "spark.yarn.tags": f"{own},tidemill-{tag}" if own else f"tidemill-{tag}",
                 "spark.yarn.maxAppAttempts": "1",
                 "spark.yarn.submit.waitAppCompletion": "false",
                 **{f"spark.yarn.appMasterEnv.{name}": value for name, value in env.items()},
             }
         case SparkMode.KUBERNETES:
             return {
-                "spark.kubernetes.namespace": options.namespace or "default",
-                "spark.kubernetes.driver.pod.name": f"tidemill-{tag}",
+                "spark.kubernetes.namespace": namespace_of(options),
+                "spark.kubernetes.driver.pod.name": pod_name(work),
+                "spark.kubernetes.driver.podTemplateFile": str(work.folder.work / POD_TEMPLATE),
                 "spark.kubernetes.driver.label.tidemill-attempt": tag,
+                **{f"spark.kubernetes.driver.annotation.tidemill/{name}": value for name, value in whose(work).items()},
                 "spark.kubernetes.submission.waitAppCompletion": "false",
                 **{f"spark.kubernetes.driverEnv.{name}": value for name, value in env.items()},
             }
@@ -186,18 +221,31 @@ def identity(work: SparkStart) -> dict[str, str]:
             return {}
 
 
+def namespace_of(options: SparkOptions) -> str:
+    """The Kubernetes namespace of driver and executors: the option, else the conf, else Spark's default."""
+    return options.namespace or str(options.conf.get("spark.kubernetes.namespace", "default"))
+
+
+def whose(work: SparkStart) -> dict[str, str]:
+    """Return what names the attempt for people."""
+    attempt = work.attempt
+    return {
+        "dag_id": attempt.run.dag_id,
+        "run_id": attempt.run.run_id,
+        "task_id": attempt.task.task_id,
+        "map_index": str(attempt.map_index),
+        "try_number": str(attempt.try_number),
+    }
+
+
 def contract(work: SparkStart) -> dict[str, str]:
     """What every application is told of its run, as `spark.tidemill.*` conf."""
     attempt = work.attempt
     run = attempt.run
     told = {
-        "dag_id": run.dag_id,
-        "run_id": run.run_id,
-        "task_id": attempt.task.task_id,
-        "map_index": str(attempt.map_index),
-        "try_number": str(attempt.try_number),
+        **whose(work),
         "attempt": attempt.uuid.hex,
-        "result": str(work.folder.work / "xcom.json"),
+        "result": f"{work.driver_folder}/xcom.json",
     }
     if run.logical_date is not None:
         told["logical_date"] = iso(run.logical_date)
@@ -210,12 +258,23 @@ def contract(work: SparkStart) -> dict[str, str]:
     return {**{f"spark.tidemill.{name}": value for name, value in told.items()}, **lineage.spark_conf(attempt)}
 
 
-def environment(env: dict[str, str], java: Path | None, patterns: Sequence[str] = ()) -> dict[str, str]:
-    """What spark-submit needs to find itself, Java and Python, and what children get of the worker's environment."""
+def environment(
+    env: dict[str, str], java: Path | None, patterns: Sequence[str] = (), mode: SparkMode = SparkMode.CLIENT
+) -> dict[str, str]:
+    """What spark-submit needs to find itself, Java and Python, and what children get of the worker's environment.
+
+    PYSPARK_PYTHON is the worker's own setting, else this Python: executors of a cluster need not have it at that path.
+    Where the driver runs in a container it is the image's, or the archive's, unless somebody says otherwise.
+    """
+    given = os.environ.get("PYSPARK_PYTHON")
+    here = (
+        {}
+        if given is None and mode in (SparkMode.KUBERNETES, SparkMode.YARN)
+        else dict.fromkeys(PYTHONS, given or sys.executable)
+    )
     found = {
         "SPARK_HOME": str(spark_home()),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **here,
         "PYTHONSAFEPATH": "1",
         **({"JAVA_HOME": str(java.parent.parent)} if java is not None else {}),
     }

@@ -6,7 +6,7 @@ apart from functions of a DAG file. It writes
 
 - `driver.json`: that this driver has the attempt. Any other driver of the same attempt ends at once;
 - `progress.json`: application id, UI address, the current stage with its counts, the job's description;
-- `result.json`: the outcome, or the innermost cause of the failure in the user's terms.
+- `result.json`: the outcome, or the failure in the user's terms.
 """
 
 import base64
@@ -19,6 +19,8 @@ import sys
 import threading
 import time
 import traceback
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from typing import Any
 PROGRESS_EVERY = 0.5
 RESULT_LIMIT = 256 * 1024
 CLAIM = "driver.json"
+_YARN_CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")
 _STANDALONE_DRIVER = re.compile(r"driverId=(driver-[\w-]+)")
 
 
@@ -52,10 +55,17 @@ def take_claim(folder: Path, claim: dict[str, Any]) -> bool:
 
 def whereabouts() -> dict[str, Any]:
     """What the cluster knows this driver by."""
-    standalone = _STANDALONE_DRIVER.search(os.environ.get("SPARK_DRIVER_LOG_URL_STDERR", ""))
+    environment = os.environ
+    log = environment.get("SPARK_DRIVER_LOG_URL_STDERR")
+    known = _STANDALONE_DRIVER.search(log or "")
+    application = known[1] if known else environment.get("SPARK_APPLICATION_ID")
+    if (yarn := _YARN_CONTAINER.fullmatch(environment.get("CONTAINER_ID", ""))) is not None:
+        application = f"application_{yarn[1]}"
+        host, port = environment.get("NM_HOST"), environment.get("NM_HTTP_PORT")
+        log = f"http://{host}:{port}/node/containerlogs/{yarn[0]}/{environment.get('USER')}"
     return {
-        "application_id": standalone[1] if standalone else os.environ.get("SPARK_APPLICATION_ID"),
-        "driver_log": os.environ.get("SPARK_DRIVER_LOG_URL_STDERR"),
+        "application_id": application,
+        "driver_log": log,
         "host": os.uname().nodename,
         "pid": os.getpid(),
     }
@@ -64,7 +74,7 @@ def whereabouts() -> dict[str, Any]:
 # Progress
 
 
-def watch(folder: Path, parent: int, known: dict[str, Any]) -> None:
+def watch(folder: Path, parent: int, known: dict[str, Any], ships: str | None) -> None:
     """Writes progress; ends the driver when the JVM that started it is gone, whatever the script catches."""
     told = ""
     while True:
@@ -76,6 +86,8 @@ def watch(folder: Path, parent: int, known: dict[str, Any]) -> None:
                 write_json(folder / "progress.json", {**known, **progress, "at": time.time()})
                 if (line := in_words(progress)) != told:
                     told = line
+                    if ships is not None:
+                        tell(ships, "progress", {**progress, "at": time.time()})
                     print(f"[tidemill] {line}", flush=True)
         except Exception:  # noqa: S110 - progress is a courtesy; the application goes on without
             pass
@@ -104,13 +116,26 @@ def current_progress() -> dict[str, Any] | None:
             "tasks_active": stage.numActiveTasks(),
             **({"job": description.get()} if description.isDefined() else {}),
         }
+        if not progress["executors"] and not stage.numActiveTasks() and not sc.master.startswith("local"):
+            progress["waits_for"] = f"executors: asks for {asked_for(sc)}"
     return {**progress, **told_fraction()}
+
+
+def asked_for(sc: Any) -> str:
+    """What each executor of the application is to have."""
+    conf = sc.getConf()
+    number = conf.get("spark.executor.instances", "")
+    cores = conf.get("spark.executor.cores", "")
+    has = f"{conf.get('spark.executor.memory', '1g')} and {f'{cores} cores' if cores else 'all cores of a worker'}"
+    return f"{number} x {has}" if number else has
 
 
 def in_words(progress: dict[str, Any]) -> str:
     """For the log: a line for each stage, not for each of its tasks."""
     if "stage" not in progress:
         return f"application {progress['application_id']}, {progress['ui'] or 'without a UI'}"
+    if "waits_for" in progress:
+        return f"stage {progress['stage']} waits for {progress['waits_for']}"
     job = f" of job {progress['job']!r}" if "job" in progress else ""
     return f"stage {progress['stage']}{job}: {progress['tasks']} tasks, {progress['stage_name']}"
 
@@ -128,18 +153,52 @@ def told_fraction() -> dict[str, float]:
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """*error* as the model `Failure`: the user's own line, Spark's error condition, the Java exception."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    """*error* as the model `Failure`: what the user raised and why, Spark's error condition, the deepest Java cause."""
     frames = [
         f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
         for frame in traceback.extract_tb(error.__traceback__)
         if "/pyspark/" not in frame.filename and "/py4j/" not in frame.filename and frame.filename not in _OURS
     ]
-    message = str(error)
+    name, message = name_and_message(error)
+    causes: list[str] = []
+    cause = error.__cause__
+    while cause is not None and len(causes) < MOST_CAUSES:
+        causes.append("caused by {}: {}".format(*name_and_message(cause)))
+        cause = cause.__cause__
+    return {"error_type": name, "message": first_lines("\n".join([message, *causes])), "traceback": frames[-20:]}
+
+
+MOST_CAUSES = 3
+LOST_JVM = ("ConnectionRefusedError", "Py4JNetworkError")
+_JAVA = r"((?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)): ?([^\n]*)"
+_DEEPEST = re.compile(rf"Caused by: {_JAVA}")
+_OF_A_TASK = re.compile(rf"Lost task [^\n]*? \(TID \d+\) \(([^()\n]*)\): {_JAVA}")
+_OUTERMOST = re.compile(rf"^: {_JAVA}", re.MULTILINE)
+_NO_PROGRAM = re.compile(r'Cannot run program "[^"\n]*"[^\n]*')
+
+
+def name_and_message(error: BaseException) -> tuple[str, str]:
+    """The type and the message of one exception, as its reader needs them first."""
+    name, message = name_of(error), str(error)
     if isinstance(error, SystemExit):
-        message = f"the application called sys.exit({error.code!r})"
-    return {"error_type": name_of(error), "message": first_lines(message), "traceback": frames[-20:]}
+        return name, f"the application called sys.exit({error.code!r})"
+    if type(error).__name__ in LOST_JVM or "does not exist in the JVM" in message:
+        told = f"the driver's JVM has ended under the application ({type(error).__name__}: {message[:200]})"
+        return "SparkDriverLost", f"{told}. Often memory ran out: see the end of the log, or give more driver_memory"
+    if "stopped SparkContext" in message:
+        told = "Spark has stopped its context: no master answered, or the application was ended. The log says which"
+        return name, f"{told}\n{message}"
+    if (program := _NO_PROGRAM.search(message)) is not None:
+        return "SparkProgramNotFound", f"{program[0]}. Set spark.pyspark.python to one that every executor has"
+    if getattr(error, "java_exception", None) is None:
+        return name, message
+    if deepest := _DEEPEST.findall(message):
+        java, told = deepest[-1]
+        return str(java), str(told)
+    if (lost := _OF_A_TASK.search(message)) is not None:
+        return lost[2], f"{lost[3]}, at {lost[1]}"
+    outermost = _OUTERMOST.search(message)
+    return (outermost[1], outermost[2]) if outermost is not None else (name, message)
 
 
 _OURS = (__file__, "<frozen runpy>", runpy.__file__)
@@ -267,11 +326,38 @@ def finish(folder: Path, plan: dict[str, Any], run: Callable[[], dict[str, Any]]
     if plan.get("staged") is not None:
         result["staged"] = plan["staged"]
     write_json(folder / "result.json", result)
+    if "ships" in plan:
+        tell(plan["ships"], "result", result)
+        time.sleep(SAID_WITHIN)  # the JVM's thread that carries these lines does not outlive this process
     return 1 if "failure" in result else 0
 
 
+TOLD_AT_ONCE = 3000  # with what is before it less than a pipe takes at once: no other process writes in between
+SAID_WITHIN = 1.0
+
+
+def tell(attempt: str, about: str, content: dict[str, Any]) -> None:
+    """Prints *content* in lines that the worker finds in the log of this driver's pod: no disk is shared with it."""
+    text = base64.b64encode(zlib.compress(json.dumps(content).encode())).decode()
+    parts = [text[at : at + TOLD_AT_ONCE] for at in range(0, len(text), TOLD_AT_ONCE)]
+    sys.stdout.flush()
+    for number, part in enumerate(parts, 1):
+        os.write(1, f"\ntidemill:{attempt}:{about}:{number}/{len(parts)}:{part}\n".encode())
+
+
+def unpacked(place: Path) -> Path:
+    """The attempt's folder: *place*, or where the archive is unpacked that *place* is."""
+    if place.is_dir():
+        return place
+    with zipfile.ZipFile(place) as archive:
+        folder = Path(json.loads(archive.read("plan.json"))["folder"])
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        archive.extractall(folder)
+    return folder
+
+
 def main() -> int:
-    folder, application = Path(sys.argv[1]), sys.argv[2:]
+    folder, application = unpacked(Path(sys.argv[1])), sys.argv[2:]
     plan = json.loads((folder / "plan.json").read_text())
     known: dict[str, Any] = {}
     if plan.get("on_cluster"):
@@ -285,7 +371,7 @@ def main() -> int:
     # Imported before the watching thread starts: two threads in this import at once would break it.
     import pyspark.sql  # noqa: F401
 
-    threading.Thread(target=watch, args=(folder, os.getppid(), known), daemon=True).start()
+    threading.Thread(target=watch, args=(folder, os.getppid(), known, plan.get("ships")), daemon=True).start()
     return finish(folder, plan, lambda: run_script(folder, application) if application else with_session(folder, plan))
 
 

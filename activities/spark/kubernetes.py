@@ -1,67 +1,231 @@
-"""Kubernetes in cluster mode, through spark-submit and `kubectl`."""
+"""Kubernetes in cluster mode: spark-submit makes the driver's pod, and nothing of the worker's disk is in it.
 
+An attempt has two objects, both of one name that the attempt alone determines:
+
+- a ConfigMap with the driver's side, the plan and the code, which the pod mounts. The pod is owned by it: without it no
+  pod begins, and one that is left is collected. That of an attempt that is given up stays, emptied: nothing can begin.
+- the driver's pod. The API takes a name once, also after its end: however often spark-submit runs, there is one driver.
+
+What comes of the driver is among the lines that it prints.
+"""
+
+import base64
 import json
-import subprocess
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
 
+from ..attempts.watch import Watch, handed_over
+from ..processes.users import acting_as
+from ..secrets import fresh_masker
 from .clusters import Life, Status
-from .starts import SparkStart
+from .command import ARCHIVE, DRIVER, MOUNTED_AT, POD_TEMPLATE, namespace_of
+from .driver_lines import DriverLines
+from .kubectl import Kubectl, Run, is_taken, run_tool
+from .place import invalid
+from .pod import status_of, volumes_of
+from .shipping import archive
+from .starts import SparkStart, pod_name
 
-Run = Callable[[Sequence[str]], str]
-"""Runs a command and returns what it prints; raises OSError if it fails."""
-
-PATIENCE = 60
-
-
-def run_tool(argv: Sequence[str]) -> str:
-    """Runs a cluster's own command-line tool."""
-    try:
-        done = subprocess.run([*argv], capture_output=True, text=True, timeout=PATIENCE, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise OSError(f"{argv[0]} cannot be run on this worker: {error}. Install and configure it here") from None
-    if done.returncode:
-        raise OSError(f"{' '.join(argv[:3])} failed: {(done.stderr or done.stdout).strip()[-1000:]}")
-    return done.stdout
-
-
-def pod_of(work: SparkStart) -> str:
-    """The name of the attempt's driver pod."""
-    return f"tidemill-{work.attempt.uuid.hex}"
+ATTEMPT, GIVEN_UP = "tidemill-attempt", "tidemill-given-up"
+"""Labels: whose it is; and that nothing may begin any more."""
+TEMPLATE, CONTAINER = "spark.kubernetes.driver.podTemplateFile", "spark.kubernetes.driver.podTemplateContainerName"
+SEEN = "pod_log.json"
+LOG_EVERY = 5.0
+"""Seconds between looks at what a running driver has printed."""
+LOG_WITHIN = 60.0
+"""Seconds within which the log of a pod that has ended can be read, or is taken for lost."""
+LEAVES_WITHIN = 45.0
+"""Seconds that a deleted pod has to be gone; after that nobody knows of it: its grace is 30 by default."""
+SUBMITTED_WITHIN = 30.0
+"""Seconds that spark-submit has for the objects that it makes after the pod."""
 
 
 class Kubernetes:
-    """The attempt is its driver's pod: a name that the attempt alone determines, and that exists at most once."""
+    """The attempt is its driver's pod."""
 
-    def __init__(self, work: SparkStart, launch: Callable[[], str], run: Run = run_tool) -> None:
-        self._pod = pod_of(work)
-        server = (work.options.master or "").removeprefix("k8s://")
-        server = server if "://" in server else f"https://{server}"  # as Spark reads it
-        self._kubectl = ["kubectl", "--server", server, "--namespace", work.options.namespace or "default"]
+    def __init__(
+        self, work: SparkStart, launch: Callable[[], str], run: Run = run_tool, watch: Watch | None = None
+    ) -> None:
+        self._work, self._watch = work, watch
+        self._pod = pod_name(work)
+        self._api = Kubectl(work.options.master or "", namespace_of(work.options), run)
         self._launch = launch
-        self._run = run
+        self._lines = DriverLines(work.attempt.uuid.hex)
+        self._looked_at = 0.0
+        self._leaving_since: float | None = None
+        self._silent_since: float | None = None
+        self._is_given_up = False
 
     def find(self) -> str | None:
-        told = self._run([*self._kubectl, "get", "pod", self._pod, "--ignore-not-found", "--output", "name"])
-        return self._pod if told.strip() else None
+        """Return the attempt's pod. One whose spark-submit was ended before it had made all is removed."""
+        began, removed = time.monotonic(), False
+        while (pod := self._api.get("pod", self._pod)) is not None:
+            if status_of(pod).life is not Life.WAITING or self._has_all(pod):
+                return self._pod
+            if time.monotonic() - began > SUBMITTED_WITHIN + LEAVES_WITHIN:
+                raise OSError(f"pod {self._pod} is not gone {LEAVES_WITHIN:g} s after it was removed")
+            if time.monotonic() - began > SUBMITTED_WITHIN and not removed:
+                self._api.delete("pod", self._pod)
+                removed = True
+            if self._watch is not None:
+                self._watch.check({"cluster": f"waits for what pod {self._pod} has to mount"})
+            time.sleep(1)
+        return None
+
+    def _has_all(self, pod: dict[str, Any]) -> bool:
+        return all(self._api.get("configmap", name) is not None for name in volumes_of(pod))
 
     def submit(self) -> str:
+        """Have the driver's pod made, if it is not there."""
+        self._leave_template(self._files())
         try:
             self._launch()
         except OSError as error:
-            if "AlreadyExists" not in str(error):
+            if not is_taken(error):
                 raise
         return self._pod
 
+    def _files(self) -> dict[str, Any]:
+        """Return the attempt's ConfigMap, made if it is not there. Raises where the attempt was given up."""
+        data = {} if self._work.is_java else {ARCHIVE: base64.b64encode(archive(self._work)).decode()}
+        content = {**self._config_map(), "data": {DRIVER.name: DRIVER.read_text()}, "binaryData": data}
+        try:
+            return self._api.create(content)
+        except FileExistsError:
+            found = self._api.get("configmap", self._pod)
+        if found is None or GIVEN_UP in found["metadata"].get("labels", {}):
+            raise handed_over("the attempt was given up: nothing of it begins any more")
+        return found
+
+    def _config_map(self, **labels: str) -> dict[str, Any]:
+        named = {"name": self._pod, "labels": {ATTEMPT: self._work.attempt.uuid.hex, **labels}}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": named}
+
+    def _leave_template(self, owner: dict[str, Any]) -> None:
+        """Leave the pod's template, with what the user's own says, where spark-submit reads it."""
+        conf = self._work.options.conf
+        pod = template_of(self._work, str(conf[TEMPLATE])) if TEMPLATE in conf else {}
+        keys = (DRIVER.name,) if self._work.is_java else (DRIVER.name, ARCHIVE)
+        with_files(pod, self._pod, str(owner["metadata"]["uid"]), keys, str(conf.get(CONTAINER, "")))
+        self._work.folder.hand_over(POD_TEMPLATE, json.dumps(pod))
+
     def status(self, application_id: str) -> Status:
-        get = [*self._kubectl, "get", "pod", application_id, "--ignore-not-found", "--output", "json"]
-        told = self._run(get)
-        if not told.strip():
+        """Return how the pod stands; what its driver has told until now is in the attempt's folder then."""
+        pod = self._api.get("pod", application_id)
+        if pod is None:
             return Status(Life.UNKNOWN, "there is no such pod")
-        status = json.loads(told)["status"]
-        phase = str(status.get("phase"))
-        reason = f": {status['reason']}" if status.get("reason") else ""
-        lives = {"Pending": Life.WAITING, "Succeeded": Life.ENDED, "Failed": Life.ENDED}
-        return Status(lives.get(phase, Life.RUNNING), phase + reason, succeeded=phase == "Succeeded")
+        status = self._unless_lost(pod, status_of(pod))
+        if self._is_given_up:
+            return status
+        if status.life is Life.ENDED:
+            if self._has_read_log(whole=True):
+                self._let_go(pod)
+        elif status.life is Life.RUNNING and time.monotonic() - self._looked_at > LOG_EVERY:
+            with suppress(OSError):  # its node does not answer, say: what the API knows of the pod counts
+                self._read_log()
+        return status
+
+    def _unless_lost(self, pod: dict[str, Any], status: Status) -> Status:
+        """Return *status*, or that nobody knows the pod: one whose node is gone is deleted, and stays for ever."""
+        if "deletionTimestamp" not in pod.get("metadata", {}) or status.life is Life.ENDED:
+            return status
+        now = time.monotonic()
+        self._leaving_since = self._leaving_since or now
+        if now - self._leaving_since > LEAVES_WITHIN:
+            return Status(Life.UNKNOWN, f"{status.told}, deleted and not gone: its node does not answer")
+        return Status(status.life, f"{status.told}, being deleted")
+
+    def _has_read_log(self, *, whole: bool) -> bool:
+        """Return whether the log of a pod that has ended could be read. Raises OSError as long as it may be, yet."""
+        try:
+            self._read_log(whole=whole)
+        except OSError:
+            now = time.monotonic()
+            self._silent_since = self._silent_since or now
+            if now - self._silent_since < LOG_WITHIN:
+                raise
+            return False
+        return True
+
+    def _read_log(self, *, whole: bool = False) -> None:
+        """Add what the driver has printed since the last look to the attempt's log; keep what it tells.
+
+        *whole*: what it tells is looked for from its beginning, as an earlier look may have ended in its midst.
+        """
+        self._looked_at = time.monotonic()
+        folder = self._work.folder
+        seen = (folder.read(SEEN) or {}).get("since", "")
+        lines = [
+            line.partition(" ") for line in self._api.logs(self._pod, None if whole else seen or None).splitlines()
+        ]
+        printed = [(at, text) for at, _, text in lines if not self._lines.take(text) and at > seen]
+        for about, content in self._lines.told.items():
+            if whole or about != "result":  # how it went is told when the pod has ended
+                folder.hand_over(f"{about}.json", json.dumps(content))
+        if printed:
+            with self._work.workplace.log_at(folder.log, fresh_masker()) as log:
+                log.feed("".join(f"{text}\n" for _, text in printed).encode())
+            folder.write(SEEN, {"since": printed[-1][0]})
+
+    def _let_go(self, pod: dict[str, Any]) -> None:
+        """Empty the ConfigMap of a driver that has told how it went; it goes with the pod from now on."""
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": self._pod, "uid": pod["metadata"]["uid"]}
+        content = self._config_map()
+        content["metadata"]["ownerReferences"] = [owner]
+        try:
+            kept = self._api.get("configmap", self._pod)
+            if kept is None or GIVEN_UP in kept["metadata"].get("labels", {}) or "data" not in kept:
+                return
+            # Nobody may have given the attempt up in between: that has to stay.
+            content["metadata"]["resourceVersion"] = kept["metadata"].get("resourceVersion", "")
+            self._api.replace(content)
+        except OSError:
+            return  # it is no matter of the task's
+
+    def give_up(self) -> bool:
+        """Keep any driver of the attempt from beginning: none can mount what is no longer there."""
+        self._is_given_up = True
+        emptied = self._config_map(**{GIVEN_UP: "true"})
+        try:
+            self._api.create(emptied)
+        except FileExistsError:
+            self._api.replace(emptied)
+        return True
 
     def kill(self, application_id: str) -> None:
-        self._run([*self._kubectl, "delete", "pod", application_id, "--ignore-not-found", "--wait=false"])
+        """Have the pod removed, and with it what Spark has made for it."""
+        self._api.delete("pod", application_id)
+
+
+def template_of(work: SparkStart, name: str) -> dict[str, Any]:
+    """Return the pod that the user's own template *name* describes. Fails the task where it describes none."""
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise invalid(f"{TEMPLATE} needs pyyaml on the worker: pip install pyyaml") from None
+    try:
+        with acting_as(work.folder.user):
+            pod = yaml.safe_load(work.file(name).read_text())
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise invalid(f"{TEMPLATE} = {name!r} cannot be read: {error}") from None
+    if not isinstance(pod, dict):
+        raise invalid(f"{TEMPLATE} = {name!r} describes no pod. Write one, or leave it out")
+    return pod
+
+
+def with_files(pod: dict[str, Any], name: str, uid: str, keys: Sequence[str], container: str) -> None:
+    """Have the template *pod* mount *keys* of the ConfigMap *name*, and be owned by it."""
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
+    pod.setdefault("apiVersion", "v1")
+    pod.setdefault("kind", "Pod")
+    pod.setdefault("metadata", {})["ownerReferences"] = [owner]
+    spec = pod.setdefault("spec", {})
+    items = [{"key": key, "path": key} for key in keys]
+    spec.setdefault("volumes", []).append({"name": "tidemill", "configMap": {"name": name, "items": items}})
+    containers = spec.setdefault("containers", [])
+    if not containers:
+        containers.append({"name": container or "spark-kubernetes-driver"})
+    chosen = next((one for one in containers if one.get("name") == container), containers[0])
+    chosen.setdefault("volumeMounts", []).append({"name": "tidemill", "mountPath": MOUNTED_AT, "readOnly": True})

@@ -28,6 +28,10 @@ STAGING = "_tidemill"
 """Beside the target. Spark passes over names that begin with an underscore when it reads a folder."""
 MARK = "_PUBLISHED"
 """Within a published folder: which attempt made it."""
+PUBLISHED = frozenset(
+    ("file", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs", "viewfs", "webhdfs")
+)
+"""What an output's URL may begin with."""
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -36,12 +40,21 @@ def stage(attempt: TaskAttempt, target: str | None, start: int, directory: Path)
     """Where start *start* of the attempt writes, so that it may become *target*; None without a target."""
     if target is None:
         return None
+    check_publishable(target)
     if "://" not in target:
         target = str(directory / target)
     parent, _, name = target.rstrip("/").rpartition("/")
     if not name:
         raise invalid(f"output {target!r} is no folder of its own. Name one below it")
     return StagedOutput(staged=f"{parent}/{STAGING}/{name}.{attempt.uuid.hex[:16]}-{start}", target=f"{parent}/{name}")
+
+
+def check_publishable(place: str) -> None:
+    """Fails the task for a URL of anything but folders, and stores that know by themselves whose files are whose."""
+    scheme, mark, _ = place.partition("://")
+    if mark and (scheme not in PUBLISHED or "::" in place):
+        known = ", ".join(sorted(PUBLISHED))
+        raise invalid(f"output {place!r}: nothing is published to {scheme}. Give a folder, or a URL of {known}")
 
 
 class OutputActivities:
@@ -55,6 +68,8 @@ class OutputActivities:
         On a local or shared file system a reader sees the old folder or the new one, never a mixture.
         An object store has no such step: there the old objects are removed before the new ones appear.
         """
+        for place in (output.staged, output.target):
+            check_publishable(place)
         with beating():
             staged, target = local(output.staged), local(output.target)
             if staged is not None and target is not None:

@@ -36,19 +36,23 @@ def place_of(
     if mine.conn_id is not None and attempt.owns is not None:
         refused = attempt.owns.problem("connection", mine.conn_id)
         if refused is not None:
+            workplace.refused_of(attempt)("look_up", refused)
             raise invalid(refused)
     try:
         options = mine.over(_connection(mine, workplace))
     except ValueError as error:
         told = f"the task's options do not fit its Spark connection: {error}"
         raise invalid(told) from None
-    written = {"conf": options.conf, **_templated(spark_task(attempt))}
+    written = {"options": options.templated(), **_templated(spark_task(attempt))}
     fields = rendered(workplace, attempt, written, for_history=False, watch=watch)
     if str(fields.get("sql", "")).endswith(".sql"):
         with acting_as(workplace.user_of(attempt.source.bundle if attempt.source is not None else None)):
             text = _text_of(file(fields["sql"]), fields["sql"])
         fields["sql"] = rendered(workplace, attempt, text, for_history=False, watch=watch)
-    whole = options.model_copy(update={"conf": fields.pop("conf")})
+    try:
+        whole = options.filled(fields.pop("options"))
+    except ValueError as error:
+        raise invalid(f"the task's options, templates filled in: {error}") from None
     try:
         _ = whole.driver_megabytes
     except ValueError as error:

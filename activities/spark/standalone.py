@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from .clusters import Life, Status
+from .clusters import Life, SharedFolder, Status
 from .command import DRIVER, conf_of, environment, spark_submit
 from .place import invalid
 from .starts import SparkStart
@@ -20,11 +20,11 @@ LAUNCH = ("spark.driver.", "spark.ui.")
 WAITING = ("SUBMITTED", "QUEUED", "RELAUNCHING")
 
 
-class Standalone:
+class Standalone(SharedFolder):
     """The driver runs on one of the cluster's workers, started there through spark-submit in client mode."""
 
     def __init__(self, work: SparkStart) -> None:
-        self._work = work
+        super().__init__(work)
         self._urls = rest_urls(work)
 
     def find(self) -> str | None:
@@ -32,6 +32,7 @@ class Standalone:
         return None
 
     def submit(self) -> str:
+        self.leave_plan()
         answer = self._ask("POST", "create", self.request())
         if not answer.get("success"):
             raise invalid(f"Spark's master refuses the application: {answer.get('message')}")

@@ -1,6 +1,7 @@
 """One start of a Spark attempt, with all that its way of running needs to know."""
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -59,11 +60,16 @@ class SparkStart:
         """The file that the task calls *name*, in the version of its DAG."""
         return self.workplace.file_of(self.attempt, name)
 
+    @property
+    def driver_folder(self) -> str:
+        """Where the driver leaves what it leaves: in the attempt's folder, or in a container of its own."""
+        if self.options.mode is SparkMode.KUBERNETES:
+            return f"/tmp/tidemill-{self.attempt.uuid.hex}"  # noqa: S108 - nobody else is in the container
+        return str(self.folder.work)
+
     @cached_property
     def staged(self) -> StagedOutput | None:
-        # On a cluster only one driver ever has the attempt, whichever start asked for it.
-        number = self.number if self.options.mode in (SparkMode.CLIENT, SparkMode.CONNECT) else 1
-        return stage(self.attempt, self.filled["output"], number, self.directory)
+        return stage(self.attempt, self.filled["output"], self._number, self.directory)
 
     @property
     def is_java(self) -> bool:
@@ -86,13 +92,24 @@ class SparkStart:
     def ended(self, result: dict[str, Any]) -> Outcome:
         """The outcome that *result* tells of, with the folder that is to be published. Raises the failure."""
         outcome = outcome_of(result, fresh_masker())
+        outcome = outcome.model_copy(update={"staged": None, "submission": None})  # these the worker alone says
         if outcome.state is TaskState.SUCCESS and self.filled["output"] is not None:
-            staged = StagedOutput.model_validate(result["staged"]) if "staged" in result else self.staged
-            assert staged is not None  # noqa: S101 - there is an output
             source = self.attempt.source
+            staged = stage(self.attempt, self.filled["output"], self._start_of(result), self.directory)
+            assert staged is not None  # noqa: S101 - there is an output
             staged = staged.model_copy(update={"bundle": source.bundle if source is not None else None})
             outcome = outcome.model_copy(update={"staged": staged})
         return outcome
+
+    def _start_of(self, result: dict[str, Any]) -> int:
+        """Which start of the attempt has written the output. Of what a driver says, no more than a number is taken."""
+        number = str(result.get("staged", {}).get("staged", "")).rpartition("-")[2]
+        return int(number) if re.fullmatch(r"[1-9][0-9]{0,5}", number) else self._number
+
+    @property
+    def _number(self) -> int:
+        # On a cluster only one driver ever has the attempt, whichever start asked for it.
+        return self.number if self.options.mode in (SparkMode.CLIENT, SparkMode.CONNECT) else 1
 
     def plan(self, **more: Any) -> dict[str, Any]:
         """What the driver's own side has to know, as JSON."""
@@ -127,6 +144,11 @@ class SparkStart:
         if not statements:
             raise invalid("there is no statement in the task's SQL. Write one")
         return statements
+
+
+def pod_name(work: SparkStart) -> str:
+    """Return the name of the attempt's driver pod, and of what belongs to it."""
+    return f"tidemill-{work.attempt.uuid.hex}"
 
 
 def says_something(statement: str) -> bool:

@@ -4,6 +4,7 @@ import getpass
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,7 +12,7 @@ from xml.etree import ElementTree
 import httpx
 
 from ..attempts.watch import handed_over
-from .clusters import Life, Status
+from .clusters import Life, NotConfiguredError, SharedFolder, Status
 from .starts import SparkStart
 
 PATIENCE = 10.0
@@ -21,14 +22,20 @@ WAITING = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
 ENDED = ("FINISHED", "FAILED", "KILLED")
 
 
-class Yarn:
+class Yarn(SharedFolder):
     """The attempt is known by its application tag, which YARN keeps for ended applications, too."""
 
     def __init__(self, work: SparkStart, launch: Callable[[], str]) -> None:
+        super().__init__(work)
         self._tag = f"tidemill-{work.attempt.uuid.hex}"
         self._launch = launch
-        named = work.options.rest_url
-        self._urls = [url.rstrip("/") for url in named.split(",")] if named else resource_managers(os.environ)
+        self._named = work.options.rest_url
+
+    @cached_property
+    def _urls(self) -> list[str]:
+        if self._named:
+            return [url.rstrip("/") for url in self._named.split(",")]
+        return resource_managers(os.environ)
 
     def find(self) -> str | None:
         listed = self._ask("GET", "apps", applicationTags=self._tag).json()
@@ -36,6 +43,7 @@ class Yarn:
         return str(found[0]["id"]) if found else None
 
     def submit(self) -> str:
+        self.leave_plan()
         printed = _APPLICATION.search(self._launch())
         found = printed[0] if printed else self.find()
         if found is None:
@@ -55,6 +63,11 @@ class Yarn:
         return Status(Life.WAITING if state in WAITING else Life.RUNNING, words)
 
     def kill(self, application_id: str) -> None:
+        """Ends it, unless it is somebody else's: the task itself may have named it."""
+        answer = self._ask("GET", f"apps/{application_id}")
+        tags = "" if answer.status_code == httpx.codes.NOT_FOUND else str(answer.json()["app"].get("applicationTags"))
+        if self._tag not in tags.split(","):
+            return
         self._ask("PUT", f"apps/{application_id}/state", content={"state": "KILLED"})
 
     def _ask(self, method: str, what: str, content: dict[str, Any] | None = None, **query: str) -> httpx.Response:
@@ -95,17 +108,18 @@ def user_name() -> str:
 def resource_managers(environment: Mapping[str, str]) -> list[str]:
     """Where YARN's ResourceManagers answer HTTP, by the Hadoop configuration that spark-submit reads as well.
 
-    Raises OSError if there is no configuration.
+    Raises NotConfiguredError if there is no configuration.
     """
-    folder = environment.get("YARN_CONF_DIR") or environment.get("HADOOP_CONF_DIR")
+    folders = [environment[name] for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if environment.get(name)]
+    folder = next((one for one in folders if Path(one, "yarn-site.xml").exists()), next(iter(folders), None))
     if folder is None:
-        raise OSError(
+        raise NotConfiguredError(
             "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set. Set one on this worker, or the option rest_url"
         )
     try:
         conf = _properties(Path(folder, "yarn-site.xml"))
     except ElementTree.ParseError as error:
-        raise OSError(f"{folder}/yarn-site.xml cannot be read: {error}") from None
+        raise NotConfiguredError(f"{folder}/yarn-site.xml cannot be read: {error}") from None
     secure = conf.get("yarn.http.policy") == "HTTPS_ONLY"
     ids = [f".{one.strip()}" for one in conf.get("yarn.resourcemanager.ha.rm-ids", "").split(",") if one.strip()]
     return [_address(conf, suffix, secure=secure) for suffix in ids or [""]]

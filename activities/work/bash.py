@@ -23,6 +23,7 @@ from ..processes.memory import ended_for_memory
 from ..processes.supervisor import PR_SET_CHILD_SUBREAPER, die_with_parent, kill_descendants, prctl, write_json
 from . import function
 from .failures import describe_failure
+from .rendered import shown
 from .templates import filled, settings_for
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def run(job: Job) -> dict[str, Any]:
         command, env, cwd = filled(attempt, [task.command, task.env, task.cwd], context(attempt, job), settings)
     except Exception as error:  # also what its DAG file raises, where that is needed
         return {"failure": describe_failure(error).model_dump(mode="json")}
+    job.tell(rendered=shown({"bash_command": command, "env": env, "cwd": cwd}))
     return _bash(job, command, env, cwd)
 
 
@@ -56,6 +58,7 @@ def run_function(job: Job) -> dict[str, Any]:
         command = filled(attempt, command, context(attempt, job), settings_for(job, attempt))
     except Exception as error:  # also what its DAG file raises, where that is needed
         return {"failure": describe_failure(error).model_dump(mode="json")}
+    job.tell(rendered=shown({"bash_command": command}))
     return {**_bash(job, command, {}, None), "asset_events": asked["outcome"].get("asset_events", ())}
 
 

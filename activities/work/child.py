@@ -25,7 +25,7 @@ from ..processes.channel import ANSWER
 from ..processes.memory import be_ended_first
 from ..processes.supervisor import PR_SET_PDEATHSIG, prctl
 from ..secrets import ask_worker, mask_names
-from . import bash, files, function, logs, parse, templates, timetable, watch
+from . import bash, files, function, logs, mail, params, parse, templates, timetable, watch, webhook
 from .dag_import import Code, import_code
 from .failures import describe_failure, print_failure
 
@@ -152,11 +152,14 @@ WORKS: dict[str, Callable[[Job], Answer]] = {
     "connect": _connect,
     "file": files.run,
     "function": function.run,
+    "params": params.run,
     "parse": parse.run,
     "render": templates.run,
     "serve": serve,
     "timetable": timetable.run,
     "watch": watch.run,
+    "webhook": webhook.run,
+    "mail": mail.run,
 }
 """By the name that a request gives: what the child does."""
 

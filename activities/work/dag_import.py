@@ -33,6 +33,8 @@ class Code:
     dags: list[DAG]
     airflow_dags: list[Any] = field(default_factory=list)
     """Those that are written for Airflow; only where Airflow is imported there are any."""
+    notices: list[str] = field(default_factory=list)
+    """What is said of the file as a whole."""
 
 
 _roots: list[str] = []
@@ -44,15 +46,15 @@ def shown_path(path: str) -> str:
     return next((path[len(root) :] for root in _roots if path.startswith(root)), path)
 
 
-def import_code(path: Path, roots: Iterable[Path]) -> Code:
-    """Imports the DAG file at *path*. Whatever it raises passes through."""
+def import_code(path: Path, roots: Iterable[Path], *, shortens: bool = True) -> Code:
+    """Imports the DAG file at *path*. Whatever it raises passes through. *shortens*: as `import_dags` has it."""
     if "airflow.sdk" not in sys.modules:
-        return Code(path, import_dags(path, [*roots]))
+        return Code(path, import_dags(path, [*roots], shortens=shortens))
     from .airflow.reading import FoundDags
 
     found = FoundDags(module_name(path))
     with asked_while_imported():
-        return Code(path, import_dags(path, [*roots]), found.all())
+        return Code(path, import_dags(path, [*roots], shortens=shortens), found.all(), found.notices)
 
 
 @contextmanager
@@ -85,20 +87,25 @@ def file_of(attempt: TaskAttempt) -> str:
     return attempt.source.path if attempt.source is not None else "its file"
 
 
-def import_dags(path: Path, roots: Iterable[Path] = ()) -> list[DAG]:
+def import_dags(path: Path, roots: Iterable[Path] = (), *, shortens: bool = True) -> list[DAG]:
     """The DAGs that the file at *path* makes. Whatever the file raises passes through.
 
-    Modules are looked up beside the file, then in *roots*. A file in a zip archive is
-    `archive.zip/file.py`, as in Airflow.
+    Modules are looked up beside the file, then in *roots*, and then where packages are installed; for files of
+    Airflow's packages go first, as in Airflow. A file in a zip archive is `archive.zip/file.py`, as in Airflow.
+    *shortens*: whether paths are shown from the roots, and not as they are here.
     """
     if any(part.name == "snapshots" for part in path.parents):  # what is kept stays as it was kept
         sys.dont_write_bytecode = True
-    _roots[:] = [f"{root}{os.sep}" for root in roots]
-    for place in reversed([path.parent, *roots]):
-        if str(place) in sys.path:
-            sys.path.remove(str(place))
-        sys.path.insert(0, str(place))
+    _roots[:] = [f"{root}{os.sep}" for root in roots] if shortens else []
+    _look_in([path.parent, *roots], last="airflow.sdk" in sys.modules)
     return collect(lambda: _execute(path))
+
+
+def _look_in(places: list[Path], *, last: bool) -> None:
+    """Have modules looked up in *places*: before all others, or after them, roots first."""
+    texts = list(dict.fromkeys(map(str, reversed(places) if last else places)))
+    others = [place for place in sys.path if place not in texts]
+    sys.path[:] = [*others, *texts] if last else [*texts, *others]
 
 
 def module_name(path: Path) -> str:

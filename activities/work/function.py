@@ -40,6 +40,7 @@ from . import other_python
 from .dag_import import dag_of, file_of
 from .failures import describe_failure, print_failure
 from .macros import MACROS
+from .rendered import shown
 from .templates import TemplateSettings, filled, settings_of
 
 if TYPE_CHECKING:
@@ -71,12 +72,17 @@ def run(job: Job) -> dict[str, Any]:
     except BaseException as error:
         print_failure(error)
         return {"failure": describe_failure(error).model_dump(mode="json")}
-    result = perform(dags, attempt, facts=job)
+    result = perform(dags, attempt, facts=job, told=lambda fields: _tell_rendered(job, fields))
     # What a stopped one has come to is nobody's result: it goes on elsewhere, as the same try.
     if (folder := job.request.get("folder")) is not None and job.request["work"] == "function" and not _stopped:
         with suppress(OSError):  # another user may not write there: then the worker does, from the answer
             Path(folder, "result.json").write_text(json.dumps(result))
     return result
+
+
+def _tell_rendered(job: Job, fields: dict[str, Any]) -> None:
+    if said := shown(fields):
+        job.tell(rendered=said)
 
 
 _stopped: list[bool] = []
@@ -96,12 +102,24 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
     raise TaskStopped("the task was stopped")
 
 
+Rendered = Callable[[dict[str, Any]], None]
+
+
+def _unheard(_: dict[str, Any]) -> None:
+    """Nobody keeps what templated fields come to."""
+
+
 def perform(
-    dags: list[DAG], attempt: TaskAttempt, given: tuple[Any, ...] = (), facts: Facts | None = None
+    dags: list[DAG],
+    attempt: TaskAttempt,
+    given: tuple[Any, ...] = (),
+    facts: Facts | None = None,
+    told: Rendered = _unheard,
 ) -> dict[str, Any]:
     """Calls the function of *attempt* and returns what goes into `result.json`.
 
-    *given* are arguments that come before the task's own, such as a SparkSession; *facts* is whom it may ask.
+    *given* are arguments that come before the task's own, such as a SparkSession; *facts* is whom it may ask; *told*
+    hears what its templated fields come to.
     """
     started = datetime.now(UTC)
     values = {**context(attempt.seen_by_callback, facts), "macros": MACROS, **TEMPLATE_NAMES}
@@ -111,7 +129,7 @@ def perform(
             if attempt.callback is not None:
                 call_back(dags, attempt, attempt.callback, values)
                 return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
-            result = work(find_node(dags, attempt), attempt, values, given, dag_of(dags, attempt))
+            result = work(find_node(dags, attempt), attempt, values, given, dag_of(dags, attempt), told)
         outcome = _ended(attempt, result, started)
         said = tuple(values["outlet_events"].said())
         xcom = checked({**values["ti"].pushed, **outcome.xcom})
@@ -121,7 +139,8 @@ def perform(
         outcome = Outcome(state=TaskState.SKIPPED, started_at=started, note=note, xcom=_pushed(values))
     except BaseException as error:
         print_failure(error)
-        failure = describe_failure(error).model_copy(update={"xcom": _pushed(values)})
+        pushed = _pushed(values) if attempt.callback is None else {}
+        failure = describe_failure(error).model_copy(update={"xcom": pushed})
         return {"failure": failure.model_dump(mode="json"), "started_at": started.isoformat()}
     return {"outcome": outcome.model_dump(mode="json")}
 
@@ -154,7 +173,14 @@ def _results(attempt: TaskAttempt, result: Any) -> dict[str, Any]:
     return {**result, RETURN_VALUE: result}
 
 
-def work(node: Node, attempt: TaskAttempt, values: dict[str, Any], given: tuple[Any, ...], dag: DAG) -> Any:
+def work(
+    node: Node,
+    attempt: TaskAttempt,
+    values: dict[str, Any],
+    given: tuple[Any, ...],
+    dag: DAG,
+    told: Rendered = _unheard,
+) -> Any:
     """Calls what *node* is about, with what its author wants called before and after."""
     function = node.function
     _on_kill[:] = [] if node.on_kill is None else [node.on_kill]
@@ -163,9 +189,9 @@ def work(node: Node, attempt: TaskAttempt, values: dict[str, Any], given: tuple[
     extensions = getattr(attempt.task, "templates_exts", ())
     settings = settings_of(getattr(function, "template_ext", extensions), dag)
     if isinstance(function, OperatorWork):
-        result = _execute(function, attempt, values, settings)
+        result = _execute(function, attempt, values, settings, told)
     else:
-        result = _call(function, attempt, values, given, settings)
+        result = _call(function, attempt, values, given, settings, told)
     if inspect.isgenerator(result):
         result = _all_of(result, values)
     for hook in node.after:
@@ -189,22 +215,31 @@ def _all_of(results: Iterator[Any], values: dict[str, Any]) -> list[Any]:
 
 
 def _call(
-    function: Any, attempt: TaskAttempt, values: dict[str, Any], given: tuple[Any, ...], settings: TemplateSettings
+    function: Any,
+    attempt: TaskAttempt,
+    values: dict[str, Any],
+    given: tuple[Any, ...],
+    settings: TemplateSettings,
+    told: Rendered,
 ) -> Any:
     written = [getattr(attempt.task, name, None) or {} for name in ("args", "kwargs", "templates_dict")]
     native = attempt.render_template_as_native_obj
     args, kwargs, templates_dict = filled(attempt, written, values, settings, native=native)
     values["templates_dict"] = templates_dict or None
+    told({"op_args": args, "op_kwargs": kwargs, "templates_dict": templates_dict})
     if isinstance(function, OtherPython):
         return other_python.call(function, [*args], kwargs, values, _on_kill)
     return function(*given, *args, **kwargs, **from_context(function, values, len(given) + len(args), kwargs))
 
 
-def _execute(work: OperatorWork, attempt: TaskAttempt, values: dict[str, Any], settings: TemplateSettings) -> Any:
+def _execute(
+    work: OperatorWork, attempt: TaskAttempt, values: dict[str, Any], settings: TemplateSettings, told: Rendered
+) -> Any:
     """Has an operator of the user's own do its work, its templated fields filled in."""
     kwargs = getattr(attempt.task, "kwargs", {})
     named = {name: value for name, value in kwargs.items() if name in work.template_fields}
     fields = filled(attempt, named, values, settings, native=attempt.render_template_as_native_obj)
+    told(fields)
     operator = work.operator({**resolve(kwargs, attempt.xcom), **fields})
     values["task"] = operator
     _on_kill.append(operator.on_kill)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...model.authoring.dags import DAG, paused_at_creation
-from ...model.errors import InvalidInputError
+from ...model.errors import InvalidInputError, NotAllowedError
 from ...model.spec.dag import DagSource, DagSpec
 from ...model.spec.tasks.spark import SparkWork
 from .dag_import import Code, digest_of, import_code, shown_path
 from .failures import describe_failure, place_of
 from .moving_dates import moving_start_dates
 from .needing_airflow import NeedsAirflow, noticing
+from .outside import OpenedOutside, leaves_its_folder
 from .templates import check, settings_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offer
         source = DagSource(path=lasting, sha256=digest_of(path), imports_airflow="airflow.sdk" in sys.modules)
         with noticing(offered=airflow_is_offered):
             code = import_code(path, roots)
-        notices = list(dict.fromkeys(notice for dag in code.dags for notice in dag.notices))
+        notices = list(dict.fromkeys([*code.notices, *(notice for dag in code.dags for notice in dag.notices)]))
         notices += moving_start_dates(path) if code.dags or code.airflow_dags else []
         specs = [_spec(dag, source) for dag in code.dags]
         notices += [notice for spec in specs for notice in _untried_masters(spec)]
@@ -47,11 +48,13 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offer
         return {"needs_airflow": True}
     except InvalidInputError as error:
         place = place_of(error)
-        return {"error": str(error) + (f"\n  at {place}" if place is not None else "")}
+        told = str(error) + (f"\n  at {place}" if place is not None else "")
+        return {"error": told, "not_allowed": isinstance(error, NotAllowedError)}
     except BaseException as error:
         failure = describe_failure(error)
         where = "".join(f"\n  {line}" for line in failure.traceback[-5:])
-        return {"error": f"{failure.error_type}: {failure.message}{where}"}
+        told = f"{failure.error_type}: {failure.message}{where}"
+        return {"error": told, "lacks_a_module": isinstance(error, ImportError)}
 
 
 def _with_airflow(result: dict[str, Any], code: Code, source: DagSource) -> dict[str, Any]:
@@ -74,7 +77,8 @@ def _spec(dag: DAG, source: DagSource) -> DagSpec:
     except InvalidInputError as error:
         named = [task_id for task_id in dict.fromkeys(TASK.findall(str(error))) if task_id in dag.tasks]
         places = [f"\n  task {task_id!r} is at {shown_path(dag.tasks[task_id].defined_at)}" for task_id in named[:5]]
-        raise InvalidInputError("".join([str(error), *places])) from None
+        kind = NotAllowedError if isinstance(error, NotAllowedError) else InvalidInputError
+        raise kind("".join([str(error), *places])) from None
     return spec
 
 
@@ -82,7 +86,7 @@ def _untried_masters(spec: DagSpec) -> list[str]:
     """A notice for each task that goes to a kind of Spark cluster which the tests have had none of."""
     return [
         f"DAG {spec.dag_id!r}, task {task.task_id!r}: master = {task.spark.master!r}: tidemill's tests have had no "
-        f"{kind} cluster, only its commands and answers. Try the task there before you rely on it (docs/spark.md)"
+        f"{kind}, only its commands and answers. Try the task there before you rely on it (docs/spark.md)"
         for task in spec.tasks
         if isinstance(task, SparkWork) and (kind := task.spark.untried) is not None
     ]
@@ -104,6 +108,19 @@ def check_templates(spec: DagSpec, dag: DAG) -> None:
         raise InvalidInputError("\n".join(problems))
 
 
+def reads_outside(path: Path, name: str, opened: OpenedOutside) -> str | None:
+    """Return what is to be said of a file that reads what is above its folder; None for one that does not."""
+    if opened.names:
+        what = f"reads {', '.join(opened.names)} beside its folder"
+    elif path.is_file() and leaves_its_folder(path.read_text(errors="replace"), name.count("/")):
+        what = "works out paths above its folder from __file__"
+    else:
+        return None
+    return (
+        f"{name} {what}: its tasks run the file where it lies, as it is then, and no copy that was kept with a version"
+    )
+
+
 def run(job: Job) -> dict[str, Any]:
     """Parses in this process, which has to be a throw-away one: it is limited from now on.
 
@@ -115,18 +132,22 @@ def run(job: Job) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     root = Path(request["root"])
     opened: set[str] = set()
-    prefix = f"{root}{os.sep}"
+    prefix, outside = f"{root}{os.sep}", OpenedOutside(root)
 
     def hear(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(arguments[0], str):
             path = os.path.abspath(arguments[0])  # noqa: PTH100 - called for every file that is opened
             if path.startswith(prefix):
                 opened.add(path)
+            else:
+                outside.hear(path)
 
     sys.addaudithook(hear)
     path = root / request["name"]
     paused_at_creation.set(request.get("paused_at_creation", False))
     result = parse(path, request["lasting"], (root,), airflow_is_offered=request.get("airflow_is_offered", False))
+    if (told := reads_outside(path, request["name"], outside)) is not None:
+        result |= {"outside": told, "notices": [*result.get("notices", ()), told]}
     modules = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
     files = opened | {file for file in modules if isinstance(file, str) and file.startswith(prefix)}
     # Also those that are not there: what misses them is parsed again when they come.

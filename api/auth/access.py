@@ -15,8 +15,16 @@ OPEN = {
 """What is asked by those who are not known yet."""
 FOR_ADMINS = {
     ("POST", "/api/v2/pools"),
+    ("PATCH", "/api/v2/pools"),
     ("PATCH", "/api/v2/pools/{pool_name}"),
+    *(
+        (method, f"/api/v2/{kind}")
+        for method in ("POST", "PATCH")
+        for kind in ("variables", "variables/{variable_key}", "connections", "connections/{connection_id}")
+    ),
 }
+OF_ONES_OWN = {"/api/v2/dags/{dag_id}/favorite", "/api/v2/dags/{dag_id}/unfavorite"}
+"""What changes something for nobody but who asks."""
 FOR_OPERATORS = {"/api/v2/connections", "/api/v2/connections/{connection_id}"}
 """What those who only look do not see: hosts and names of accounts."""
 NAMED_ELSEWHERE = "/api/v2/backfills"
@@ -38,6 +46,8 @@ def needed_role(method: str, path: str) -> Role | None:
     """Who may call an operation, by its path with the names of its parameters; None: anybody."""
     if path in OPEN:
         return None
+    if path in OF_ONES_OWN:
+        return Role.VIEWER
     if only_reads(method, path):
         return Role.OPERATOR if path in FOR_OPERATORS else Role.VIEWER
     if method == "DELETE" or (method, path) in FOR_ADMINS:

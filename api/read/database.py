@@ -22,12 +22,10 @@ from sqlalchemy import (
     RowMapping,
     String,
     Table,
-    create_engine,
-    event,
 )
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from ...activities.database import engine
 from ...model.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -37,10 +35,6 @@ ANSWERS_WITHIN = 5.0
 """So long a page waits for what is kept, in seconds."""
 AGAIN_AFTER = 10.0
 """So long it is not asked again when it has failed."""
-WAIT_FOR_LOCK = 30
-"""How long one server waits for another that writes to the same SQLite file, in seconds."""
-OF_POSTGRESQL = {"connect_timeout": 10, "tcp_user_timeout": 30_000, "options": "-c statement_timeout=30000"}
-"""A host that is lost answers nothing: seconds for a connection, milliseconds for what is sent and for a statement."""
 TABLES = MetaData()
 RUNS = Table(
     "tidemill_ended_runs",
@@ -107,8 +101,9 @@ class Database:
     One that hangs holds nobody up for longer than ANSWERS_WITHIN, and is left alone for a while after it has failed.
     """
 
-    def __init__(self, url: str, *, disposable: bool) -> None:
-        self._engine = _engine(url)
+    def __init__(self, url: str, *, disposable: bool, tables: MetaData = TABLES) -> None:
+        self._engine = engine(url, "TIDEMILL_ARCHIVE")
+        self._tables = tables
         self._disposable = disposable
         self._file = _KeptFile(self._engine)
         self._threads = ThreadPoolExecutor(THREADS, "tidemill-archive")
@@ -161,9 +156,9 @@ class Database:
     def _make_tables(self) -> None:
         self._file.open()
         try:
-            TABLES.create_all(self._engine)
+            self._tables.create_all(self._engine)
         except SQLAlchemyError:  # once more, since another server may have made them at the same time
-            TABLES.create_all(self._engine)
+            self._tables.create_all(self._engine)
 
     def close(self) -> None:
         """Ends its connections."""
@@ -212,28 +207,6 @@ class Database:
         return f"{url.drivername}://{f'{url.host}:{url.port}' if url.host else ''}/{url.database or ''}"
 
 
-def _engine(url: str) -> Engine:
-    """Raises InvalidInputError for a URL that is none, and where a driver is not installed."""
-    try:
-        found = make_url(url)
-        if found.drivername in ("postgresql", "postgres"):
-            found = found.set(drivername="postgresql+psycopg")
-        bounds = OF_POSTGRESQL if found.get_backend_name() == "postgresql" else {}
-        made = create_engine(found, pool_pre_ping=True, hide_parameters=True, connect_args=bounds)
-    except (ArgumentError, ValueError):
-        raise InvalidInputError(
-            "TIDEMILL_ARCHIVE is no URL of a database. Write sqlite:////folder/runs.db or postgresql://user@host/name"
-        ) from None
-    except ImportError as error:
-        raise InvalidInputError(
-            f"TIDEMILL_ARCHIVE needs what is not installed ({error}). For PostgreSQL: "
-            "pip install 'tidemill[postgresql]'"
-        ) from None
-    if made.dialect.name == "sqlite":
-        event.listen(made, "connect", _for_many_servers)
-    return made
-
-
 class _KeptFile:
     """The file of a SQLite database, which somebody may remove while connections go on with it, unseen."""
 
@@ -268,13 +241,6 @@ class _KeptFile:
                 found = self._path.stat()
                 return found.st_dev, found.st_ino
         return None
-
-
-def _for_many_servers(connection: Any, _: Any) -> None:
-    """Readers do not wait for a writer, nor writers for long."""
-    connection.execute(f"PRAGMA busy_timeout = {WAIT_FOR_LOCK * 1000}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
 
 
 def _first_line(error: Exception) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -28,6 +28,8 @@ from ..responses.dags import version_number
 from .cache import Cache
 from .database import ArchiveError
 from .ended_runs import ROUGHLY, EndedRun, EndedRuns
+from .favourites import Favourites
+from .notes import Key, Notes, begin_notes
 from .replays import Replays
 from .together import SILENT, each
 
@@ -46,9 +48,9 @@ OF_VIEW = (
 )  # fmt: skip
 """What a DAG's line and its own answer have in common."""
 LONG = 3600.0
-SEEN_WITHIN, LOOKS_EVERY = 5.0, 0.1
-"""In seconds: a run that has ended is changed by another execution of its workflow, which takes a moment."""
 """For what never changes: a version of a DAG, a run that has ended."""
+SEEN_WITHIN, LOOKS_FIRST, LOOKS_LAST = 5.0, 0.1, 1.0
+"""In seconds: a run that has ended is changed by another execution of its workflow, which takes a moment."""
 RUNS_OF_VERSIONS = 25
 A_WHILE = 60.0
 MOST_STATES, MOST_DETAILS, MOST_SPECS = 32, 300, 1000
@@ -75,11 +77,12 @@ class Source:
         self._states, self._details, self._specs = Cache(MOST_STATES), Cache(MOST_DETAILS), Cache(MOST_SPECS)
         self.keeps_all = settings.archive is not None
         """Whether runs are shown that Temporal has forgotten."""
+        archive = settings.archive.get_secret_value() if settings.archive is not None else None
         self.ended = EndedRuns(
-            settings.archive.get_secret_value() if settings.archive is not None else _own_file(settings),
-            tidemill.client,
-            None if self.keeps_all else MOST_CACHED,
+            archive or _own_file(settings, "web.db"), tidemill.client, None if self.keeps_all else MOST_CACHED
         )
+        self.notes = Notes(archive or _own_file(settings, "notes.db"), tidemill.client)
+        self.favourites = Favourites(archive or _own_file(settings, "notes.db"), tidemill.client.namespace)
         self._changed: dict[str, float] = {}
         """When somebody changed a DAG here: lists may not show that yet."""
         self._to_delete: set[tuple[str, str]] = set()
@@ -113,14 +116,45 @@ class Source:
         self._cache.forget("all_runs")
         self._changed[dag_id] = time.monotonic()
 
+    async def begin(self) -> None:
+        """Opens its databases. Raises InvalidInputError for an archive that cannot be used."""
+        await self.ended.begin()
+        for written_down in (self.notes, self.favourites):
+            await begin_notes(written_down, in_archive=self.keeps_all)
+
+    def close(self) -> None:
+        """Ends the connections to its databases."""
+        self.ended.close()
+        self.notes.close()
+        self.favourites.close()
+
+    async def write_note(self, keys: Collection[Key], note: str | None, *, beside: bool) -> None:
+        """Keeps or removes a note; *beside* a change, which stands whatever becomes of the note. Else: ArchiveError."""
+        written = self.notes.write(keys, note)
+        await (self._if_it_answers(written, None) if beside else written)
+
+    async def note(self, keys: Collection[Key], note: str | None) -> None:
+        """Keeps a note that came with a change, which stands whatever becomes of the note."""
+        if note:
+            await self._if_it_answers(self.notes.write(keys, note), None)
+
+    async def runs_with_note(self, dag_id: str) -> frozenset[str]:
+        """The runs of a DAG that have a note of their own."""
+        return await self._if_it_answers(self.notes.runs_with(dag_id), frozenset())
+
+    async def favourites_of(self, person: str) -> frozenset[str]:
+        """The DAGs that *person* has marked; none where that is not known now."""
+        return await self._if_it_answers(self.favourites.of(person), frozenset())
+
     async def until(self, dag_id: str, run_id: str, is_so: Callable[[RunDetails], bool]) -> None:
         """Waits, for a few seconds at most, until a change of a run can be seen: who has made it is answered by it."""
-        until = time.monotonic() + SEEN_WITHIN
+        until, pause = time.monotonic() + SEEN_WITHIN, LOOKS_FIRST
         while time.monotonic() < until:
             with suppress(*SILENT, LookupError):  # it goes on as another execution
                 if is_so(await self.tidemill.run(dag_id, run_id)):
                     break
-            await asyncio.sleep(LOOKS_EVERY)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LOOKS_LAST)
         await self.changed(dag_id, run_id)
 
     async def deleted(self, dag_id: str, run_id: str = "", *, only_there: bool = False) -> int:
@@ -129,6 +163,9 @@ class Source:
         One that does not answer is told later, unless the run is *only there*: then it raises ArchiveError.
         """
         await self.changed(dag_id)
+        await self._if_it_answers(self.notes.forget(dag_id, run_id), None)
+        if not run_id:
+            await self._if_it_answers(self.favourites.forget(dag_id), None)
         try:
             return await self.ended.delete(dag_id, run_id)
         except ArchiveError:
@@ -419,8 +456,8 @@ def _is(spec: DagSpec) -> Callable[[], Awaitable[DagSpec]]:
     return answer
 
 
-def _own_file(settings: Settings) -> str:
+def _own_file(settings: Settings, name: str) -> str:
     home = settings.web_home
     with suppress(OSError):  # then nothing is kept, and it is told at the start
         home.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{home / 'web.db'}"
+    return f"sqlite:///{home / name}"

@@ -22,6 +22,17 @@ SILENT = (ArchiveError, NoWorkerError, InvalidInputError, RPCError, TimeoutError
 """What is raised where nobody answers in time."""
 
 
+async def after_change(reading: Awaitable[Answer], otherwise: Callable[[], Answer]) -> Answer:
+    """Returns what *reading* answers of what has just been changed, or *otherwise* where nobody answers.
+
+    A change that is made is never answered as one that has failed: who is told so makes it again.
+    """
+    try:
+        return await reading
+    except (NotFoundError, *SILENT):
+        return otherwise()
+
+
 async def each(
     items: Sequence[Item],
     ask: Callable[[Item], Awaitable[Answer | None]],

@@ -1,11 +1,10 @@
 """What answers share."""
 
 from datetime import timedelta
+from typing import Annotated
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from pydantic import BaseModel, ConfigDict
-
-from ...model.errors import InvalidInputError
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Answer(BaseModel):
@@ -44,10 +43,5 @@ def number_of(*parts: object) -> int:
     return uuid_of(*parts).int % (2**53 - 1) + 1
 
 
-def refuse_note(note: str | None, *shown: str | None) -> None:
-    """Refuses a note, since none are kept. What is shown as one, why something failed, may come back with a change.
-
-    Raises InvalidInputError.
-    """
-    if note and note not in shown:
-        raise InvalidInputError("note: notes are not kept here. Leave it out")
+Note = Annotated[str | None, Field(max_length=1000)]
+"""What a person writes down about a run or a task (Airflow's bound)."""

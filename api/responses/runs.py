@@ -1,12 +1,13 @@
 """Runs as Airflow's API answers them."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from ...model.run.identity import RunIdentity
 from ...model.run.views import RunView
+from ...model.states import RunState
 from ..read.filters import seconds_between
-from .common import Answer, Body
+from .common import Answer, Body, Note
 from .dags import DagVersion
 
 TRIGGERED_BY = {"client": "rest_api", "signal": "rest_api"}
@@ -90,7 +91,7 @@ class TriggerBody(Body):
     logical_date: datetime | None
     run_after: datetime | None = None
     conf: dict[str, Any] | None = None
-    note: str | None = None
+    note: Note = None
     partition_key: str | None = None
 
 
@@ -98,7 +99,7 @@ class RunPatch(Body):
     """Airflow: DAGRunPatchBody."""
 
     state: str | None = None
-    note: str | None = None
+    note: Note = None
 
 
 class RunClearBody(Body):
@@ -108,7 +109,43 @@ class RunClearBody(Body):
     only_failed: bool = False
     only_new: bool = False
     run_on_latest_version: bool | None = None
-    note: str | None = None
+    note: Note = None
+
+
+class BulkRunBody(Body):
+    """Airflow: BulkDAGRunBody."""
+
+    dag_run_id: str
+    dag_id: str | None = None
+    state: Literal["queued", "success", "failed"] | None = None
+    note: Note = None
+
+
+class BulkRunClearBody(RunClearBody):
+    """Airflow: BulkDAGRunClearBody."""
+
+    dag_runs: list[BulkRunBody]
+    """Partitions are not asked for here: they are run again by a backfill with reprocess_behavior."""
+
+
+def just_made(run: RunIdentity) -> RunView:
+    """The view of a run that has just been made, and of which nothing else can be seen."""
+    now = datetime.now(UTC)
+    return RunView(
+        run_id=run.run_id,
+        run_type=run.run_type,
+        state=RunState.QUEUED,
+        logical_date=run.logical_date,
+        run_after=run.run_after,
+        queued_at=now,
+        partition_key=run.partition_key,
+        workflow_id=run.workflow_id,
+    )
+
+
+def in_state(run: RunView, state: str) -> RunView:
+    """The view of a run that has just been given *state*, and of which nothing else can be seen."""
+    return run.model_copy(update={"state": RunState(state), "ended_at": None if state == "queued" else run.ended_at})
 
 
 def run_answer(

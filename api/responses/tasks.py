@@ -12,7 +12,7 @@ from ...model.spec.dag import DagSpec
 from ...model.spec.tasks import KINDS, Task
 from ...model.states import TaskState
 from ..read.filters import seconds_between
-from .common import Answer, Body, TimeDelta, uuid_of
+from .common import Answer, Body, Note, TimeDelta, uuid_of
 from .dags import DagVersion, param_of, version_of
 
 SHOWN_STATES = {TaskState.NONE: None, TaskState.SHUTDOWN: "restarting"}
@@ -160,18 +160,27 @@ class ClearBody(Body):
     include_past: bool = False
     run_on_latest_version: bool | None = None
     prevent_running_task: bool = False
-    note: str | None = None
+    note: Note = None
 
 
 class InstancePatch(Body):
     """Airflow: PatchTaskInstanceBody."""
 
     new_state: str | None = None
-    note: str | None = None
+    note: Note = None
     include_upstream: bool = False
     include_downstream: bool = False
     include_future: bool = False
     include_past: bool = False
+
+
+class BulkInstanceBody(InstancePatch):
+    """Airflow: BulkTaskInstanceBody."""
+
+    task_id: str
+    map_index: int | None = None
+    dag_id: str | None = None
+    dag_run_id: str | None = None
 
 
 def task_answer(spec: DagSpec, task: Task) -> TaskAnswer:

@@ -10,16 +10,18 @@ from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
 from ...model.errors import InvalidInputError
 from ...model.run.identity import TriggerRequest
+from ...model.run.instance_keys import UNMAPPED
 from ...model.spec.assets.condition import assets_in
 from ...model.spec.timetables import waited_for
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
+from ..read.notes import noted
 from ..read.source import Source
-from ..read.together import each
-from ..responses.common import Body, number_of, refuse_note
+from ..read.together import after_change, each
+from ..responses.common import Body, Note, number_of
 from ..responses.dags import asset_expression
-from ..responses.runs import RunAnswer, run_answer
+from ..responses.runs import RunAnswer, just_made, run_answer
 
 router = APIRouter()
 AT_ONCE = 20
@@ -36,8 +38,8 @@ async def _views(source: Source) -> list[AssetView]:
     return await each(await source.assets(), source.asset)
 
 
-async def _named(source: Source, number: int) -> AssetView:
-    """The asset that a number means."""
+async def named_asset(source: Source, number: int) -> AssetView:
+    """The asset that a number means. Raises NotFoundError."""
     for name in await source.assets():
         if asset_number(name) == number:
             return await source.asset(name)
@@ -186,7 +188,7 @@ async def get_events(
 @router.post("/api/v2/assets/events")
 async def make_event(source: Here, body: EventBody) -> dict[str, Any]:
     """Tells an asset that it was updated from outside."""
-    view = await _named(source, body.asset_id)
+    view = await named_asset(source, body.asset_id)
     event = await source.tidemill.emit(view.name, extra=body.extra, partition_key=body.partition_key)
     assert event is not None  # noqa: S101 - its cause is new
     source.asset_changed(view.name)
@@ -196,7 +198,7 @@ async def make_event(source: Here, body: EventBody) -> dict[str, Any]:
 @router.get("/api/v2/assets/{asset_id}")
 async def get_asset(source: Here, asset_id: int) -> dict[str, Any]:
     """An asset."""
-    return asset_answer(await _named(source, asset_id))
+    return asset_answer(await named_asset(source, asset_id))
 
 
 class MaterializeBody(Body):
@@ -208,7 +210,7 @@ class MaterializeBody(Body):
     logical_date: datetime | None = None
     run_after: datetime | None = None
     conf: dict[str, Any] | None = None
-    note: str | None = None
+    note: Note = None
     partition_key: str | None = None
 
 
@@ -216,16 +218,17 @@ class MaterializeBody(Body):
 async def materialize(source: Here, asset_id: int, body: MaterializeBody | None = None) -> RunAnswer:
     """Has the DAG run that writes the asset."""
     given = body or MaterializeBody()
-    refuse_note(given.note)
     if given.partition_key is not None:
         raise InvalidInputError("partition_key: runs by hand have none here. Leave it out, or make a backfill")
     request = TriggerRequest(
         run_id=given.dag_run_id, conf=given.conf or {},
         **given.model_dump(include={"data_interval_start", "data_interval_end", "logical_date", "run_after"}),
     )  # fmt: skip
-    made = await source.tidemill.materialize((await _named(source, asset_id)).name, request)
+    made = await source.tidemill.materialize((await named_asset(source, asset_id)).name, request)
     await source.changed(made.dag_id)
-    return run_answer(made.dag_id, await source.run(made.dag_id, made.run_id), made)
+    await source.note([(made.dag_id, made.run_id, "", UNMAPPED)], given.note)
+    seen = await after_change(source.run(made.dag_id, made.run_id), lambda: just_made(made))
+    return (await noted(source.notes, [run_answer(made.dag_id, seen, made)]))[0]
 
 
 @router.get("/ui/dependencies")
@@ -291,20 +294,3 @@ async def get_upstream_events(source: Here, dag_id: str, dag_run_id: str) -> dic
     details = await source.details(dag_id, await source.run(dag_id, dag_run_id))
     found = [event_answer(event) for event in details.run.asset_events] if details is not None else []
     return {"asset_events": found, "total_entries": len(found)}
-
-
-@router.get("/api/v2/dags/{dag_id}/assets/queuedEvents")
-async def get_queued_events(source: Here, dag_id: str) -> dict[str, Any]:
-    """The assets that are there for the DAG's next run."""
-    found = [
-        {
-            "dag_id": dag_id,
-            "asset_id": asset_number(row.name),
-            "created_at": row.since.isoformat(),
-            "dag_display_name": dag_id,
-        }
-        for row in await source.tidemill.gathered(dag_id)
-    ]
-    if not found:
-        await source.view(dag_id)
-    return {"queued_events": found, "total_entries": len(found)}

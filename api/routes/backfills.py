@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 
 from ...model.dag.backfill_request import BackfillRequest, ReprocessBehavior
-from ...model.dag.backfills import BackfillProgress
+from ...model.dag.backfills import BackfillPlan, BackfillProgress
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
@@ -14,6 +14,7 @@ from ..dependencies import Here, Limit, Offset
 from ..errors import NotOfferedError
 from ..read.filters import ordered, page
 from ..read.source import Source
+from ..read.together import after_change
 from ..responses.common import Answer, Body, number_of
 
 router = APIRouter()
@@ -146,10 +147,30 @@ async def make_backfill(source: Here, body: BackfillBody, person: Who) -> Backfi
     await check_tags(source, person, body.dag_id)
     plan = await source.tidemill.create_backfill(body.dag_id, _request(body, dry_run=False))
     await source.changed(body.dag_id)
-    for one in await source.tidemill.backfills(body.dag_id):
+    seen = await after_change(source.tidemill.backfills(body.dag_id), list)
+    for one in seen:
         if one.backfill_id == plan.backfill_id:
             return BackfillAnswer.of(body.dag_id, one)
-    raise NotFoundError(f"the backfill of DAG {body.dag_id!r} has ended already")
+    return _just_made(body, plan)
+
+
+def _just_made(body: BackfillBody, plan: BackfillPlan) -> BackfillAnswer:
+    """A backfill that has just been made, and of which nothing else can be seen."""
+    now = datetime.now(UTC)
+    return BackfillAnswer(
+        id=number_of("backfill", body.dag_id, plan.backfill_id or ""),
+        dag_id=body.dag_id,
+        from_date=body.from_date,
+        to_date=body.to_date,
+        dag_run_conf=body.dag_run_conf,
+        is_paused=False,
+        reprocess_behavior=body.reprocess_behavior,
+        max_active_runs=body.max_active_runs,
+        created_at=now,
+        completed_at=None,
+        updated_at=now,
+        dag_display_name=body.dag_id,
+    )
 
 
 @router.post("/api/v2/backfills/dry_run")

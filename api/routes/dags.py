@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from ...activities.bundles.snapshots import Snapshots
@@ -13,11 +13,12 @@ from ...model.dag.row import DagRow
 from ...model.run.views import RunView
 from ...model.spec.dag import DagSource, DagSpec
 from ...worker.connection import NotFoundError
+from ..auth.access import check_tags
 from ..dependencies import Here, Limit, Mask, Offset
-from ..errors import NotOfferedError
+from ..errors import ConflictError
 from ..read.filters import NOT_FILTERS, matches, ordered, page
 from ..read.source import Source
-from ..read.together import each
+from ..read.together import AT_ONCE, after_change, each
 from ..responses.dags import (
     DagAnswer,
     DagCollection,
@@ -84,7 +85,6 @@ FIELDS: dict[str, Any] = {
     "paused": lambda row: row.is_paused,
     "bundle_name": lambda row: row.bundle,
     "dag_ids": lambda row: row.dag_id,
-    "is_favorite": lambda _: False,
     "last_dag_run_state": lambda row: last_state(row),
     "has_asset_schedule": lambda row: row.timetable_summary in OF_ASSETS,
 }
@@ -101,7 +101,7 @@ ORDERS: dict[str, Any] = {
 }
 
 
-SPECIAL = {"tags", "tags_match_mode", "owners", "exclude_stale", "dag_run_state", "dag_runs_limit"}
+SPECIAL = {"is_favorite", "tags", "tags_match_mode", "owners", "exclude_stale", "dag_run_state", "dag_runs_limit"}
 """Filters that are more than a comparison with one field."""
 
 
@@ -120,7 +120,7 @@ def run_states(row: DagRow) -> set[str]:
     return found | ({"running"} if row.active_runs else set()) | ({"queued"} if row.queued_runs else set())
 
 
-def wanted_rows(rows: list[DagRow], filters: DagFilters) -> list[DagRow]:
+def wanted_rows(rows: list[DagRow], filters: DagFilters, favourites: frozenset[str]) -> list[DagRow]:
     """Those of *rows* that *filters* want, in their order. Raises InvalidInputError for an order that is none."""
     given = {name: value for name, value in filters.model_dump().items() if value not in (None, [])}
     plain = {name: value for name, value in given.items() if name not in SPECIAL | NOT_FILTERS}
@@ -132,6 +132,7 @@ def wanted_rows(rows: list[DagRow], filters: DagFilters) -> list[DagRow]:
         for row in rows
         if matches(row, plain, FIELDS)
         and not (filters.exclude_stale and row.is_stale)
+        and filters.is_favorite in (None, row.dag_id in favourites)
         and (not filters.tags or together(tag in row.tags for tag in filters.tags))
         and (not filters.owners or any(owner in row.owners for owner in filters.owners))
         and (not states or not run_states(row).isdisjoint(states))
@@ -145,9 +146,10 @@ def by_its_line(row: DagRow) -> DagSpec:
 
 
 @router.get("/api/v2/dags")
-async def get_dags(source: Here, filters: Annotated[PublicDagFilters, Query()]) -> DagCollection:
+async def get_dags(source: Here, filters: Annotated[PublicDagFilters, Query()], request: Request) -> DagCollection:
     """DAGs, by their lines in Temporal's visibility."""
-    part = page(wanted_rows(await source.rows(), filters), filters.limit, filters.offset)
+    favourites = await favourites_of(source, request)
+    part = page(wanted_rows(await source.rows(), filters, favourites), filters.limit, filters.offset)
 
     async def answer(row: DagRow) -> DagAnswer:
         return DagAnswer(**dag_fields(row, await source.spec(row.dag_id, row.version)))
@@ -159,27 +161,33 @@ async def get_dags(source: Here, filters: Annotated[PublicDagFilters, Query()]) 
 
 
 @router.get("/ui/dags")
-async def get_dags_with_runs(source: Here, filters: Annotated[UiDagFilters, Query()]) -> DagsWithRuns:
+async def get_dags_with_runs(source: Here, filters: Annotated[UiDagFilters, Query()], request: Request) -> DagsWithRuns:
     """DAGs with their last runs."""
-    part = page(wanted_rows(await source.rows(), filters), filters.limit, filters.offset)
+    favourites = await favourites_of(source, request)
+    part = page(wanted_rows(await source.rows(), filters, favourites), filters.limit, filters.offset)
 
     async def answer(row: DagRow) -> DagWithRuns:
         spec, runs = await asyncio.gather(source.spec(row.dag_id, row.version), source.runs_of_row(row))
-        return _with_runs(row, spec, runs[: filters.dag_runs_limit])
+        return _with_runs(row, spec, runs[: filters.dag_runs_limit], favourites)
 
     async def in_short(row: DagRow) -> DagWithRuns:
-        return _with_runs(row, by_its_line(row), [])
+        return _with_runs(row, by_its_line(row), [], favourites)
 
     return DagsWithRuns(dags=await each(part.items, answer, in_short), total_entries=part.total)
 
 
-def _with_runs(row: DagRow, spec: DagSpec, runs: list[RunView]) -> DagWithRuns:
+async def favourites_of(source: Source, request: Request) -> frozenset[str]:
+    """The DAGs that who asks has marked."""
+    return await source.favourites_of(request.state.person.known_as)
+
+
+def _with_runs(row: DagRow, spec: DagSpec, runs: list[RunView], favourites: frozenset[str]) -> DagWithRuns:
     return DagWithRuns(
         **dag_fields(row, spec),
         asset_expression=asset_expression(spec),
         latest_dag_runs=[LightRun.of(row.dag_id, run) for run in runs],
         pending_actions=[],
-        is_favorite=False,
+        is_favorite=row.dag_id in favourites,
     )
 
 
@@ -191,18 +199,67 @@ async def get_dag(source: Here, dag_id: str) -> DagAnswer:
 
 
 @router.get("/api/v2/dags/{dag_id}/details")
-async def get_dag_details(source: Here, dag_id: str) -> DagDetails:
+async def get_dag_details(source: Here, dag_id: str, request: Request) -> DagDetails:
     """A DAG with all that its file says."""
     row = await source.row(dag_id)
-    return dag_details(row, await source.spec(dag_id, row.version), await source.view(dag_id))
+    details = dag_details(row, await source.spec(dag_id, row.version), await source.view(dag_id))
+    return details.model_copy(update={"is_favorite": dag_id in await favourites_of(source, request)})
 
 
 @router.patch("/api/v2/dags/{dag_id}")
 async def patch_dag(source: Here, dag_id: str, body: DagPatch, update_mask: Mask = None) -> DagAnswer:  # noqa: ARG001 - there is one field
     """Pauses or unpauses a DAG."""
+    before = await get_dag(source, dag_id)
     await source.tidemill.pause(dag_id, body.is_paused)
     await source.changed(dag_id)
-    return await get_dag(source, dag_id)
+    return await after_change(get_dag(source, dag_id), lambda: before.model_copy(update={"is_paused": body.is_paused}))
+
+
+class ManyDags(BaseModel):
+    """Which DAGs are meant (Airflow's parameters); none, unless a pattern says so: `~` or `%` for all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Limit = 50
+    offset: Offset = 0
+    tags: list[str] = []
+    tags_match_mode: Literal["any", "all"] | None = None
+    owners: list[str] = []
+    dag_id_pattern: str | None = None
+    dag_id_prefix_pattern: str | None = None
+    exclude_stale: bool = True
+    paused: bool | None = None
+    update_mask: list[str] = []
+
+
+@router.patch("/api/v2/dags")
+async def patch_dags(
+    source: Here, body: DagPatch, chosen: Annotated[ManyDags, Query()], request: Request
+) -> DagCollection:
+    """Pauses or unpauses several DAGs."""
+    filters = DagFilters(**chosen.model_dump(exclude={"update_mask"}))
+    named = chosen.dag_id_pattern is not None or chosen.dag_id_prefix_pattern is not None
+    rows = wanted_rows(await source.rows(), filters, frozenset()) if named else []
+    for row in rows:
+        await check_tags(source, request.state.person, row.dag_id)
+    part = page(rows, chosen.limit, chosen.offset)
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def paused(row: DagRow) -> None:
+        async with room:
+            await source.tidemill.pause(row.dag_id, body.is_paused)
+            await source.changed(row.dag_id)
+
+    await asyncio.gather(*map(paused, rows))
+
+    async def answer(row: DagRow) -> DagAnswer:
+        fields = dag_fields(row, await source.spec(row.dag_id, row.version))
+        return DagAnswer(**{**fields, "is_paused": body.is_paused})
+
+    async def in_short(row: DagRow) -> DagAnswer:
+        return DagAnswer(**{**dag_fields(row, by_its_line(row)), "is_paused": body.is_paused})
+
+    return DagCollection(dags=await each(part.items, answer, in_short), total_entries=part.total)
 
 
 @router.delete("/api/v2/dags/{dag_id}", status_code=204)
@@ -218,9 +275,21 @@ async def delete_dag(source: Here, dag_id: str) -> Response:
 
 
 @router.post("/api/v2/dags/{dag_id}/favorite", status_code=204)
-async def favorite_dag(dag_id: str) -> Response:
-    """Not offered (501): favourites are not kept."""
-    raise NotOfferedError(f"DAG {dag_id!r}: favourites are not kept")
+async def favorite_dag(source: Here, dag_id: str, request: Request) -> Response:
+    """Marks a DAG as a favourite of who asks."""
+    await source.row(dag_id)
+    await source.favourites.mark(request.state.person.known_as, dag_id, is_favourite=True)
+    return Response(status_code=204)
+
+
+@router.post("/api/v2/dags/{dag_id}/unfavorite", status_code=204)
+async def unfavorite_dag(source: Here, dag_id: str, request: Request) -> Response:
+    """Takes the mark back. Answers 409 where there is none."""
+    await source.row(dag_id)
+    if dag_id not in await favourites_of(source, request):
+        raise ConflictError(f"DAG {dag_id!r} is none of your favourites")
+    await source.favourites.mark(request.state.person.known_as, dag_id, is_favourite=False)
+    return Response(status_code=204)
 
 
 @router.get("/api/v2/dagTags")

@@ -113,6 +113,8 @@ async def get_grid_runs(
         "end_date": lambda run: run.end_date,
     }
     found = [GridRun.of(dag_id, run) for run in await source.runs(dag_id)]
+    with_note = await source.runs_with_note(dag_id)
+    found = [one.model_copy(update={"has_note": one.run_id in with_note}) for one in found]
     found = ordered([run for run in found if matches(run, wanted, {})], order_by, orders)
     return page(found, limit, offset).items
 

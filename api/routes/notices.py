@@ -151,10 +151,8 @@ async def get_decisions(
     rows = [row for row in await source.rows() if matches(row, named, {})] if dag_id is None else []
     views = [await source.view(dag_id)] if dag_id is not None else await each(rows[:MOST_DAGS], _view_of(source))
     found = [_decision(view.dag_id, made) for view in views for made in view.decisions]
-    if request.state.person.role >= Role.OPERATOR:
-        lines = await asyncio.to_thread(request.app.state.audit.newest, MOST_LINES)
-        changes = [_change(line) for line in lines]
-        found += [one for one in changes if dag_id in (None, one["dag_id"]) and (dag_id or matches(one, named, {}))]
+    changes = await _changes(request)
+    found += [one for one in changes if dag_id in (None, one["dag_id"]) and (dag_id or matches(one, named, {}))]
     keys: dict[str, Any] = {"id": lambda one: one["when"], "when": lambda one: one["when"]}
     keys |= {name: lambda one, name=name: one[name] for name in ("event", "dag_id", "run_id", "task_id", "owner")}
     filters = {
@@ -185,6 +183,25 @@ async def get_decisions(
     return {"event_logs": part.items, "total_entries": part.total}
 
 
+@router.get("/api/v2/eventLogs/{event_log_id}")
+async def get_decision(source: Here, request: Request, event_log_id: int) -> dict[str, Any]:
+    """One of the decisions and changes that are listed over all DAGs."""
+    views = await each((await source.rows())[:MOST_DAGS], _view_of(source))
+    found = [_decision(view.dag_id, made) for view in views for made in view.decisions]
+    for one in [*found, *await _changes(request)]:
+        if one["event_log_id"] == event_log_id:
+            return one
+    raise NotFoundError(f"there is no event log {event_log_id}")
+
+
+async def _changes(request: Request) -> list[dict[str, Any]]:
+    """What people have changed, for those who may change things."""
+    if request.state.person.role < Role.OPERATOR:
+        return []
+    lines = await asyncio.to_thread(request.app.state.audit.newest, MOST_LINES)
+    return [_change(line) for line in lines]
+
+
 def _view_of(source: Source) -> Callable[[DagRow], Awaitable[DagView]]:
     return lambda row: source.view(row.dag_id)
 
@@ -200,7 +217,7 @@ def _number(text: Any) -> int | None:
 def _change(line: dict[str, Any]) -> dict[str, Any]:
     """What a person has changed, or was refused, as Airflow has it."""
     about = line["about"]
-    extra = {name: line[name] for name in ("status", "address", "method", "path", "about")}
+    extra = {name: line[name] for name in ("status", "address", "method", "path", "about", "reason") if name in line}
     return {
         "event_log_id": number_of("change", line["at"], line["path"], str(line["who"])),
         "when": line["at"],

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, HTTPException, Query
 
 from ..dependencies import Here, Limit, Moment, Offset
 from ..errors import NotOfferedError
@@ -10,46 +10,14 @@ from ..errors import NotOfferedError
 router = APIRouter()
 DAG = "/api/v2/dags/{dag_id}"
 DAG_RUN = DAG + "/dagRuns/{dag_run_id}"
-SECRETS = "come from the environment, a secrets file or a backend of the workers, and are not changed here"
 ALIASES = "aliases are not listed: an asset's events say by which they came"
-QUEUED = "what a DAG gathers for its next run is listed DAG by DAG, and not deleted: pause the asset instead"
-TESTED = "connections are tested by `tidemill connections test`, where the worker is"
-ONE_BY_ONE = "they are changed one by one"
-CONFIG = "settings are those of each worker: docs/operating.md lists them"
 RESULTS = "results are what tasks have returned and pushed, and are not changed from outside"
 PARTITIONS = "partitions that are gathered are shown by `tidemill dags explain`"
 NOT_OFFERED: dict[tuple[str, str], str] = {
-    ("POST", "/api/v2/variables"): f"variables {SECRETS}",
-    ("PATCH", "/api/v2/variables"): f"variables {SECRETS}",
-    ("PATCH", "/api/v2/variables/{variable_key}"): f"variables {SECRETS}",
-    ("DELETE", "/api/v2/variables/{variable_key}"): f"variables {SECRETS}",
-    ("POST", "/api/v2/connections"): f"connections {SECRETS}",
-    ("PATCH", "/api/v2/connections"): f"connections {SECRETS}",
-    ("PATCH", "/api/v2/connections/{connection_id}"): f"connections {SECRETS}",
-    ("DELETE", "/api/v2/connections/{connection_id}"): f"connections {SECRETS}",
-    ("POST", "/api/v2/connections/test"): TESTED,
-    ("GET", "/api/v2/config"): CONFIG,
-    ("GET", "/api/v2/jobs"): "there are no jobs: Temporal keeps what is to be done",
-    ("GET", "/api/v2/providers"): "there are no providers: operators are tidemill's, or classes of your DAG files",
-    ("PATCH", "/api/v2/dags"): "DAGs are paused one by one",
-    ("POST", DAG + "/clearDagRuns"): "runs are cleared one by one",
     ("POST", DAG + "/clearPartitions"): "partitions are run again by a backfill with reprocess_behavior",
     ("GET", "/api/v2/assets/aliases"): ALIASES,
     ("GET", "/api/v2/assets/aliases/{asset_alias_id}"): ALIASES,
-    ("GET", "/api/v2/assets/{asset_id}/queuedEvents"): QUEUED,
-    ("DELETE", "/api/v2/assets/{asset_id}/queuedEvents"): QUEUED,
-    ("DELETE", DAG + "/assets/queuedEvents"): QUEUED,
-    ("GET", DAG + "/assets/{asset_id}/queuedEvents"): QUEUED,
-    ("DELETE", DAG + "/assets/{asset_id}/queuedEvents"): QUEUED,
-    ("GET", "/api/v2/connections/enqueue-test"): TESTED,
-    ("POST", "/api/v2/connections/enqueue-test"): TESTED,
-    ("POST", "/api/v2/connections/defaults"): f"connections {SECRETS}",
-    ("PATCH", DAG + "/dagRuns"): ONE_BY_ONE,
-    ("GET", "/api/v2/config/section/{section}/option/{option}"): CONFIG,
-    ("POST", DAG + "/unfavorite"): "favourites are not kept",
-    ("GET", "/api/v2/eventLogs/{event_log_id}"): "decisions are listed by GET /api/v2/eventLogs, DAG by DAG",
-    ("PATCH", "/api/v2/pools"): ONE_BY_ONE,
-    ("PATCH", DAG_RUN + "/taskInstances"): ONE_BY_ONE,
+    ("POST", "/api/v2/connections/defaults"): "there are no connections that a new installation has",
     ("DELETE", DAG_RUN + "/taskInstances/{task_id}"): "a run keeps all its tasks: clear them, or delete the run",
     ("POST", DAG_RUN + "/taskInstances/{task_id}/xcomEntries"): RESULTS,
     ("PATCH", DAG_RUN + "/taskInstances/{task_id}/xcomEntries/{xcom_key}"): RESULTS,
@@ -57,21 +25,20 @@ NOT_OFFERED: dict[tuple[str, str], str] = {
     ("POST", "/ui/auth/token"): "a session is begun by logging in",
     ("GET", "/ui/partitioned_dag_runs"): PARTITIONS,
     ("GET", "/ui/pending_partitioned_dag_run/{dag_id}"): PARTITIONS,
-    ("GET", "/ui/teams"): "there are no teams: a namespace of Temporal is a team's",
-    **{
-        (method, f"{place}/state-store{key}"): "there is no store of states: keep them in results, or outside"
-        for place in ("/api/v2/assets/{asset_id}", DAG_RUN + "/taskInstances/{task_id}")
-        for method, key in (
-            ("GET", ""),
-            ("DELETE", ""),
-            ("GET", "/{key}"),
-            ("PUT", "/{key}"),
-            ("PATCH", "/{key}"),
-            ("DELETE", "/{key}"),
-        )
-        if not (method == "PATCH" and "asset_id" in place)
-    },
 }
+
+
+TESTED = "connections are tested by `tidemill connections test`, where the worker is"
+CONFIG = "settings are those of each worker, and are not shown: docs/operating.md lists them"
+FORBIDDEN: dict[tuple[str, str], str] = {
+    ("POST", "/api/v2/connections/test"): TESTED,
+    ("GET", "/api/v2/connections/enqueue-test"): TESTED,
+    ("POST", "/api/v2/connections/enqueue-test"): TESTED,
+    ("GET", "/api/v2/config"): CONFIG,
+    ("GET", "/api/v2/config/section/{section}/option/{option}"): CONFIG,
+    ("GET", "/ui/teams"): "there are no teams: a namespace of Temporal is a team's",
+}
+"""What Airflow forbids too, unless its operator has set that it is allowed."""
 
 
 def _refusing(told: str) -> Any:
@@ -79,6 +46,24 @@ def _refusing(told: str) -> Any:
         raise NotOfferedError(told)
 
     return refuse
+
+
+def _forbidding(told: str) -> Any:
+    async def forbid() -> None:
+        raise HTTPException(403, told)
+
+    return forbid
+
+
+for (method, path), told in FORBIDDEN.items():
+    router.add_api_route(
+        path,
+        _forbidding(told),
+        methods=[method],
+        status_code=403,
+        summary="Forbidden",
+        description=f"Forbidden (403), as in Airflow by default: {told}.",
+    )
 
 
 for (method, path), told in NOT_OFFERED.items():

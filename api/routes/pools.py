@@ -6,9 +6,11 @@ from fastapi import APIRouter, Query, Response
 
 from ...model.errors import InvalidInputError
 from ...model.pool.state import PoolSettings, PoolView
+from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Mask, Offset
 from ..read.filters import matches, ordered, page
 from ..responses.common import Answer, Body
+from .bulk import BulkAnswer, BulkBody, BulkOutcomes, Delete
 
 router = APIRouter()
 UNLIMITED = -1
@@ -116,6 +118,31 @@ async def patch_pool(source: Here, pool_name: str, body: PoolPatch, update_mask:
 async def _set(source: Here, name: str, slots: int, description: str | None, include_deferred: bool) -> PoolAnswer:
     settings = PoolSettings(slots=slots, description=description, include_deferred=include_deferred)
     return PoolAnswer.of(await source.tidemill.set_pool(name, settings))
+
+
+@router.patch("/api/v2/pools")
+async def change_pools(source: Here, body: BulkBody[PoolBody]) -> BulkAnswer:
+    """Makes, changes and removes several pools."""
+    outcomes = BulkOutcomes()
+    for action in body.actions:
+        there = {view.name: PoolAnswer.of(view) for view in await source.tidemill.pools()}
+        for entity, name in outcomes.planned(action, lambda pool: pool.name, there):
+            try:
+                if isinstance(entity, str) or isinstance(action, Delete):
+                    await source.tidemill.delete_pool(name)
+                else:
+                    await _overwrite(source, entity, there.get(name), getattr(action, "update_mask", None))
+            except (InvalidInputError, NotFoundError) as error:
+                outcomes.failed(action.action, error)
+            else:
+                outcomes.done(action.action, name)
+    return outcomes.answer
+
+
+async def _overwrite(source: Here, body: PoolBody, before: PoolAnswer | None, fields: list[str] | None) -> None:
+    given = body.model_dump(include=set(fields) if fields is not None else body.model_fields_set)
+    known = {**(before.model_dump() if before is not None else body.model_dump()), **given}
+    await _set(source, body.name, known["slots"], known["description"], known["include_deferred"])
 
 
 @router.delete("/api/v2/pools/{pool_name}", status_code=204)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -12,6 +13,7 @@ from fastapi.responses import StreamingResponse
 from ...model.dag.row import DagRow
 from ...model.errors import InvalidInputError
 from ...model.run.identity import RunType, TriggerRequest
+from ...model.run.instance_keys import UNMAPPED
 from ...model.run.revisions import ClearRequest, RunMark
 from ...model.run.views import RunView
 from ...model.spec.references import RETURN_VALUE
@@ -22,17 +24,28 @@ from ..auth.tokens import ANYBODY, Person
 from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
 from ..read.instances import would_clear
+from ..read.notes import noted
 from ..read.source import Source
-from ..read.together import each
-from ..responses.common import refuse_note
+from ..read.together import after_change, each
 from ..responses.dags import version_of
-from ..responses.runs import RunAnswer, RunClearBody, RunCollection, RunPatch, TriggerBody, run_answer
+from ..responses.runs import (
+    RunAnswer,
+    RunClearBody,
+    RunCollection,
+    RunPatch,
+    TriggerBody,
+    in_state,
+    just_made,
+    run_answer,
+)
 from ..responses.tasks import ClearedInstances, instance_answer
 
 router = APIRouter()
 RUNS = "/api/v2/dags/{dag_id}/dagRuns"
 RUN = RUNS + "/{dag_run_id}"
 SHORTEST_INTERVAL = 0.2
+WHOLE_WITHIN = 8.0
+"""In seconds: so long a list asks for what only each run itself knows. Of those that have ended it is held."""
 
 
 class RunFilters(DateFilters):
@@ -127,8 +140,12 @@ async def list_runs(source: Here, dag_id: Literal["~"], body: RunBatch) -> RunCo
 async def _whole(source: Source, runs: Sequence[RunAnswer]) -> list[RunAnswer]:
     """*runs* with what only the workflow of each, or the archive, knows; without it where nobody answers in time."""
 
+    until = time.monotonic() + WHOLE_WITHIN
+
     async def ask(run: RunAnswer) -> RunAnswer:
-        alone = partial(get_run, source, run.dag_id, run.dag_run_id)
+        if time.monotonic() > until:  # a long list that nobody has asked for before: workers have other work, too
+            return run
+        alone = partial(_run_alone, source, run.dag_id, run.dag_run_id)
         try:
             view = await source.run(run.dag_id, run.dag_run_id)
             return await source.of_ended("answer", run.dag_id, view, alone)
@@ -138,13 +155,22 @@ async def _whole(source: Source, runs: Sequence[RunAnswer]) -> list[RunAnswer]:
     async def as_listed(run: RunAnswer) -> RunAnswer:
         return run
 
-    return await each(runs, ask, as_listed)
+    return await noted(source.notes, await each(runs, ask, as_listed))
 
 
 @router.get(RUN)
 async def get_run(source: Here, dag_id: str, dag_run_id: str) -> RunAnswer:
     """A run."""
-    run = await source.run(dag_id, dag_run_id)
+    return await _noted(source, await _run_alone(source, dag_id, dag_run_id))
+
+
+async def _noted(source: Source, run: RunAnswer) -> RunAnswer:
+    return (await noted(source.notes, [run]))[0]
+
+
+async def _run_alone(source: Source, dag_id: str, run_id: str) -> RunAnswer:
+    """A run, without its note: of one that has ended all else never changes."""
+    run = await source.run(dag_id, run_id)
     details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
     if details is None or spec is None:
         return run_answer(dag_id, run)
@@ -156,7 +182,6 @@ async def trigger_run(
     source: Here, dag_id: str, body: TriggerBody, person: Annotated[Person, Depends(authorise)]
 ) -> RunAnswer:
     """Makes a run. 409, naming the run that holds the date or the id, if there is one."""
-    refuse_note(body.note)
     if body.partition_key is not None:
         raise InvalidInputError("partition_key: runs by hand have none here. Leave it out, or make a backfill")
     request = TriggerRequest(
@@ -170,14 +195,16 @@ async def trigger_run(
     )
     made = await source.tidemill.trigger(dag_id, request)
     await source.changed(dag_id)
-    return run_answer(dag_id, await source.run(dag_id, made.run_id), made)
+    await source.note([(dag_id, made.run_id, "", UNMAPPED)], body.note)
+    seen = await after_change(source.run(dag_id, made.run_id), lambda: just_made(made))
+    return await _noted(source, run_answer(dag_id, seen, made))
 
 
 @router.patch(RUN)
 async def patch_run(source: Here, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: Mask = None) -> RunAnswer:
     """Ends a run as success or failed, or has it run again (`queued`)."""
     given = {name: value for name, value in body if update_mask is None or name in update_mask}
-    refuse_note(given.get("note"), (await source.run(dag_id, dag_run_id)).reason)
+    before = await source.run(dag_id, dag_run_id)
     body = RunPatch.model_validate(given)
     if body.state == "queued":
         await source.tidemill.clear(dag_id, dag_run_id, ClearRequest())
@@ -185,11 +212,15 @@ async def patch_run(source: Here, dag_id: str, dag_run_id: str, body: RunPatch, 
         await source.tidemill.mark_run(dag_id, dag_run_id, RunMark(state=TaskState(body.state)))
     elif body.state is not None:
         raise InvalidInputError(f"state = {body.state!r}: give queued, success or failed")
+    if "note" in given and body.note != before.reason:  # why it has failed is shown as its note, and may come back
+        await source.write_note([(dag_id, dag_run_id, "", UNMAPPED)], body.note, beside=body.state is not None)
     if body.state in ("success", "failed"):
         await source.until(dag_id, dag_run_id, lambda run: run.state == body.state)
     else:
         await source.changed(dag_id, dag_run_id)
-    return await get_run(source, dag_id, dag_run_id)
+    return await after_change(
+        get_run(source, dag_id, dag_run_id), lambda: run_answer(dag_id, in_state(before, body.state or before.state))
+    )
 
 
 @router.post(RUN + "/clear")
@@ -197,7 +228,7 @@ async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBo
     """Has the tasks of a run run again; with `dry_run` only tells which."""
     if body.only_new:
         raise InvalidInputError("only_new is not offered: clear the tasks that you mean")
-    refuse_note(body.note, (await source.run(dag_id, dag_run_id)).reason)
+    before = await source.run(dag_id, dag_run_id)
     latest = bool(body.run_on_latest_version)
     request = ClearRequest(only_failed=body.only_failed, run_on_latest_version=latest)
     if body.dry_run:
@@ -206,7 +237,11 @@ async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBo
         return ClearedInstances(task_instances=found, total_entries=len(found))
     await source.tidemill.clear(dag_id, dag_run_id, request)
     await source.changed(dag_id, dag_run_id)
-    return await get_run(source, dag_id, dag_run_id)
+    if body.note != before.reason:
+        await source.note([(dag_id, dag_run_id, "", UNMAPPED)], body.note)
+    return await after_change(
+        get_run(source, dag_id, dag_run_id), lambda: run_answer(dag_id, in_state(before, RunState.QUEUED))
+    )
 
 
 @router.get(RUN + "/wait", response_class=StreamingResponse)

@@ -3,16 +3,17 @@
 from fastapi import APIRouter
 
 from ...model.run.revisions import MarkRequest
+from ...model.run.views import TaskView
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Mask
 from ..read.graph import members_of
 from ..read.instances import instances_of, would_mark
+from ..read.notes import noted
 from ..read.source import Source
-from ..responses.common import refuse_note
 from ..responses.tasks import InstanceCollection, InstancePatch, instance_answer
 from .runs import RUN
-from .task_instances import mark_of
+from .task_instances import gives_note, mark_of, marked
 
 router = APIRouter()
 GROUP = RUN + "/taskGroupInstances/{group_id}"
@@ -20,13 +21,17 @@ GROUP = RUN + "/taskGroupInstances/{group_id}"
 
 async def _mark(source: Source, dag_id: str, run_id: str, group_id: str, body: InstancePatch) -> MarkRequest:
     """What is to be marked. Raises NotFoundError for a group that the run has not."""
-    refuse_note(body.note)
+    return mark_of(tuple(view.key for view in await _members(source, dag_id, run_id, group_id)), body)
+
+
+async def _members(source: Source, dag_id: str, run_id: str, group_id: str) -> list[TaskView]:
+    """The instances of the group's tasks. Raises NotFoundError for a group that the run has not."""
     _, spec, views = await instances_of(source, dag_id, run_id)
     members = members_of(spec, group_id) if spec is not None else set()
-    keys = tuple(view.key for view in views if view.task_id in members and view.state is not TaskState.REMOVED)
-    if not keys:
+    found = [view for view in views if view.task_id in members and view.state is not TaskState.REMOVED]
+    if not found:
         raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no tasks of a group {group_id!r}")
-    return mark_of(keys, body)
+    return found
 
 
 @router.patch(GROUP + "/dry_run")
@@ -45,13 +50,21 @@ async def mark_group(
     source: Here, dag_id: str, dag_run_id: str, group_id: str, body: InstancePatch, update_mask: Mask = None
 ) -> InstanceCollection:
     """Gives the tasks of a group a state without running them; what runs is stopped first."""
-    if update_mask is not None and "new_state" not in update_mask:
-        refuse_note(body.note)
-        return InstanceCollection(task_instances=[], total_entries=0)
+    marks = body.new_state is not None if update_mask is None else "new_state" in update_mask
+    notes = gives_note(body, update_mask)
+    keys = [
+        (dag_id, dag_run_id, one.task_id, one.map_index)
+        for one in await _members(source, dag_id, dag_run_id, group_id)
+        if notes
+    ]
+    if not marks:
+        await source.write_note(keys, body.note, beside=False)
+        run, spec, _ = await instances_of(source, dag_id, dag_run_id)
+        members = await _members(source, dag_id, dag_run_id, group_id)
+        found = await noted(source.notes, [instance_answer(run, view, spec) for view in members])
+        return InstanceCollection(task_instances=found, total_entries=len(found))
     before = await try_marking_group(source, dag_id, dag_run_id, group_id, body)
     await source.tidemill.mark_tasks(dag_id, dag_run_id, await _mark(source, dag_id, dag_run_id, group_id, body))
+    await source.write_note(keys, body.note, beside=True)
     await source.changed(dag_id, dag_run_id)
-    run, spec, views = await instances_of(source, dag_id, dag_run_id)
-    changed = {(one.task_id, one.map_index) for one in before.task_instances}
-    found = [instance_answer(run, view, spec) for view in views if (view.task_id, view.map_index) in changed]
-    return InstanceCollection(task_instances=found, total_entries=len(found))
+    return await marked(source, dag_id, dag_run_id, before, body)

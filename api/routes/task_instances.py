@@ -1,24 +1,28 @@
 """Instances of tasks: lists, one of them, its tries, why it waits, clearing and marking."""
 
+import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
 from ...model.errors import InvalidInputError
+from ...model.run.attempts import attempt_path
 from ...model.run.instance_keys import UNMAPPED, instance_key
 from ...model.run.revisions import ClearRequest, MarkRequest
 from ...model.run.views import RunDetails
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
+from ...worker.task_logs import TaskLog
 from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset, TaskStateName
 from ..errors import ConflictError
 from ..read.filters import NOTHING, cursor_page, matches, ordered, page
 from ..read.graph import members_of
 from ..read.instances import instances_of, one_instance, would_clear, would_mark
+from ..read.notes import noted
 from ..read.source import Source
-from ..read.together import each
-from ..responses.common import refuse_note
+from ..read.together import PATIENCE, after_change, each
 from ..responses.tasks import (
     ClearBody,
     Dependencies,
@@ -37,6 +41,7 @@ from ..responses.tasks import (
 from .runs import known_runs
 
 router = APIRouter()
+log = logging.getLogger(__name__)
 INSTANCES = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances"
 INSTANCE = INSTANCES + "/{task_id}"
 MAPPED = INSTANCE + "/{map_index}"
@@ -140,9 +145,11 @@ async def get_instances(
     if filters.cursor is not None:
         part = cursor_page(found, filters.limit, filters.cursor, lambda one: str(one.id))
         cursors = {"next_cursor": part.next_cursor, "previous_cursor": part.previous_cursor}
-        return InstanceCollection(task_instances=part.items, **{"total_entries": part.total, **total}, **cursors)
+        shown = await noted(source.notes, part.items)
+        return InstanceCollection(task_instances=shown, **{"total_entries": part.total, **total}, **cursors)
     part = page(found, filters.limit, filters.offset)
-    return InstanceCollection(task_instances=part.items, **{"total_entries": part.total, **total})
+    shown = await noted(source.notes, part.items)
+    return InstanceCollection(task_instances=shown, **{"total_entries": part.total, **total})
 
 
 class InstanceBatch(Batch):
@@ -171,7 +178,8 @@ async def list_instances(
     found = ordered([one for one in known if matches(one, wanted, FIELDS)], [body.order_by or "map_index"], ORDERS)
     part = page(found, body.page_limit, body.page_offset)
     total: dict[str, Any] = {"total_entries": None, "total_entries_limit": len(found)} if cut else {}
-    return InstanceCollection(task_instances=part.items, **{"total_entries": part.total, **total})
+    shown = await noted(source.notes, part.items)
+    return InstanceCollection(task_instances=shown, **{"total_entries": part.total, **total})
 
 
 @router.get(INSTANCE)
@@ -242,7 +250,15 @@ async def get_mapped_instance(
     source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int
 ) -> InstanceAnswer:
     """An instance of a task; -1 where the task is not mapped."""
-    return instance_answer(*_arguments(await one_instance(source, dag_id, dag_run_id, task_id, map_index)))
+    answer = instance_answer(*_arguments(await one_instance(source, dag_id, dag_run_id, task_id, map_index)))
+    path = attempt_path(dag_id, dag_run_id, task_id, answer.try_number, map_index)
+    try:
+        reading = asyncio.to_thread(lambda: TaskLog(source.settings, f"{path}.log").rendered)
+        fields = await asyncio.wait_for(reading, PATIENCE)
+    except Exception:  # whatever a store's client raises: the task is shown without them
+        log.warning("the rendered fields of %s cannot be read", path, exc_info=True)
+        fields = {}
+    return (await noted(source.notes, [answer.model_copy(update={"rendered_fields": fields})]))[0]
 
 
 def _arguments(found: Any) -> tuple[Any, Any, Any]:
@@ -295,14 +311,16 @@ async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> Instanc
         run_on_latest_version=bool(body.run_on_latest_version),
     )
     run, spec, views = await would_clear(source, dag_id, body.dag_run_id, request)
-    refuse_note(body.note, *(view.error for view in views))
     running = [view.key for view in views if view.state is TaskState.RUNNING]
     if body.prevent_running_task and running:
         raise ConflictError(f"{', '.join(running)} are running, and prevent_running_task is set")
     if not body.dry_run:
         await source.tidemill.clear(dag_id, body.dag_run_id, request)
         await source.changed(dag_id, body.dag_run_id)
-    found = [instance_answer(run, view, spec) for view in views]
+        shown = {view.error for view in views}
+        keys = [(dag_id, body.dag_run_id, view.task_id, view.map_index) for view in views]
+        await source.note(keys, body.note if body.note not in shown else None)
+    found = await noted(source.notes, [instance_answer(run, view, spec) for view in views])
     return InstanceCollection(task_instances=found, total_entries=len(found))
 
 
@@ -345,7 +363,6 @@ async def try_marking(
     update_mask: Mask = None,  # noqa: ARG001 - a note is refused, and there is one other field
 ) -> InstanceCollection:
     """Which instances a mark would change."""
-    await refuse_note_of(source, dag_id, dag_run_id, task_id, map_index, body)
     run, spec, views = await would_mark(source, dag_id, dag_run_id, mark_of((instance_key(task_id, map_index),), body))
     found = [instance_answer(run, view, spec) for view in views if view.state != body.new_state]
     return InstanceCollection(task_instances=found, total_entries=len(found))
@@ -362,38 +379,67 @@ async def mark_instance(
     update_mask: Mask = None,
 ) -> InstanceCollection:
     """Gives an instance a state without running it; what runs is stopped first."""
-    if update_mask is not None and "new_state" not in update_mask:
-        await refuse_note_of(source, dag_id, dag_run_id, task_id, map_index, body)
-        return InstanceCollection(task_instances=[], total_entries=0)
+    notes = gives_note(body, update_mask)
+    if body.new_state is None if update_mask is None else "new_state" not in update_mask:
+        if not notes:
+            return InstanceCollection(task_instances=[], total_entries=0)
+        found = await note_instances(source, dag_id, dag_run_id, task_id, map_index, body.note)
+        return InstanceCollection(task_instances=found, total_entries=len(found))
     before = await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
     changed = {(one.task_id, one.map_index) for one in before.task_instances}
     if not changed:
         raise ConflictError(f"task {instance_key(task_id, map_index)!r} is {body.new_state} already")
     await source.tidemill.mark_tasks(dag_id, dag_run_id, mark_of((instance_key(task_id, map_index),), body))
 
+    if notes:
+        written = note_instances(source, dag_id, dag_run_id, task_id, map_index, body.note, beside=True)
+        await after_change(written, list)
+
     def is_marked(run: RunDetails) -> bool:
         states = {(one.task_id, one.map_index): one.state for one in run.tasks}
         return all(states.get(one) == body.new_state for one in changed)
 
     await source.until(dag_id, dag_run_id, is_marked)
-    run, spec, views = await instances_of(source, dag_id, dag_run_id)
-    found = [instance_answer(run, view, spec) for view in views if (view.task_id, view.map_index) in changed]
+    return await marked(source, dag_id, dag_run_id, before, body)
+
+
+async def marked(
+    source: Source, dag_id: str, run_id: str, before: InstanceCollection, body: InstancePatch
+) -> InstanceCollection:
+    """The instances that were *before* the mark what it changes, as they are now; as marked where nobody answers."""
+    changed = {(one.task_id, one.map_index) for one in before.task_instances}
+
+    async def now() -> list[InstanceAnswer]:
+        run, spec, views = await instances_of(source, dag_id, run_id)
+        found = [instance_answer(run, view, spec) for view in views if (view.task_id, view.map_index) in changed]
+        return await noted(source.notes, found)
+
+    def as_marked() -> list[InstanceAnswer]:
+        return [one.model_copy(update={"state": body.new_state}) for one in before.task_instances]
+
+    found = await after_change(now(), as_marked)
     return InstanceCollection(task_instances=found, total_entries=len(found))
 
 
-async def refuse_note_of(
-    source: Source, dag_id: str, run_id: str, task_id: str, map_index: int, body: InstancePatch
-) -> None:
-    """Refuses a note that would not be kept. Raises NotFoundError for an instance that is not there.
+def gives_note(body: InstancePatch, update_mask: list[str] | None) -> bool:
+    """Whether a note is to be written or removed: without a mask an empty one says nothing, as in Airflow."""
+    return body.note is not None if update_mask is None else "note" in update_mask
 
-    A mapped task without a map_index means all of its instances.
+
+async def note_instances(
+    source: Source, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None, *, beside: bool = False
+) -> list[InstanceAnswer]:
+    """Writes a note about an instance; of a mapped task without a map_index about all of them. Returns them.
+
+    Raises NotFoundError for one that is not there, ArchiveError where it cannot be kept.
     """
-    _, _, views = await instances_of(source, dag_id, run_id)
-    if map_index == UNMAPPED and any(view.task_id == task_id and view.map_index != UNMAPPED for view in views):
-        refuse_note(body.note)
-        return
-    _, _, shown = await one_instance(source, dag_id, run_id, task_id, map_index)
-    refuse_note(body.note, shown.error)
+    run, spec, views = await instances_of(source, dag_id, run_id)
+    meant = [view for view in views if view.task_id == task_id and map_index in (view.map_index, UNMAPPED)]
+    if not meant:
+        await one_instance(source, dag_id, run_id, task_id, map_index)
+    keys = [(dag_id, run_id, task_id, view.map_index) for view in meant if note != view.error]
+    await source.write_note(keys, note, beside=beside)  # why it has failed is shown as its note, and may come back
+    return await noted(source.notes, [instance_answer(run, view, spec) for view in meant])
 
 
 def mark_of(keys: tuple[str, ...], body: InstancePatch) -> MarkRequest:

@@ -31,6 +31,15 @@ class Gathered(Model):
         return self.name, self.uri
 
 
+class Unqueue(Model):
+    """Which assets no longer count as there for the next run of a DAG."""
+
+    name: str | None = None
+    """None: all."""
+    before: Instant | None = None
+    """Only those that have been there since before it."""
+
+
 class Reference(Model):
     """Since when the DAG has waited for an asset: without catchup, what was before does not count."""
 
@@ -171,8 +180,12 @@ class Gathering(Record):
             return self.floor
         return min(reference.since for reference in self.references)
 
-    def unqueue(self, key: AssetKey | None = None, before: datetime | None = None) -> None:
-        """Has an asset, or all of them, count as not there; their events are listed nevertheless."""
-        self.rows = [
-            row for row in self.rows if key not in (None, row.key) or (before is not None and row.since >= before)
-        ]
+    def unqueue(self, key: AssetKey | None = None, before: datetime | None = None) -> int:
+        """Has an asset, or all of them, count as not there; their events are listed nevertheless.
+
+        Returns how many did.
+        """
+        kept = [row for row in self.rows if key not in (None, row.key) or (before is not None and row.since >= before)]
+        taken = len(self.rows) - len(kept)
+        self.rows = kept
+        return taken

@@ -46,6 +46,11 @@ def named_asset(name: str) -> Asset:
     return Asset.model_construct(name=name, uri=name)
 
 
+def without_version(source: DagSource) -> DagSource:
+    """The bundle and the file, where it is all the same what is in it."""
+    return source.model_copy(update={"sha256": "", "snapshot": None})
+
+
 class Tie(Brief, Model):
     """What a DAG has to do with an asset."""
 
@@ -60,7 +65,7 @@ class Tie(Brief, Model):
     waits_since: Instant | None = None
     """Since when it has waited for the asset: what came later counts, as if it had been told at once."""
     source: DagSource | None = None
-    """The DAG's file, where functions or classes of it belong to the asset."""
+    """The DAG's file, where something of it is done for the asset."""
 
 
 class ToldEvent(Brief, Request):
@@ -255,8 +260,16 @@ class AssetState(Brief, Record):
         """The DAGs that wait for it."""
         return sorted(tie.dag_id for tie in self.ties.values() if tie.consumes)
 
-    def watchers_to_tell(self) -> dict[str, WantedWatcher | None]:
+    @property
+    def watchers_need_bundle(self) -> bool:
+        """Whether a watcher without code of its own has a bundle; releases before 0.3 told it without."""
+        ties = [tie for tie in self.ties.values() if tie.source is not None and tie.asset is not None]
+        return any(one.trigger.kind != "own" for tie in ties if tie.asset is not None for one in tie.asset.watchers)
+
+    def watchers_to_tell(self, *, of_before: bool = False) -> dict[str, WantedWatcher | None]:
         """By name, the watchers that are to look for something else than before, None for nothing; they count as told.
+
+        *of_before*: as releases before 0.3 told them.
 
         A watcher looks while a DAG waits for the asset. Where several DAGs declare one of the same name, the first
         of them says what it is.
@@ -265,7 +278,9 @@ class AssetState(Brief, Record):
         for dag_id in [] if self.is_paused else self.consumers:
             tie = self.ties[dag_id]
             for watcher in tie.asset.watchers if tie.asset is not None else ():
-                source = tie.source if watcher.trigger.kind == "own" else None
+                source = tie.source
+                if source is not None and watcher.trigger.kind != "own":  # its version says nothing to these
+                    source = None if of_before else without_version(source)
                 wanted.setdefault(watcher.name, WantedWatcher(watcher=watcher, dag_id=dag_id, source=source))
         news: dict[str, WantedWatcher | None] = {
             name: found for name, found in wanted.items() if self.watching.get(name) != found

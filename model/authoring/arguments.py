@@ -13,7 +13,7 @@ from ..dropped_arguments import DROPPED
 from ..errors import InvalidInputError
 from ..spec.tasks import BashFunctionTask, BashSensorTask, BashTask, CallTask, SparkWork, WaitingTask, kinds_of
 
-MAIL = "tidemill sends no mail. Give on_failure_callback or on_retry_callback a WebhookNotifier, or a function"
+MAIL = "no mail is sent for it. Give on_failure_callback or on_retry_callback an EmailNotifier(to=...)"
 LOOKS = "it is not kept: the web shows the id and its own colours"
 EXECUTORS = "there are no executors. `queue` names the Temporal task queue, and so the workers, that a task goes to"
 
@@ -77,7 +77,7 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "start_from_trigger": "waiting never holds a worker",
         "end_from_trigger": "waiting never holds a worker",
         "trigger_kwargs": "waiting never holds a worker",
-        "note": "runs have no notes yet",
+        "note": "notes are written through the API and in the web",
         "openlineage_inject_parent_info": "runs that are triggered are told of as runs of their own",
     },
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..spec.notifiers import CommandNotifier, FunctionNotifier, WebhookNotifier
+from ..spec.notifiers import CommandNotifier, EmailNotifier, FunctionNotifier, WebhookNotifier
 
-Callback = Callable[..., Any] | CommandNotifier | WebhookNotifier | Sequence[Any] | None
+Callback = Callable[..., Any] | CommandNotifier | WebhookNotifier | EmailNotifier | Sequence[Any] | None
 """Who is told: a function that takes the context, a notifier, or several of them."""
 
 

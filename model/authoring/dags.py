@@ -265,7 +265,7 @@ class DAG:
         """This DAG as data. Raises InvalidInputError with what is wrong and how to mend it."""
         tasks = [node.fields() for node in self.tasks.values()]
         groups = [group.fields() for group in self.groups.values()]
-        return read_dag(
+        spec = read_dag(
             {
                 **self._fields,
                 "tasks": tasks,
@@ -275,6 +275,11 @@ class DAG:
                 **extra,
             }
         )
+        try:
+            spec.check_params(formats=True, costly=True)
+        except ValueError as error:
+            raise InvalidInputError(f"DAG {spec.dag_id!r}: {error}") from None
+        return spec
 
 
 ARGUMENTS = [*inspect.signature(DAG.__init__).parameters]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time
+from datetime import timezone as datetime_timezone
 from typing import Any
 
 import pendulum
 
 from ..errors import InvalidInputError
 from ..spec.timetables.cron import zone
+from ..spec.zones import offset_name
 
 
 def aware(value: Any, timezone: str) -> Any:
@@ -29,4 +31,7 @@ def aware(value: Any, timezone: str) -> Any:
 def zone_name(value: datetime | None) -> str | None:
     """The zone that a start_date carries, which Airflow reads the schedule in."""
     tz = getattr(value, "tzinfo", None)
+    if isinstance(tz, datetime_timezone):
+        offset = tz.utcoffset(None)
+        return offset_name(offset) if offset else "UTC"
     return getattr(tz, "name", None) or getattr(tz, "key", None)

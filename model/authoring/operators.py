@@ -83,8 +83,8 @@ class LatestOnlyOperator(Mappable):
 class SparkSubmitOperator(Mappable):
     """A Spark application, submitted with spark-submit.
 
-    *application* is a path, looked up from the DAG file's folder. The flags of spark-submit have
-    their own names: master, conf, driver_memory, packages, ...
+    *application* is a path, looked up from the DAG file's folder. *env_vars* (Airflow's name) and *env* are the same
+    thing. The flags of spark-submit have their own names: master, conf, driver_memory, packages, ...
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class SparkSubmitOperator(Mappable):
         application_args: Sequence[Any] | None = (),
         java_class: str | None = None,
         env_vars: dict[str, str] | None = None,
+        env: dict[str, str] | None = None,
         dag: DAG | None = None,
         **options: Any,
     ) -> None:
@@ -104,7 +105,7 @@ class SparkSubmitOperator(Mappable):
             "application": application,
             "application_args": tuple(a if isinstance(a, Output) else str(a) for a in application_args or ()),
             "java_class": java_class,
-            "env": env_vars or {},
+            "env": {**(env or {}), **(env_vars or {})},
             "spark": spark,
         }
         super().__init__("spark_submit", task_id, fields, dag=dag)

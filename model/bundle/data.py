@@ -80,8 +80,8 @@ class Listing(Model):
     """Of a repository: the commit."""
     files: dict[str, str] | None = None
     """None: nothing has changed."""
-    passed_over: dict[str, str] = {}
-    """Files that do not speak of DAGs: read only where some of theirs are known."""
+    passed_over: tuple[str, ...] = ()
+    """Those of the files that do not speak of DAGs: read only where some of theirs are known. Up to 0.2.0 all are."""
     warnings: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     """Folders and archives that could not be read: what is in them is not known, and no less there than before."""

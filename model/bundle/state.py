@@ -112,9 +112,9 @@ class BundleState(Record):
         self.digest, self.revision = listing.digest, listing.revision
         if listing.files is None:
             return
-        known = {path: digest for path, digest in listing.passed_over.items() if self._has_dags(path)}
-        files = {**listing.files, **known}
-        for path in [path for path in self.files if path in listing.passed_over and path not in known]:
+        passed_over = {path for path in listing.passed_over if not self._has_dags(path)}
+        files = {path: digest for path, digest in listing.files.items() if path not in passed_over}
+        for path in [path for path in self.files if path in passed_over]:
             del self.files[path]  # it is there, and is no file of DAGs
         gone = [path for path in self.files if path not in files]
         if doubts:

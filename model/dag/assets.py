@@ -8,7 +8,7 @@ from pydantic import PrivateAttr
 from ..asset.events import AssetEvent
 from ..asset.gathering import Gathering
 from ..asset.partitioning import Partitioning, missing
-from ..asset.state import Tie, alias_workflow_id, asset_workflow_id
+from ..asset.state import Tie, alias_workflow_id, asset_workflow_id, without_version
 from ..base import iso
 from ..run.identity import RunIdentity, asset_run, partition_run
 from ..spec.assets.condition import aliases_in, assets_in, in_words, leaves, refs_in
@@ -63,9 +63,12 @@ class DagAssets(DagData):
             asset_run(self.spec.dag_id, self.gathering.take(condition, catchup=self.spec.catchup, all_of_it=consume))
         ]
 
-    def ties_to_tell(self) -> dict[str, Tie]:
-        """By workflow, what it has not been told yet of this DAG; from then on it counts as told."""
-        wanted = wanted_ties(self.spec)
+    def ties_to_tell(self, *, of_before: bool = False) -> dict[str, Tie]:
+        """By workflow, what it has not been told yet of this DAG; from then on it counts as told.
+
+        *of_before*: as releases before 0.3 told it.
+        """
+        wanted = wanted_ties(self.spec, of_before=of_before)
         for workflow_id in self.ties.keys() - wanted.keys():
             wanted[workflow_id] = Tie(dag_id=self.spec.dag_id)
         gathering = self.gathering or Gathering()
@@ -102,18 +105,27 @@ class DagAssets(DagData):
         return f"{text}; not there: {', '.join(dict.fromkeys(missed)) or 'none'}"
 
 
-def wanted_ties(spec: DagSpec) -> dict[str, Tie]:
-    """By workflow, what a DAG has to do with assets and aliases."""
+def ties_need_bundle(spec: DagSpec) -> bool:
+    """Whether the bundle of the DAG's file decides what it tells an asset; releases before 0.3 told without it."""
+    named = [*assets_in(condition)] if (condition := waited_for(spec.schedule)) is not None else []
+    named += [outlet for task in spec.tasks for outlet in task.outlets if isinstance(outlet, Asset)]
+    return spec.source is not None and any(asset.acts or not owns_asset(asset, spec) for asset in named)
+
+
+def wanted_ties(spec: DagSpec, *, of_before: bool = False) -> dict[str, Tie]:
+    """By workflow, what a DAG has to do with assets and aliases; *of_before*: as releases before 0.3 told it."""
     found: dict[str, Tie] = {}
 
-    def add(workflow_id: str, **fields: object) -> None:
+    def add(workflow_id: str, asset: Asset | None = None, **fields: object) -> None:
         before = found.get(workflow_id, Tie(dag_id=spec.dag_id))
+        if asset is not None and (of_before or owns_asset(asset, spec)):
+            fields |= {"asset": asset, "source": source_for(asset, spec, of_before=of_before)}
         found[workflow_id] = before.model_copy(update=fields)
 
     condition = waited_for(spec.schedule)
     if condition is not None:
         for asset in assets_in(condition):
-            add(asset_workflow_id(asset.name), consumes=True, asset=asset, source=source_for(asset, spec))
+            add(asset_workflow_id(asset.name), asset, consumes=True)
         for ref in refs_in(condition):
             add(asset_workflow_id(ref.name or ref.uri or ""), consumes=True)
         for alias in aliases_in(condition):
@@ -123,14 +135,24 @@ def wanted_ties(spec: DagSpec) -> dict[str, Tie]:
             if isinstance(outlet, Asset):
                 workflow_id = asset_workflow_id(outlet.name)
                 before = found.get(workflow_id, Tie(dag_id=spec.dag_id)).produced_by
-                source = source_for(outlet, spec)
-                add(workflow_id, asset=outlet, produced_by=(*before, task.task_id), source=source)
+                add(workflow_id, outlet, produced_by=(*before, task.task_id))
     return found
 
 
-def source_for(asset: Asset, spec: DagSpec) -> DagSource | None:
-    """The DAG's file, for an asset that functions or classes of it belong to."""
-    return spec.source if asset.calls_code else None
+def owns_asset(asset: Asset, spec: DagSpec) -> bool:
+    """Whether the DAG may say what the asset is, and not only wait for it."""
+    owns = spec.source.owns if spec.source is not None else None
+    return owns is None or owns.problem("asset", asset.name) is None
+
+
+def source_for(asset: Asset, spec: DagSpec, *, of_before: bool = False) -> DagSource | None:
+    """The DAG's file, for an asset that has watchers or tells somebody: whose they are, and of which bundle.
+
+    The version of the file is there for functions and classes of it alone: assets are not told of each version.
+    """
+    if spec.source is None or asset.calls_code or not asset.acts or of_before:
+        return spec.source if asset.calls_code else None
+    return without_version(spec.source)
 
 
 def _name(leaf: object) -> str:

@@ -32,6 +32,9 @@ def explain_dag(state: DagState, now: datetime) -> Explanation:
     )
 
 
+NEVER = "max_active_runs = 0: no run of the DAG begins"
+
+
 def next_run(state: DagState, now: datetime) -> str:
     """Why the next scheduled run comes when it does, or does not come."""
     info, spec = state.next_info, state.spec
@@ -45,6 +48,8 @@ def next_run(state: DagState, now: datetime) -> str:
         return "no schedule: runs are made by triggers only"
     if spec.schedule.kind in ("asset", "partitioned_asset"):
         return f"asset-triggered, time alone makes no run: {state.waits_for_assets()}"
+    if spec.max_active_runs == 0:
+        return NEVER
     if not state.room(now):
         return f"limit reached: max_active_runs = {spec.max_active_runs}, held by {_holders(state)}"
     if spec.schedule.kind == "asset_or_time" and info is not None:
@@ -90,6 +95,8 @@ def _why_queued(state: DagState, run_id: str, now: datetime) -> str:
         return f"it waits for {iso(start)}"
     if state.running >= MOST_RUNNING:
         return f"{MOST_RUNNING:,} runs of the DAG are under way, as many as Temporal lets it have"
+    if state.spec.max_active_runs == 0:
+        return NEVER
     running = sorted(t.run.run_id for t in state.runs.values() if t.state is RunState.RUNNING)
     return f"max_active_runs = {state.spec.max_active_runs} is reached by {', '.join(running[:5])}"
 

@@ -9,7 +9,7 @@ from ..errors import InvalidInputError, explain
 from ..run.identity import RunIdentity, TriggeredBy, TriggerRequest, manual_run
 from ..sizes import check_conf_size
 from ..spec.dag import DagSpec
-from ..spec.params import has_schema, param_problem
+from ..spec.params import conf_problem
 from ..spec.timetables import DataInterval
 from .ticks import IntervalQuestion
 
@@ -98,16 +98,11 @@ def read_request(document: object, dag_id: str) -> TriggerRequest:
         raise explain(error, f"trigger of DAG {dag_id!r}", TriggerRequest) from None
 
 
-def check_conf(spec: DagSpec, request: TriggerRequest) -> None:
-    """Holds the run's conf against the DAG's params. Raises InvalidInputError.
+def check_conf(spec: DagSpec, request: TriggerRequest, *, costly: bool = False) -> None:
+    """Holds the run's conf against the DAG's params: those that are *costly* to look at, or the others.
 
-    A param is a plain default, or {"value": ..., "schema": {...}} with a JSON schema for what conf gives.
+    A param is a plain default, or {"value": ..., "schema": {...}} with a JSON schema for what conf gives. Raises
+    InvalidInputError.
     """
-    for name, param in spec.params.items():
-        if has_schema(param):
-            value = request.conf.get(name, param.get("value"))
-            problem = param_problem(param, value)
-            if problem is not None:
-                raise InvalidInputError(
-                    f"DAG {spec.dag_id!r}: conf.{name} = {value!r} does not fit its param: {problem}. Correct the value"
-                )
+    if (problem := conf_problem(spec.params, request.conf, costly=costly)) is not None:
+        raise InvalidInputError(f"DAG {spec.dag_id!r}: {problem}")

@@ -148,10 +148,25 @@ def attempt_uuid(
 
 def attempt_path(dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = UNMAPPED) -> str:
     """An attempt's files below a worker's home; its log is `logs/<this>.log`."""
-    names = [f"dag_id={dag_id}", f"run_id={run_id}", f"task_id={task_id}"]
+    names = [f"task_id={task_id}"]
     if map_index != UNMAPPED:
         names.append(f"map_index={map_index}")
-    return "/".join(map(_file_name, [*names, f"attempt={try_number}"]))
+    return "/".join([run_path(dag_id, run_id), *map(_file_name, [*names, f"attempt={try_number}"])])
+
+
+def task_path(dag_id: str, run_id: str, task_id: str, map_index: int = UNMAPPED) -> str:
+    """The folder of an instance's tries, as that of `attempt_path`."""
+    return attempt_path(dag_id, run_id, task_id, 0, map_index).rpartition("/")[0]
+
+
+def run_path(dag_id: str, run_id: str) -> str:
+    """The folder of a run's attempts, as that of `attempt_path`."""
+    return f"{dag_path(dag_id)}/{_file_name(f'run_id={run_id}')}"
+
+
+def dag_path(dag_id: str) -> str:
+    """The folder of a DAG's runs, as that of `attempt_path`."""
+    return _file_name(f"dag_id={dag_id}")
 
 
 def _file_name(name: str) -> str:

@@ -1,12 +1,15 @@
 """What a branch or a short circuit skips, from what its function returned."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec, enclosing
 from ..spec.graph import ancestors
 from ..spec.tasks import BranchTask, LatestOnlyTask, ShortCircuitTask, Task
+
+SKIPMIXIN = "skipmixin_key"
+"""What a branch or short circuit of Airflow's pushes; in a mapped group that is all that it says of what it skips."""
 
 
 def skipped_tasks(spec: DagSpec, task: Task, result: Any) -> tuple[str, ...]:
@@ -18,6 +21,13 @@ def skipped_tasks(spec: DagSpec, task: Task, result: Any) -> tuple[str, ...]:
     if isinstance(task, LatestOnlyTask) and not result:
         return _workers(spec, spec.downstreams[task.task_id])
     return ()
+
+
+def skipped_as_pushed(spec: DagSpec, task: Task, decided: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tasks that do not run after *task* pushed *decided* as SKIPMIXIN (Airflow: NotPreviouslySkippedDep)."""
+    if (followed := decided.get("followed")) is not None:
+        return tuple(task_id for task_id in spec.downstreams[task.task_id] if task_id not in followed)
+    return tuple(task_id for task_id in decided.get("skipped", ()) if task_id in spec.by_id)
 
 
 def _names(task: Task, result: Any) -> list[str]:

@@ -6,20 +6,21 @@ no clock, waits for nothing and starts nothing by itself.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
 from ..asset.outlets import OutletEvent
 from ..errors import InvalidInputError
 from ..spec.references import RETURN_VALUE
-from ..spec.tasks import AirflowTask, ApprovalTask, EmptyTask, PokedTask, WaitingTask
+from ..spec.tasks import AirflowTask, ApprovalTask, EmptyTask, PokedTask, Task, WaitingTask
 from ..states import RunState, TaskState
 from .attempts import TaskAttempt, inline_limit
-from .branching import skipped_tasks
+from .branching import SKIPMIXIN, skipped_as_pushed, skipped_tasks
 from .changes import Change, answer_of, run_marked
 from .deferrals import Deferral, TriggerEnd
 from .forms import unanswered
+from .instance_keys import UNMAPPED
 from .mapping import NotMappableError
 from .messages import Answer
 from .planner import Decision, RunEnd, RunPlan
@@ -29,10 +30,14 @@ from .task_instances import Attempt, Failure, Outcome, TaskInstance, may_retry, 
 
 RESULTS_LIMIT = 1_000_000
 """Bytes that the results of a run's tasks may have together: more is no history's to carry."""
+PUSHED_LIMIT = 256_000
+"""Bytes that failed tasks of a run may have pushed together; what is more is dropped, and fails nobody."""
 CANCELLED = Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
 """What an attempt comes to that was stopped before there was anything to stop."""
 WAITS = (TaskState.DEFERRED, TaskState.AWAITING_INPUT, TaskState.UP_FOR_RESCHEDULE)
 """States of a try that goes on, while no worker has it."""
+HAS_FAILED = (TaskState.FAILED, TaskState.UP_FOR_RETRY)
+"""States of an instance whose last try has failed."""
 
 
 class RunDriver(Protocol):
@@ -120,8 +125,10 @@ class RunDriver(Protocol):
 class RunEngine:
     """Decides for one run. Nobody else changes *state* and its instances."""
 
-    def __init__(self, state: DagRunState, driver: RunDriver) -> None:
+    def __init__(self, state: DagRunState, driver: RunDriver, *, by_index: bool = True) -> None:
+        """Not *by_index*: mapped tasks as releases before 0.3 had them; see `RunPlan`."""
         state.fill()
+        self._by_index = by_index
         self.state = state
         self.ended: RunEnd | None = None
         """How the run ends whatever its tasks do; None: as they do."""
@@ -129,11 +136,16 @@ class RunEngine:
         self._stopping: dict[str, TaskState] = {}
         """The state that each instance takes whose attempt is being stopped."""
         self._values: dict[str, list[dict[str, Any]]] = {}
-        self._results_size = sum(len(json.dumps(i.xcom, default=str)) for i in state.instances.values() if i.xcom)
+        sizes = {key: size_of(i.xcom) for key, i in state.instances.items()}
+        self._pushed = {key: size for key, size in sizes.items() if state.instances[key].state in HAS_FAILED}
+        """By instance, the size of what its last try had pushed before it failed."""
+        self._pushed_size = sum(self._pushed.values())
+        self._results_size = sum(sizes.values()) - self._pushed_size
         self.plan = self._made_plan()
 
     def _made_plan(self) -> RunPlan:
-        plan = RunPlan(self.state.spec, self.state.states, self.state.past, self.state.parallelism)
+        state = self.state
+        plan = RunPlan(state.spec, state.states, state.past, state.parallelism, by_index=self._by_index)
         plan.paused = self.state.is_paused
         for instance in self.state.instances.values():
             plan.skip(instance.key, instance.skips)
@@ -199,6 +211,7 @@ class RunEngine:
         if not instance.pokes:
             instance.try_number += 1
             instance.xcom = {}
+            self._pushed_size -= self._pushed.pop(instance.key, 0)
             self._driver.tell_of_try(instance)
         now = self._driver.current_time()
         instance.queued_at, instance.started_at, instance.ended_at = now, None, None
@@ -217,7 +230,7 @@ class RunEngine:
             if scope not in self._values:
                 self._values[scope] = self.state.values_of(instance.task_id)
             values = self._values[scope][instance.map_index]
-        return self.state.attempt(instance, execution, values, inline_limit(self._results_size))
+        return self.state.attempt(instance, execution, values, inline_limit(self._results_size + self._pushed_size))
 
     # The end of a try
 
@@ -258,6 +271,13 @@ class RunEngine:
             return outcome.xcom
         return {key: value for key, value in outcome.xcom.items() if key != RETURN_VALUE}
 
+    def _skipped_by(self, instance: TaskInstance, task: Task, outcome: Outcome) -> tuple[str, ...]:
+        """What a branch or a short circuit of that index skips. Raises InvalidInputError for a name of no task."""
+        decided = outcome.xcom.get(SKIPMIXIN)
+        if isinstance(decided, Mapping) and self._by_index and instance.map_index != UNMAPPED:
+            return skipped_as_pushed(self.state.spec, task, decided)
+        return skipped_tasks(self.state.spec, task, outcome.xcom.get(RETURN_VALUE))
+
     def _judged(self, instance: TaskInstance, outcome: Outcome) -> Outcome | Failure:
         """*outcome*, or what is wrong with it: too large, a branch to nowhere, a wait that took too long."""
         task = self.state.spec.by_id[instance.task_id]
@@ -268,7 +288,7 @@ class RunEngine:
         if outcome.state is TaskState.SUCCESS:
             try:
                 said = tuple(task_id for task_id in outcome.skips if task_id in self.state.spec.by_id)
-                instance.skips = said or skipped_tasks(self.state.spec, task, outcome.xcom.get(RETURN_VALUE))
+                instance.skips = said or self._skipped_by(instance, task, outcome)
             except InvalidInputError as error:
                 return Failure(error_type="InvalidInput", message=str(error))
             owns = self.state.spec.owns
@@ -279,7 +299,7 @@ class RunEngine:
 
     def _within_budget(self, outcome: Outcome) -> Outcome | Failure:
         """*outcome*, or a failure if the run's results together would outgrow what Temporal carries."""
-        size = len(json.dumps(outcome.xcom, default=str)) if outcome.xcom else 0
+        size = size_of(outcome.xcom)
         if size and self._results_size + size > RESULTS_LIMIT:
             told = (
                 f"the result has {size:,} bytes, and with it the results of this run's tasks have more than "
@@ -314,6 +334,7 @@ class RunEngine:
         tries = instance.try_number - instance.tries_cleared
         again = may_retry(task, tries, failure)
         state = TaskState.UP_FOR_RETRY if again else TaskState.FAILED
+        failure = self._within_pushed(instance, failure)
         self._count_try(instance, failure.model_copy(update={"xcom": {}}) if failure.xcom else failure, state)
         instance.xcom = {**instance.xcom, **failure.xcom}
         if again:
@@ -324,6 +345,17 @@ class RunEngine:
         self._move(instance, state, failure.error_type)
         if again:
             self._set_timer(instance)
+
+    def _within_pushed(self, instance: TaskInstance, failure: Failure) -> Failure:
+        """*failure*, without what the task had pushed where a run has too much of that: then it says so."""
+        size = size_of(failure.xcom)
+        if size and self._pushed_size + size > PUSHED_LIMIT:
+            told = f"{failure.message} (what it had pushed is not kept: failed tasks of the run have pushed too much)"
+            return failure.model_copy(update={"xcom": {}, "message": told})
+        if size:
+            self._pushed[instance.key] = size
+            self._pushed_size += size
+        return failure
 
     def _move(self, instance: TaskInstance, state: TaskState, reason: str | None) -> None:
         """Gives *instance* a state that the plan has not decided, and tells the plan."""
@@ -518,6 +550,11 @@ class RunEngine:
                 self._driver.forget_timer(instance.key)
                 self._driver.stop_trigger(instance.key)
                 self._move(instance, TaskState.SKIPPED, reason)
+
+
+def size_of(values: Mapping[str, Any]) -> int:
+    """The bytes that *values*, by key, have in history."""
+    return len(json.dumps(values, default=str)) if values else 0
 
 
 def _drained(keys: list[str]) -> list[str]:

@@ -41,7 +41,8 @@ class RunPlan:
     """What to do next in one run. Holds no more than can be made again from what it is given.
 
     *states* are by instance: `load`, or `load[0]`, `load[1]` once a mapped task is expanded. *parallelism* is how many
-    tasks of all DAGs may run at once; None: any number.
+    tasks of all DAGs may run at once; None: any number. Not *by_index*: as releases before 0.3, mapped tasks are
+    expanded as soon as their values are known, and setups further up count for all indexes of a group.
     """
 
     def __init__(
@@ -50,8 +51,13 @@ class RunPlan:
         states: Mapping[str, TaskState],
         past: Past | None = None,
         parallelism: int | None = None,
+        *,
+        by_index: bool = True,
     ) -> None:
         self.spec = spec
+        self._by_index = by_index
+        self._to_expand: dict[str, None] = {}
+        """Mapped tasks that could run, and have no instances yet."""
         self.states = dict(states)
         self.past = past
         self.paused = False
@@ -96,6 +102,7 @@ class RunPlan:
         self._held.pop(key, None)
         if state is TaskState.NONE:
             self._unexpandable.pop(key, None)
+            self._to_expand.pop(key, None)
             self._changed.append(key)
         if state is TaskState.SCHEDULED:
             self._ready.push(key)
@@ -106,7 +113,8 @@ class RunPlan:
             self._tell(other, task_id, map_index, old, state)
         if state.finished:
             for other in self._concerned.get(task_id, ()):
-                self._look_at(self.keys(other))
+                paired = self._by_index and self._paired(task_id, other)
+                self._look_at([instance_key(other, map_index)] if paired else self.keys(other))
 
     def _tell(self, other: str, task_id: str, map_index: int, old: TaskState, new: TaskState) -> None:
         """Counts a change of state where *other*, directly downstream, counts its upstreams."""
@@ -181,11 +189,15 @@ class RunPlan:
         return [task_id] if n is None else [instance_key(task_id, i) for i in range(n)]
 
     def mappable(self) -> list[str]:
-        """The mapped tasks that can be expanded now: all that they are mapped over has ended."""
+        """The mapped tasks that can be expanded now: all that they are mapped over has ended.
+
+        As in Airflow, one whose values are not known before the run is judged as a whole before it is expanded.
+        """
         return [
             task_id
             for task_id in self.spec.mapped
             if self.states.get(task_id) is TaskState.NONE
+            and (not self._by_index or task_id in self._to_expand or not self.spec.mapped_over(task_id))
             and task_id not in self._unexpandable
             and all(self.states[key].finished for above in self.spec.mapped_over(task_id) for key in self.keys(above))
         ]
@@ -196,14 +208,19 @@ class RunPlan:
         for task_id in together:
             del self.states[task_id]
             self._held.pop(task_id, None)
+            self._to_expand.pop(task_id, None)
             self._expanded[task_id] = n
             self._unfinished += n - 1
             self._in_state[TaskState.NONE] += n - 1
             self.states.update(dict.fromkeys(self.keys(task_id), TaskState.NONE))
             self._changed.extend(self.keys(task_id))
-        below = (other for task_id in together for other in self.spec.downstreams[task_id])
+        below = [other for task_id in together for other in self.spec.downstreams[task_id]]
         for concerned in dict.fromkeys([*together, *below]):
             self._count_upstreams(concerned)
+        if self._by_index:  # what they depend on is less now
+            further = [other for task_id in together for other in self._concerned.get(task_id, ())]
+            for concerned in dict.fromkeys([*below, *further]):
+                self._look_at(self.keys(concerned))
 
     def cannot_expand(self, task_id: str, reason: str) -> None:
         """*task_id* cannot be mapped. When it could run it fails, or is skipped where its source did not succeed."""
@@ -213,8 +230,12 @@ class RunPlan:
     def _paired(self, task_id: str, other: str) -> bool:
         """Whether instances of *other* look only at the instance of *task_id* of the same map_index."""
         scope = self.spec.map_scopes.get(task_id)
-        both = task_id in self._expanded and other in self._expanded
-        return scope is not None and both and scope == self.spec.map_scopes.get(other)
+        if scope is None or scope != self.spec.map_scopes.get(other):
+            return False
+        n, m = self._expanded.get(task_id), self._expanded.get(other)
+        if self._by_index and n != m:  # what they are mapped over was run again by itself, and has come to more or less
+            return False
+        return n is not None and m is not None
 
     def _count_upstreams(self, task_id: str) -> None:
         """Counts anew how the upstreams of *task_id* stand."""
@@ -257,7 +278,7 @@ class RunPlan:
             decisions = self.decide()
             for decision in decisions:
                 follow(decision)
-            if not decisions and not expanded:
+            if not decisions and not expanded and not self.mappable():
                 return
 
     def _stop_rest(self) -> list[Decision]:
@@ -290,6 +311,8 @@ class RunPlan:
         if (skipped := self._skipped_by(key)) is not None:
             return Decision(key, TaskState.SKIPPED, skipped)
         verdict = self._verdict(key, task)
+        if verdict in (Verdict.RUN, Verdict.WAIT) and (end := self._end_by_sources(task.task_id)) is not None:
+            return Decision(key, end, self._blame(key))
         match verdict:
             case Verdict.RUN:
                 return self._schedule(key, task)
@@ -302,11 +325,12 @@ class RunPlan:
 
     def _verdict(self, key: str, task: BaseTask) -> Verdict:
         """What the setups further up, and then the trigger rule, say of *key*."""
-        setups = judge(TriggerRule.ALL_SUCCESS, self._states_of(self._setups.setups_above.get(task.task_id, ())))
+        above = self._setups.setups_above.get(task.task_id, ())
+        setups = judge(TriggerRule.ALL_SUCCESS, self._states_of(key, above))
         if setups is not Verdict.RUN:
             return setups
         verdict = judge(task.trigger_rule, self._upstreams(key))
-        work = self._states_of(self._setups.work_before.get(task.task_id, ()))
+        work = self._states_of(key, self._setups.work_before.get(task.task_id, ()))
         return verdict if work.done else Verdict.WAIT
 
     def _schedule(self, key: str, task: BaseTask) -> Decision | None:
@@ -315,6 +339,7 @@ class RunPlan:
             self._held[key] = held
             return None
         if task.task_id in self.spec.mapped and task.task_id not in self._expanded:
+            self._to_expand[task.task_id] = None
             reason = self._unexpandable.get(task.task_id)
             return None if reason is None else Decision(key, self._end_of_unexpandable(task.task_id), reason)
         return Decision(key, TaskState.SCHEDULED, f"{task.trigger_rule} is met")
@@ -323,18 +348,50 @@ class RunPlan:
         sources = [self.states[key] for above in self.spec.mapped_over(task_id) for key in self.keys(above)]
         return TaskState.FAILED if all(state is TaskState.SUCCESS for state in sources) else TaskState.SKIPPED
 
+    def _end_by_sources(self, task_id: str) -> TaskState | None:
+        """How a mapped task ends whose values never come, whatever its rule (Airflow: MappedTaskUpstreamDep)."""
+        if not self._by_index or task_id in self._expanded or task_id not in self.spec.mapped:
+            return None
+        sources = {self.states[above] for above in self.spec.mapped_over(task_id) if above in self.states}
+        if FAILURES & sources:
+            return TaskState.UPSTREAM_FAILED
+        return TaskState.SKIPPED if TaskState.SKIPPED in sources else None
+
     def _upstreams(self, key: str) -> Upstreams:
-        counts = self._outer[split_key(key)[0]]
+        task_id, _ = split_key(key)
+        above = self.spec.by_id[task_id].upstream
+        if any(not self._counts(key, other) for other in above):
+            return self._counted((other, self.states[one]) for other in above for one in self._relevant(key, other))
+        counts = self._outer[task_id]
         inner = self._inner.get(key)
         return counts if inner is None else counts.plus(inner)
 
-    def _states_of(self, task_ids: Iterable[str]) -> Upstreams:
-        return Upstreams.of(self.states[key] for task_id in task_ids for key in self.keys(task_id))
+    def _states_of(self, key: str, task_ids: Iterable[str]) -> Upstreams:
+        return Upstreams.of(self.states[one] for task_id in task_ids for one in self._relevant(key, task_id))
+
+    def _relevant(self, key: str, other: str) -> list[str]:
+        """The instances of *other* that *key* depends on: of its own group, those of its own index alone (Airflow).
+
+        A task that has no instances yet depends on none of its group that have.
+        """
+        task_id, map_index = split_key(key)
+        if not self._counts(key, other):
+            return []
+        return [instance_key(other, map_index)] if self._by_index and self._paired(other, task_id) else self.keys(other)
+
+    def _counts(self, key: str, other: str) -> bool:
+        """Whether *key*, which may have no instances yet, depends on instances of *other*."""
+        task_id, _ = split_key(key)
+        if not self._by_index or task_id not in self.spec.mapped or task_id in self._expanded:
+            return True
+        return other not in self._expanded or self.spec.map_scopes[other] != self.spec.map_scopes[task_id]
 
     def _skipped_by(self, key: str) -> str | None:
         task_id, map_index = split_key(key)
         for skipper, reason in self._skippers.get(task_id, {}).items():
             other, other_index = split_key(skipper)
+            if other_index != UNMAPPED and not self._counts(key, other):
+                continue  # it decides for one index, and *key* has none yet
             if UNMAPPED in (map_index, other_index) or not self._paired(other, task_id) or map_index == other_index:
                 return reason
         return None
@@ -392,7 +449,7 @@ class RunPlan:
         if setups:
             return f"setup: {setups}"
         work = self._setups.work_before.get(task_id, ())
-        if self._upstreams(key).done and not self._states_of(work).done:
+        if self._upstreams(key).done and not self._states_of(key, work).done:
             return f"a teardown waits for all work of its setups: {self._told(sorted(work), map_index, bad_only=True)}"
         told = self._told(task.upstream, map_index, bad_only=task.trigger_rule is TriggerRule.ALL_SUCCESS)
         return f"trigger_rule {task.trigger_rule}: {told}" if told else f"trigger_rule {task.trigger_rule}"

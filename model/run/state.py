@@ -36,7 +36,7 @@ class HeldLease(Record):
 class DagRunState(WithLaterFields, Record):
     """A run's state, also the input of its workflow: how it starts, and how it goes on after continue-as-new."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("parallelism",)
+    later_fields: ClassVar[tuple[str, ...]] = ("parallelism", "queued_at")
 
     run: RunIdentity
     spec: DagSpec
@@ -55,7 +55,9 @@ class DagRunState(WithLaterFields, Record):
     notices: int = 0
     """How many notices were sent."""
     missed: list[str] = []
-    """The instances whose sla was missed, and "" for the run's deadline: each is told once."""
+    """The tasks whose sla was missed, "" for the run's deadline, `deadline N` for an alert: each is told once."""
+    queued_at: Instant | None = None
+    """When the DAG has queued it; known where deadlines count from there."""
     parallelism: int | None = None
     """How many tasks of all DAGs may run at once, by the settings of the worker that started the run; None: any."""
     revision: Revision | None = None

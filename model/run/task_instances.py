@@ -147,8 +147,6 @@ def retry_delay(task: BaseTask, try_number: int, seed: str) -> timedelta:
     delay = task.retry_delay
     if task.retry_exponential_backoff and delay > timedelta():
         times = 2.0 if task.retry_exponential_backoff is True else float(task.retry_exponential_backoff)
-        if times == 1.0:
-            return _at_most(delay, task.max_retry_delay)
         grown = _power_at_most(delay.total_seconds(), times, try_number - 1, LONGEST_RETRY_DELAY.total_seconds())
         fraction = int.from_bytes(sha256(f"{seed}#{try_number}".encode()).digest()[:4]) / 2**32
         delay = min(timedelta(seconds=grown * (1 + fraction)), LONGEST_RETRY_DELAY)

@@ -11,7 +11,6 @@ from pydantic import (
     AfterValidator,
     Field,
     NonNegativeInt,
-    PositiveInt,
     ValidationError,
     field_validator,
     model_validator,
@@ -21,11 +20,12 @@ from ..base import AS_WRITTEN, NAME, Brief, Instant, Model, PositiveDuration, bo
 from ..errors import InvalidInputError, explain
 from .assets.condition import assets_in, leaves
 from .assets.identity import Asset, has_password
+from .deadlines import DeadlineAlert
 from .expansion import Expansion, sources
 from .graph import ancestors, cycle, downstreams
 from .notifiers import Callbacks
 from .owned import Kind, OwnedNames
-from .params import check_params
+from .params import check_params, check_schemas
 from .references import referenced_tasks
 from .schedules import ScheduleKind, read_schedule
 from .task_groups import TaskGroup
@@ -107,8 +107,9 @@ class DagSpec(Brief, Model):
     """No run is created for a logical date after it."""
     catchup: bool = False
     """Whether intervals that were missed get their runs; else only the latest one."""
-    max_active_runs: PositiveInt = 16
-    """How many runs are queued or running at once, without backfills."""
+    max_active_runs: NonNegativeInt = 16
+    """How many runs are queued or running at once, without backfills. 0, with which none begins, is for Airflow's
+    files."""
     max_active_tasks: Annotated[int, Field(ge=1, le=500)] = 16
     """How many tasks of one run are queued or running at once."""
     max_consecutive_failed_dag_runs: NonNegativeInt = 0
@@ -117,6 +118,8 @@ class DagSpec(Brief, Model):
     """How long a run may take from its start before it fails."""
     deadline: PositiveDuration | None = None
     """How long after it fell due a run should have ended; else `deadline_miss_callback` is called, once."""
+    deadline_alerts: tuple[DeadlineAlert, ...] = ()
+    """Those of a file that is written for Airflow, which may have several; each calls its own function, once."""
     callbacks: Callbacks = {}
     """Who is told what of runs; in Python written as on_failure_callback and so on."""
     fail_fast: bool = False
@@ -170,6 +173,8 @@ class DagSpec(Brief, Model):
         require_order("the DAG", self.start_date, self.end_date)
         if self.catchup and self.restriction.earliest is None:
             raise ValueError("catchup = True needs a start_date: the first interval to catch up on. Give a start_date")
+        if self.max_active_runs == 0 and self.written_for != "airflow":
+            raise ValueError("max_active_runs = 0: no run would begin. Give at least 1, or pause the DAG")
         if isinstance(self.schedule, Continuous) and self.max_active_runs != 1:
             raise ValueError(
                 f"max_active_runs = {self.max_active_runs} does not go with @continuous. Set max_active_runs to 1"
@@ -240,9 +245,12 @@ class DagSpec(Brief, Model):
                     "Use all_success, or leave fail_fast out"
                 )
 
-    def check_params(self, *, formats: bool) -> None:
-        """Raises ValueError for params that can fit no run; with *formats* also by the formats of their defaults."""
-        check_params(self.params, defaults=not isinstance(self.schedule, Null), formats=formats)
+    def check_params(self, *, formats: bool, costly: bool = False) -> None:
+        """Raises ValueError for params that can fit no run; with *formats* also by the formats of their defaults.
+
+        *costly*: also where that may take for ever, which only a process of the DAG's own may.
+        """
+        check_params(self.params, defaults=not isinstance(self.schedule, Null), formats=formats, costly=costly)
 
     def _check_graph(self) -> None:
         counts = Counter(task.task_id for task in self.tasks)
@@ -384,6 +392,7 @@ def read_dag(document: Any) -> DagSpec:
         task_ids = [str(task.get("task_id", "?")) if isinstance(task, dict) else "?" for task in named]
         raise explain(error, f"DAG {document.get('dag_id', '?')!r}", DagSpec, task_ids) from None
     try:
+        check_schemas(spec.params)
         spec.check_params(formats=True)
     except ValueError as error:
         raise InvalidInputError(f"DAG {spec.dag_id!r}: {error}") from None

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ..base import Brief, Model
 
@@ -56,5 +56,22 @@ class WebhookNotifier(Brief, Model):
         return self
 
 
-Notifier = Annotated[FunctionNotifier | CommandNotifier | WebhookNotifier, Field(discriminator="kind")]
+class EmailNotifier(Brief, Model):
+    """A mail about what happened (Airflow: SmtpNotifier, email_on_failure)."""
+
+    kind: Literal["email"] = "email"
+    to: Annotated[tuple[Annotated[str, Field(pattern=r"^[^@\s,]+@[^@\s,]+$")], ...], Field(min_length=1)]
+    """Addresses."""
+    subject: Annotated[str, Field(max_length=500, pattern=r"^[^\r\n]*$")] | None = None
+    """By default what happened, in a few words."""
+    conn_id: str = "smtp_default"
+    """Of SMTP: host, port, login, password; extra `from_email`, `disable_ssl`, `disable_tls` (Airflow's)."""
+
+    @field_validator("to", mode="before")
+    @classmethod
+    def _may_be_one_text(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+
+Notifier = Annotated[FunctionNotifier | CommandNotifier | WebhookNotifier | EmailNotifier, Field(discriminator="kind")]
 Callbacks = dict[Event, tuple[Notifier, ...]]

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from ..base import Brief, Model
+from ..errors import NotAllowedError
 
 Kind = Literal["dag_id", "pool", "asset", "variable", "connection"]
 
@@ -31,6 +32,11 @@ class OwnedNames(Brief, Model):
             f"{kind} {name!r}: its bundle owns the names that begin with {' or '.join(map(repr, prefixes))}, and no "
             f"others. Choose such a name, or have the bundle own more: tidemill bundles set ... --owns {kind}=PREFIX"
         )
+
+    def check(self, kind: Kind, name: str) -> None:
+        """Raise NotAllowedError where a DAG of the bundle may not use *name*."""
+        if (problem := self.problem(kind, name)) is not None:
+            raise NotAllowedError(problem)
 
     def first_problem(self, names: Iterable[tuple[Kind, str]]) -> str | None:
         """The first of *names* that the bundle may not use, in words."""

@@ -67,7 +67,7 @@ def test_a_folder_that_is_gone_is_made_again(tmp_path: Path) -> None:
     other = LossyFile(tmp_path / "a" / "b.log")
     other.write(b"x")
     assert other.flush() is False
-    assert (other.lost, other.problem) == (1, "File exists")
+    assert (other.lost, other.problem) == (1, "Not a directory")
     file.close()
     (tmp_path / "a").unlink()
     other.write(b"y")

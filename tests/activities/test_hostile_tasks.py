@@ -9,25 +9,33 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from support import Stack, bash, dag, eventually, stack
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.attempts.folder import AttemptFolder
 from tidemill.activities.bundles.snapshots import SnapshotDamagedError, Snapshots
 from tidemill.activities.dag_files import parse_dag_file
+from tidemill.activities.notifying import NotifyActivities
 from tidemill.activities.processes import channel
 from tidemill.activities.processes.users import RunAs, acting_as, make_folder, read_left
 from tidemill.activities.spark.output import STAGING, OutputActivities
 from tidemill.activities.workplace import Workplace
+from tidemill.model.asset.state import Lateness
+from tidemill.model.run.notices import late_notice
 from tidemill.model.run.task_instances import StagedOutput
 from tidemill.model.spec.dag import DagSpec
+from tidemill.model.spec.notifiers import WebhookNotifier
 from tidemill.model.states import RunState
 
 NOBODY = RunAs(65534, 65534)
+OF_HTTPX = ("httpx", "httpcore", "certifi", "importlib.resources", "importlib.resources._common", "encodings.idna")
+"""The tests' own Python may be where no other user can read it."""
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 
 
@@ -344,8 +352,20 @@ def no_network() -> Iterator[Path]:
 @needs_root
 async def test_tasks_may_be_without_the_route_to_temporal(server: str, ground: Path, no_network: Path) -> None:
     host, port = server.split(":")
-    place = Workplace(home=ground / "home", run_as=NOBODY, network=no_network)
+    place = Workplace(home=ground / "home", run_as=NOBODY, network=no_network, preload=OF_HTTPX)
     async with stack(server, ground / "home", place=place) as here:
         connects = f"if (exec 3<>/dev/tcp/{host}/{port}); then echo reached; else echo unreachable; fi"
         details = await here.run_once(dag("connects", [bash("connects", connects)]))
         assert await here.result_of(details, "connects") == "unreachable"
+        url, now = f"http://{host}:{port}/", datetime.now(UTC)
+        late = {
+            "notifier": WebhookNotifier(url=url),
+            "dag_id": "d",
+            "source": None,
+            "since": now,
+            "reason": "",
+            "number": 1,
+        }
+        notice = late_notice("a", Lateness(**late), "1")
+        with pytest.raises(ApplicationError, match="cannot be reached: Connect"):
+            await asyncio.to_thread(ActivityEnvironment().run, NotifyActivities(place).notify, notice)

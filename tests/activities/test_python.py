@@ -79,7 +79,7 @@ async def test_retries_are_spent_on_failures(here: Stack, tmp_path: Path, monkey
 
 async def test_a_daemon_that_a_function_leaves_ends_with_it(here: Stack) -> None:
     await behaved(here, "leave_a_daemon", "4721")
-    await eventually(lambda: asyncio.to_thread(processes_with, "4721"), lambda found: not found, within=10)
+    await eventually(lambda: asyncio.to_thread(processes_with, "4721"), lambda found: not found)
 
 
 async def test_cancelling_ends_the_function_and_what_it_started(here: Stack) -> None:
@@ -88,7 +88,7 @@ async def test_cancelling_ends_the_function_and_what_it_started(here: Stack) -> 
     await eventually(lambda: asyncio.to_thread(processes_with, "4722"), lambda found: bool(found))
     await here.tidemill.client.get_workflow_handle(run.workflow_id).cancel()
     await here.finished("behaviours", run.run_id)
-    await eventually(lambda: asyncio.to_thread(_sleepers, "4722"), lambda found: not found, within=10)
+    await eventually(lambda: asyncio.to_thread(_sleepers, "4722"), lambda found: not found)
 
 
 def _sleepers(mark: str) -> list[Any]:

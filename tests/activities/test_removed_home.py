@@ -46,7 +46,7 @@ async def test_tasks_end_as_they_would_and_are_not_run_again(here: Stack, tmp_pa
     for each in (spec, once):
         await here.tidemill.register(each)
     runs = [await here.tidemill.trigger(each.dag_id, TriggerRequest()) for each in (spec, once)]
-    await eventually(lambda: begun(tmp_path / "starts"), lambda n: n == 3, 120)
+    await eventually(lambda: begun(tmp_path / "starts"), lambda n: n == 3)
     for folder in here.home.iterdir():
         shutil.rmtree(folder, ignore_errors=True)
     (tmp_path / "gone").touch()

@@ -85,10 +85,10 @@ async def test_a_killed_workers_task_begins_again_with_the_next_worker_of_its_ho
         await here.tidemill.register(dag("dies", [bash("a", command, queue="of-the-host")], heartbeat_timeout=300))
         with worker_process(env) as first:
             run = await here.tidemill.trigger("dies")
-            await eventually(lambda: asyncio.to_thread(mark.exists), bool, 120)
+            await eventually(lambda: asyncio.to_thread(mark.exists), bool)
             first.kill()
         with worker_process(env):
-            await eventually(lambda: begun(mark), lambda times: times == 2, 200)
+            await eventually(lambda: begun(mark), lambda times: times == 2)
             (tmp_path / "go").touch()
             details = await here.finished("dies", run.run_id)
         assert (details.state, details.tasks[0].try_number) == (RunState.SUCCESS, 1)

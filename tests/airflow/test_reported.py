@@ -68,6 +68,8 @@ async def test_kwargs_of_results(airflow: Stack, out: Path, tmp_path: Path) -> N
     details = await run_once(airflow, "kwargs_of_results")
     assert details.state is RunState.SUCCESS
     assert noted(out, "pair") == wanted
+    fields = [json.loads(path.read_text()) for path in airflow.home.glob("logs/**/*.log.rendered.json")]
+    assert [1, 2] in [list(one.get("op_kwargs", {}).values()) for one in fields], "as Rendered Templates shows them"
     said, code = await asyncio.to_thread(tried_alone, "kwargs_of_results", tmp_path)
     assert code == 0, said
     assert noted(out, "pair") == wanted

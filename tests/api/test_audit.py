@@ -1,7 +1,6 @@
 """Who did what: a line for each change and refusal, after the answer, with what it was about, kept over a restart."""
 
 import json
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,8 @@ import pytest
 from fastapi import FastAPI
 from support import run_command
 from test_access import SECRET, client
-from tidemill.api import audit
+from tidemill.activities import audit
 from tidemill.api.app import make_app
-from tidemill.api.audit import AuditLog
 from tidemill.api.auth.sessions import Access
 from tidemill.api.auth.tokens import Role, TokenFile, create_token
 from tidemill.worker.settings import Settings
@@ -33,7 +31,7 @@ def app(tmp_path: Path, tokens: dict[str, str]) -> FastAPI:
 
 
 def lines(tmp_path: Path) -> list[Line]:
-    path = tmp_path / audit.NAME
+    path = tmp_path / audit.AUDIT_FILE
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -53,6 +51,18 @@ CHANGES = [
     ("POST", "/api/v2/dags/sales/dagRuns", {"logical_date": None, "conf": {"key": "a secret"}},
      {"dag_id": "sales", "logical_date": None}),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("before", [b" " * 400_000, b'{"conf": {"x": "' + b"y" * 400_000 + b'"}, "padded": 1,'])
+async def test_padding_hides_nothing(app: FastAPI, tokens: dict[str, str], tmp_path: Path, before: bytes) -> None:
+    rest = b'"dag_id": "sales"}'
+    headers = {"Authorization": f"Bearer {tokens['admin']}", "Content-Type": "application/json"}
+    async with client(app) as web:
+        await web.post(
+            "/api/v2/backfills", headers=headers, content=before + (b"{" if before.isspace() else b"") + rest
+        )
+    [line] = lines(tmp_path)
+    assert line["about"] == {"dag_id": "sales"}
 
 
 @pytest.mark.parametrize(("method", "path", "body", "about"), CHANGES)
@@ -79,7 +89,7 @@ async def test_refusals_and_ways_in_are_kept_and_looking_is_not(
     assert await asked(app, "POST", "/auth/token", None, {"username": "x", "password": tokens["admin"]}) == 201
     told = [(line["who"], line["status"]) for line in lines(tmp_path)]
     assert told == [("operator", 403), (None, 401), (None, 401), ("admin", 201)]
-    assert "wrong" not in (tmp_path / audit.NAME).read_text()
+    assert "wrong" not in (tmp_path / audit.AUDIT_FILE).read_text()
     async with client(app) as web:
         foreign = {"Origin": "https://evil.example", "Authorization": f"Bearer {tokens['admin']}"}
         await web.patch("/api/v2/dags/sales", json={"is_paused": True}, headers=foreign)
@@ -92,24 +102,6 @@ async def test_refusals_do_not_fill_the_disk(app: FastAPI, tmp_path: Path, monke
     for _ in range(10):
         await asked(app, "GET", "/api/v2/dags", "tidemill_forged")
     assert len(lines(tmp_path)) == 3
-
-
-def test_the_log_turns_over_and_is_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "LARGEST", 200)
-    log = AuditLog(tmp_path / audit.NAME)
-    for number in range(100):
-        log.add({"at": number, "text": "x" * 40})
-    files = sorted(path.name for path in tmp_path.iterdir())
-    assert len(files) == audit.FILES
-    assert all(path.stat().st_size < 300 for path in tmp_path.iterdir())
-    assert stat.S_IMODE((tmp_path / audit.NAME).stat().st_mode) == 0o600
-    assert [line["at"] for line in log.newest(10)] == [*range(99, 89, -1)]
-    assert [line["at"] for line in AuditLog(tmp_path / audit.NAME).newest(2)] == [99, 98]
-
-
-def test_a_log_that_cannot_be_written_hurts_no_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    AuditLog(tmp_path / "gone" / audit.NAME).add({"at": 1})
-    assert "cannot be written" in caplog.text
 
 
 def test_it_is_listed_by_the_api_and_by_the_command_line(web: Web) -> None:

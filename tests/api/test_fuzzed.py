@@ -12,7 +12,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from web_stack import Web
 
-EXAMPLES = 3
+EXAMPLES = 2
 """For each operation, and as many of what its schema does not allow."""
 
 

@@ -278,7 +278,7 @@ def test_a_file_that_is_passed_over_is_read_as_long_as_its_dags_are_known() -> N
     bundle.take_listing(listing(a="1"), NOW)
     bundle.parsed("a.py", result("1", "x"), NOW)
     later = NOW + timedelta(minutes=1)
-    passed_over = Listing(digest="2", files={}, passed_over={"a.py": "2", "script.py": "1"})
+    passed_over = Listing(digest="2", files={"a.py": "2", "script.py": "1"}, passed_over=("a.py", "script.py"))
     bundle.take_listing(passed_over, later)
     assert bundle.next_parses(later, ()) == ["a.py"]
     bundle.parsed("a.py", result("2"), later)
@@ -291,6 +291,6 @@ def test_scripts_that_are_passed_over_from_now_on_are_no_lost_mount() -> None:
     bundle.take_listing(listing(a="1", b="1", c="1", d="1", e="1"), NOW)
     for name in "abcde":
         bundle.parsed(f"{name}.py", result("1", *(["x"] if name == "a" else [])), NOW)
-    scripts = {f"{name}.py": "1" for name in "bcde"}
-    bundle.take_listing(Listing(digest="2", files={"a.py": "1"}, passed_over=scripts), NOW + timedelta(minutes=1))
+    files, scripts = {f"{name}.py": "1" for name in "abcde"}, tuple(f"{name}.py" for name in "bcde")
+    bundle.take_listing(Listing(digest="2", files=files, passed_over=scripts), NOW + timedelta(minutes=1))
     assert (list(bundle.files), bundle.problem) == (["a.py"], None)

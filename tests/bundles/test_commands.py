@@ -125,10 +125,13 @@ def test_clusters_that_the_tests_have_not_had_are_noticed(tmp_path: Path) -> Non
         "with DAG('clusters', schedule=None):\n"
         "    for n, master in enumerate(['yarn', 'k8s://https://10.0.0.1:6443', 'spark://host:7077', None]):\n"
         "        SparkSubmitOperator(task_id=f't{n}', application='job.py', master=master)\n"
+        "    SparkSubmitOperator(\n"
+        "        task_id='on_k8s', application='job.py', master='k8s://https://a', deploy_mode='cluster'\n"
+        "    )\n"
     )
     told = json.loads(command(None, "dags", "validate", str(tmp_path), "--json"))
-    kinds = [re.findall(r"task '(t\d)'.*no (\w+) cluster", notice["notice"]) for notice in told["notices"]]
-    assert kinds == [[("t0", "YARN")], [("t1", "Kubernetes")]]
+    kinds = [re.findall(r"task '(t\d)'.*had no ([\w ]+), only", notice["notice"]) for notice in told["notices"]]
+    assert kinds == [[("t0", "YARN cluster")], [("t1", "Kubernetes cluster in client mode")]]
 
 
 def test_validation_says_what_of_airflow_has_a_counterpart(tmp_path: Path) -> None:
@@ -194,11 +197,11 @@ async def test_a_folder_that_is_worked_on(tmp_path: Path) -> None:
     with log.open("w") as out:
         process = subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT, env=env)
     try:
-        await eventually(lambda: shown(log, "first.py: dev_first"), bool, within=90)
+        await eventually(lambda: shown(log, "first.py: dev_first"), bool)
         (dags / "second.py").write_text(GOOD.format(dag_id="dev_second"))
-        await eventually(lambda: shown(log, "second.py: dev_second"), bool, within=20)
+        await eventually(lambda: shown(log, "second.py: dev_second"), bool)
         (dags / "first.py").write_text("1 / 0\n")
-        await eventually(lambda: shown(log, "ZeroDivisionError"), bool, within=20)
+        await eventually(lambda: shown(log, "ZeroDivisionError"), bool)
         tidemill = await Tidemill.connect(target_host=f"127.0.0.1:{port}")
         assert (await tidemill.describe("dev_first")).has_import_errors
         assert not (await tidemill.describe("dev_second")).has_import_errors

@@ -119,7 +119,7 @@ async def test_a_bundle_that_was_ended_is_back_where_somebody_looks_after_it(
         await eventually(lambda: folder.dag("d"), bool)
         await here.tidemill.client.get_workflow_handle(f"bundle:{folder.name}").terminate()
         folder.one("later.py", "later")
-        await eventually(lambda: folder.dag("later"), bool, 120)
+        await eventually(lambda: folder.dag("later"), bool)
     finally:
         looking.cancel()
 
@@ -141,7 +141,7 @@ async def test_code_that_is_gone_is_kept_again_by_its_bundle(looks_often: None, 
     for folders in (here.home / "snapshots").iterdir():
         writable(folders)
         shutil.rmtree(folders)
-    await eventually(ends_well, bool, 120)
+    await eventually(ends_well, bool)
 
 
 def writable(folder: Path) -> None:

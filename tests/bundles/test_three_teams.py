@@ -50,6 +50,13 @@ async def tried(here: Stack) -> dict[str, str]:
     return {task.key: str(await here.result_of(details, task.key)) for task in details.tasks}
 
 
+async def kept_of(here: Stack, dag_id: str) -> set[str]:
+    """What the audit log has of a DAG that was refused something."""
+    lines = await told(here, "audit", "--refused", "--dag", dag_id, "--json")
+    assert {line["who"] for line in lines} == {"bundle team_c"}
+    return {f"{line['operation']} {line['about']['task_id']}" for line in lines}
+
+
 @needs_root
 async def test_two_teams_work_together_and_one_reaches_nothing(here: tuple[Stack, Path]) -> None:
     stack_, _ = here
@@ -59,6 +66,12 @@ async def test_two_teams_work_together_and_one_reaches_nothing(here: tuple[Stack
     assert after[0].state is RunState.SUCCESS
     for attack, came_to in (await tried(stack_)).items():
         assert came_to.startswith("refused: "), f"{attack} has reached {came_to}"
+    assert await kept_of(stack_, "c_tries") == {
+        "task.look_up another_team_s_variable",
+        "task.look_up another_team_s_variable_by_setting_it",
+        "task.look_up another_team_s_connection",
+        "task.look_up files_of_the_worker_by_a_scope",
+    }
 
 
 @needs_root
@@ -81,3 +94,24 @@ async def test_files_that_take_what_is_others_are_refused_as_a_whole(here: tuple
     assert files["takes_a_name.py"].startswith("dag_id 'b_stock': its bundle owns the names that begin with 'c_'")
     assert files["takes_slots.py"].startswith("pool 'a_pool': its bundle owns the names that begin with 'c_'")
     assert "tidemill" in files["uses_tidemill.py"]
+    lines = await told(here[0], "audit", "--refused", "--json")
+    assert {line["about"].get("file"): line["reason"] for line in lines} == {
+        f"team_c/{name}": error for name, error in files.items() if error
+    }
+
+
+@needs_root
+async def test_a_dag_that_another_bundle_has_is_refused_and_kept_in_the_audit_log(here: tuple[Stack, Path]) -> None:
+    stack_, folder = here
+    (folder / "teams" / "thief").mkdir()
+    (folder / "teams" / "thief" / "takes.py").write_text((folder / "teams" / "team_b" / "stock.py").read_text())
+    await told(stack_, "bundles", "set", "thief", str(folder / "teams" / "thief"), "--interval", "1")
+    await stack_.tidemill.look_at_bundle("thief")
+
+    async def refusals() -> list[dict[str, object]]:
+        lines = await told(stack_, "audit", "--refused", "--dag", "b_stock", "--json")
+        return [line for line in lines if line["operation"] == "dag.register"]
+
+    kept = await eventually(refusals, bool)
+    assert kept[0]["who"] == "bundle thief"
+    assert "b_stock" in str(kept[0]["reason"])

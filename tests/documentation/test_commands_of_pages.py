@@ -116,7 +116,7 @@ async def _process(words: list[str], env: dict[str, str], folder: Path, answers:
     with log.open("w") as out:
         process = subprocess.Popen(words, env=env, cwd=folder, stdout=out, stderr=subprocess.STDOUT)
     try:
-        await eventually(lambda: asyncio.to_thread(_answers, process, answers, log), bool, within=120)
+        await eventually(lambda: asyncio.to_thread(_answers, process, answers, log), bool)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait, 60) in (0, -signal.SIGTERM), log.read_text()
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support import bash, dag
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.run.branching import skipped_tasks
+from tidemill.model.run.branching import skipped_as_pushed, skipped_tasks
 
 TEARDOWN = {"kind": "bash", "task_id": "end", "command": "x", "is_teardown": True, "upstream": ["one", "two"]}
 GROUPED = {**bash("in1", "x", "way"), "group": "g"}
@@ -68,3 +68,21 @@ def test_latest_only_skips_what_is_directly_below() -> None:
 def test_other_tasks_skip_nothing() -> None:
     spec = dag("d", [bash("a", "x"), bash("b", "x", "a")])
     assert skipped_tasks(spec, spec.by_id["a"], None) == ()
+
+
+@pytest.mark.parametrize(
+    ("pushed", "wanted"),
+    [
+        ({"followed": ["one"]}, ("two", "in1", "end")),
+        ({"followed": []}, ("one", "two", "in1", "end")),
+        ({"skipped": ["join", "one", "gone"]}, ("join", "one")),
+        ({}, ()),
+    ],
+)
+def test_what_a_branch_of_airflows_has_pushed_says_what_it_skips(
+    pushed: dict[str, Any], wanted: tuple[str, ...]
+) -> None:
+    tasks = [{**bash("way", "x")}, *(bash(name, "x", "way") for name in ("one", "two"))]
+    tasks += [bash("join", "x", "one", "two"), GROUPED, {**TEARDOWN, "upstream": ["way", "one", "two"]}]
+    spec = dag("d", tasks, groups=[{"group_id": "g"}])
+    assert skipped_as_pushed(spec, spec.by_id["way"], pushed) == wanted

@@ -28,7 +28,8 @@ WHOLE: dict[str, Any] = {"dag_id": "sales", "schedule": "@daily", "start_date": 
         ({"start_date": "2024-01-01T00:00:00"}, "start_date: 2024-01-01T00:00:00 has no time zone. Write an offset"),
         ({"start_date": 1704067200}, "start_date: 1704067200 is not a date. Write it as ISO 8601"),
         ({"end_date": "2023-01-01T00:00:00Z"}, "end_date 2023-01-01T00:00:00+00:00 is before start_date 2024-01-01"),
-        ({"max_active_runs": 0}, "max_active_runs = 0"),
+        ({"max_active_runs": 0}, "max_active_runs = 0: no run would begin. Give at least 1, or pause the DAG"),
+        ({"max_active_runs": -1}, "max_active_runs = -1"),
         ({"dag_id": "a b"}, "dag_id = 'a b'"),
         ({"catchup": True, "start_date": None}, "catchup = True needs a start_date"),
         ({"schedule": "@continuous"}, "max_active_runs = 16 does not go with @continuous. Set max_active_runs to 1"),
@@ -65,7 +66,7 @@ def test_bad_input_gets_one_clear_error(fields: dict[str, Any], told: str) -> No
 
 def test_every_error_is_told_at_once() -> None:
     with pytest.raises(InvalidInputError, match="has 2 errors"):
-        read_dag({**WHOLE, "max_active_runs": 0, "nonsense": 1})
+        read_dag({**WHOLE, "max_active_runs": -1, "nonsense": 1})
 
 
 def test_what_is_not_an_object_is_refused() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tidemill.model.asset.outlets import OutletEvent
 from tidemill.model.run.changes import Change, marked, resumed
-from tidemill.model.run.engine import RESULTS_LIMIT, RunEngine
+from tidemill.model.run.engine import PUSHED_LIMIT, RESULTS_LIMIT, RunEngine
 from tidemill.model.run.identity import TriggerRequest, manual_run
 from tidemill.model.run.planner import RunEnd
 from tidemill.model.run.revisions import MarkRequest, RunMark
@@ -166,6 +166,23 @@ def test_what_a_failed_try_has_pushed_stays_until_the_next_one() -> None:
     assert instance.failure.xcom == {}
     driver.wakes("a")
     assert instance.xcom == {}
+
+
+def test_what_failed_tasks_have_pushed_is_bounded_over_a_run() -> None:
+    driver = Driver([python("a", retries=2, retry_delay=0), python("b")])
+    driver.begin()
+    much = FAILED.model_copy(update={"xcom": {"mine": "x" * (PUSHED_LIMIT - 100)}})
+    driver.comes_to("a", much)
+    driver.comes_to("b", much)
+    kept, dropped = driver.state.instances["a"], driver.state.instances["b"]
+    assert kept.xcom == much.xcom
+    assert dropped.xcom == {}
+    assert dropped.failure is not None
+    assert "is not kept" in dropped.failure.message
+    for _ in range(2):  # what the next try forgets counts no more
+        driver.wakes("a")
+        driver.comes_to("a", much)
+        assert kept.xcom == much.xcom
 
 
 def test_without_do_xcom_push_only_what_is_pushed_is_kept() -> None:

@@ -207,6 +207,7 @@ def test_a_task_is_mapped_once_all_that_it_is_mapped_over_has_ended() -> None:
     plan.record("a[0]", S.SUCCESS)
     assert plan.mappable() == []
     plan.record("a[1]", S.SUCCESS)
+    decided(plan)
     assert plan.mappable() == ["m"]
     plan.expand(["m"], 3)
     check_counts(plan)
@@ -225,14 +226,40 @@ def test_a_plan_made_of_states_knows_what_is_expanded() -> None:
     assert end(plan, **{"m[1]": S.SUCCESS}) == {"z": S.QUEUED}
 
 
-@pytest.mark.parametrize(("above", "ends"), [(S.SUCCESS, S.FAILED), (S.SKIPPED, S.SKIPPED), (S.FAILED, S.SKIPPED)])
-def test_what_cannot_be_mapped_fails_or_is_skipped_where_its_source_did_not_succeed(above: S, ends: S) -> None:
+@pytest.mark.parametrize("above", [S.SKIPPED, S.FAILED])
+def test_what_cannot_be_mapped_ends_as_its_source_whatever_its_rule(above: S) -> None:
     plan = plan_of(empty("a"), mapped("m", over="a", trigger_rule="all_done"))
     decided(plan)
     plan.record("a", above)
+    ends = S.SKIPPED if above is S.SKIPPED else S.UPSTREAM_FAILED
+    assert plan.decide() == [Decision("m", ends, f"trigger_rule all_done: a is {above}")]
+    assert plan.mappable() == []
+
+
+def test_members_of_a_group_that_came_to_different_numbers_do_not_count_each_other_by_index() -> None:
+    """What it is mapped over was run again by itself in between, and has come to more."""
+    tasks = [empty("x"), empty("y"), in_group("g.a", "x"), in_group("g.b", "x", "y", "g.a")]
+    plan = plan_of(*tasks, groups=[{"group_id": "g", "expand": {"by": {"n": {"$xcom": "x", "key": "return_value"}}}}])
+    decided(plan)
+    plan.record("x", S.SUCCESS)
+    decided(plan)
+    assert plan.mappable() == ["g.a"]
+    plan.expand(["g.a"], 1)
+    plan.record("y", S.SUCCESS)
+    decided(plan)
+    assert plan.mappable() == ["g.b"]
+    plan.expand(["g.b"], 3)
+    plan.record("g.a[0]", S.SUCCESS)
+    assert {one.key for one in plan.decide()} >= {"g.b[0]", "g.b[1]", "g.b[2]"}
+
+
+def test_what_cannot_be_mapped_fails_where_its_source_succeeded() -> None:
+    plan = plan_of(empty("a"), mapped("m", over="a", trigger_rule="all_done"))
+    decided(plan)
+    plan.record("a", S.SUCCESS)
     plan.cannot_expand("m", "not a list")
     assert plan.mappable() == []
-    assert plan.decide() == [Decision("m", ends, "not a list")]
+    assert plan.decide() == [Decision("m", S.FAILED, "not a list")]
 
 
 def test_what_could_not_be_mapped_is_tried_again_when_it_is_cleared() -> None:
@@ -242,6 +269,7 @@ def test_what_could_not_be_mapped_is_tried_again_when_it_is_cleared() -> None:
     plan.cannot_expand("m", "not a list")
     decided(plan)
     plan.record("m", S.NONE)
+    decided(plan)
     assert plan.mappable() == ["m"]
     assert decided(plan) == {}
 

@@ -57,8 +57,13 @@ TELLING = frozenset(
 """What of an event's attributes says which it is."""
 
 
+WIDE = 200
+"""Each step of a run with so many instances is looked at, of one with ten times as many each tenth: a look costs a
+moment for each instance, and so would the whole history grow with their square."""
+
+
 class LookingRunner(UnsandboxedWorkflowRunner):
-    """Runs workflows for a replay, and looks at each after each of its workflow tasks."""
+    """Runs workflows for a replay, and looks at each after its workflow tasks."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, str]] = []
@@ -67,13 +72,13 @@ class LookingRunner(UnsandboxedWorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         made = super().create_instance(det)
-        real, memo = made.activate, {"view": None}
+        real, memo, steps = made.activate, {"view": None}, count()
         execution = f"{det.info.run_id} {next(self._numbers)}"
 
         def activate(act: WorkflowActivation) -> Any:
             completion = real(act)
             if det.info.workflow_type in PICTURES and not any(job.HasField("remove_from_cache") for job in act.jobs):
-                self._look(execution, made, det, act, completion, memo)
+                self._look(execution, made, det, act, completion, memo, next(steps))
             return completion
 
         made.activate = activate  # type: ignore[method-assign]
@@ -87,6 +92,7 @@ class LookingRunner(UnsandboxedWorkflowRunner):
         act: WorkflowActivation,
         completion: Any,
         memo: dict[str, Any],
+        step: int,
     ) -> None:
         closed = None
         for command in completion.successful.commands:
@@ -95,6 +101,8 @@ class LookingRunner(UnsandboxedWorkflowRunner):
             if kind == "modify_workflow_properties":
                 memo["view"] = json.loads(command.modify_workflow_properties.upserted_memo.fields["view"].data)
         if made._object is None or not hasattr(made._object, "state"):
+            return
+        if closed is None and step % max(1, len(getattr(made._object.state, "instances", ())) // WIDE):
             return
         now = act.timestamp.ToDatetime(UTC)
         look = Look(

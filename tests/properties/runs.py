@@ -9,7 +9,7 @@ from typing import Any
 
 from tidemill.model.pool.state import pools_of
 from tidemill.model.run.engine import RESULTS_LIMIT
-from tidemill.model.run.instance_keys import split_key
+from tidemill.model.run.instance_keys import UNMAPPED, split_key
 from tidemill.model.run.ready_tasks import needs_lease
 from tidemill.model.run.views import run_row
 from tidemill.model.spec.tasks import EmptyTask
@@ -459,7 +459,12 @@ def setups_come_before_their_work(look: Look) -> Found:
         strict = not task.is_teardown and task.trigger_rule is TriggerRule.ALL_SUCCESS
         if instance.state is TaskState.QUEUED and before[key][0] is TaskState.NONE and strict:
             for upstream in task.upstream:
-                states = {i.state for i in look.state.of_task(upstream)}
+                paired = spec.map_scopes.get(upstream, "") == spec.map_scopes.get(instance.task_id)
+                states = {
+                    i.state
+                    for i in look.state.of_task(upstream)
+                    if not paired or i.map_index in (instance.map_index, -1)
+                }
                 if spec.by_id[upstream].is_setup and states != {TaskState.SUCCESS}:
                     yield f"{key} was queued and {upstream} is {states}"
 
@@ -499,13 +504,16 @@ def skips_name_tasks_of_the_dag(look: Look) -> Found:
 
 @prop(LEVEL)
 def what_a_branch_skips_does_not_run(look: Look) -> Found:
-    """A task that a branch or a short circuit has decided to skip is not started after it."""
+    """A task that a branch or a short circuit has decided to skip is not started after it; in a mapped group, of its
+    index."""
     before = look.before.get("instances", {})
-    skipped = {name for i in look.state.instances.values() if i.state is TaskState.SUCCESS for name in i.skips}
+    skipped = {
+        (name, i.map_index) for i in look.state.instances.values() if i.state is TaskState.SUCCESS for name in i.skips
+    }
     for key in _moved(look):
         instance = look.state.instances[key]
         started = before[key][0] is TaskState.NONE and instance.state in (TaskState.SCHEDULED, TaskState.QUEUED)
-        if started and instance.task_id in skipped:
+        if started and {(instance.task_id, UNMAPPED), (instance.task_id, instance.map_index)} & skipped:
             yield f"{key} is {instance.state}"
 
 

@@ -208,7 +208,6 @@ async def ended(tidemill: Tidemill, dag_id: str, runs: int) -> None:
     found = await eventually(
         lambda: tidemill.runs(dag_id),
         lambda views: len(views) >= runs and not any(view.state in ("queued", "running") for view in views),
-        within=120,
     )
     assert {str(view.state) for view in found} == {"success"}, [view.reason for view in found if view.reason]
 

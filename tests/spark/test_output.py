@@ -6,6 +6,7 @@ import fsspec
 import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
+from tidemill.activities.spark import output
 from tidemill.activities.spark.output import MARK, STAGING, OutputActivities
 from tidemill.activities.workplace import Workplace
 from tidemill.model.run.task_instances import StagedOutput
@@ -47,7 +48,8 @@ def test_an_application_that_wrote_nothing_is_told_where_to_write(tmp_path: Path
         published(output)
 
 
-def test_objects_are_published_too() -> None:
+def test_objects_are_published_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "PUBLISHED", {*output.PUBLISHED, "memory"})  # stands in for a store of objects
     store = fsspec.filesystem("memory")
     for attempt, files in (("a-1", ("one", "two")), ("b-1", ("three",))):
         place = f"memory://lake/{STAGING}/numbers.{attempt}"

@@ -29,6 +29,25 @@ def counting(dag_id: str, how: str, n: int, **fields: Any) -> DagSpec:
     return dag(dag_id, [application])
 
 
+ENVIRONMENT = """
+import json, os
+from pathlib import Path
+import more_2024
+from pyspark.sql import SparkSession
+session = SparkSession.builder.getOrCreate()
+told = [session.sparkContext.appName, os.environ["ONE"], os.environ["TWO"], more_2024.VALUE]
+Path(session.conf.get("spark.tidemill.result")).write_text(json.dumps(told))
+"""
+TEMPLATED = """
+from tidemill import DAG, SparkSubmitOperator
+with DAG("templated"):
+    SparkSubmitOperator(
+        task_id="told", application="app.py", master="local[1]", name="arrow-{{ ds }}", env={"ONE": "1"},
+        env_vars={"TWO": "2"}, py_files="more_{{ logical_date.year }}.py",
+    )
+"""
+
+
 @pytest.fixture
 async def spark(server: str, spark_home: Path) -> Any:
     async with stack(server, spark_home) as made:
@@ -69,6 +88,24 @@ async def test_a_failure_shows_its_innermost_cause(spark: Stack, how: str, told:
     failure = details.tasks[0].attempts[0].failure
     assert failure is not None
     assert any("count.py" in line for line in failure.traceback)
+
+
+async def test_options_are_templates_and_the_environment_arrives_by_both_names(spark: Stack, tmp_path: Path) -> None:
+    (tmp_path / "more_2024.py").write_text("VALUE = 41")
+    (tmp_path / "app.py").write_text(ENVIRONMENT)
+    dags = tmp_path / "dags.py"
+    dags.write_text(TEMPLATED)
+    [spec] = parse_dag_file(dags).dags
+    details = await spark.run_once(spec, logical_date="2024-03-04T00:00:00Z")
+    assert details.state is RunState.SUCCESS, details.tasks[0].error
+    outcome = await outcome_of_task(spark, details.run.workflow_id, "told")
+    assert outcome["xcom"]["return_value"] == ["arrow-2024-03-04", "1", "2", 41]
+
+
+async def test_a_file_that_is_not_there_fails_before_spark_begins(spark: Stack) -> None:
+    """Spark itself would only warn."""
+    details = await spark.run_once(counting("lacks", "plain", 1, spark={"master": "local[1]", "jars": ["apps/no.jar"]}))
+    assert "jars: 'apps/no.jar' is not at" in (details.tasks[0].error or "")
 
 
 async def test_an_application_that_is_not_there_fails_with_sparks_own_words(spark: Stack) -> None:
@@ -133,7 +170,7 @@ async def test_no_driver_outlives_its_worker(server: str, spark_home: Path, how:
             assert any(name.startswith("python") for name in names)
             first.send_signal(signal.SIGKILL)
             first.wait()
-            await eventually(lambda: asyncio.to_thread(processes_with, mark), lambda found: not found, within=15)
+            await eventually(lambda: asyncio.to_thread(processes_with, mark), lambda found: not found)
         if how == "stubborn":
             return
         with worker_process(env):

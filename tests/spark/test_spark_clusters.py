@@ -1,72 +1,19 @@
-"""YARN and Kubernetes: what tidemill asks for there, and makes of the answers. No such cluster is here to ask."""
+"""YARN: what tidemill asks for there, and makes of the answers. No such cluster is here to ask."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any, Self, cast
+from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
-from temporalio.testing import ActivityEnvironment
+from spark_starts import KUBERNETES, YARN, conf_of, start
 from tidemill.activities.spark.clusters import Life
 from tidemill.activities.spark.command import spark_submit
-from tidemill.activities.spark.kubernetes import Kubernetes
-from tidemill.activities.spark.starts import SparkStart
 from tidemill.activities.spark.yarn import Yarn, resource_managers
-from tidemill.activities.workplace import Workplace
-from tidemill.model.run.attempts import TaskAttempt
 from tidemill.worker.dev import free_port
-
-YARN = {"master": "yarn", "deploy_mode": "cluster", "yarn_queue": "etl", "num_executors": 4, "executor_memory": "2g"}
-KUBERNETES = {
-    "master": "k8s://https://10.0.0.1:6443",
-    "deploy_mode": "cluster",
-    "namespace": "pipelines",
-    "conf": {"spark.kubernetes.container.image": "registry.example/tidemill:1"},
-}
-
-
-def start(home: Path, spark: dict[str, Any], **fields: Any) -> SparkStart:
-    """The first start of an attempt."""
-    run = {
-        "dag_id": "sales",
-        "run_id": "scheduled__2024-01-01T00:00:00+00:00",
-        "run_type": "scheduled",
-        "triggered_by": "timetable",
-        "run_after": "2024-01-02T00:00:00Z",
-        "logical_date": "2024-01-01T00:00:00Z",
-        "data_interval": {"start": "2024-01-01T00:00:00Z", "end": "2024-01-02T00:00:00Z"},
-    }
-    task = {"kind": "spark_submit", "task_id": "load", "application": "load.py", "application_args": ["{{ ds }}"]}
-    attempt = TaskAttempt.model_validate({"run": run, "task": {**task, "spark": spark, **fields}, "try_number": 2})
-    workplace = Workplace(home=home, dags_folder=Path("/dags"))
-    try:
-        return cast(SparkStart, ActivityEnvironment().run(SparkStart.of, attempt, workplace))
-    finally:
-        workplace.close()
-
-
-class Recorded:
-    """A cluster's tool that answers what was recorded; keeps what it was asked."""
-
-    def __init__(self, *answers: str) -> None:
-        self.answers = [*answers]
-        self.asked: list[list[str]] = []
-
-    def __call__(self, argv: Sequence[str]) -> str:
-        self.asked.append([*argv])
-        return self.answers.pop(0)
-
-
-def conf_of(argv: list[str]) -> dict[str, str]:
-    """What the properties file of the command line says; nobody else may read that file."""
-    path = Path(argv[argv.index("--properties-file") + 1])
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert "--conf" not in argv
-    pairs = [line.replace("\\:", ":").replace("\\=", "\0").partition("=") for line in path.read_text().splitlines()]
-    return {key: value.replace("\0", "=") for key, _, value in pairs}
 
 
 def test_the_command_line_on_yarn(tmp_path: Path) -> None:
@@ -83,15 +30,6 @@ def test_the_command_line_on_yarn(tmp_path: Path) -> None:
     assert conf["spark.yarn.appMasterEnv.REGION"] == "eu"
     assert conf["spark.tidemill.data_interval_end"] == "2024-01-02T00:00:00+00:00"
     assert argv[-2:] == ["/dags/load.py", "2024-01-01"]
-
-
-def test_the_command_line_on_kubernetes(tmp_path: Path) -> None:
-    work = start(tmp_path, KUBERNETES, env={"REGION": "eu"})
-    conf = conf_of(spark_submit(work))
-    assert conf["spark.kubernetes.driver.pod.name"] == f"tidemill-{work.attempt.uuid.hex}"
-    assert conf["spark.kubernetes.namespace"] == "pipelines"
-    assert conf["spark.kubernetes.submission.waitAppCompletion"] == "false"
-    assert conf["spark.kubernetes.driverEnv.REGION"] == "eu"
 
 
 def test_another_try_has_another_identity_and_the_same_try_the_same(tmp_path: Path) -> None:
@@ -224,35 +162,3 @@ def test_a_resource_manager_that_stands_by_or_is_away_is_passed_over(
 def test_without_a_hadoop_configuration_yarn_is_not_guessed() -> None:
     with pytest.raises(OSError, match="HADOOP_CONF_DIR"):
         resource_managers({})
-
-
-@pytest.mark.parametrize(
-    ("phase", "life", "succeeded"),
-    [
-        ("Pending", Life.WAITING, False),
-        ("Running", Life.RUNNING, False),
-        ("Succeeded", Life.ENDED, True),
-        ("Failed", Life.ENDED, False),
-    ],
-)
-def test_what_kubernetes_says_of_a_pod(tmp_path: Path, phase: str, life: Life, succeeded: bool) -> None:
-    work = start(tmp_path, KUBERNETES)
-    pod = f"tidemill-{work.attempt.uuid.hex}"
-    run = Recorded("", f"pod/{pod}\n", json.dumps({"status": {"phase": phase}}), "", "")
-    kubernetes = Kubernetes(work, lambda: "", run)
-    assert (kubernetes.find(), kubernetes.find()) == (None, pod)
-    status = kubernetes.status(pod)
-    assert (status.life, status.succeeded) == (life, succeeded)
-    assert kubernetes.status(pod).life is Life.UNKNOWN
-    kubernetes.kill(pod)
-    kubectl = ["kubectl", "--server", "https://10.0.0.1:6443", "--namespace", "pipelines"]
-    assert run.asked[0] == [*kubectl, "get", "pod", pod, "--ignore-not-found", "--output", "name"]
-    assert run.asked[-1] == [*kubectl, "delete", "pod", pod, "--ignore-not-found", "--wait=false"]
-
-
-def test_a_pod_that_is_there_already_is_the_attempts_own(tmp_path: Path) -> None:
-    def launch() -> str:
-        raise OSError('pods "tidemill-x" already exists: AlreadyExists')
-
-    work = start(tmp_path, KUBERNETES)
-    assert Kubernetes(work, launch, Recorded()).submit() == f"tidemill-{work.attempt.uuid.hex}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyspark
 import pytest
+from kubernetes_cluster import KubernetesCluster
 from spark_clusters import ON_DAY, Standalone, options_for, rows, told, writing
 from support import Stack, dag, eventually, killing_worker, processes_with, stack, worker_environment, worker_process
 from tidemill.activities.spark.output import MARK
@@ -28,6 +29,10 @@ BOUNDARIES = [
     ("standalone-cluster", "after the work"),
     ("standalone-cluster", "while it runs"),
     pytest.param("standalone-cluster", "after tidemill.spark_watch", marks=pytest.mark.long),
+    pytest.param("kubernetes", "before the work", marks=pytest.mark.long),
+    ("kubernetes", "after the request"),
+    pytest.param("kubernetes", "while it runs", marks=pytest.mark.long),
+    pytest.param("kubernetes", "after the work", marks=pytest.mark.long),
     pytest.param("connect", "before the work", marks=pytest.mark.long),
     ("connect", "while it runs"),
     pytest.param("connect", "after the work", marks=pytest.mark.long),
@@ -46,7 +51,7 @@ async def test_one_application_does_the_work(
             await here.tidemill.register(spec)
             run = await here.tidemill.trigger(dag_id, DAY)
             if when == "while it runs":
-                await eventually(lambda: noted(tmp_path), lambda notes: notes == ["begun"], within=90)
+                await eventually(lambda: noted(tmp_path), lambda notes: notes == ["begun"])
                 first.kill()
             await asyncio.to_thread(first.wait, 90)
         with killing_worker(here, "never", tmp_path / "mark"):
@@ -54,12 +59,15 @@ async def test_one_application_does_the_work(
         assert details.state is RunState.SUCCESS, told(details)
         assert details.tasks[0].try_number == 1
     assert rows(tmp_path) == 40
-    begun_again = when == "while it runs" and mode != "standalone-cluster"
+    begun_again = when == "while it runs" and mode not in ("standalone-cluster", "kubernetes")
     assert await noted(tmp_path) == (["begun"] if begun_again else []) + ["begun", "written"]
-    await eventually(lambda: asyncio.to_thread(processes_with, str(spark_home / "attempts")), lambda left: not left, 20)
+    await eventually(lambda: asyncio.to_thread(processes_with, str(spark_home / "attempts")), lambda left: not left)
+    if mode == "kubernetes":
+        pods: KubernetesCluster = request.getfixturevalue("kubernetes")
+        assert len(pods.pods(dag_id)) == len(pods.pods(dag_id, "Succeeded")) == 1
     if mode.startswith("standalone"):
         cluster: Standalone = request.getfixturevalue("standalone")
-        await eventually(lambda: asyncio.to_thread(cluster.drivers, active=True), lambda drivers: not drivers, 20)
+        await eventually(lambda: asyncio.to_thread(cluster.drivers, active=True), lambda drivers: not drivers)
         assert len(cluster.applications(dag_id)) == 1 + begun_again
 
 
@@ -103,7 +111,7 @@ async def test_a_zombie_that_overlaps_its_retry_changes_nothing(server: str, spa
         with worker_process(worker_environment(server, elsewhere, here.task_queue)) as zombie:
             await here.tidemill.register(writing("zombie", spark, tmp_path, seconds=25))
             run = await here.tidemill.trigger("zombie", DAY)
-            await eventually(lambda: noted(tmp_path), lambda notes: notes == ["begun"], within=90)
+            await eventually(lambda: noted(tmp_path), lambda notes: notes == ["begun"])
             zombie.send_signal(signal.SIGSTOP)
             try:
                 with worker_process(worker_environment(server, spark_home, here.task_queue)):
@@ -119,7 +127,7 @@ async def test_a_zombie_that_overlaps_its_retry_changes_nothing(server: str, spa
 async def finished_with_both(here: Stack, run_id: str, folder: Path) -> RunDetails:
     """The run, once the retry has ended and the zombie has written everything, too."""
     # Asked again and again: a question may go to the worker that hangs.
-    details = await eventually(lambda: here.tidemill.run("zombie", run_id), lambda run: run.state.finished, 200)
+    details = await eventually(lambda: here.tidemill.run("zombie", run_id), lambda run: run.state.finished)
     notes: Any = await eventually(lambda: noted(folder), lambda notes: notes.count("written") == 2)
     assert notes.count("begun") == 2
     return details

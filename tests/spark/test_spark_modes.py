@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pyarrow.parquet
 import pytest
+from kubernetes_cluster import KubernetesCluster
 from spark_clusters import APPS, ON_DAY, Standalone, options_for, rows, told, writing
 from support import Stack, eventually, processes_with, stack
 from tidemill.activities.dag_files import parse_dag_file
@@ -15,7 +16,7 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 
 DAG_FILE = Path(__file__).parents[1] / "dags" / "spark_modes.py"
-MODES = ["local", "standalone-client", "standalone-cluster", "connect"]
+MODES = ["local", "standalone-client", "standalone-cluster", "connect", "kubernetes"]
 pytestmark = pytest.mark.spark
 
 
@@ -61,7 +62,7 @@ async def test_functions_and_sql_run_anywhere(
         assert pyarrow.parquet.read_table(tmp_path / "lake" / "of_sql").num_rows == 7
 
 
-@pytest.mark.parametrize("where", ["standalone-cluster", "connect"], indirect=True)
+@pytest.mark.parametrize("where", ["standalone-cluster", "connect", "kubernetes"], indirect=True)
 async def test_a_failure_is_told_in_the_users_terms(
     spark: Stack, where: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
@@ -75,7 +76,7 @@ async def test_a_failure_is_told_in_the_users_terms(
     assert any("fail.py" in line for line in failure.traceback)
 
 
-@pytest.mark.parametrize("where", ["standalone-client", "standalone-cluster", "connect"], indirect=True)
+@pytest.mark.parametrize("where", ["standalone-client", "standalone-cluster", "connect", "kubernetes"], indirect=True)
 async def test_cancelling_ends_the_application_before_the_run_says_so(
     spark: Stack, where: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -86,8 +87,8 @@ async def test_cancelling_ends_the_application_before_the_run_says_so(
     seen = await eventually(
         lambda: spark.tidemill.run(dag_id, run.run_id),
         lambda found: (tmp_path / "notes").exists() and (found.tasks[0].progress or {}).get("application_id"),
-        within=120,
     )
+    driver = request.getfixturevalue("kubernetes").running(dag_id) if mode == "kubernetes" else []
     await spark.tidemill.client.get_workflow_handle(seen.run.workflow_id).cancel()
     await spark.finished(dag_id, run.run_id)
     if mode == "connect":
@@ -96,6 +97,12 @@ async def test_cancelling_ends_the_application_before_the_run_says_so(
         jobs = jobs_of_connect(ui)
         await asyncio.sleep(2)
         assert jobs_of_connect(ui) == jobs, "the client that is gone asks for no more"
+    elif mode == "kubernetes":
+        pods: KubernetesCluster = request.getfixturevalue("kubernetes")
+        [pod] = driver
+        await eventually(lambda: asyncio.to_thread(pods.pods, dag_id), lambda names: not names)
+        given_up = pods.kubectl("get", "configmap", "--selector", "tidemill-given-up", "--output", "name")
+        assert pod in given_up, "nothing of it can begin any more"
     else:
         cluster: Standalone = request.getfixturevalue("standalone")
         assert cluster.drivers(active=True) == []
@@ -117,7 +124,7 @@ async def test_terminating_a_run_leaves_no_driver_on_the_cluster(
     options = standalone.options(deploy_mode="cluster")
     await spark.tidemill.register(writing("terminated_on_cluster", options, tmp_path, seconds=600))
     run = await spark.tidemill.trigger("terminated_on_cluster", TriggerRequest.model_validate(ON_DAY))
-    await eventually(lambda: asyncio.to_thread((tmp_path / "notes").exists), bool, within=120)
+    await eventually(lambda: asyncio.to_thread((tmp_path / "notes").exists), bool)
     await spark.tidemill.client.get_workflow_handle(run.workflow_id).terminate("by hand")
     await eventually(lambda: asyncio.to_thread(standalone.drivers, active=True), lambda drivers: not drivers)
 

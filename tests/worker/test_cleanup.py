@@ -144,3 +144,19 @@ async def test_an_attempt_that_runs_is_left_alone(here: Stack, tmp_path: Path) -
     assert cleanup(Workplace(home=here.home), Known(), MONTH) == []
     mark.unlink()
     assert (await here.finished("runs_long", run.run_id)).state == "success"
+
+
+def test_a_link_that_a_task_has_made_leads_to_nothing_that_goes(tmp_path: Path) -> None:
+    home, victim = tmp_path / "home", tmp_path / "victim"
+    (victim / "base").mkdir(parents=True)
+    (victim / "base" / "file").write_text("of somebody else")
+    _, attempt, _ = of_a_run(home, "old")
+    (attempt / "work").mkdir()
+    (attempt / "work" / "attempt=9").symlink_to(victim)
+    (attempt / "work" / "claim.json").write_text('{"supervisor": "x", "supervisor_started": 0}')
+    (attempt.parent / "attempt=8").symlink_to(victim)
+    aged(victim)
+    aged(home)
+    removed = cleanup(Workplace(home=home), Known(), MONTH)
+    assert [thing.name for thing in removed if thing.kind == "attempt"] == [str(attempt)]
+    assert (victim / "base" / "file").exists()

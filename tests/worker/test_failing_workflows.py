@@ -41,7 +41,7 @@ async def test_workflows_whose_code_fails_are_named_and_go_on_at_once_after_a_ro
             good = dag_workflow.dag_row
             monkeypatch.setattr(dag_workflow, "dag_row", bad)
             await client.get_workflow_handle("dag:ours").signal("pause")
-            [found] = await eventually(lambda: failing_workflows(client), bool, 120)
+            [found] = await eventually(lambda: failing_workflows(client), bool)
             assert (found.workflow_id, found.dag_id) == ("dag:ours", "ours")
             assert "fail (WorkflowWorkerUnhandledFailure)" in found.problem
             [row] = (await here.tidemill.dags())[0]
@@ -86,7 +86,7 @@ async def test_a_worker_of_the_release_before_brings_them_back_when_it_starts(
             await eventually(tidemill.dags, lambda found: len(found[0]) == 1)
             monkeypatch.setattr(dag_workflow, "dag_row", bad)
             await client.get_workflow_handle("dag:ours").signal("pause")
-            await eventually(lambda: failing_workflows(client), bool, 120)
+            await eventually(lambda: failing_workflows(client), bool)
         monkeypatch.setattr(dag_workflow, "dag_row", good)
         monkeypatch.setattr("tidemill.worker.repair.LOOKS_AFTER", (0.0,))
         handle = client.get_workflow_handle("dag:ours")

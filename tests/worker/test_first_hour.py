@@ -295,11 +295,11 @@ async def test_a_dag_with_runs_under_way_is_not_deleted(here: Stack) -> None:
 
 
 async def test_a_terminated_dag_does_not_look_well(here: Stack) -> None:
-    await here.tidemill.register(dag("terminated", [empty("a")]))
-    await here.tidemill.client.get_workflow_handle("dag:terminated").terminate()
+    await here.tidemill.register(dag("terminated_unseen", [empty("a")]))
+    await here.tidemill.client.get_workflow_handle("dag:terminated_unseen").terminate()
     with pytest.raises(NotFoundError, match="has been ended"):
-        await here.tidemill.describe("terminated")
-    assert await here.tidemill.delete_dag("terminated") == 0
+        await here.tidemill.describe("terminated_unseen")
+    assert await here.tidemill.delete_dag("terminated_unseen") == 0
 
 
 @pytest.mark.parametrize("option", ["--version", "-h"])

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support import Stack, at
+from support import Stack, at, stack
 from tidemill.activities.dag_files import read_dag_files
 
 PORTED = Path(__file__).parents[2] / "examples" / "ported"
@@ -32,5 +32,7 @@ async def test_taskflow(here: Stack) -> None:
     assert "transform.scale[2]" in states
 
 
-async def test_spark(here: Stack) -> None:
-    assert await ran(here, "spark.py") == {"prepare": "success", "counted": "success", "check": "success"}
+async def test_spark(server: str, spark_home: Path) -> None:
+    async with stack(server, spark_home) as here:
+        states = await ran(here, "spark.py")
+    assert states == {"prepare": "success", "counted": "success", "check": "success"}

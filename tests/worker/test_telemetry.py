@@ -89,7 +89,7 @@ async def traced(server: str, home: Path, collector: Collector, spec: DagSpec) -
     try:
         with worker_process(env) as worker:
             await eventually(lambda: tidemill.register(spec), bool)
-            details = await eventually(finished, bool, within=180)
+            details = await eventually(finished, bool)
             worker.terminate()
             worker.wait(60)
     finally:

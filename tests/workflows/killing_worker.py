@@ -12,6 +12,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
+from tidemill.activities.spark.kubernetes import Kubernetes
 from tidemill.activities.spark.standalone import Standalone
 from tidemill.worker.plugin import TidemillPlugin
 
@@ -47,14 +48,19 @@ class _Inbound(ActivityInboundInterceptor):
 
 def kill_after_the_request(kill: KillOnce) -> None:
     """Reaches the boundary where the cluster has answered, in the same place as the real thing."""
-    submit = Standalone.submit
+    for cluster in (Standalone, Kubernetes):
+        _kill_after(cluster, kill)
 
-    def submit_and_die(self: Standalone) -> str:
-        application_id = submit(self)
+
+def _kill_after(cluster: Any, kill: KillOnce) -> None:
+    submit = cluster.submit
+
+    def submit_and_die(self: Any) -> str:
+        application_id: str = submit(self)
         kill.reach("after the request")
         return application_id
 
-    Standalone.submit = submit_and_die  # type: ignore[method-assign]
+    cluster.submit = submit_and_die
 
 
 async def main(address: str, home: str, queue: str, when: str, mark: str) -> None:

@@ -142,6 +142,43 @@ async def test_what_makes_no_sense_is_refused(here: Stack, schedule: str, start:
         await here.tidemill.create_backfill("refused", request(start, end))
 
 
+async def test_a_task_that_depends_on_its_past_is_run_forwards_from_the_first_date_on(here: Stack) -> None:
+    """Also before the start_date; and the schedule goes on from where it was."""
+    spec = dag("dependent", [empty("only", depends_on_past=True)], schedule=EVERY_DAY, start_date=ago(2).isoformat())
+    await here.tidemill.register(spec)
+    for fields, told in (({"run_backwards": True}, "run_backwards"), ({}, "reprocess_behavior = none")):
+        for dry_run in (False, True):
+            with pytest.raises(InvalidInputError, match=told):
+                await here.tidemill.create_backfill("dependent", request(9, 7, dry_run=dry_run, **fields))
+    plan = await here.tidemill.create_backfill("dependent", request(9, 7, reprocess_behavior="failed"))
+    assert (await done(here, "dependent", plan.backfill_id)).succeeded == 3
+    scheduled = [run for run in await here.tidemill.runs("dependent") if run.run_type is RunType.SCHEDULED]
+    assert all(run.logical_date is not None and run.logical_date >= ago(2) for run in scheduled)
+
+
+async def test_of_a_range_that_reaches_into_the_future_what_is_over_is_run(here: Stack) -> None:
+    await here.tidemill.register(dag("ahead", ONE_TASK, schedule=EVERY_DAY, start_date=ago(9).isoformat()))
+    for run_backwards in (False, True):
+        wanted = request(4, -6, run_backwards=run_backwards, dry_run=True)
+        plan = await here.tidemill.create_backfill("ahead", wanted)
+        ends = [info.data_interval.end for info in plan.infos if info.data_interval is not None]
+        assert ends == sorted(ends, reverse=run_backwards)
+        assert max(ends) <= LAST_TICK
+        assert len(ends) == plan.total
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_its_conf_fits_the_params_or_it_is_refused(dry_run: bool, here: Stack) -> None:
+    params = {"n": {"value": 5, "schema": {"type": "integer", "minimum": 3}}}
+    spec = dag("fitting", ONE_TASK, schedule=EVERY_DAY, start_date=ago(9).isoformat(), params=params)
+    await here.tidemill.register(spec)
+    with pytest.raises(InvalidInputError, match=r"conf\.n = 1 does not fit its param"):
+        await here.tidemill.create_backfill("fitting", request(4, 3, conf={"n": 1}, dry_run=dry_run))
+    assert await here.tidemill.backfills("fitting") == []
+    plan = await here.tidemill.create_backfill("fitting", request(4, 3, conf={"n": 4}, dry_run=dry_run))
+    assert plan.total == 2
+
+
 def test_a_reversed_range_is_refused_before_it_is_sent() -> None:
     with pytest.raises(ValueError, match="is before from_date"):
         request(1, 5)

@@ -143,7 +143,7 @@ async def test_a_lost_worker_does_not_spend_the_tasks_retries(server: str, tmp_p
             await eventually(lambda: asyncio.to_thread(started.exists), bool)
             first.send_signal(signal.SIGKILL)
             first.wait()
-            await eventually(lambda: asyncio.to_thread(processes_with, "4714"), lambda found: not found, within=10)
+            await eventually(lambda: asyncio.to_thread(processes_with, "4714"), lambda found: not found)
         with worker_process(env):
             details = await made.finished("killed", run.run_id)
     assert details.state is RunState.SUCCESS

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import psutil
 import pytest
-from support import eventually, processes_with, stack, temporal_server
+from support import eventually, stack, suspended, temporal_server
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.runs import RunsQuestion, find_ended_runs
@@ -25,10 +24,6 @@ LATENCY_SECONDS = 0.05
 HOLDERS = 2000
 
 
-def servers(folder: Path) -> list[psutil.Process]:
-    return [process for process in processes_with(str(folder / "temporal.db")) if "temporal" in process.name()]
-
-
 async def test_a_task_that_runs_while_the_service_is_away_is_not_run_twice(tmp_path: Path) -> None:
     """With default settings. A worker that cannot send heartbeats is no dead one."""
     mark = tmp_path / "mark"
@@ -39,15 +34,8 @@ async def test_a_task_that_runs_while_the_service_is_away_is_not_run_twice(tmp_p
             await here.tidemill.register(spec)
             run = await here.tidemill.trigger("outlives", TriggerRequest())
             await eventually(lambda: asyncio.to_thread(mark.exists), bool)
-            stopped = servers(tmp_path / "server")
-            assert stopped
-            for process in stopped:
-                process.suspend()
-            try:
+            with suspended(tmp_path / "server"):
                 await asyncio.sleep(AWAY_SECONDS)
-            finally:
-                for process in stopped:
-                    process.resume()
             details = await here.finished("outlives", run.run_id)
     assert (details.state, details.tasks[0].try_number) == (RunState.SUCCESS, 1)
     assert mark.read_text().split() == ["began", "ended"]

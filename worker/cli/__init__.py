@@ -41,7 +41,10 @@ class Commands(LazyGroup):
             "Serve Airflow's REST API and user interface, for the DAGs of a Temporal namespace.",
         ),
         "api-tokens": ("web:tokens", "Make and take back tokens by which people and programs use the API."),
-        "audit": ("web:audit", "List who changed what through the web, and what was refused."),
+        "audit": (
+            "web:audit",
+            "List who changed what through the web, and what was refused: to people there, to tasks here.",
+        ),
         "ui": ("web:ui", "The user interface is Apache Airflow's, unchanged: its files come from the package index."),
         "dev": (
             "processes:dev",

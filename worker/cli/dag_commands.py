@@ -12,6 +12,7 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
+from ...activities.dag_files import root_of
 from ...activities.work.dag_import import import_dags
 from ...activities.work.failures import describe_failure, print_failure
 from ...activities.work.needing_airflow import NeedsAirflow, noticing
@@ -98,7 +99,7 @@ def dag_in(path: Path, dag_id: str) -> LocalDag:
         fail(f"{path} is not on this host. Say with --file where the DAG file is")
     try:
         with noticing(offered=True):
-            dags = {made.dag_id: made for made in import_dags(path.resolve())}
+            dags = {made.dag_id: made for made in import_dags(path.resolve(), [root_of(path)], shortens=False)}
     except NeedsAirflow:
         go_on_with_airflow(read_settings().airflow_python)
         return OfAirflow(AirflowFile(path.resolve()), dag_id)

@@ -68,7 +68,8 @@ def validate(
 
     Of a file that imports `airflow` where there is none, says which names have a counterpart here, and which have none.
     """
-    found = check_path(path, read_settings().airflow_python)
+    settings = read_settings()
+    found = check_path(path, settings.airflow_python, settings.task_environment)
     if as_json:
         print_json(found)
     else:

@@ -25,7 +25,8 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Say of each DAG file whether it runs here as it is, what it needs, or why not; exit code 1 if one does not."""
-    found = check_files(folder, read_settings().airflow_python)
+    settings = read_settings()
+    found = check_files(folder, settings.airflow_python, settings.task_environment)
     if as_json:
         print_json(found)
     else:

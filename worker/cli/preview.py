@@ -15,6 +15,7 @@ from ...model.dag.ticks import Ticks, TicksQuestion
 from ...model.spec.dag import DagSpec
 from ...model.spec.timetables.words import in_words
 from ..client import Tidemill
+from ..settings import read_settings
 from .dag_files import read_path
 from .output import Json, console, fail, instant_text, make_table, print_json, run
 
@@ -85,7 +86,7 @@ def next_runs(spec: DagSpec, n: int) -> Ticks:
         folder=spec.folder,
         bundle=spec.bundle,
     )
-    with own_workplace() as workplace:
+    with own_workplace(airflow_python=read_settings().airflow_python) as workplace:
         answer = TimetableActivities(workplace).ask_timetable(question)
     if answer.error is not None:
         fail(f"DAG {spec.dag_id!r}: timetable: {answer.error}")

@@ -110,11 +110,12 @@ def dev(
     home: Home = None,
 ) -> None:
     """Run everything for daily use on one machine: Temporal, a worker, Spark Connect, and a folder of DAGs."""
-    from .web import web_for_dev
+    from .web import port_of_web, web_for_dev
 
     set_up_logging()
     settings = with_home(home)
-    base_url = settings.base_url or f"http://127.0.0.1:{api_port}"
+    web_port = port_of_web(api_port)
+    base_url = settings.base_url or (f"http://127.0.0.1:{web_port}" if web_port is not None else None)
     settings = settings.model_copy(update={"dags_folder": dags, "drain_seconds": 0, "base_url": base_url})
     make_home(settings)
 
@@ -130,7 +131,7 @@ def dev(
             running.enter_context(remembered(settings.home.resolve(), server.address))
             tidemill = await running.enter_async_context(running_worker(here, server.address))
             web = await running.enter_async_context(
-                web_for_dev(tidemill, here.model_copy(update={"temporal_ui": server.ui}), api_port)
+                web_for_dev(tidemill, here.model_copy(update={"temporal_ui": server.ui}), web_port or api_port)
             )
             if web is not None:
                 console.print(f"UI and API   {web}")

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
+from temporalio.service import RPCError
 
 from ...model.errors import InvalidInputError
 from ...model.run.identity import RunIdentity, RunType
@@ -60,8 +61,7 @@ def list_runs(
         return await (await Tidemill.connect()).runs(dag_id)
 
     def wanted(view: RunView) -> bool:
-        too_old = ended_after is not None and view.ended_at is not None and view.ended_at < ended_after
-        return state in (None, view.state) and run_type in (None, view.run_type) and not too_old
+        return state in (None, view.state) and run_type in (None, view.run_type) and _ended_since(view, ended_after)
 
     views = [view for view in run(work()) if wanted(view)]
     show(views, as_json, runs_table(views))
@@ -248,29 +248,50 @@ def clear(
 def clear_failed(dag_id: str | None, since: str | None, *, latest: bool, dry_run: bool, yes: bool) -> None:
     """Reruns the failed tasks of every run that is failed now. Ends with exit code 1 if one could not be cleared."""
     ended_after = datetime.now(UTC) - read_duration("--since", since) if since is not None else None
-    rows = [row for row in run(of_all_dags(RunState.FAILED, None, ended_after, MOST_CLEARED))
-            if dag_id in (None, row.dag_id)]  # fmt: skip
-    console.print(all_runs_table(rows) if rows else "no run is failed")
-    if dry_run or not rows:
+    found, table = run(_failed_runs(dag_id, ended_after))
+    console.print(table if found else "no run is failed")
+    if len(found) >= MOST_CLEARED:
+        console.print(f"These are the newest {MOST_CLEARED:,}. Run the command again for older ones")
+    if dry_run or not found:
         return
     if not yes:
-        typer.confirm(f"Run the failed tasks of {len(rows)} runs again?", abort=True)
+        typer.confirm(f"Run the failed tasks of {len(found)} runs again?", abort=True)
 
     async def work() -> list[str]:
         tidemill, refused = await Tidemill.connect(), []
-        for row in rows:
+        for dag, run_id in found:
             try:
-                await tidemill.clear(
-                    row.dag_id, row.run_id, ClearRequest(only_failed=True, run_on_latest_version=latest)
-                )
-            except (InvalidInputError, NotFoundError, NoWorkerError) as error:  # the others are run all the same
-                refused.append(f"{row.dag_id} {row.run_id}: {error}")
+                await tidemill.clear(dag, run_id, ClearRequest(only_failed=True, run_on_latest_version=latest))
+            except (
+                InvalidInputError,
+                NotFoundError,
+                NoWorkerError,
+                RPCError,
+            ) as error:  # the others are run all the same
+                refused.append(f"{dag} {run_id}: {error}")
         return refused
 
     refused = run(work())
-    console.print(f"cleared: {len(rows) - len(refused)} runs")
+    console.print(f"cleared: {len(found) - len(refused)} runs")
+    if not latest:
+        console.print("They go on with the versions of their DAGs that they began with: --latest takes those in place")
     if refused:
         fail("; ".join(refused))
+
+
+async def _failed_runs(dag_id: str | None, ended_after: datetime | None) -> tuple[list[tuple[str, str]], Table]:
+    """The runs that are failed now, of a DAG or of all, by dag_id and run_id; and a table of them."""
+    if dag_id is None:
+        rows = await of_all_dags(RunState.FAILED, None, ended_after, MOST_CLEARED)
+        return [(row.dag_id, row.run_id) for row in rows], all_runs_table(rows)
+    views = [view for view in await (await Tidemill.connect()).runs(dag_id) if _ended_since(view, ended_after)]
+    failed = [view for view in views if view.state is RunState.FAILED]
+    return [(dag_id, view.run_id) for view in failed], runs_table(failed)
+
+
+def _ended_since(view: RunView, ended_after: datetime | None) -> bool:
+    """Whether a run goes on, or has ended after that."""
+    return ended_after is None or view.ended_at is None or view.ended_at >= ended_after
 
 
 async def newer_version(tidemill: Tidemill, dag_id: str, view: RunView) -> str | None:

@@ -1,16 +1,21 @@
-"""`tidemill variables` and `tidemill connections`: what tasks would find on this host, with secrets hidden."""
+"""`tidemill variables` and `tidemill connections`: what tasks would find on this host, and what is in the store."""
 
+import json
+import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
 import typer
 
-from ...activities.secrets import Connection, Variable, mask_names, names_of
-from ...model.errors import InvalidInputError
+from ...activities.secrets import STORED, Connection, Variable, mask_names, names_of, store
+from ...model.errors import InvalidInputError, SecretStoreError
 from ..settings import read_settings
 from ..shown_secrets import fields_of
 from .output import Json, console, fail, make_table, print_json
+
+if TYPE_CHECKING:
+    from ...activities.secret_store import Kind, SecretStore
 
 variables = typer.Typer(no_args_is_help=True, add_completion=False)
 connections = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -21,7 +26,7 @@ TEST_WITHIN = 10.0
 
 @variables.command("list")
 def list_variables(as_json: Json = False) -> None:
-    """List the variables of this host's environment and secrets file, by name. A backend's are not known."""
+    """List the variables of the environment, the secrets file and the store, by name. A backend's are not known."""
     told(names_of("variable"), as_json, "VARIABLE")
 
 
@@ -38,9 +43,77 @@ def test_variable(key: Annotated[str, typer.Argument(help="The variable's name."
     console.print(f"variable {key} is there")
 
 
+@variables.command("set")
+def set_variable(
+    key: Annotated[str, typer.Argument(help="The variable's name.")],
+    value: Annotated[str, typer.Argument(help="Its value; - reads it from standard input.")],
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+) -> None:
+    """Keep a variable in the store, encrypted, or change it there (TIDEMILL_FERNET_KEY)."""
+    keep("variable", key, sys.stdin.read() if value == "-" else value, description)
+
+
+@variables.command("delete")
+def delete_variable(key: Annotated[str, typer.Argument(help="The variable's name.")]) -> None:
+    """Remove a variable from the store."""
+    remove("variable", key)
+
+
+@connections.command("add")
+def add_connection(
+    conn_id: Annotated[str, typer.Argument(help="The connection's id.")],
+    text: Annotated[str, typer.Argument(help="It, as a URI or a JSON object; - reads it from standard input.")],
+    description: Annotated[str | None, typer.Option(help="What it leads to.")] = None,
+) -> None:
+    """Keep a connection in the store, encrypted, or change it there (TIDEMILL_FERNET_KEY)."""
+    text = sys.stdin.read().strip() if text == "-" else text
+    read = found(lambda: Connection.read(conn_id, text))
+    fields = {**fields_of(read, shown=True), "conn_id": None}
+    kept = {name: value for name, value in fields.items() if value not in (None, "", {})}
+    keep("connection", conn_id, json.dumps(kept), description)
+
+
+@connections.command("delete")
+def delete_connection(conn_id: Annotated[str, typer.Argument(help="The connection's id.")]) -> None:
+    """Remove a connection from the store."""
+    remove("connection", conn_id)
+
+
+def keep(kind: "Kind", name: str, text: str, description: str | None) -> None:
+    """Keep or change what is called *name*."""
+    from ...activities.secret_store import Kept  # of an extra that not every installation has
+
+    there, kept = the_store(), Kept(name, text, description)
+    before = names_of(kind).get(name, STORED)
+    if before != STORED:
+        fail(f"{kind} {name!r} is in {before}, which goes before the store. Change it there")
+    if not found(lambda: there.change(kind, kept)):
+        found(lambda: there.add(kind, kept))
+    console.print(f"{kind} {name} is kept")
+
+
+def remove(kind: "Kind", name: str) -> None:
+    """Remove what is called *name*."""
+    there = the_store()
+    if not found(lambda: there.remove(kind, name)):
+        fail(f"the store has no {kind} {name!r}. `tidemill {kind}s list` says where each is")
+    console.print(f"{kind} {name} is removed")
+
+
+def the_store() -> "SecretStore":
+    """Return the store; one clear line where there is none."""
+    there: SecretStore | None = found(store)
+    if there is None:
+        fail(
+            "there is no store of variables and connections. Set TIDEMILL_FERNET_KEY, and TIDEMILL_SECRETS_DATABASE or "
+            "TIDEMILL_ARCHIVE: docs/security.md says how"
+        )
+    return there
+
+
 @connections.command("list")
 def list_connections(as_json: Json = False) -> None:
-    """List the connections of this host's environment and secrets file, by name. A backend's are not known."""
+    """List the connections of the environment, the secrets file and the store, by name. A backend's are not known."""
     told(names_of("connection"), as_json, "CONNECTION")
 
 
@@ -76,7 +149,7 @@ def found(look: Callable[[], Any]) -> Any:
     """What *look* finds; one clear line where there is nothing."""
     try:
         return look()
-    except InvalidInputError as error:
+    except (InvalidInputError, SecretStoreError) as error:
         fail(str(error))
 
 

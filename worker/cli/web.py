@@ -9,14 +9,17 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...activities.secrets import mask_names
+from ...activities.audit import AUDIT_FILE, AuditLog
+from ...activities.secrets import backends, mask_names
 from ...model.errors import InvalidInputError
 from ..client import Tidemill
+from ..dev import free_port
 from ..home import make_web_home
 from ..process import until_stopped
 from ..settings import LOOPBACK, Settings
@@ -148,12 +151,14 @@ def audit(
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """List who changed what through the web, and what was refused."""
-    from ...api.audit import NAME, AuditLog, asked_for
+    """List who changed what through the web, and what was refused: to people there, to tasks here."""
+    from ...api.audit import asked_for
 
-    after = read_instant(since, "--since") if since is not None else None
-    kept = AuditLog(with_home(home).web_home / NAME)
-    found = asked_for(kept.newest(sys.maxsize), limit, after=after, who=who, dag_id=dag, refused=refused)
+    after, settings = read_instant(since, "--since") if since is not None else None, with_home(home)
+    homes = {settings.web_home.resolve(), settings.home.resolve()}
+    lines = [line for kept in homes for line in AuditLog(kept / AUDIT_FILE).newest(sys.maxsize)]
+    lines.sort(key=lambda line: line["at"], reverse=True)
+    found = asked_for(lines, limit, after=after, who=who, dag_id=dag, refused=refused)
     rows = [
         (
             line["at"], line["who"] or "-", line["address"] or "-", line["operation"] or line["path"], line["status"],
@@ -175,6 +180,7 @@ async def web_server(
             "everything. Make tokens with `tidemill api-tokens create`, and set TIDEMILL_API_TOKENS, or set "
             "TIDEMILL_OIDC"
         )
+    backends()  # one that cannot be made is told now
     server = await _server(tidemill, settings, {*LOOPBACK, "[::1]", host, *names})
     listening = _listening(host, port)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
@@ -236,9 +242,16 @@ async def _server(tidemill: Tidemill, settings: Settings, hosts: set[str]) -> uv
         ended = EndedSessions(settings.web_home / "ended_sessions")
         access = Access(session_secret(settings.web_home / "api_sessions.key"), tokens, oidc, ended)
     app = make_app(tidemill, settings, hosts, access)
-    await app.state.source.ended.begin()
+    await app.state.source.begin()
     config = uvicorn.Config(app, http=BoundedProtocol, log_level="warning", access_log=False)
     return Server(config)
+
+
+def port_of_web(port: int) -> int | None:
+    """*port*, or another one where it is in use; None where the web is not installed."""
+    if find_spec("uvicorn") is None or find_spec("fastapi") is None:
+        return None
+    return port if _is_free(port) else free_port()
 
 
 @asynccontextmanager

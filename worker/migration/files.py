@@ -4,7 +4,7 @@ import re
 from enum import StrEnum
 from pathlib import Path
 
-from ...activities.dag_files import ParsedFile, passed_over, read_dag_files
+from ...activities.dag_files import ALL, ParsedFile, passed_over, read_dag_files
 from ...model.base import Model
 
 MISSING = re.compile(r"No module named '([\w.]+)'")
@@ -25,6 +25,34 @@ GONE = {
     "airflow.lineage.entities": "airflow.sdk.Asset",
 }
 """What Airflow itself has no more since its release 3, and where it is now."""
+
+
+ADVICE = (
+    (
+        re.compile(r"unexpected keyword argument '(schedule_interval|timetable)'"),
+        "{0}= is gone since Airflow 3: write schedule=...",
+    ),
+    (
+        re.compile(
+            r"unexpected keyword argument '(sla_miss_callback|sla|provide_context|concurrency|task_concurrency)'"
+        ),
+        "{0}= is gone since Airflow 3: leave it out, or see its upgrade guide for what has taken its place",
+    ),
+    (
+        re.compile(r"VARIABLE_NOT_FOUND.*?Variable (\S+) not found", re.DOTALL),
+        "a variable: `tidemill migrate import` brings it, or set AIRFLOW_VAR_... for {0!r}, its name in capitals",
+    ),
+    (re.compile(r"variable '([^']+)' is not set", re.IGNORECASE), "a variable: `tidemill migrate import` brings {0!r}"),
+    (
+        re.compile(r"(?:CONNECTION_NOT_FOUND.*?'conn_id': '|[Cc]onn_id `|connection ')([^'`]+)['`]", re.DOTALL),
+        "a connection: `tidemill migrate import` brings it, or set AIRFLOW_CONN_... for {0!r}, its name in capitals",
+    ),
+    (
+        re.compile(r"Add it: (TIDEMILL_TASK_ENVIRONMENT=.*)"),
+        "a variable of the environment: {0}",
+    ),
+)
+"""What of errors that are no missing modules has a remedy."""
 
 
 class Verdict(StrEnum):
@@ -48,9 +76,10 @@ class CheckedFile(Model):
     """What is needed, or what changes nothing here; with the line where there is one."""
 
 
-def check_files(folder: Path, airflow_python: str | None) -> list[CheckedFile]:
+def check_files(folder: Path, airflow_python: str | None, environment: tuple[str, ...] = ALL) -> list[CheckedFile]:
     """Reads every DAG file of *folder*, as a worker would; names those that it would pass over."""
-    read = [_checked(file, folder) for file in read_dag_files(folder, airflow_python=airflow_python)]
+    found = read_dag_files(folder, airflow_python=airflow_python, environment=environment)
+    read = [_checked(file, folder) for file in found]
     root = folder.resolve()
     return read + [
         CheckedFile(path=path.relative_to(root).as_posix(), verdict=Verdict.NOT_READ) for path in passed_over(folder)
@@ -75,7 +104,9 @@ def _checked(file: ParsedFile, folder: Path) -> CheckedFile:
 def _need(error: str) -> str | None:
     """What would mend *error*, if that can be told from it."""
     if (found := MISSING.search(error)) is None:
-        return None
+        return next(
+            (advice.format(*match.groups()) for pattern, advice in ADVICE if (match := pattern.search(error))), None
+        )
     module = found[1]
     for gone, now in GONE.items():
         if module == gone or module.startswith(f"{gone}."):

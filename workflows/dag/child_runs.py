@@ -115,6 +115,7 @@ class ChildRuns:
             news=self._state.news,
             is_paused=self._state.is_paused,
             revision=tracked.revision,
+            queued_at=tracked.queued_at if self._state.spec.deadline_alerts else None,
         )
 
     def _size_of_start(self, tracked: TrackedRun) -> int:

@@ -16,8 +16,9 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from ...activities.names import INVALID_INPUT, calls_queue
 from ...activities.runs import Revised, revise_run
 from ...activities.timetables import TimetableActivities
-from ...model.asset.gathering import Gathered
+from ...model.asset.gathering import Gathered, Unqueue
 from ...model.asset.state import Delivery
+from ...model.dag.assets import ties_need_bundle
 from ...model.dag.assignment import Assignment
 from ...model.dag.backfill_request import BackfillRequest
 from ...model.dag.backfills import Backfill, BackfillPlan, BackfillProgress, check_backfill, check_batch
@@ -134,7 +135,8 @@ class DagWorkflow:
         of_before = isinstance(schedule, AssetTriggered) and schedule.condition is None
         if of_before and not workflow.patched("asset-ties"):  # releases before took such a schedule, and told nobody
             return
-        for workflow_id, tie in self.state.ties_to_tell().items():
+        bare = ties_need_bundle(self.state.spec) and not workflow.patched("ties-of-bundles")
+        for workflow_id, tie in self.state.ties_to_tell(of_before=bare).items():
             task = asyncio.create_task(tell_asset(workflow_id, "tie", tie, tie.asset))
             self._tying.add(task)
             task.add_done_callback(self._tying.discard)
@@ -340,6 +342,15 @@ class DagWorkflow:
         """The assets that are there for its next run, each since its first event."""
         return self.state.gathering.rows if self.state.gathering is not None else []
 
+    @workflow.update
+    def unqueue(self, request: Unqueue) -> int:
+        """Has assets count as not there for its next run (Airflow: deletes queued events). Returns how many did."""
+        gathering = self.state.gathering
+        if gathering is None:
+            return 0
+        keys = [row.key for row in gathering.rows if request.name in (None, row.name)]
+        return sum(gathering.unqueue(key, request.before) for key in keys)
+
     @workflow.signal
     def asset_events(self, delivery: Delivery) -> None:
         """An asset that the DAG waits for has been updated."""
@@ -503,6 +514,8 @@ class DagWorkflow:
         with refusing():
             check_backfill(self.state.spec, request)
             self._check_backfill_confs(request)
+            if request.conf and workflow.patched("checks-conf-of-backfills"):
+                await self._ask_trigger({"conf": request.conf}, TriggeredBy.CLIENT, workflow.now(), about_conf=True)
         now = workflow.now()
         spec = self.state.spec
         question = Backfill.first_question(spec, request, now)

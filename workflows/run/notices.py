@@ -8,7 +8,7 @@ from ...model.run.attempts import WHOLE_RUN, TaskAttempt
 from ...model.run.notices import Notice, decisive
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
-from ...model.spec.notifiers import Event
+from ...model.spec.notifiers import Event, FunctionNotifier
 from ...model.spec.tasks import EmptyTask
 from ...model.states import RunState
 from ..notifying import send_notice
@@ -22,12 +22,22 @@ class Notices:
         self._sending: set[asyncio.Task[None]] = set()
 
     def tell(
-        self, event: Event, instance: TaskInstance | None, state: str | None = None, reason: str | None = None
+        self,
+        event: Event,
+        instance: TaskInstance | None,
+        state: str | None = None,
+        reason: str | None = None,
+        number: int | None = None,
     ) -> None:
-        """Sends *event*, of the run where *instance* is None, to all who are to be told of it."""
+        """Sends *event*, of the run where *instance* is None, to all who are to be told of it.
+
+        *number*: to that function of the file alone.
+        """
         task = self._state.spec.by_id[instance.task_id] if instance is not None else None
         own = task.callbacks.get(event, ()) if task is not None else ()
         common = self._state.spec.callbacks.get(event, ()) if task is None or event is Event.SLA_MISS else ()
+        if number is not None:
+            common = tuple(one for one in common if isinstance(one, FunctionNotifier) and one.number == number)
         for notifier, of_run in (*((one, False) for one in own), *((one, True) for one in common)):
             self._state.notices += 1
             notice = Notice(

@@ -48,7 +48,8 @@ class RunTasks:
     """
 
     def __init__(self, state: DagRunState, task_ended: Callable[[TaskInstance], None]) -> None:
-        self.engine = RunEngine(state, self)
+        by_index = not state.spec.mapped or workflow.patched("maps-by-index")
+        self.engine = RunEngine(state, self, by_index=by_index)
         self.state = state
         self._task_ended = task_ended
         self._news = False

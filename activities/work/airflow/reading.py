@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ....model.base import LONGEST_DURATION
-from ....model.errors import InvalidInputError
 from ....model.spec.dag import DagSource, DagSpec, read_dag
 from ....model.spec.notifiers import Event
+from ....model.spec.zones import offset_name
 from ..dag_import import module_name
 from .assets import TYPE, VAR, leaf_of
+from .deadlines import deadlines_of
 from .mapping import expansion_of
 from .schedules import timetable_of
 from .spark import RunByAirflowError, spark_fields
@@ -48,6 +49,13 @@ OF_TASKS = (
 """What Airflow's operators and tidemill's tasks have in common, by one name."""
 
 
+class _InOrder(list[Any]):
+    """A list in the place of Airflow's set, whose order says nothing of what was made first."""
+
+    def add(self, one: Any) -> None:
+        self.append(one)
+
+
 class FoundDags:
     """The DAGs of one file that is being imported, as Airflow collects them."""
 
@@ -55,23 +63,25 @@ class FoundDags:
         from airflow.sdk.definitions._internal.contextmanager import DagContext
 
         self._context = DagContext
-        self._context.autoregistered_dags.clear()
+        self._context.autoregistered_dags = _InOrder()
         self._context.current_autoregister_module_name = module_name
         self._name = module_name
+        self.notices: list[str] = []
+        """What is said of the DAGs that `all` has returned."""
 
     def all(self) -> list[Any]:
-        """Those that the module names, and those of its `with` blocks. Raises InvalidInputError for two of one id."""
+        """Those that the module names, and those of its `with` blocks; of two with one id that which was made last."""
         from airflow.sdk import DAG
 
         self._context.current_autoregister_module_name = None
         module: ModuleType | None = sys.modules.get(self._name)
         named = [value for value in vars(module).values() if isinstance(value, DAG)] if module is not None else []
         registered = [dag for dag, _ in self._context.autoregistered_dags]
-        found: dict[int, Any] = {id(dag): dag for dag in (*named, *registered)}
+        found: dict[int, Any] = {id(dag): dag for dag in registered}
         by_id: dict[str, Any] = {}
-        for dag in found.values():
-            if dag.dag_id in by_id:
-                raise InvalidInputError(f"DAG {dag.dag_id!r} is defined twice in one file. Give one another dag_id")
+        for dag in (*(dag for dag in named if id(dag) not in found), *found.values()):
+            if by_id.get(dag.dag_id, dag) is not dag:
+                self.notices.append(f"DAG {dag.dag_id!r} is made twice in this file: the last one counts")
             by_id[dag.dag_id] = dag
         kept = [dag for dag in by_id.values() if _keeps_to_policies(dag)]
         return sorted(kept, key=lambda dag: str(dag.dag_id))
@@ -112,8 +122,7 @@ def _fields_of(dag: Any, notices: list[str]) -> dict[str, Any]:
         notices.append(f"DAG {dag.dag_id!r}: max_active_tasks = {most} counts as {MOST_ACTIVE_TASKS}")
     if dag.access_control:
         notices.append(f"DAG {dag.dag_id!r}: access_control changes nothing here: tokens may be bound to tags")
-    if dag.deadline:
-        notices.append(f"DAG {dag.dag_id!r}: deadline changes nothing here yet")
+    alerts = [*_alerts(dag, notices)]
     timetable = dag.timetable
     return {
         "written_for": "airflow",
@@ -129,12 +138,13 @@ def _fields_of(dag: Any, notices: list[str]) -> dict[str, Any]:
         "max_active_runs": dag.max_active_runs,
         "max_active_tasks": min(most, MOST_ACTIVE_TASKS),
         "max_consecutive_failed_dag_runs": dag.max_consecutive_failed_dag_runs,
-        "dagrun_timeout": _seconds(dag.dagrun_timeout),
+        "dagrun_timeout": _seconds(dag.dagrun_timeout) or None,  # Airflow: none of no length
         "fail_fast": dag.fail_fast,
         "allowed_run_types": _run_types(dag.allowed_run_types),
         "disable_bundle_versioning": bool(getattr(dag, "disable_bundle_versioning", None) or False),
         "params": _params(dag.params),
-        "callbacks": _callbacks(dag),
+        "deadline_alerts": alerts,
+        "callbacks": _callbacks(dag, alerts),
         "edge_labels": _labels(dag),
         "tasks": [_task(task, notices) for task in dag.topological_sort()],
         "groups": [*_groups(dag)],
@@ -308,10 +318,32 @@ class _Instance:
         self.pool, self.queue = task.pool, task.queue
 
 
-def _callbacks(dag: Any) -> dict[str, Any]:
+REFERENCES = {
+    "DagRunLogicalDateDeadline": "logical_date",
+    "DagRunQueuedAtDeadline": "queued_at",
+    "FixedDatetimeDeadline": "fixed",
+}
+
+
+def _alerts(dag: Any, notices: list[str]) -> Iterator[dict[str, Any]]:
+    """The DAG's deadlines. One that counts from past runs, a variable, or a class of one's own changes nothing."""
+    for number, alert in enumerate(deadlines_of(dag)):
+        reference = REFERENCES.get(type(alert.reference).__name__)
+        if reference is None or not isinstance(alert.interval, timedelta):
+            what = alert.reference if reference is None else alert.interval
+            notices.append(f"DAG {dag.dag_id!r}: a deadline by {type(what).__name__} changes nothing here")
+            continue
+        at = _instant(alert.reference._datetime) if reference == "fixed" else None
+        yield {"number": number, "reference": reference, "interval": _seconds(alert.interval), "at": at}
+
+
+def _callbacks(dag: Any, alerts: list[dict[str, Any]]) -> dict[str, Any]:
     """That there are callbacks: they are called in a process that has imported the file."""
     events = (Event.ON_SUCCESS, Event.ON_FAILURE)
-    return {event: [{"kind": "function"}] for event in events if getattr(dag, event.value, None)}
+    found: dict[str, Any] = {event: [{"kind": "function"}] for event in events if getattr(dag, event.value, None)}
+    if alerts:
+        found[Event.DEADLINE_MISS] = [{"kind": "function", "number": alert["number"]} for alert in alerts]
+    return found
 
 
 def _labels(dag: Any) -> dict[str, dict[str, str]]:
@@ -359,6 +391,8 @@ def _default_queue() -> str:
 
 
 def _zone(zone: Any) -> str:
+    if isinstance(zone, timezone) and (offset := zone.utcoffset(None)):
+        return offset_name(offset)
     return str(getattr(zone, "name", zone))
 
 

@@ -3,8 +3,10 @@
 A class of the user's own is asked in a process that has Airflow, by `timetable.AirflowTimetable`.
 """
 
+from datetime import timedelta
 from typing import Any
 
+from ....model.spec.zones import offset_name
 from .assets import TYPE, VAR, condition_of, partitioned_of
 
 OWN = "tidemill.activities.work.airflow.timetable:AirflowTimetable"
@@ -61,7 +63,8 @@ def _of_time(fields: dict[str, Any]) -> dict[str, Any]:
         if name in found:
             found[name] = _step(found[name])
     if isinstance(zone := found.get("timezone"), int | float):  # a fixed offset, in seconds
-        found["timezone"] = f"Etc/GMT{-int(zone) // 3600:+d}" if zone % 3600 == 0 else f"{zone}"
+        whole = zone % 3600 == 0 and -12 <= zone // 3600 <= 14  # as releases before have written it
+        found["timezone"] = f"Etc/GMT{-int(zone) // 3600:+d}" if whole else offset_name(timedelta(seconds=zone))
     if not found.get("run_immediately") and "run_immediately" in found:
         del found["run_immediately"]
     return {name: value for name, value in found.items() if value is not None}

@@ -21,6 +21,7 @@ from .answers import Asking
 from .answers.assets import consumed
 from .answers.table import answer
 from .by_trigger import TriggerFailed, begun_by_trigger, fail, is_failed_by_trigger
+from .deadlines import call_missed
 from .outcomes import result_of
 from .reading import is_mapped_operator
 from .told import Told
@@ -225,6 +226,9 @@ def _call_back(dag: Any, attempt: TaskAttempt) -> dict[str, Any]:
     given = getattr(dag, called.event.value, None) or ()
     failure: dict[str, Any] | None = None
     try:
+        if called.event is Event.DEADLINE_MISS:
+            call_missed(dag, attempt, run_of(attempt))
+            return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
         context = _context_of_run(dag, attempt, started)
         for function in [given] if callable(given) else given:
             try:

@@ -75,6 +75,11 @@ class Asset(Brief, Model):
         return self
 
     @property
+    def acts(self) -> bool:
+        """Whether something is done for it where it is looked after: by watchers, or when it is late."""
+        return bool(self.on_late or self.watchers)
+
+    @property
     def calls_code(self) -> bool:
         """Whether functions or classes of the DAG file belong to it."""
         kinds = [*(notifier.kind for notifier in self.on_late), *(watcher.trigger.kind for watcher in self.watchers)]

@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, ValidationInfo, model_validator
 
-from ...base import NAME, Brief, Duration, Instant, Model, PositiveDuration
+from ...base import AS_WRITTEN, NAME, Brief, Duration, Instant, Model, PositiveDuration
 from ..assets.condition import Leaf
 from ..expansion import Expansion, sources
 from ..notifiers import Callbacks
@@ -20,6 +20,11 @@ class WeightRule(StrEnum):
     DOWNSTREAM = "downstream"
     UPSTREAM = "upstream"
     ABSOLUTE = "absolute"
+
+
+def _backoff(value: bool | float, info: ValidationInfo) -> bool | float:
+    """*value*; a factor of one that is written now is no backoff, as in Airflow. Up to 0.2.0 it added jitter."""
+    return False if info.context == AS_WRITTEN and value is not True and value == 1 else value
 
 
 class BaseTask(Brief, Model):
@@ -48,7 +53,9 @@ class BaseTask(Brief, Model):
     """How many more tries a task that failed gets."""
     retry_delay: Duration = timedelta(minutes=5)
     """The time between two tries."""
-    retry_exponential_backoff: bool | Annotated[float, Field(ge=0, allow_inf_nan=False)] = False
+    retry_exponential_backoff: Annotated[
+        bool | Annotated[float, Field(ge=0, allow_inf_nan=False)], AfterValidator(_backoff)
+    ] = False
     """What each delay is times the one before: true is 2, and false, 0 or 1 leave them alike."""
     max_retry_delay: PositiveDuration | None = None
     """The longest delay with retry_exponential_backoff."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ...base import PositiveDuration
-from ...errors import InvalidInputError
+from ...errors import NotAllowedError
 from .base import BaseTask
 from .waiting import PokedTask
 
@@ -85,7 +85,7 @@ class TriggerDagTask(PokedTask):
 
 
 def check_is_foreign(task: BaseTask) -> None:
-    """Raise InvalidInputError for a task that calls an activity or a workflow of tidemill's own.
+    """Raise NotAllowedError for a task that calls an activity or a workflow of tidemill's own.
 
     Those do for their caller whatever they are told: with them, a DAG file would act on the DAGs of others.
     """
@@ -95,7 +95,7 @@ def check_is_foreign(task: BaseTask) -> None:
         what = f"workflow_type = {task.workflow_type!r}"
     else:
         return
-    raise InvalidInputError(
+    raise NotAllowedError(
         f"task {task.task_id!r}: {what} is tidemill's own, and no DAG may call it. Name one of yours. To start a run "
         "of another DAG, use TriggerDagRunOperator"
     )

@@ -1,6 +1,7 @@
 """Tasks that are Spark applications."""
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -20,6 +21,10 @@ _MASTER = re.compile(r"^(local(\[.+\])?|yarn|(spark|sc)://[^/\s]+(/\S*)?|k8s://\
 _CONNECT_TAKES = frozenset({"conn_id", "master", "conf", "name"})
 
 
+TEMPLATED = (
+    "conf", "name", "jars", "py_files", "files", "archives", "packages", "exclude_packages", "repositories",
+    "driver_class_path", "properties_file", "yarn_queue", "namespace", "principal", "keytab", "proxy_user",
+)  # fmt: skip
 _OPTIONS_IN_CONF = {"spark.master": "master", "spark.submit.deployMode": "deploy_mode"}
 
 
@@ -115,7 +120,7 @@ class SparkOptions(Brief, Model):
     @classmethod
     def _coordinates(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         for value in values:
-            if value.count(":") not in (1, 2):
+            if "{{" not in value and value.count(":") not in (1, 2):
                 raise ValueError(f"{value!r} is no Maven coordinate. Write it as group:artifact:version")
         return values
 
@@ -160,6 +165,16 @@ class SparkOptions(Brief, Model):
             mine = {name: value for name, value in mine.items() if name in _CONNECT_TAKES}
         return SparkOptions(**{**theirs, **mine, "conf": {**connection.conf, **self.conf}})
 
+    def templated(self) -> dict[str, Any]:
+        """What of these options is a template, by name (Airflow: template_fields)."""
+        return {name: value for name in TEMPLATED if (value := getattr(self, name))}
+
+    def filled(self, rendered: dict[str, Any]) -> "SparkOptions":
+        """These options with what their templates have come to. Raises ValueError for what is no option then."""
+        lists = {name: _parts(value) for name, value in rendered.items() if isinstance(value, list | tuple)}
+        mine = {name: getattr(self, name) for name in self.model_fields_set}
+        return SparkOptions(**{**mine, **rendered, **lists})
+
     @property
     def mode(self) -> SparkMode:
         master = self.master or DEFAULT_MASTER
@@ -171,9 +186,13 @@ class SparkOptions(Brief, Model):
 
     @property
     def untried(self) -> str | None:
-        """The kind of cluster that the master is of, if tidemill's tests have run none of that kind."""
+        """The kind of cluster that the application would run on, if tidemill's tests have had none of that kind."""
         master = self.master or DEFAULT_MASTER
-        return "YARN" if master == "yarn" else "Kubernetes" if master.startswith("k8s://") else None
+        if master == "yarn":
+            return "YARN cluster"
+        if master.startswith("k8s://") and self.mode is SparkMode.CLIENT:
+            return "Kubernetes cluster in client mode"
+        return None
 
     @property
     def driver_megabytes(self) -> int:
@@ -181,6 +200,11 @@ class SparkOptions(Brief, Model):
         asked = self.driver_memory or str(self.conf.get("spark.driver.memory", "1g"))
         heap = megabytes(asked)
         return heap + max(384, heap // 10)
+
+
+def _parts(given: Iterable[Any]) -> tuple[str, ...]:
+    """A template may come to several names with commas between, as spark-submit takes them."""
+    return tuple(part.strip() for one in given for part in str(one).split(",") if part.strip())
 
 
 def megabytes(size: str) -> int:
@@ -211,7 +235,7 @@ class SparkWork(BaseTask):
     """
 
     def templated(self) -> tuple[Any, ...]:
-        return (*super().templated(), self.spark.conf, self.env, self.output)
+        return (*super().templated(), *self.spark.templated().values(), self.env, self.output)
 
 
 class SparkSubmitTask(SparkWork):

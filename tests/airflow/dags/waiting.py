@@ -134,7 +134,7 @@ with DAG("asking", schedule=None):
     )
 
 with DAG("many", schedule=None, max_active_tasks=64):
-    WaitForFile.partial(task_id="wait", does="fires").expand(name=["many"] * 60)
+    WaitForFile.partial(task_id="wait", does="fires").expand(name=["many"] * 40)
 
 with DAG("fails_fast", schedule=None, fail_fast=True):
     WaitForFile(task_id="waits", name="too_late")

@@ -5,6 +5,7 @@ from typing import Any
 
 from .....model.run.forms import InputForm
 from ....secrets import is_sensitive
+from ...rendered import shown
 from . import Answering, Asking, Message
 
 
@@ -14,6 +15,7 @@ def _end(asking: Asking, message: Message) -> None:
 
 def _rendered(asking: Asking, message: Message) -> None:
     asking.told.rendered = message["rendered_fields"]
+    asking.worker.tell(rendered=shown(message["rendered_fields"]))
 
 
 def _map_label(asking: Asking, message: Message) -> None:

@@ -1,0 +1,38 @@
+"""Why spark-submit has failed, found in what it has printed: the sentence that says it, and not the last line."""
+
+import re
+from collections.abc import Sequence
+
+FIRST = (
+    re.compile(r"^Message: (.+)"),  # of Kubernetes' API
+    re.compile(r"^Error: (.+)"),  # of spark-submit itself
+    re.compile(r"(All masters are unresponsive.*)"),
+    re.compile(r"^Caused by: (.+)"),
+    re.compile(r"^(?:Exception in thread .*? )?((?:[\w$]+\.)+[\w$]*(?:Exception|Error)\b.*)"),
+    re.compile(r"(.*(?:Exception|Error)\b.*)"),
+)
+"""What is looked for, the first that is found anywhere; of several lines of one kind, the last: the deepest cause."""
+LONGEST = 1500
+REFUSALS = re.compile(
+    r"is forbidden|error looking up service account|unknown queue|above the max(imum)? threshold"
+    r"|Invalid resource request|does not have permission|cannot submit applications|is invalid:"
+    r"|When running with master .* must be set",
+    re.IGNORECASE,
+)
+"""What a cluster says where asking again changes nothing."""
+PASSING = re.compile(r"exceeded quota", re.IGNORECASE)
+"""Says that it is refused now: others give room."""
+
+
+def cause_of(lines: Sequence[str]) -> str:
+    """The line among *lines* that says why; the last one that is not empty where none does."""
+    for pattern in FIRST:
+        found = [match[1].strip() for line in lines if (match := pattern.search(line.strip()))]
+        if found:
+            return found[-1][:LONGEST]
+    return next((line.strip()[:LONGEST] for line in reversed(lines) if line.strip()), "it printed nothing")
+
+
+def is_refusal(cause: str) -> bool:
+    """Return whether *cause* is one that no other start of the same try overcomes."""
+    return REFUSALS.search(cause) is not None and PASSING.search(cause) is None

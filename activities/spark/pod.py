@@ -1,0 +1,41 @@
+"""A driver's pod as Kubernetes' API shows it: how it stands, and why it waits or has ended."""
+
+from typing import Any
+
+from .clusters import Life, Status
+
+LIVES = {"Pending": Life.WAITING, "Succeeded": Life.ENDED, "Failed": Life.ENDED}
+
+
+def status_of(pod: dict[str, Any]) -> Status:
+    """Return how the *pod* stands, in Kubernetes' own words."""
+    status = pod.get("status", {})
+    phase = str(status.get("phase"))
+    why = _why(status)
+    return Status(LIVES.get(phase, Life.RUNNING), f"{phase}: {why}" if why else phase, succeeded=phase == "Succeeded")
+
+
+def _why(status: dict[str, Any]) -> str:
+    """Return what the API says of the reason, the most telling first; empty where there is nothing to say."""
+    for container in status.get("containerStatuses", ()):
+        state = container.get("state", {})
+        if (ended := state.get("terminated")) is not None and ended.get("exitCode"):
+            return f"{ended.get('reason', 'Error')}, exit code {ended['exitCode']}"
+        if (waiting := state.get("waiting")) is not None and waiting.get("reason"):
+            return _words(waiting["reason"], waiting.get("message"))
+    if status.get("reason"):  # of the pod as a whole, such as Evicted
+        return _words(status["reason"], status.get("message"))
+    for condition in status.get("conditions", ()):
+        if condition.get("status") == "False" and condition.get("type") == "PodScheduled":
+            return _words(condition.get("reason", ""), condition.get("message"))
+    return ""
+
+
+def _words(reason: str, message: str | None) -> str:
+    return f"{reason}: {message}" if message else reason
+
+
+def volumes_of(pod: dict[str, Any]) -> list[str]:
+    """Return the names of the ConfigMaps that the *pod* has to mount before it begins."""
+    volumes = pod.get("spec", {}).get("volumes", ())
+    return [volume["configMap"]["name"] for volume in volumes if "configMap" in volume]

@@ -1,0 +1,85 @@
+"""What a driver in a container of its own needs, as one archive: nothing of the worker's disk is there."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from ...model.spec.tasks import PySparkTask, SparkSubmitTask
+from ..processes.users import acting_as
+from .place import invalid
+from .starts import SparkStart
+
+LARGEST = 900_000
+"""In bytes: a ConfigMap has 1 MiB at most, with all that is said about it."""
+APPLICATION, CODE = "application", "code"
+FIXED = (1980, 1, 1, 0, 0, 0)
+"""When every file is from, so that equal archives have equal bytes."""
+
+
+def is_shipped(work: SparkStart) -> bool:
+    """Return whether the application is a file of the worker's: neither a URL, nor `local:` in the image."""
+    return isinstance(work.attempt.task, SparkSubmitTask) and ":" not in str(work.filled["application"])
+
+
+def archive(work: SparkStart) -> bytes:
+    """Return the driver's side, the attempt's plan, and the code of it, zipped. Fails the task if that is too large."""
+    plan = work.plan(ships=work.attempt.uuid.hex, folder=work.driver_folder)
+    kept = io.BytesIO()
+    with zipfile.ZipFile(kept, "w", zipfile.ZIP_DEFLATED) as made:
+        if isinstance(work.attempt.task, PySparkTask):
+            plan["function"] = _add_code(made, work)
+        elif is_shipped(work):
+            with acting_as(work.folder.user):
+                place = work.file(work.filled["application"])
+                _add(made, f"{APPLICATION}/{place.name}", _bytes_of(place))
+        _add(made, "attempt.json", work.attempt.model_dump_json().encode())
+        _add(made, "plan.json", json.dumps(plan).encode())
+    found = kept.getvalue()
+    if len(found) > LARGEST:
+        told = (
+            f"what the driver needs has {len(found):,} bytes zipped, and {LARGEST:,} can be sent to a pod. Put the "
+            "code into the image, and name it local:///path/in/the/image.py"
+        )
+        raise invalid(told)
+    return found
+
+
+def application_in_pod(work: SparkStart) -> list[str]:
+    """Return what the driver's side is given after its archive: the application as it finds it, and its arguments."""
+    if not isinstance(work.attempt.task, SparkSubmitTask):
+        return []
+    name = str(work.filled["application"])
+    if is_shipped(work):
+        name = f"{work.driver_folder}/{APPLICATION}/{work.file(name).name}"
+    return [name.removeprefix("local://"), *(str(argument) for argument in work.filled["application_args"])]
+
+
+def _add_code(made: zipfile.ZipFile, work: SparkStart) -> dict[str, Any]:
+    """Add the DAG file with all that was kept with it; return where the driver finds it."""
+    place = work.workplace.code_of(work.attempt)
+    root = place.roots[0] if place.roots else place.path.parent
+    with acting_as(work.folder.user):
+        inside = place.path.is_relative_to(root)
+        files = [path for path in sorted(root.rglob("*")) if path.is_file()] if inside else [place.path]
+        for path in files:
+            if "__pycache__" not in path.parts:
+                _add(made, f"{CODE}/{path.relative_to(root) if inside else path.name}", _bytes_of(path))
+    name = place.path.relative_to(root) if inside else place.path.name
+    return {"path": f"{work.driver_folder}/{CODE}/{name}", "roots": [f"{work.driver_folder}/{CODE}"]}
+
+
+def _bytes_of(place: Path) -> bytes:
+    try:
+        if place.stat().st_size > 50 * LARGEST:
+            raise invalid(f"{place.name} is too large to be sent to a pod. Put it into the image")
+        return place.read_bytes()
+    except OSError as error:
+        raise invalid(
+            f"{place} cannot be read: {error.strerror}. Put it beside the DAG file, or into the image"
+        ) from None
+
+
+def _add(made: zipfile.ZipFile, name: str, content: bytes) -> None:
+    made.writestr(zipfile.ZipInfo(name, FIXED), content, zipfile.ZIP_DEFLATED)

@@ -1,0 +1,15 @@
+"""Holds a run's conf against params whose schemas may take for ever, in a child of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...model.spec.params import conf_problem
+
+if TYPE_CHECKING:
+    from .child import Job
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Why the conf does not fit the params, as `problem`; None there if it does."""
+    return {"problem": conf_problem(job.request["params"], job.request["conf"], costly=True)}

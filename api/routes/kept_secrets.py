@@ -1,0 +1,98 @@
+"""What routes of variables and of connections share: the store that they change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic
+
+from fastapi import Request
+
+from ...activities.secret_store import Kept, Kind, SecretStore
+from ...activities.secrets import STORED, names_of, store
+from ...model.errors import InvalidInputError
+from ...worker.connection import NotFoundError
+from ..auth.tokens import Role
+from ..errors import ConflictError, NotOfferedError
+from .bulk import B, BulkAnswer, BulkBody, BulkOutcomes, Create, Delete, Update
+
+
+class KeptKind(Generic[B]):
+    """Variables or connections, as they are kept in the store. Its methods wait for a database: for threads alone."""
+
+    def __init__(
+        self, kind: Kind, name_of: Callable[[B], str], kept: Callable[[B, Kept | None, list[str] | None], Kept]
+    ) -> None:
+        """*kept*: what is to be kept of a body, of what was kept before, and of the fields that are meant."""
+        self.kind = kind
+        self.name_of = name_of
+        self._kept = kept
+
+    @property
+    def store(self) -> SecretStore:
+        """The store. Raises NotOfferedError where there is none."""
+        found = store()
+        if found is None:
+            raise NotOfferedError(
+                f"{self.kind}s come from the environment, a secrets file or a backend of the workers. "
+                "To keep them here, set TIDEMILL_FERNET_KEY for the web and for workers: docs/security.md"
+            )
+        return found
+
+    def create(self, body: B) -> None:
+        """Raises ConflictError where the name is taken, also by what goes before the store."""
+        name, there = self.name_of(body), self.store
+        place = names_of(self.kind).get(name)
+        if place is not None or not there.add(self.kind, self._kept(body, None, None)):
+            raise ConflictError(f"{self.kind} {name!r} is taken: it is in {place or STORED}. Change that one")
+
+    def change(self, body: B, fields: list[str] | None) -> None:
+        """Raises NotFoundError where nothing is kept by that name."""
+        name = self.name_of(body)
+        before = self.store.find(self.kind, name)
+        if before is None or not self.store.change(self.kind, self._kept(body, before, fields)):
+            raise self._missing(name)
+
+    def remove(self, name: str) -> None:
+        """Raises NotFoundError where nothing is kept by that name."""
+        if not self.store.remove(self.kind, name):
+            raise self._missing(name)
+
+    def _missing(self, name: str) -> NotFoundError:
+        place = names_of(self.kind).get(name)
+        told = f": it is in {place}, and is changed there" if place is not None else ""
+        return NotFoundError(f"the store has no {self.kind} {name!r}{told}")
+
+    def change_many(self, body: BulkBody[B]) -> BulkAnswer:
+        """Carry out every action, each as a whole or not at all; a value that cannot be kept is told by itself."""
+        outcomes = BulkOutcomes()
+        for action in body.actions:
+            for entity, name in outcomes.planned(action, self.name_of, {*self.store.names(self.kind)}):
+                try:
+                    self._change_one(action, entity, name)
+                except (ConflictError, InvalidInputError) as error:
+                    outcomes.failed(action.action, error)
+                else:
+                    outcomes.done(action.action, name)
+        return outcomes.answer
+
+    def _change_one(self, action: Create[B] | Update[B] | Delete[B], entity: Any, name: str) -> None:
+        match action:
+            case Delete():
+                self.remove(name)
+            case Update():
+                self.change(entity, action.update_mask)
+            case Create() if self.store.find(self.kind, name) is not None:
+                self.change(entity, None)
+            case Create():
+                self.create(entity)
+
+
+def may_see(request: Request) -> bool:
+    """Return whether who asks sees values that are no secrets."""
+    return bool(request.state.person.role >= Role.OPERATOR)
+
+
+async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what *work* comes to, which waits for a database."""
+    return await asyncio.to_thread(work, *arguments)

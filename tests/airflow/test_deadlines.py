@@ -1,0 +1,111 @@
+"""Deadlines of Airflow's files act: by what they count from, each by its own callback, once, and only when missed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_stack import airflow_place, answer_of, needs_airflow, read_file, register
+from support import Stack, eventually, stack
+from tidemill.activities.workplace import Workplace
+from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.spec.deadlines import DeadlineAlert
+from tidemill.model.states import RunState
+
+pytestmark = needs_airflow
+FILE = """
+import json
+from datetime import datetime, timedelta, timezone
+from airflow.sdk import DAG, task
+from airflow.sdk.definitions.deadline import AsyncCallback, DeadlineAlert, DeadlineReference, SyncCallback
+
+OUT = {out!r}
+
+def note(**told):
+    with open(OUT, "a") as file:
+        file.write(json.dumps(told) + "\\n")
+
+async def missed(who, context):
+    note(who=who, run=context["dag_run"]["run_id"], at=context["deadline"]["deadline_time"])
+
+def plain(who):
+    note(who=who)
+
+PAST = datetime(2026, 1, 1, tzinfo=timezone.utc)
+ALERTS = [
+    DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, timedelta(seconds=1), AsyncCallback(missed, {{"who": "queued"}})),
+    DeadlineAlert(DeadlineReference.AVERAGE_RUNTIME(), timedelta(hours=1), AsyncCallback(missed, {{"who": "never"}})),
+    DeadlineAlert(DeadlineReference.FIXED_DATETIME(PAST), timedelta(), SyncCallback(plain, {{"who": "fixed"}})),
+    DeadlineAlert(DeadlineReference.DAGRUN_LOGICAL_DATE, timedelta(days=1), AsyncCallback(missed, {{"who": "date"}})),
+    DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, timedelta(hours=1), AsyncCallback(missed, {{"who": "in time"}})),
+]
+
+with DAG("deadlines_of_airflow", schedule=None, deadline=ALERTS):
+    @task
+    def slow():
+        import time
+        time.sleep(3)
+    slow()
+
+with DAG("one_deadline", schedule=None, deadline=ALERTS[4]):
+    @task
+    def quick(): return 1
+    quick()
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Workplace:
+    return airflow_place(tmp_path / "home")
+
+
+@pytest.fixture
+async def airflow(server: str, tmp_path: Path, place: Workplace) -> AsyncIterator[Stack]:
+    async with stack(server, tmp_path / "home", place=place) as made:
+        yield made
+
+
+async def test_each_is_told_once_by_its_own_callback(airflow: Stack, place: Workplace, tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "deadlines.py"
+    file.write_text(FILE.format(out=str(out)))
+    await register(airflow, read_file(place, file).values())
+    date = datetime(2026, 1, 5, tzinfo=UTC)
+    run = await airflow.tidemill.trigger("deadlines_of_airflow", TriggerRequest(logical_date=date))
+    assert (await airflow.finished("deadlines_of_airflow", run.run_id)).state is RunState.SUCCESS
+
+    async def told() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+    said = await eventually(told, lambda found: len(found) >= 3)
+    assert sorted(one["who"] for one in said) == ["date", "fixed", "queued"]
+    by_date = next(one for one in said if one["who"] == "date")
+    assert (by_date["run"], by_date["at"]) == (run.run_id, "2026-01-06T00:00:00+00:00")
+    quick = await airflow.tidemill.trigger("one_deadline")
+    await airflow.finished("one_deadline", quick.run_id)
+    assert len(await told()) == 3
+
+
+def test_what_cannot_be_counted_is_noticed(place: Workplace, tmp_path: Path) -> None:
+    file = tmp_path / "deadlines.py"
+    file.write_text(FILE.format(out="unused"))
+    notices = answer_of(place, file)["notices"]
+    assert notices == ["DAG 'deadlines_of_airflow': a deadline by AverageRuntimeDeadline changes nothing here"]
+
+
+@pytest.mark.parametrize(("fields", "due"), [
+    ({"reference": "queued_at", "interval": 60}, "2026-01-02T00:01:00"),
+    ({"reference": "logical_date", "interval": -60}, "2025-12-31T23:59:00"),
+    ({"reference": "fixed", "at": "2026-02-01T00:00:00Z", "interval": 0}, "2026-02-01T00:00:00"),
+    ({"reference": "queued_at", "interval": 1e12}, None),
+    ({"reference": "fixed", "at": "9999-01-01T00:00:00Z"}, None),
+])  # fmt: skip
+def test_when_one_is_due(fields: dict[str, Any], due: str | None) -> None:
+    alert = DeadlineAlert.model_validate({"number": 0, **fields})
+    logical, queued = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    found = alert.due(logical, queued)
+    assert (found is None and due is None) or (found is not None and found.isoformat().startswith(str(due)))
+    assert DeadlineAlert(number=0, reference="logical_date", interval=timedelta(1)).due(None, queued) is None

@@ -1,0 +1,89 @@
+"""A change that is made is answered as made, also where no question is answered afterwards: else it is made again."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support import Stack, bash, dag, stack
+from tidemill.model.states import RunState
+from tidemill.worker.cli.web import web_server
+from tidemill.worker.client import Tidemill
+from tidemill.worker.connection import NoWorkerError
+from tidemill.worker.settings import Settings
+
+RUNS = "dags/changed/dagRuns"
+
+
+@dataclass
+class Web:
+    here: Stack
+    client: httpx.AsyncClient
+    is_deaf: bool = False
+    """Whether questions are not answered."""
+    deaf_after_change: bool = False
+
+    async def send(self, method: str, path: str, body: Any) -> Any:
+        """What is answered to a change after which nobody answers questions."""
+        self.deaf_after_change = True
+        answer = await self.client.request(method, path, json=body)
+        self.deaf_after_change = self.is_deaf = False
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+async def web(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Web]:
+    async with (
+        stack(server, tmp_path / "home") as here,
+        web_server(here.tidemill, Settings(home=tmp_path / "web"), "127.0.0.1", 0) as url,
+        httpx.AsyncClient(base_url=f"{url}/api/v2", timeout=60) as client,
+    ):
+        made = Web(here, client)
+
+        def deaf_after(change: Callable[..., Any]) -> Callable[..., Any]:
+            async def changed(*arguments: Any, **named: Any) -> Any:
+                answer = await change(*arguments, **named)
+                made.is_deaf = made.deaf_after_change
+                return answer
+
+            return changed
+
+        def unless_deaf(question: Callable[..., Any]) -> Callable[..., Any]:
+            async def asked(*arguments: Any, **named: Any) -> Any:
+                if made.is_deaf:
+                    raise NoWorkerError("nobody answers")
+                return await question(*arguments, **named)
+
+            return asked
+
+        for name in ("_update", "pause"):
+            monkeypatch.setattr(Tidemill, name, deaf_after(getattr(Tidemill, name)))
+        for name in ("_query", "runs", "run", "find_run"):
+            monkeypatch.setattr(Tidemill, name, unless_deaf(getattr(Tidemill, name)))
+        await here.tidemill.register(dag("changed", [bash("a", "exit 1")], schedule="@daily", catchup=False))
+        yield made
+
+
+async def test_each_change_is_answered_as_made(web: Web) -> None:
+    made = await web.send("POST", RUNS, {"dag_run_id": "r", "logical_date": None})
+    assert (made["dag_run_id"], made["state"]) == ("r", "queued")
+    assert (await web.here.finished("changed", "r")).state is RunState.FAILED
+
+    marked = await web.send("PATCH", f"{RUNS}/r/taskInstances/a", {"new_state": "success"})
+    assert [(one["task_id"], one["state"]) for one in marked["task_instances"]] == [("a", "success")]
+    assert (await web.here.finished("changed", "r")).state is RunState.SUCCESS
+
+    assert (await web.send("PATCH", f"{RUNS}/r", {"state": "failed"}))["state"] == "failed"
+    assert (await web.send("POST", f"{RUNS}/r/clear", {"dry_run": False}))["state"] == "queued"
+    assert (await web.here.finished("changed", "r")).state is RunState.FAILED
+
+    assert (await web.send("PATCH", "dags/changed", {"is_paused": True}))["is_paused"] is True
+    assert (await web.here.tidemill.describe("changed")).is_paused
+
+    dates = {"from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-02T00:00:00Z"}
+    backfill = await web.send("POST", "backfills", {"dag_id": "changed", **dates})
+    [known] = (await web.client.get("backfills", params={"dag_id": "changed"})).json()["backfills"]
+    assert backfill["id"] == known["id"]
