@@ -146,7 +146,7 @@ class Stack:
 
     async def finished(self, dag_id: str, run_id: str, within: float = 300) -> RunDetails:
         await eventually(lambda: self.tidemill.find_run(dag_id, run_id), lambda run: run.state.finished, within)
-        return await self.tidemill.run(dag_id, run_id)
+        return await eventually(lambda: self.tidemill.run(dag_id, run_id), bool, within)
 
     async def all_finished(self, dag_id: str, n: int, within: float = 300) -> list[RunView]:
         """The runs of the DAG, oldest first, once there are *n* and all have ended."""

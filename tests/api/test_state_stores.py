@@ -93,8 +93,12 @@ async def test_values_of_an_asset_are_those_that_tasks_keep_by_its_name_and_its_
     values(here).put(by_uri, "watermark", 2)
     values(here).put(by_uri, "other", 3)
     async with served(here) as web:
-        [found] = [one for one in (await sent(web, "GET", "assets"))["assets"] if one["name"] == "kept_asset"]
-        state = f"assets/{found['id']}/state-store"
+
+        async def found() -> list[dict[str, Any]]:
+            return [one for one in (await sent(web, "GET", "assets"))["assets"] if one["name"] == "kept_asset"]
+
+        [kept] = await eventually(found, bool)
+        state = f"assets/{kept['id']}/state-store"
         listed = (await sent(web, "GET", state))["asset_state_store"]
         assert {one["key"]: one["value"] for one in listed} == {"other": 3, "watermark": 1}
         await sent(web, "PUT", f"{state}/watermark", {"value": 5}, 204)
