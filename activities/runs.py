@@ -97,6 +97,26 @@ async def load_run(last: LastExecution) -> DagRunState:
         execution = state.revision.execution  # it was ended before it could go on from the one before
 
 
+class RunConf(Model):
+    """With what a run was asked for."""
+
+    conf: dict[str, Any] = {}
+
+
+@activity.defn(name="tidemill.conf_of_run")
+async def find_conf(workflow_id: str) -> RunConf:
+    """Return the conf of the last execution of a run's workflow; none where Temporal cannot tell it any more."""
+    try:
+        run = await activity.client().get_workflow_handle(workflow_id).query("identity", result_type=RunIdentity)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return RunConf()
+    except WorkflowQueryFailedError:
+        return RunConf()
+    return RunConf(conf=run.conf)
+
+
 @activity.defn(name="tidemill.revise_run")
 async def revise_run(question: ReviseQuestion) -> Revised:
     """Changes a run that goes on. Of one that has ended, tells what has to be known to run it again."""

@@ -13,6 +13,7 @@ from ..model.dag.records import DateTakenError
 from ..model.errors import InvalidInputError, SecretStoreError, explain
 from ..worker.connection import NotFoundError, NoWorkerError
 from .read.database import ArchiveError
+from .refusals import BadRequestError
 
 log = logging.getLogger(__name__)
 TAKEN = " is taken by "
@@ -47,6 +48,8 @@ def status_of(error: Exception) -> int:
         return 404
     if isinstance(error, ConflictError | DateTakenError) or TAKEN in str(error):
         return 409
+    if isinstance(error, BadRequestError):
+        return 400
     return 503 if isinstance(error, NoWorkerError | ArchiveError) else 422
 
 

@@ -46,7 +46,7 @@ class Person:
         return f"{self.name} by OpenID" if self.is_of_oidc else self.name
 
 
-ANYBODY = Person("anonymous", Role.ADMIN)
+ANYBODY = Person("Anonymous", Role.ADMIN)
 """Who asks a server at which nobody logs in: it listens at loopback only."""
 
 

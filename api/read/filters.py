@@ -12,6 +12,7 @@ from operator import ge, gt, le, lt
 from typing import Any, TypeVar
 
 from ...model.errors import InvalidInputError
+from ..refusals import BadRequestError
 
 T = TypeVar("T")
 COMPARED: dict[str, Callable[[Any, Any], bool]] = {"_gte": ge, "_gt": gt, "_lte": le, "_lt": lt}
@@ -91,7 +92,7 @@ def _bare(term: str) -> str:
 def ordered(items: Iterable[T], order_by: Sequence[str], keys: Mapping[str, Get]) -> list[T]:
     """*items* by *order_by*: names, with `-` before those that go down. What has no value comes last.
 
-    Raises InvalidInputError for a name that is no key.
+    Raises BadRequestError for a name that is no key.
     """
     if len(order_by) > MOST_ORDERS:
         raise InvalidInputError(f"order_by has {len(order_by)} names, and may have {MOST_ORDERS}. Leave some out")
@@ -99,7 +100,7 @@ def ordered(items: Iterable[T], order_by: Sequence[str], keys: Mapping[str, Get]
     for name in reversed(order_by):
         key = keys.get(name.lstrip("-"))
         if key is None:
-            raise InvalidInputError(f"order_by = {name!r} is not known. Known are: {', '.join(sorted(keys))}")
+            raise BadRequestError(f"order_by = {name!r} is not known. Known are: {', '.join(sorted(keys))}")
         there = [item for item in found if key(item) is not None]
         there.sort(key=key, reverse=name.startswith("-"))
         found = there + [item for item in found if key(item) is None]
@@ -155,6 +156,6 @@ def _read_cursor(cursor: str) -> tuple[str, bool, int]:
         raise InvalidInputError("cursor is none that was given here. Leave it empty for the first page") from error
 
 
-def seconds_between(start: datetime | None, end: datetime | None, now: datetime) -> float | None:
-    """How long something took, or has taken until *now*; None if it has not begun."""
-    return None if start is None else ((end or now) - start).total_seconds()
+def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
+    """How long something took; None if it has not begun or goes on (as in Airflow)."""
+    return None if start is None or end is None else (end - start).total_seconds()

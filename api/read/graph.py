@@ -24,7 +24,7 @@ def tree(spec: DagSpec, tasks: Collection[str] | None = None, *, typed: bool = F
                 "id": group,
                 "label": group.rpartition(".")[2],
                 "children": [],
-                "is_mapped": found is not None and found.expand is not None,
+                "is_mapped": (found is not None and found.expand is not None) or (False if typed else None),
             }
             if typed:
                 node |= {"type": "task", "tooltip": found.tooltip if found is not None else None}
@@ -57,11 +57,11 @@ def reached(ways: Mapping[str, Sequence[str]], start: str, depth: int | None) ->
 
 
 def in_order(spec: DagSpec) -> list[Task]:
-    """Tasks behind those they wait for; else in the order of the file."""
+    """Tasks behind those they wait for; else by their names, as in Airflow."""
     done: dict[str, Task] = {}
     left = [*spec.tasks]
     while left:
-        ready = [task for task in left if all(other in done for other in task.upstream)]
+        ready = sorted((t for t in left if all(one in done for one in t.upstream)), key=lambda t: t.task_id)
         done.update({task.task_id: task for task in ready})
         left = [task for task in left if task.task_id not in done]
     return [*done.values()]
@@ -69,11 +69,12 @@ def in_order(spec: DagSpec) -> list[Task]:
 
 def _leaf(spec: DagSpec, task: Task, *, typed: bool) -> dict[str, Any]:
     kind = "setup" if task.is_setup else "teardown" if task.is_teardown else None
-    label = task.task_id.removeprefix(f"{task.group}.") if task.group is not None else task.task_id
+    own = task.task_id.removeprefix(f"{task.group}.") if task.group is not None else task.task_id
+    label = task.task_display_name or own
     node: dict[str, Any] = {
         "id": task.task_id,
         "label": label,
-        "is_mapped": task.task_id in spec.mapped,
+        "is_mapped": True if task.task_id in spec.mapped else None,
         "setup_teardown_type": kind,
     }
     if typed:
@@ -88,7 +89,7 @@ def edges(spec: DagSpec, tasks: Collection[str] | None = None) -> list[dict[str,
             "source_id": task.task_id,
             "target_id": other,
             "label": spec.edge_labels.get(task.task_id, {}).get(other),
-            "is_setup_teardown": task.is_setup and spec.by_id[other].is_teardown,
+            "is_setup_teardown": True if task.is_setup and spec.by_id[other].is_teardown else None,
         }
         for task in spec.tasks
         for other in spec.downstreams[task.task_id]

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
@@ -31,8 +31,10 @@ from .ended_runs import ROUGHLY, EndedRun, EndedRuns
 from .favourites import Favourites
 from .notes import Key, Notes, begin_notes
 from .replays import Replays
-from .together import SILENT, each
+from .together import SILENT, after_change, each
 
+DELETING = timedelta(minutes=2)
+"""So long Temporal may take to delete a history that it was asked to."""
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 SHORT = 1.0
@@ -88,6 +90,8 @@ class Source:
         self._to_delete: set[tuple[str, str]] = set()
         """Runs, and with "" whole DAGs, that the archive could not be told of."""
         self._listing_took = 0.0
+        self._forgotten: dict[tuple[str, str], datetime] = {}
+        """When which runs were deleted here; of a DAG, with an empty run_id. Temporal lists them for a while."""
         self.backfills_seen: dict[int, str] = {}
         """By the number that clients know it by, the DAG of a backfill."""
 
@@ -163,6 +167,9 @@ class Source:
         One that does not answer is told later, unless the run is *only there*: then it raises ArchiveError.
         """
         await self.changed(dag_id)
+        now = datetime.now(UTC)
+        self._forgotten = {key: at for key, at in self._forgotten.items() if now - at < DELETING}
+        self._forgotten[dag_id, run_id] = now
         await self._if_it_answers(self.notes.forget(dag_id, run_id), None)
         if not run_id:
             await self._if_it_answers(self.favourites.forget(dag_id), None)
@@ -173,6 +180,12 @@ class Source:
                 raise
             self._to_delete.add((dag_id, run_id))
             return 0
+
+    def _is_forgotten(self, dag_id: str, run: RunView | RunRow) -> bool:
+        """Whether a run that Temporal still lists was deleted here; one that was made since is another."""
+        at = [self._forgotten[key] for key in ((dag_id, run.run_id), (dag_id, "")) if key in self._forgotten]
+        made = run.started_at or run.run_after
+        return bool(at) and (made is None or made <= max(at))
 
     def _is_deleted(self, dag_id: str, run_id: str) -> bool:
         return not self._to_delete.isdisjoint([(dag_id, run_id), (dag_id, "")])
@@ -231,6 +244,16 @@ class Source:
             self._specs.forget(dag_id, known)
         return found
 
+    async def display_name(self, dag_id: str) -> str:
+        """What people read in the place of the dag_id; that where its DAG is silent or gone."""
+        return await after_change(self._display_name(dag_id), lambda: dag_id)
+
+    async def _display_name(self, dag_id: str) -> str:
+        try:
+            return (await self.spec(dag_id)).display_name
+        except NotFoundError:
+            return dag_id
+
     async def spec_of(self, dag_id: str, number: int | None) -> DagSpec:
         """The version of that number, None for the one in place; of earlier ones, those that the newest runs have.
 
@@ -271,7 +294,10 @@ class Source:
 
         async def ask() -> RunView:
             try:
-                return await self.tidemill.find_run(dag_id, run_id)
+                found = await self.tidemill.find_run(dag_id, run_id)
+                if self._is_forgotten(dag_id, found):
+                    raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} was deleted")
+                return found
             except NotFoundError:
                 kept = await self.ended.find(dag_id, run_id) if self.keeps_all else None
                 if kept is None:
@@ -395,7 +421,8 @@ class Source:
         """Runs of all DAGs that have begun, the newest first."""
 
         async def ask() -> list[RunRow]:
-            listed = [row async for row in run_rows(self.tidemill.client, most=MOST_RUNS)]
+            found = [row async for row in run_rows(self.tidemill.client, most=MOST_RUNS)]
+            listed = [row for row in found if row.dag_id is None or not self._is_forgotten(row.dag_id, row)]
             if not self.keeps_all:
                 return listed
             known = {(row.dag_id, row.run_id) for row in listed}

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...model.run.views import RunDetails, TaskView
 from ...model.spec.dag import DagSpec
-from ..responses.tasks import shown_state
+from ..responses.tasks import shown_name, shown_state
 
 WORST_FIRST = (
     "failed", "upstream_failed", "up_for_retry", "up_for_reschedule", "running", "restarting", "deferred",
@@ -26,8 +26,10 @@ def summaries(spec: DagSpec, details: RunDetails) -> list[dict[str, Any]]:
         while group:
             of_group[group].append(view)
             group = group.rpartition(".")[0]
-    cells = [_cell(name, views, together=name in spec.mapped) for name, views in of_task.items()]
-    return cells + [_cell(name, views, together=True) for name, views in of_group.items()]
+    cells = [
+        _cell(name, shown_name(spec, name), views, together=name in spec.mapped) for name, views in of_task.items()
+    ]
+    return cells + [_cell(name, name, views, together=True) for name, views in of_group.items()]
 
 
 def aggregate(states: Counter[str | None]) -> str | None:
@@ -35,13 +37,13 @@ def aggregate(states: Counter[str | None]) -> str | None:
     return next((state for state in WORST_FIRST if states.get(state)), None)
 
 
-def _cell(name: str, views: list[TaskView], *, together: bool) -> dict[str, Any]:
+def _cell(name: str, shown: str, views: list[TaskView], *, together: bool) -> dict[str, Any]:
     states = Counter(shown_state(view.state) for view in views)
     starts = [view.started_at for view in views if view.started_at is not None]
     ends = [view.ended_at for view in views if view.ended_at is not None]
     return {
         "task_id": name,
-        "task_display_name": name,
+        "task_display_name": shown,
         "state": aggregate(states),
         "child_states": {state or "none": n for state, n in states.items()} if together else None,
         "min_start_date": _text(min(starts, default=None)),

@@ -1,7 +1,7 @@
 """What answers share."""
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,6 +22,7 @@ class Body(BaseModel):
 class TimeDelta(Answer):
     """A duration, in parts."""
 
+    type: Annotated[Literal["TimeDelta"], Field(serialization_alias="__type")] = "TimeDelta"
     days: int
     seconds: int
     microseconds: int
@@ -41,6 +42,11 @@ def uuid_of(*parts: object) -> UUID:
 def number_of(*parts: object) -> int:
     """A positive number that JavaScript can hold, the same for the same thing."""
     return uuid_of(*parts).int % (2**53 - 1) + 1
+
+
+def asset_number(name: str) -> int:
+    """Airflow has numbers where assets have names here."""
+    return number_of("asset", name)
 
 
 Note = Annotated[str | None, Field(max_length=1000)]

@@ -3,7 +3,7 @@
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from ...model.dag.records import DecisionKind
@@ -15,8 +15,9 @@ from ...model.spec.assets.condition import AssetAll, AssetAny, Condition
 from ...model.spec.assets.identity import Asset, AssetAlias
 from ...model.spec.dag import DagSpec
 from ...model.spec.timetables import CronPartition, PartitionedAsset, waited_for
+from ...model.spec.timetables.words import airflows_description, airflows_summary
 from ..read.filters import seconds_between
-from .common import Answer, Body, number_of, uuid_of
+from .common import Answer, Body, asset_number, number_of, uuid_of
 
 
 class DagTag(Answer):
@@ -124,7 +125,7 @@ class LightRun(Answer):
             start_date=run.started_at,
             end_date=run.ended_at,
             state=run.state,
-            duration=seconds_between(run.started_at, run.ended_at, datetime.now(UTC)),
+            duration=seconds_between(run.started_at, run.ended_at),
         )
 
 
@@ -167,13 +168,14 @@ class DagVersions(Answer):
     total_entries: int
 
 
-def dag_fields(row: DagRow, spec: DagSpec, view: DagView | None = None) -> dict[str, Any]:
+def dag_fields(row: DagRow, spec: DagSpec) -> dict[str, Any]:
     """What all answers about a DAG have in common."""
-    source, interval = spec.source, view.next_dagrun_data_interval if view is not None else None
+    source, interval = spec.source, row.next_dagrun_data_interval
+    schedule = spec.schedule.model_dump(mode="json")
     name = source.name if source is not None else None
     return {
         "dag_id": row.dag_id,
-        "dag_display_name": row.dag_id,
+        "dag_display_name": spec.display_name,
         "is_paused": row.is_paused,
         "is_stale": row.is_stale,
         "last_parsed_time": None,
@@ -184,11 +186,11 @@ def dag_fields(row: DagRow, spec: DagSpec, view: DagView | None = None) -> dict[
         "relative_fileloc": name,
         "fileloc": source.path if source is not None else "",
         "description": spec.description,
-        "timetable_summary": row.timetable_summary,
-        "timetable_description": row.timetable_summary,
+        "timetable_summary": airflows_summary(schedule, row.timetable_summary),
+        "timetable_description": airflows_description(schedule),
         "timetable_partitioned": isinstance(spec.schedule, CronPartition | PartitionedAsset),
         "timetable_periodic": spec.schedule.periodic,
-        "tags": [DagTag(name=tag, dag_id=row.dag_id, dag_display_name=row.dag_id) for tag in spec.tags],
+        "tags": [DagTag(name=tag, dag_id=row.dag_id, dag_display_name=spec.display_name) for tag in spec.tags],
         "max_active_tasks": spec.max_active_tasks,
         "max_active_runs": spec.max_active_runs,
         "max_consecutive_failed_dag_runs": spec.max_consecutive_failed_dag_runs,
@@ -196,7 +198,7 @@ def dag_fields(row: DagRow, spec: DagSpec, view: DagView | None = None) -> dict[
             task.max_active_tis_per_dag is not None or task.max_active_tis_per_dagrun is not None for task in spec.tasks
         ),
         "has_import_errors": row.has_import_errors,
-        "next_dagrun_logical_date": view.next_dagrun if view is not None else None,
+        "next_dagrun_logical_date": row.next_dagrun,
         "next_dagrun_data_interval_start": interval.start if interval is not None else None,
         "next_dagrun_data_interval_end": interval.end if interval is not None else None,
         "next_dagrun_run_after": row.next_dagrun_create_after,
@@ -211,7 +213,7 @@ def dag_fields(row: DagRow, spec: DagSpec, view: DagView | None = None) -> dict[
 def dag_details(row: DagRow, spec: DagSpec, view: DagView) -> DagDetails:
     """A DAG with all that its file says of it."""
     return DagDetails(
-        **dag_fields(row, spec, view),
+        **dag_fields(row, spec),
         catchup=spec.catchup,
         dag_run_timeout=spec.dagrun_timeout,
         asset_expression=asset_expression(spec),
@@ -246,7 +248,7 @@ def version_of(spec: DagSpec, known_since: datetime) -> DagVersion:
         bundle_name=source.bundle if source is not None else None,
         bundle_version=source.snapshot if source is not None else None,
         created_at=known_since,
-        dag_display_name=spec.dag_id,
+        dag_display_name=spec.display_name,
         bundle_url=None,
     )
 
@@ -258,11 +260,13 @@ def version_in_place(spec: DagSpec, view: DagView) -> DagVersion:
     return version_of(spec, known)
 
 
-def param_of(param: Any) -> dict[str, Any]:
-    """A param as the user interface's form reads it."""
+def param_of(param: Any, source: Literal["dag", "task"] = "dag") -> dict[str, Any]:
+    """A param as the user interface's form reads it; *source*: whose it is."""
     if isinstance(param, dict) and "schema" in param:
-        return {"value": param.get("value"), "schema": param["schema"], "description": param.get("description")}
-    return {"value": param, "schema": {}, "description": None}
+        found = {"value": param.get("value"), "schema": param["schema"], "description": param.get("description")}
+    else:
+        found = {"value": param, "schema": {}, "description": None}
+    return {**found, "source": source}
 
 
 def asset_expression(spec: DagSpec) -> dict[str, Any] | None:
@@ -278,7 +282,7 @@ def _expression(part: Condition) -> dict[str, Any]:
         case AssetAny():
             return {"any": [_expression(one) for one in part.of]}
         case Asset():
-            return {"asset": {"uri": part.uri, "name": part.name, "group": part.group}}
+            return {"asset": {"id": asset_number(part.name), "uri": part.uri, "name": part.name, "group": part.group}}
         case AssetAlias():
             return {"alias": {"name": part.name, "group": part.group}}
         case _:

@@ -78,7 +78,7 @@ class GridRun(Answer):
             run_type=run.run_type,
             has_missed_deadline=False,
             has_note=False,
-            duration=seconds_between(run.started_at, run.ended_at, datetime.now(UTC)) or 0,
+            duration=seconds_between(run.started_at, run.ended_at or datetime.now(UTC)) or 0,
         )
 
 
@@ -161,7 +161,7 @@ def run_answer(
         queued_at=run.queued_at,
         start_date=run.started_at,
         end_date=run.ended_at,
-        duration=seconds_between(run.started_at, run.ended_at, datetime.now(UTC)),
+        duration=seconds_between(run.started_at, run.ended_at),
         data_interval_start=interval.start if interval is not None else None,
         data_interval_end=interval.end if interval is not None else None,
         run_after=run.run_after,
@@ -174,7 +174,7 @@ def run_answer(
         note=run.reason if run.state == "failed" else None,
         dag_versions=[version] if version is not None else [],
         bundle_version=version.bundle_version if version is not None else None,
-        dag_display_name=dag_id,
+        dag_display_name=version.dag_display_name if version is not None else dag_id,
         partition_key=run.partition_key,
         partition_date=identity.partition_date if identity is not None else None,
     )

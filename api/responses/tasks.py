@@ -1,6 +1,6 @@
 """Tasks and their instances as Airflow's API answers them."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -9,12 +9,14 @@ from ...model.run.instance_keys import UNMAPPED
 from ...model.run.task_instances import Attempt
 from ...model.run.views import TaskView
 from ...model.spec.dag import DagSpec
-from ...model.spec.tasks import KINDS, Task
+from ...model.spec.tasks import KINDS, AirflowTask, Task
 from ...model.states import TaskState
 from ..read.filters import seconds_between
 from .common import Answer, Body, Note, TimeDelta, uuid_of
 from .dags import DagVersion, param_of, version_of
 
+DEFAULT_QUEUE = "default"
+"""Airflow's name for the queue of tasks that name none."""
 SHOWN_STATES = {TaskState.NONE: None, TaskState.SHUTDOWN: "restarting"}
 """States that Airflow's API has no name for."""
 
@@ -183,11 +185,17 @@ class BulkInstanceBody(InstancePatch):
     dag_run_id: str | None = None
 
 
+def shown_name(spec: DagSpec | None, task_id: str) -> str:
+    """What people read in the place of a task_id (Airflow: task_display_name)."""
+    task = spec.by_id.get(task_id) if spec is not None else None
+    return (task.task_display_name if task is not None else None) or task_id
+
+
 def task_answer(spec: DagSpec, task: Task) -> TaskAnswer:
     """A task of the version that is in place."""
     return TaskAnswer(
         task_id=task.task_id,
-        task_display_name=task.task_id,
+        task_display_name=shown_name(spec, task.task_id),
         owner=task.owner,
         start_date=spec.start_date,
         end_date=spec.end_date,
@@ -195,7 +203,7 @@ def task_answer(spec: DagSpec, task: Task) -> TaskAnswer:
         depends_on_past=task.depends_on_past,
         wait_for_downstream=task.wait_for_downstream,
         retries=task.retries,
-        queue=task.queue,
+        queue=task.queue or DEFAULT_QUEUE,
         pool=task.pool or "default_pool",
         pool_slots=task.pool_slots,
         execution_timeout=TimeDelta.of(task.execution_timeout),
@@ -210,7 +218,7 @@ def task_answer(spec: DagSpec, task: Task) -> TaskAnswer:
         doc_md=task.doc_md,
         operator_name=operator_of(task.kind, getattr(task, "operator_name", None)),
         params={name: param_of(param) for name, param in spec.params.items()},
-        class_ref=None,
+        class_ref=_class_ref(task),
         is_mapped=task.task_id in spec.mapped,
         extra_links=[],
     )
@@ -221,6 +229,13 @@ def operator_of(kind: str, own: str | None = None) -> str:
     return own or KINDS[kind].airflow_name
 
 
+def _class_ref(task: Task) -> dict[str, str] | None:
+    """The class of an operator of Airflow's; tidemill's own tasks have none."""
+    if not isinstance(task, AirflowTask):
+        return None
+    return {"module_path": task.operator.rpartition(".")[0], "class_name": task.class_name}
+
+
 def shown_try(view: TaskView) -> int:
     """The number of the last try; one that is cleared has it until its next try begins (as in Airflow)."""
     return view.try_number or max((attempt.try_number for attempt in view.attempts), default=0)
@@ -228,12 +243,14 @@ def shown_try(view: TaskView) -> int:
 
 def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> InstanceAnswer:
     """An instance of a task. *spec*: the version of the DAG that the run has; None where that is not known."""
+    # One that never ran has, as in Airflow, begun when it ended.
+    began = view.started_at or view.ended_at
     return InstanceAnswer(
         **_common(run, view, spec),
         id=uuid_of("instance", run.workflow_id, view.key, view.try_number),
-        start_date=view.started_at,
+        start_date=began,
         end_date=view.ended_at,
-        duration=seconds_between(view.started_at, view.ended_at, datetime.now(UTC)),
+        duration=seconds_between(began, view.ended_at),
         state=shown_state(view.state),
         try_number=shown_try(view),
         logical_date=run.logical_date,
@@ -249,7 +266,7 @@ def try_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None, attempt: 
         **_common(run, view, spec),
         start_date=attempt.started_at,
         end_date=attempt.ended_at,
-        duration=seconds_between(attempt.started_at, attempt.ended_at, attempt.ended_at),
+        duration=seconds_between(attempt.started_at, attempt.ended_at),
         state=shown_end_of_try(attempt.state),
         try_number=attempt.try_number,
     )
@@ -263,13 +280,13 @@ def _common(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> dict[str,
         "dag_run_id": run.run_id,
         "map_index": view.map_index,
         "max_tries": view.max_tries,
-        "task_display_name": view.task_id,
-        "dag_display_name": run.dag_id,
+        "task_display_name": shown_name(spec, view.task_id),
+        "dag_display_name": spec.display_name if spec is not None else run.dag_id,
         "pool": (task.pool if task is not None else None) or "default_pool",
         "pool_slots": task.pool_slots if task is not None else 1,
-        "queue": view.queue,
-        "priority_weight": task.priority_weight if task is not None else None,
-        "operator": operator_of(view.kind, view.operator),
+        "queue": view.queue or DEFAULT_QUEUE,
+        "priority_weight": spec.weights.get(view.task_id) if spec is not None else None,
+        "operator": operator_of(view.kind, task.class_name if isinstance(task, AirflowTask) else view.operator),
         "operator_name": operator_of(view.kind, view.operator),
         "queued_when": view.queued_at,
         "scheduled_when": None,

@@ -6,9 +6,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from ...model.errors import InvalidInputError
+from ...model.run.changes import form_of
 from ...model.run.forms import InputForm
+from ...model.run.identity import RunIdentity
 from ...model.run.instance_keys import instance_key
 from ...model.run.messages import Answer as ApprovalAnswer
+from ...model.run.views import TaskView
 from ...model.spec.dag import DagSpec
 from ...model.spec.tasks import ApprovalTask
 from ...model.states import TaskState
@@ -17,9 +20,11 @@ from ..auth.access import authorise
 from ..auth.sessions import Access
 from ..auth.tokens import Person
 from ..dependencies import Here, Limit, Offset
+from ..errors import ConflictError
 from ..read.filters import matches, ordered, page
 from ..read.instances import Instances, instances_of, one_instance
 from ..read.together import each
+from ..refusals import bad_requests
 from ..responses.common import Body
 from ..responses.tasks import instance_answer
 from .runs import RUN
@@ -44,21 +49,18 @@ class AnswerBody(Body):
     params_input: dict[str, Any] = {}
 
 
-def _form(spec: DagSpec | None, view: Any) -> InputForm | None:
-    """What a person is asked by the task; None: nobody is asked anything, or not yet."""
+def _form(spec: DagSpec | None, view: TaskView) -> InputForm | None:
+    """What a person is asked by the task, or was; None: nobody is asked anything, or not yet."""
+    if view.response is not None:
+        return view.response.form
     task = spec.by_id.get(view.task_id) if spec is not None else None
-    if isinstance(task, ApprovalTask):
-        fields = task.model_dump(include={"options", "subject", "defaults", "multiple"})
-        return InputForm.model_validate({"subject": "", **fields, "options": task.options, "body": task.doc_md})
-    form: InputForm | None = view.form
-    return form
+    return form_of(task) if isinstance(task, ApprovalTask) else view.form
 
 
-def _detail(run: Any, spec: DagSpec | None, view: Any) -> dict[str, Any] | None:
-    form = _form(spec, view)
+def _detail(run: RunIdentity, spec: DagSpec | None, view: TaskView) -> dict[str, Any] | None:
+    form, response = _form(spec, view), view.response
     if form is None:
         return None
-    waits = view.state is TaskState.AWAITING_INPUT
     return {
         "options": list(form.options),
         "subject": form.subject,
@@ -68,13 +70,17 @@ def _detail(run: Any, spec: DagSpec | None, view: Any) -> dict[str, Any] | None:
         "params": form.params,
         "assigned_users": [{"id": name, "name": name} for name in form.assigned_users],
         "created_at": (view.started_at or view.queued_at or run.run_after).isoformat(),
-        "responded_by_user": None,
-        "responded_at": view.ended_at.isoformat() if not waits and view.ended_at is not None else None,
-        "chosen_options": None,
-        "params_input": {},
-        "response_received": not waits and view.state.finished,
+        "responded_by_user": _user(response.by) if response is not None else None,
+        "responded_at": response.at.isoformat() if response is not None else None,
+        "chosen_options": list(response.chosen) if response is not None else None,
+        "params_input": response.params if response is not None else {},
+        "response_received": response is not None or view.state is TaskState.SUCCESS,
         "task_instance": instance_answer(run, view, spec).model_dump(mode="json"),
     }
+
+
+def _user(name: str | None) -> dict[str, str] | None:
+    return {"id": name, "name": name} if name else None
 
 
 def _details(found: Instances) -> list[dict[str, Any]]:
@@ -164,7 +170,10 @@ async def answer_approval(
     person: Annotated[Person, Depends(authorise)],
 ) -> dict[str, Any]:
     """Answers for a person."""
-    _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    run, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    if view.response is not None:
+        by = f" by {view.response.by}" if view.response.by else ""
+        raise ConflictError(f"task {task_id!r} of run {run.run_id!r} has been answered{by}: {view.response.chosen}")
     if body.params_input and view.form is None:
         raise InvalidInputError("params_input: approvals have no params here. Leave it out")
     access: Access | None = request.app.state.access
@@ -175,10 +184,11 @@ async def answer_approval(
         params=body.params_input,
         by=name,
     )
-    await source.tidemill.respond(dag_id, dag_run_id, answer)
+    with bad_requests():
+        await source.tidemill.respond(dag_id, dag_run_id, answer)
     await source.changed(dag_id, dag_run_id)
     return {
-        "responded_by": {"id": name, "name": name},
+        "responded_by": _user(name),
         "responded_at": datetime.now(UTC).isoformat(),
         "chosen_options": body.chosen_options,
         "params_input": body.params_input,

@@ -1,7 +1,9 @@
 """Assets: lists, one of them, their events, telling of an event, having one made."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -18,20 +20,17 @@ from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
 from ..read.notes import noted
 from ..read.source import Source
-from ..read.together import after_change, each
-from ..responses.common import Body, Note, number_of
+from ..read.together import SILENT, after_change, each
+from ..refusals import bad_requests
+from ..responses.common import Body, Note, asset_number, number_of
 from ..responses.dags import asset_expression
 from ..responses.runs import RunAnswer, just_made, run_answer
+from .runs import version_in_place_of
 
 router = APIRouter()
 AT_ONCE = 20
 """How many assets are asked at a time."""
 BEGINNING = "1970-01-01T00:00:00Z"
-
-
-def asset_number(name: str) -> int:
-    """Airflow has numbers where assets have names here."""
-    return number_of("asset", name)
 
 
 async def _views(source: Source) -> list[AssetView]:
@@ -46,7 +45,24 @@ async def named_asset(source: Source, number: int) -> AssetView:
     raise NotFoundError(f"there is no asset {number}")
 
 
-def asset_answer(view: AssetView) -> dict[str, Any]:
+async def described(source: Source, view: AssetView) -> dict[str, Any]:
+    """An asset, with what the DAGs that name it say of it."""
+    return asset_answer(view, await _extra(source, view))
+
+
+async def _extra(source: Source, view: AssetView) -> dict[str, Any]:
+    for dag_id in (*view.producers, *view.consumers):
+        try:
+            spec = await source.spec(dag_id)
+        except (NotFoundError, *SILENT):
+            continue
+        for asset in spec.assets:
+            if asset.name == view.name and asset.extra:
+                return dict(asset.extra)
+    return {}
+
+
+def asset_answer(view: AssetView, extra: dict[str, Any]) -> dict[str, Any]:
     """Airflow: AssetResponse."""
     since = BEGINNING
     last = view.last_event
@@ -56,7 +72,7 @@ def asset_answer(view: AssetView) -> dict[str, Any]:
         "name": view.name,
         "uri": view.uri,
         "group": view.group,
-        "extra": {},
+        "extra": extra,
         "created_at": since,
         "updated_at": last.timestamp.isoformat() if last is not None else since,
         "scheduled_dags": [{"dag_id": dag_id, **tied} for dag_id in view.consumers],
@@ -80,14 +96,14 @@ def event_number(event: AssetEvent) -> int:
     return number_of("event", event.name, event.cause)
 
 
-def event_answer(event: AssetEvent) -> dict[str, Any]:
+def event_answer(event: AssetEvent, group: str) -> dict[str, Any]:
     """Airflow: AssetEventResponse."""
     return {
         "id": event_number(event),
         "asset_id": asset_number(event.name),
         "uri": event.uri,
         "name": event.name,
-        "group": "asset",
+        "group": group,
         "extra": event.extra,
         "source_task_id": event.source_task_id,
         "source_dag_id": event.source_dag_id,
@@ -130,7 +146,8 @@ async def get_assets(
         "last_asset_event_timestamp": lambda view: view.last_event.timestamp if view.last_event is not None else None,
     }
     part = page(ordered(views, order_by, orders), limit, offset)
-    return {"assets": [asset_answer(view) for view in part.items], "total_entries": part.total}
+    found = await each(part.items, partial(described, source))
+    return {"assets": found, "total_entries": part.total}
 
 
 class EventBody(Body):
@@ -182,23 +199,32 @@ async def get_events(
     }
     orders["id"] = orders["timestamp"]
     part = page(ordered(found, order_by, orders), limit, offset)
-    return {"asset_events": [event_answer(event) for event in part.items], "total_entries": part.total}
+    return {"asset_events": await _event_answers(source, part.items), "total_entries": part.total}
+
+
+async def _event_answers(source: Source, events: Sequence[AssetEvent]) -> list[dict[str, Any]]:
+    async def group_of(name: str) -> tuple[str, str]:
+        return name, (await source.asset(name)).group
+
+    groups = dict(await each(sorted({event.name for event in events}), group_of))
+    return [event_answer(event, groups.get(event.name, "asset")) for event in events]
 
 
 @router.post("/api/v2/assets/events")
 async def make_event(source: Here, body: EventBody) -> dict[str, Any]:
     """Tells an asset that it was updated from outside."""
     view = await named_asset(source, body.asset_id)
-    event = await source.tidemill.emit(view.name, extra=body.extra, partition_key=body.partition_key)
+    extra = {**body.extra, "from_rest_api": True} if "extra" in body.model_fields_set else {}  # as Airflow marks it
+    event = await source.tidemill.emit(view.name, extra=extra, partition_key=body.partition_key)
     assert event is not None  # noqa: S101 - its cause is new
     source.asset_changed(view.name)
-    return event_answer(event)
+    return event_answer(event, view.group)
 
 
 @router.get("/api/v2/assets/{asset_id}")
 async def get_asset(source: Here, asset_id: int) -> dict[str, Any]:
     """An asset."""
-    return asset_answer(await named_asset(source, asset_id))
+    return await described(source, await named_asset(source, asset_id))
 
 
 class MaterializeBody(Body):
@@ -224,11 +250,17 @@ async def materialize(source: Here, asset_id: int, body: MaterializeBody | None 
         run_id=given.dag_run_id, conf=given.conf or {},
         **given.model_dump(include={"data_interval_start", "data_interval_end", "logical_date", "run_after"}),
     )  # fmt: skip
-    made = await source.tidemill.materialize((await named_asset(source, asset_id)).name, request)
+    asset = await named_asset(source, asset_id)
+    if not asset.producers:
+        raise NotFoundError(f"asset {asset.name!r} is written by no DAG")
+    with bad_requests():
+        made = await source.tidemill.materialize(asset.name, request)
     await source.changed(made.dag_id)
     await source.note([(made.dag_id, made.run_id, "", UNMAPPED)], given.note)
     seen = await after_change(source.run(made.dag_id, made.run_id), lambda: just_made(made))
-    return (await noted(source.notes, [run_answer(made.dag_id, seen, made)]))[0]
+    return (
+        await noted(source.notes, [run_answer(made.dag_id, seen, made, await version_in_place_of(source, made.dag_id))])
+    )[0]
 
 
 @router.get("/ui/dependencies")
@@ -276,12 +308,19 @@ async def get_next_run_assets(source: Here, dag_id: str) -> dict[str, Any]:
     spec = await source.spec(dag_id)
     condition = waited_for(spec.schedule)
     there = {row.name: row.since for row in await source.tidemill.gathered(dag_id)}
-    events = [
+    events: list[dict[str, Any]] = [
         {
             "id": asset_number(asset.name),
             "name": asset.name,
             "uri": asset.uri,
             "last_update": there[asset.name].isoformat() if asset.name in there else None,
+            "received_count": 0,  # of partitions
+            "required_count": 1,
+            "received_keys": [],
+            "required_keys": [],
+            "is_rollup": False,
+            "mapper_error": False,
+            "asset_inactive": False,
         }
         for asset in {asset.name: asset for asset in (assets_in(condition) if condition is not None else ())}.values()
     ]
@@ -292,5 +331,6 @@ async def get_next_run_assets(source: Here, dag_id: str) -> dict[str, Any]:
 async def get_upstream_events(source: Here, dag_id: str, dag_run_id: str) -> dict[str, Any]:
     """The events that a run was made for."""
     details = await source.details(dag_id, await source.run(dag_id, dag_run_id))
-    found = [event_answer(event) for event in details.run.asset_events] if details is not None else []
+    events = details.run.asset_events if details is not None else ()
+    found = await _event_answers(source, events)
     return {"asset_events": found, "total_entries": len(found)}

@@ -11,7 +11,7 @@ from ...worker.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
 from ..dependencies import Here, Limit, Offset
-from ..errors import NotOfferedError
+from ..errors import ConflictError, NotOfferedError
 from ..read.filters import ordered, page
 from ..read.source import Source
 from ..read.together import after_change
@@ -38,20 +38,20 @@ class BackfillAnswer(Answer):
     dag_display_name: str
 
     @classmethod
-    def of(cls, dag_id: str, one: BackfillProgress) -> "BackfillAnswer":
+    def of(cls, dag_id: str, name: str, one: BackfillProgress) -> "BackfillAnswer":
         return cls(
             id=number_of("backfill", dag_id, one.backfill_id),
             dag_id=dag_id,
             from_date=one.from_date,
             to_date=one.to_date,
-            dag_run_conf=None,
+            dag_run_conf=one.conf,
             is_paused=one.is_paused,
             reprocess_behavior=one.reprocess_behavior,
             max_active_runs=one.max_active_runs,
             created_at=one.created_at,
             completed_at=one.completed_at,
             updated_at=one.completed_at or datetime.now(UTC),
-            dag_display_name=dag_id,
+            dag_display_name=name,
         )
 
 
@@ -75,7 +75,9 @@ class BackfillBody(Body):
 
 async def found_in(source: Source, dag_ids: list[str]) -> list[tuple[BackfillAnswer, BackfillProgress]]:
     found = [
-        (BackfillAnswer.of(dag_id, one), one) for dag_id in dag_ids for one in await source.tidemill.backfills(dag_id)
+        (BackfillAnswer.of(dag_id, await source.display_name(dag_id), one), one)
+        for dag_id in dag_ids
+        for one in await source.tidemill.backfills(dag_id)
     ]
     source.backfills_seen.update({answer.id: answer.dag_id for answer, _ in found})
     return found
@@ -150,7 +152,7 @@ async def make_backfill(source: Here, body: BackfillBody, person: Who) -> Backfi
     seen = await after_change(source.tidemill.backfills(body.dag_id), list)
     for one in seen:
         if one.backfill_id == plan.backfill_id:
-            return BackfillAnswer.of(body.dag_id, one)
+            return BackfillAnswer.of(body.dag_id, await source.display_name(body.dag_id), one)
     return _just_made(body, plan)
 
 
@@ -188,7 +190,8 @@ async def try_backfill(source: Here, body: BackfillBody, person: Who) -> dict[st
 @router.get("/api/v2/backfills/{backfill_id}")
 async def get_backfill(source: Here, backfill_id: int) -> BackfillAnswer:
     """A backfill."""
-    return BackfillAnswer.of(*await _by_number(source, backfill_id))
+    dag_id, one = await _by_number(source, backfill_id)
+    return BackfillAnswer.of(dag_id, await source.display_name(dag_id), one)
 
 
 @router.put("/api/v2/backfills/{backfill_id}/pause")
@@ -212,6 +215,8 @@ async def cancel_backfill(source: Here, backfill_id: int, person: Who) -> Backfi
 async def _change(source: Source, person: Person, number: int, change: str) -> BackfillAnswer:
     dag_id, one = await _by_number(source, number)
     await check_tags(source, person, dag_id)
+    if one.completed_at is not None:
+        raise ConflictError(f"backfill {number} has ended: there is nothing to {change}")
     changed = await source.tidemill.change_backfill(dag_id, one.backfill_id, change)
     await source.changed(dag_id)
-    return BackfillAnswer.of(dag_id, changed)
+    return BackfillAnswer.of(dag_id, await source.display_name(dag_id), changed)

@@ -81,7 +81,7 @@ class UiDagFilters(DagFilters):
 OF_ASSETS = ("asset", "asset_or_time", "partitioned_asset")
 """How a DAG's line calls schedules of assets."""
 FIELDS: dict[str, Any] = {
-    "dag_display_name": lambda row: row.dag_id,
+    "dag_display_name": lambda row: row.display_name,
     "paused": lambda row: row.is_paused,
     "bundle_name": lambda row: row.bundle,
     "dag_ids": lambda row: row.dag_id,
@@ -90,7 +90,7 @@ FIELDS: dict[str, Any] = {
 }
 ORDERS: dict[str, Any] = {
     "dag_id": lambda row: row.dag_id,
-    "dag_display_name": lambda row: row.dag_id,
+    "dag_display_name": lambda row: row.display_name,
     "next_dagrun": lambda row: row.next_dagrun_create_after,
     "next_dagrun_run_after": lambda row: row.next_dagrun_create_after,
     "last_run_state": lambda row: last_state(row),
@@ -195,7 +195,7 @@ def _with_runs(row: DagRow, spec: DagSpec, runs: list[RunView], favourites: froz
 async def get_dag(source: Here, dag_id: str) -> DagAnswer:
     """A DAG."""
     row = await source.row(dag_id)
-    return DagAnswer(**dag_fields(row, await source.spec(dag_id, row.version), await source.view(dag_id)))
+    return DagAnswer(**dag_fields(row, await source.spec(dag_id, row.version)))
 
 
 @router.get("/api/v2/dags/{dag_id}/details")
@@ -317,7 +317,7 @@ async def get_source(source: Here, dag_id: str, version_number: int | None = Non
     if content is None:
         raise NotFoundError(f"the file of DAG {dag_id!r} is not on this server's host: it was {row_source(spec)}")
     return DagSourceAnswer(
-        content=content, dag_id=dag_id, version_number=number_of_version(spec), dag_display_name=dag_id
+        content=content, dag_id=dag_id, version_number=number_of_version(spec), dag_display_name=spec.display_name
     )
 
 

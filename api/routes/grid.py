@@ -19,10 +19,11 @@ from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
 from ..read.graph import edges, reached, tree
+from ..read.graph_assets import add_assets
 from ..read.source import Source
 from ..read.summaries import summaries
 from ..responses.runs import GridRun
-from ..responses.tasks import shown_end_of_try, shown_state
+from ..responses.tasks import shown_end_of_try, shown_name, shown_state
 
 router = APIRouter()
 PLANNED = 200
@@ -146,7 +147,10 @@ async def get_graph(source: Here, part: Annotated[GraphPart, Query()]) -> dict[s
     """The graph of a DAG."""
     spec = await source.spec_of(part.dag_id, part.version_number)
     tasks = part.tasks_of(spec)
-    return {"nodes": tree(spec, tasks, typed=True), "edges": edges(spec, tasks)}
+    nodes, between = tree(spec, tasks, typed=True), edges(spec, tasks)
+    if part.external_dependencies:
+        add_assets(spec, nodes, between)
+    return {"nodes": nodes, "edges": between}
 
 
 @router.get("/ui/gantt/{dag_id}/{run_id}")
@@ -171,7 +175,7 @@ def gantt_rows(details: RunDetails, spec: DagSpec) -> list[dict[str, Any]]:
             rows.append(
                 {
                     "task_id": task.task_id,
-                    "task_display_name": task.task_id,
+                    "task_display_name": shown_name(spec, task.task_id),
                     "try_number": number,
                     "state": state,
                     "scheduled_dttm": None,

@@ -77,7 +77,7 @@ async def get_dag_stats(source: Here, dag_ids: Annotated[list[str], Query()] = [
         runs = await source.runs_of_row(row)
         counts = Counter(str(run.state) for run in runs)
         stats = [{"state": state, "count": counts[state]} for state in RUN_STATES]
-        return {"dag_id": row.dag_id, "dag_display_name": row.dag_id, "stats": stats}
+        return {"dag_id": row.dag_id, "dag_display_name": row.display_name, "stats": stats}
 
     found = await each([rows[dag_id] for dag_id in wanted if dag_id in rows], answer)
     return {"dags": found, "total_entries": len(found)}

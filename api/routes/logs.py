@@ -16,6 +16,7 @@ from ...worker.connection import NotFoundError
 from ...worker.task_logs import TaskLog
 from ..dependencies import Here
 from ..read.instances import one_instance
+from ..refusals import BadRequestError
 from ..responses.tasks import shown_try
 from .task_instances import INSTANCE
 
@@ -86,7 +87,7 @@ async def get_external_log(
     """Where the log is kept beside the host's own disk."""
     await one_instance(source, dag_id, dag_run_id, task_id, map_index)
     if source.settings.log_url is None:
-        raise NotFoundError("logs are kept nowhere but on the hosts: TIDEMILL_LOG_URL is not set")
+        raise BadRequestError("logs are kept nowhere but on the hosts: TIDEMILL_LOG_URL is not set")
     path = attempt_path(dag_id, dag_run_id, task_id, try_number, map_index)
     return {"url": f"{source.settings.log_url.rstrip('/')}/{path}.log"}
 

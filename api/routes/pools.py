@@ -6,13 +6,17 @@ from fastapi import APIRouter, Query, Response
 
 from ...model.errors import InvalidInputError
 from ...model.pool.state import PoolSettings, PoolView
+from ...model.states import RunState
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Mask, Offset
 from ..read.filters import matches, ordered, page
+from ..read.source import Source
+from ..refusals import BadRequestError
 from ..responses.common import Answer, Body
 from .bulk import BulkAnswer, BulkBody, BulkOutcomes, Delete
 
 router = APIRouter()
+DEFAULT_POOL = "default_pool"
 UNLIMITED = -1
 """Airflow's number for a pool without a limit."""
 
@@ -49,6 +53,21 @@ class PoolAnswer(Answer):
         )
 
 
+async def _default_pool(source: Source, views: list[PoolView]) -> PoolAnswer:
+    """Airflow's pool of tasks that name none: here they are in none, and one limit holds for all tasks together."""
+    running = sum(row.counts.get("running", 0) for row in await source.all_runs() if row.state is RunState.RUNNING)
+    held = {key for view in views for key in view.holders}
+    shown = PoolView(
+        name=DEFAULT_POOL,
+        settings=PoolSettings(slots=source.settings.parallelism or UNLIMITED, description="Tasks that name no pool"),
+        occupied_slots=max(0, running - len(held)),
+        open_slots=None,
+        holders=(),
+        queued=(),
+    )
+    return PoolAnswer.of(shown)
+
+
 class PoolCollection(Answer):
     pools: list[PoolAnswer]
     total_entries: int
@@ -80,9 +99,10 @@ async def get_pools(
     pool_name_pattern: str | None = None,
     pool_name_prefix_pattern: str | None = None,
 ) -> PoolCollection:
-    """Pools that people have made."""
+    """Pools that people have made, and what stands for tasks that name none."""
     wanted = {"pool_name_pattern": pool_name_pattern, "pool_name_prefix_pattern": pool_name_prefix_pattern}
-    found = [PoolAnswer.of(view) for view in await source.tidemill.pools()]
+    views = await source.tidemill.pools()
+    found = [await _default_pool(source, views), *map(PoolAnswer.of, views)]
     found = [pool for pool in found if matches(pool, wanted, {"pool_name": lambda pool: pool.name})]
     orders: dict[str, Any] = {name: lambda pool: pool.name for name in ("id", "pool", "name")}
     orders["slots"] = lambda pool: pool.slots
@@ -93,13 +113,15 @@ async def get_pools(
 @router.get("/api/v2/pools/{pool_name}")
 async def get_pool(source: Here, pool_name: str) -> PoolAnswer:
     """A pool."""
+    if pool_name == DEFAULT_POOL:
+        return await _default_pool(source, await source.tidemill.pools())
     return PoolAnswer.of(await source.tidemill.pool(pool_name))
 
 
 @router.post("/api/v2/pools", status_code=201)
 async def make_pool(source: Here, body: PoolBody) -> PoolAnswer:
     """Makes a pool."""
-    if any(view.name == body.name for view in await source.tidemill.pools()):
+    if body.name == DEFAULT_POOL or any(view.name == body.name for view in await source.tidemill.pools()):
         raise InvalidInputError(f"pool {body.name!r} is taken by a pool that there is. Change that one")
     return await _set(source, body.name, body.slots, body.description, body.include_deferred)
 
@@ -107,12 +129,20 @@ async def make_pool(source: Here, body: PoolBody) -> PoolAnswer:
 @router.patch("/api/v2/pools/{pool_name}")
 async def patch_pool(source: Here, pool_name: str, body: PoolPatch, update_mask: Mask = None) -> PoolAnswer:
     """Changes a pool. Slots that are held stay held."""
+    _not_the_default(pool_name)
     before = PoolAnswer.of(await source.tidemill.pool(pool_name))
     given = body.model_dump(exclude_none=True, include=set(update_mask) if update_mask else None)
     if given.pop("pool", pool_name) != pool_name or given.pop("name", pool_name) != pool_name:
         raise InvalidInputError("a pool keeps its name. Make another one")
     known = {**before.model_dump(), **given}
     return await _set(source, pool_name, known["slots"], known["description"], known["include_deferred"])
+
+
+def _not_the_default(name: str) -> None:
+    if name == DEFAULT_POOL:
+        raise BadRequestError(
+            f"{DEFAULT_POOL} stands for tasks that name no pool, and is not changed. TIDEMILL_PARALLELISM limits all"
+        )
 
 
 async def _set(source: Here, name: str, slots: int, description: str | None, include_deferred: bool) -> PoolAnswer:
@@ -128,6 +158,7 @@ async def change_pools(source: Here, body: BulkBody[PoolBody]) -> BulkAnswer:
         there = {view.name: PoolAnswer.of(view) for view in await source.tidemill.pools()}
         for entity, name in outcomes.planned(action, lambda pool: pool.name, there):
             try:
+                _not_the_default(name)
                 if isinstance(entity, str) or isinstance(action, Delete):
                     await source.tidemill.delete_pool(name)
                 else:
@@ -148,5 +179,6 @@ async def _overwrite(source: Here, body: PoolBody, before: PoolAnswer | None, fi
 @router.delete("/api/v2/pools/{pool_name}", status_code=204)
 async def delete_pool(source: Here, pool_name: str) -> Response:
     """Ends a pool that nobody uses."""
+    _not_the_default(pool_name)
     await source.tidemill.delete_pool(pool_name)
     return Response(status_code=204)

@@ -14,7 +14,8 @@ from ..auth.tokens import Person
 from ..dependencies import Here, Moment
 from ..read.source import Source
 from ..read.together import each
-from .assets import asset_number, named_asset
+from ..responses.common import asset_number
+from .assets import named_asset
 
 router = APIRouter()
 OF_DAG = "/api/v2/dags/{dag_id}/assets/queuedEvents"
@@ -23,19 +24,20 @@ OF_ASSET = "/api/v2/assets/{asset_id}/queuedEvents"
 Who = Annotated[Person, Depends(authorise)]
 
 
-def _event(dag_id: str, row: Gathered) -> dict[str, Any]:
+def _event(dag_id: str, name: str, row: Gathered) -> dict[str, Any]:
     """Airflow: QueuedEventResponse."""
     return {
         "dag_id": dag_id,
         "asset_id": asset_number(row.name),
         "created_at": row.since.isoformat(),
-        "dag_display_name": dag_id,
+        "dag_display_name": name,
     }
 
 
 async def _queued(source: Source, dag_id: str, before: datetime | None) -> list[dict[str, Any]]:
     rows = await source.tidemill.gathered(dag_id)
-    return [_event(dag_id, row) for row in rows if before is None or row.since < before]
+    name = await source.display_name(dag_id)
+    return [_event(dag_id, name, row) for row in rows if before is None or row.since < before]
 
 
 @router.get(OF_DAG)

@@ -27,7 +27,8 @@ from ..read.instances import would_clear
 from ..read.notes import noted
 from ..read.source import Source
 from ..read.together import after_change, each
-from ..responses.dags import version_of
+from ..refusals import bad_requests
+from ..responses.dags import DagVersion, version_in_place, version_of
 from ..responses.runs import (
     RunAnswer,
     RunClearBody,
@@ -184,20 +185,30 @@ async def trigger_run(
     """Makes a run. 409, naming the run that holds the date or the id, if there is one."""
     if body.partition_key is not None:
         raise InvalidInputError("partition_key: runs by hand have none here. Leave it out, or make a backfill")
-    request = TriggerRequest(
-        run_id=body.dag_run_id,
-        logical_date=body.logical_date,
-        run_after=body.run_after,
-        data_interval_start=body.data_interval_start,
-        data_interval_end=body.data_interval_end,
-        conf=body.conf or {},
-        triggering_user_name=None if person is ANYBODY else person.name[:100],
-    )
-    made = await source.tidemill.trigger(dag_id, request)
+    with bad_requests():
+        request = TriggerRequest(
+            run_id=body.dag_run_id,
+            logical_date=body.logical_date,
+            run_after=body.run_after,
+            data_interval_start=body.data_interval_start,
+            data_interval_end=body.data_interval_end,
+            conf=body.conf or {},
+            triggering_user_name=None if person is ANYBODY else person.name[:100],
+        )
+        made = await source.tidemill.trigger(dag_id, request)
     await source.changed(dag_id)
     await source.note([(dag_id, made.run_id, "", UNMAPPED)], body.note)
     seen = await after_change(source.run(dag_id, made.run_id), lambda: just_made(made))
-    return await _noted(source, run_answer(dag_id, seen, made))
+    return await _noted(source, run_answer(dag_id, seen, made, await version_in_place_of(source, dag_id)))
+
+
+async def version_in_place_of(source: Source, dag_id: str) -> DagVersion | None:
+    """The version that a run which has just been made has; None where the DAG does not answer."""
+
+    async def ask() -> DagVersion | None:
+        return version_in_place(await source.spec(dag_id), await source.view(dag_id))
+
+    return await after_change(ask(), lambda: None)
 
 
 @router.patch(RUN)
@@ -233,7 +244,7 @@ async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBo
     request = ClearRequest(only_failed=body.only_failed, run_on_latest_version=latest)
     if body.dry_run:
         run, spec, views = await would_clear(source, dag_id, dag_run_id, request)
-        found = [instance_answer(run, view, spec) for view in views]
+        found = await noted(source.notes, [instance_answer(run, view, spec) for view in views])
         return ClearedInstances(task_instances=found, total_entries=len(found))
     await source.tidemill.clear(dag_id, dag_run_id, request)
     await source.changed(dag_id, dag_run_id)
@@ -287,7 +298,7 @@ async def get_run_stats(source: Here, dag_id: str, dag_run_id: str) -> dict[str,
     """How long runs of the DAG that succeeded have taken."""
     await source.run(dag_id, dag_run_id)
     ended = [run for run in await source.runs(dag_id) if run.state == "success" and run.ended_at is not None]
-    took = sorted(seconds_between(run.started_at, run.ended_at, run.ended_at or run.run_after) or 0 for run in ended)
+    took = sorted(seconds_between(run.started_at, run.ended_at) or 0 for run in ended)
     if not took:
         return {"duration": None}
     return {"duration": {"p50": at(took, 0.5), "p90": at(took, 0.9), "mean": sum(took) / len(took), "count": len(took)}}

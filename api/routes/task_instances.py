@@ -11,8 +11,9 @@ from ...model.errors import InvalidInputError
 from ...model.run.attempts import attempt_path
 from ...model.run.instance_keys import UNMAPPED, instance_key
 from ...model.run.revisions import ClearRequest, MarkRequest
-from ...model.run.views import RunDetails
+from ...model.run.views import RunDetails, cleared_view
 from ...model.states import TaskState
+from ...worker.attempt_starts import AttemptStart
 from ...worker.connection import NotFoundError
 from ...worker.task_logs import TaskLog
 from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset, TaskStateName
@@ -192,7 +193,10 @@ async def get_instance(source: Here, dag_id: str, dag_run_id: str, task_id: str)
 async def list_mapped(
     source: Here, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[MappedFilters, Query()]
 ) -> InstanceCollection:
-    """The instances of a mapped task."""
+    """The instances of a mapped task. Raises NotFoundError for one that is not mapped."""
+    spec = await source.run_spec(dag_id, await source.run(dag_id, dag_run_id))
+    if spec is not None and task_id not in spec.mapped:
+        raise NotFoundError(f"task {task_id!r} of DAG {dag_id!r} is not mapped")
     mine = InstanceFilters(**filters.model_dump(), task_id=task_id)
     return await get_instances(source, dag_id, dag_run_id, mine)
 
@@ -258,7 +262,21 @@ async def get_mapped_instance(
     except Exception:  # whatever a store's client raises: the task is shown without them
         log.warning("the rendered fields of %s cannot be read", path, exc_info=True)
         fields = {}
-    return (await noted(source.notes, [answer.model_copy(update={"rendered_fields": fields})]))[0]
+    host = await _host_of(source, dag_id, dag_run_id, instance_key(task_id, map_index), answer.try_number)
+    return (await noted(source.notes, [answer.model_copy(update={"rendered_fields": fields, **host})]))[0]
+
+
+async def _host_of(source: Source, dag_id: str, run_id: str, key: str, try_number: int) -> dict[str, Any]:
+    """Where a try has run, as far as the run's history says."""
+
+    async def ask() -> list[AttemptStart]:
+        return await source.starts(dag_id, await source.run(dag_id, run_id)) or []
+
+    for start in await after_change(ask(), list):
+        if (start.key, start.try_number, start.part) == (key, try_number, "") and "@" in start.worker:
+            pid, _, host = start.worker.partition("@")
+            return {"hostname": host, "pid": int(pid) if pid.isdigit() else None}
+    return {}
 
 
 def _arguments(found: Any) -> tuple[Any, Any, Any]:
@@ -320,6 +338,7 @@ async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> Instanc
         shown = {view.error for view in views}
         keys = [(dag_id, body.dag_run_id, view.task_id, view.map_index) for view in views]
         await source.note(keys, body.note if body.note not in shown else None)
+        views = [cleared_view(view, spec) for view in views]
     found = await noted(source.notes, [instance_answer(run, view, spec) for view in views])
     return InstanceCollection(task_instances=found, total_entries=len(found))
 
@@ -362,7 +381,10 @@ async def try_marking(
     body: InstancePatch,
     update_mask: Mask = None,  # noqa: ARG001 - a note is refused, and there is one other field
 ) -> InstanceCollection:
-    """Which instances a mark would change."""
+    """Which instances a mark would change. Raises NotFoundError for a task that is not there."""
+    known = await source.run_spec(dag_id, await source.run(dag_id, dag_run_id))
+    if known is not None and task_id not in known.by_id:
+        raise NotFoundError(f"run {dag_run_id!r} of DAG {dag_id!r} has no task {task_id!r}")
     run, spec, views = await would_mark(source, dag_id, dag_run_id, mark_of((instance_key(task_id, map_index),), body))
     found = [instance_answer(run, view, spec) for view in views if view.state != body.new_state]
     return InstanceCollection(task_instances=found, total_entries=len(found))

@@ -12,6 +12,7 @@ from ..errors import NotOfferedError
 from ..read.filters import page
 from ..read.instances import instances_of
 from ..read.source import Source
+from ..responses.tasks import shown_name
 from .task_instances import INSTANCE
 
 router = APIRouter()
@@ -35,8 +36,8 @@ async def _results(source: Source, dag_id: str, run_id: str, task_id: str, map_i
             "task_id": task_id,
             "dag_id": dag_id,
             "run_id": run_id,
-            "dag_display_name": dag_id,
-            "task_display_name": task_id,
+            "dag_display_name": state.spec.display_name,
+            "task_display_name": shown_name(state.spec, task_id),
             "run_after": run.run_after.isoformat(),
             "value": LARGE if is_stored(value) else value,
         }

@@ -14,14 +14,13 @@ from ..errors import InvalidInputError
 from ..spec.tasks import BashFunctionTask, BashSensorTask, BashTask, CallTask, SparkWork, WaitingTask, kinds_of
 
 MAIL = "no mail is sent for it. Give on_failure_callback or on_retry_callback an EmailNotifier(to=...)"
-LOOKS = "it is not kept: the web shows the id and its own colours"
+LOOKS = "it is not kept: the web has its own looks"
 EXECUTORS = "there are no executors. `queue` names the Temporal task queue, and so the workers, that a task goes to"
 
 ACCEPTED: dict[str, dict[str, str]] = {
     "DAG": {
         "access_control": "who may do what is decided by roles and tags of API tokens, and by Temporal's namespaces",
         "auto_register": "a DAG that is made while its file is imported is registered",
-        "dag_display_name": LOOKS,
         "owner_links": LOOKS,
         "rerun_with_latest_version": "a cleared run goes on with the code that it was made with, unless "
         "disable_bundle_versioning says otherwise",
@@ -44,7 +43,6 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "allow_nested_operators": "operators may be made anywhere in the DAG file",
         "wait_for_past_depends_before_skipping": "a task that is skipped is skipped at once",
         "run_as_user": "every task runs as the user that the worker's TIDEMILL_RUN_AS names",
-        "task_display_name": LOOKS,
         "ui_color": LOOKS,
         "ui_fgcolor": LOOKS,
         "map_index_template": LOOKS,

@@ -76,6 +76,7 @@ class DAG:
         default_args: dict[str, Any] | None = None,
         params: dict[str, Any] | None = None,
         description: str | None = None,
+        dag_display_name: str | None = None,
         doc_md: str | None = None,
         tags: Iterable[str] = (),
         timezone: str | None = None,
@@ -130,6 +131,7 @@ class DAG:
             "deadline": deadline,
             "params": plain_params(params),
             "description": description,
+            "dag_display_name": dag_display_name,
             "doc_md": doc_md,
             "tags": tuple(tags),
             "is_paused_upon_creation": paused_at_creation.get()

@@ -5,7 +5,7 @@ from datetime import datetime
 from ..base import iso
 from ..run.identity import RunIdentity, backfill_run
 from ..spec.dag import DagSpec
-from ..spec.timetables import DagRunInfo
+from ..spec.timetables import DagRunInfo, Timetable
 from .backfill_request import BackfillRequest, ReprocessBehavior
 from .backfill_walk import SMALL, BackfillBatch, BackfillQuestion
 from .backfills import Backfill, runs_text
@@ -78,6 +78,14 @@ class DagBackfills(DagPast):
                 dealt_with += 1
         self.close_backfills(now)
         return dealt_with
+
+    def would_create(self, request: BackfillRequest, timetable: Timetable, info: DagRunInfo) -> bool:
+        """Whether a backfill makes a run for *info*, as things stand: a date that has a run may be left out."""
+        run = backfill_run(self.spec.dag_id, timetable, info, request.conf)
+        done = self._ended_before(run)
+        if self._in_flight(run, done) is not None:
+            return False
+        return done is None or request.reprocess_behavior.again(done.state)
 
     def _create_for(self, backfill: Backfill, info: DagRunInfo, now: datetime) -> None:
         # Under an id of its own a partition is run again; else Temporal knows of the run that there was.

@@ -48,6 +48,7 @@ class BackfillProgress(Brief, Model):
     run_backwards: bool
     reprocess_behavior: ReprocessBehavior
     max_active_runs: int
+    conf: dict[str, Any] = {}
     created_at: Instant
     completed_at: Instant | None
     counted: bool = True
@@ -259,6 +260,7 @@ class Backfill(Brief, Record):
             run_backwards=self.request.run_backwards,
             reprocess_behavior=self.request.reprocess_behavior,
             max_active_runs=self.request.max_active_runs,
+            conf=self.request.conf,
             created_at=self.created_at,
             completed_at=self.completed_at,
             counted=self.counted,

@@ -29,19 +29,32 @@ class LastRun(Model):
     ended_at: Instant
 
 
+class Interval(Model):
+    """The data interval of the next run."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
+
+    start: Instant
+    end: Instant
+
+
 class DagRow(Model):
     """What a list shows of a DAG; the names are those of `DagView`. Fields that it does not know are passed over."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     dag_id: str
+    dag_display_name: str | None = None
     description: str | None = None
     timetable_summary: str = ""
     is_paused: bool = False
     is_stale: bool = False
     has_import_errors: bool = False
     is_broken: bool = False
+    next_dagrun: Instant | None = None
+    """The logical date of the next run."""
     next_dagrun_create_after: Instant | None = None
+    next_dagrun_data_interval: Interval | None = None
     max_active_runs: int = 0
     active_runs: int = 0
     queued_runs: int = 0
@@ -55,6 +68,10 @@ class DagRow(Model):
     """Whose classes its file is written with: tidemill's, or Airflow's."""
     problem: str | None = None
     """Why its workflow cannot go on, where its workflow tasks fail. Known to lists alone."""
+
+    @property
+    def display_name(self) -> str:
+        return self.dag_display_name or self.dag_id
 
     @property
     def status(self) -> str:

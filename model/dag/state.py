@@ -300,7 +300,7 @@ class DagState(DagAssets, DagBackfills):
 
     def start(self, tracked: TrackedRun, now: datetime) -> None:
         tracked.state = RunState.RUNNING
-        tracked.started_at = now
+        tracked.started_at = tracked.started_at or now
         before = self.past_of(tracked)
         tracked.previous = before.run_id if before is not None else None
         self.note(now, DecisionKind.STARTED, tracked.run.run_id, "a slot is free")
@@ -346,10 +346,20 @@ class DagState(DagAssets, DagBackfills):
         if most and len(last) == most and all(record.state is RunState.FAILED for record in last):
             self.pause(True, now, f"the last {most} runs have failed (max_consecutive_failed_dag_runs)")
 
-    def revise(self, run: RunIdentity, revision: Revision, now: datetime) -> None:
-        """Has a run that has ended run again, changed. It keeps its run_id and its date."""
-        past = self.take_up(run.run_id)
-        self.runs[run.key] = TrackedRun(run=run, queued_at=now, again=True, revision=revision, past=past)
+    def revise(self, run: RunIdentity, revision: Revision, now: datetime, *, keeps_times: bool = False) -> None:
+        """Has a run that has ended run again, changed. It keeps its run_id and its date.
+
+        *keeps_times*: when it was queued and began also, as in Airflow where a person only says how it has ended.
+        """
+        before = next((record for record in self.ledger if record.run_id == run.run_id), None) if keeps_times else None
+        self.runs[run.key] = TrackedRun(
+            run=run,
+            queued_at=before.queued_at if before is not None else now,
+            started_at=before.started_at if before is not None else None,
+            again=True,
+            revision=revision,
+            past=self.take_up(run.run_id),
+        )
         self.note(now, DecisionKind.REVISED, run.run_id, "it runs again, on request")
 
     @property

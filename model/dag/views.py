@@ -6,10 +6,10 @@ from typing import Any
 
 from ..base import Instant, Model
 from ..run.views import RunView
-from ..spec.timetables import DataInterval
+from ..spec.timetables import DagRunInfo, DataInterval
 from .explaining import next_run
 from .records import MadeDecision, RunRecord
-from .row import SOURCE, TEXT, DagRow, LastRun, timetable_summary, within
+from .row import SOURCE, TEXT, DagRow, Interval, LastRun, timetable_summary, within
 from .state import DagState
 
 
@@ -17,6 +17,7 @@ class DagView(Model):
     """A DAG as `describe` shows it; the fields of Airflow's DagModel, and what stands in the way of the next run."""
 
     dag_id: str
+    dag_display_name: str | None = None
     description: str | None
     schedule: dict[str, Any]
     version: str
@@ -59,6 +60,7 @@ def dag_view(state: DagState, now: datetime) -> DagView:
     running = state.running
     return DagView(
         dag_id=state.spec.dag_id,
+        dag_display_name=state.spec.dag_display_name,
         description=state.spec.description,
         schedule=state.spec.schedule.model_dump(mode="json"),
         version=state.spec.version,
@@ -82,19 +84,27 @@ def dag_view(state: DagState, now: datetime) -> DagView:
     )
 
 
+def _interval(info: DagRunInfo | None) -> Interval | None:
+    interval = info.data_interval if info is not None else None
+    return Interval(start=interval.start, end=interval.end) if interval is not None else None
+
+
 def dag_row(state: DagState) -> DagRow:
     """What a list shows of the DAG."""
     spec, source, info, last = state.spec, state.spec.source, state.next_info, state.ledger[-1:]
     running = state.running
     return DagRow(
         dag_id=spec.dag_id,
+        dag_display_name=spec.dag_display_name[:TEXT] if spec.dag_display_name else None,
         description=spec.description[:TEXT] if spec.description else None,
         timetable_summary=timetable_summary(spec.schedule.model_dump(mode="json")),
         is_paused=state.is_paused,
         is_stale=state.file.is_stale,
         has_import_errors=state.file.import_error is not None,
         is_broken=state.broken is not None,
+        next_dagrun=info.logical_date if info is not None else None,
         next_dagrun_create_after=info.run_after if info is not None else None,
+        next_dagrun_data_interval=_interval(info),
         max_active_runs=spec.max_active_runs,
         active_runs=running,
         queued_runs=len(state.runs) - running,

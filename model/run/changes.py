@@ -6,6 +6,7 @@ from ..spec.graph import ancestors
 from ..spec.references import RETURN_VALUE
 from ..spec.tasks import ApprovalTask
 from ..states import FAILURES, TaskState
+from .forms import InputForm
 from .instance_keys import split_key
 from .messages import Answer
 from .revisions import ClearRequest, MarkRequest, RunMark, selected, to_clear
@@ -82,6 +83,17 @@ def run_marked(state: DagRunState, mark: RunMark, *, keeps_ends: bool) -> Change
     else:
         ends = {key: TaskState.FAILED for key, old in state.states.items() if old.holds_a_worker}
     return Change(states=ends, reason=f"the run was marked {mark.state}")
+
+
+def form_of(task: ApprovalTask) -> InputForm:
+    """Return what a person is asked by a task of tidemill's own."""
+    return InputForm(
+        subject=task.subject or "",
+        options=task.options,
+        body=task.doc_md,
+        defaults=task.defaults,
+        multiple=task.multiple,
+    )
 
 
 def answer_of(task: ApprovalTask, answer: Answer) -> Outcome | Failure:

@@ -17,9 +17,9 @@ from ..spec.tasks import AirflowTask, ApprovalTask, EmptyTask, PokedTask, Task, 
 from ..states import RunState, TaskState
 from .attempts import TaskAttempt, inline_limit
 from .branching import SKIPMIXIN, skipped_as_pushed, skipped_tasks
-from .changes import Change, answer_of, run_marked
+from .changes import Change, answer_of, form_of, run_marked
 from .deferrals import Deferral, TriggerEnd
-from .forms import unanswered
+from .forms import response_of_defaults, unanswered
 from .instance_keys import UNMAPPED
 from .mapping import NotMappableError
 from .messages import Answer
@@ -430,6 +430,7 @@ class RunEngine:
         """The moment has come that a try waits for, or that ends its wait."""
         now = self._driver.current_time()
         if instance.state is TaskState.AWAITING_INPUT:
+            instance.response = response_of_defaults(deferral.form, now)
             self.resume(instance, deferral.woken(unanswered(deferral.form, now)))
         elif deferral.moment is None or now < deferral.moment:
             self._driver.stop_trigger(instance.key)
@@ -470,6 +471,7 @@ class RunEngine:
     def _unanswered(self, instance: TaskInstance) -> Outcome | Failure:
         task = self.state.spec.by_id[instance.task_id]
         assert isinstance(task, ApprovalTask)  # noqa: S101
+        instance.response = response_of_defaults(form_of(task), self._driver.current_time())
         if task.defaults is not None:
             return answer_of(task, Answer(task=instance.key, chosen=task.defaults, by="default"))
         if task.soft_fail:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from ..base import Brief, Model
+from ..base import Brief, Instant, Model
 from ..errors import InvalidInputError
 from .messages import Answer
 
@@ -20,6 +20,29 @@ class InputForm(Brief, Model):
     """By name: value, schema and description."""
     assigned_users: tuple[str, ...] = ()
     """Who may answer; none: everybody who may answer at all."""
+
+
+class Response(Brief, Model):
+    """What a person was asked, and what came of it (Airflow: HITLDetail, with its response)."""
+
+    form: InputForm
+    chosen: tuple[str, ...]
+    params: dict[str, Any] = {}
+    by: str | None = None
+    """Whose answer it is; None: nobody answered in time, and the defaults were taken, or it is not known."""
+    at: Instant
+
+
+def response_to(form: InputForm, answer: Answer, at: datetime) -> Response:
+    """Return what is kept of *answer*."""
+    return Response(form=form, chosen=answer.chosen, params={**_defaults(form), **answer.params}, by=answer.by, at=at)
+
+
+def response_of_defaults(form: InputForm | None, at: datetime) -> Response | None:
+    """Return what is kept where nobody has answered in time; None where that is an error."""
+    if form is None or form.defaults is None:
+        return None
+    return Response(form=form, chosen=form.defaults, params=_defaults(form), at=at)
 
 
 def answered(form: InputForm, answer: Answer, at: datetime) -> dict[str, Any]:

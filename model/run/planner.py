@@ -14,7 +14,6 @@ from ..spec.trigger_rule import TriggerRule
 from ..states import FAILURES, RunState, TaskState
 from .instance_keys import UNMAPPED, instance_key, split_key
 from .past import Past, held_by_past
-from .priorities import priority_weights
 from .ready_tasks import AHEAD, ReadyTasks
 from .setups import leaves, setup_rules
 from .trigger_rules import Upstreams, Verdict, judge
@@ -76,7 +75,7 @@ class RunPlan:
         self._unfinished = sum(not state.finished for state in self.states.values())
         self._in_state = dict.fromkeys(TaskState, 0)
         self._changed = [key for key, state in self.states.items() if state is TaskState.NONE]
-        self.weights = priority_weights(spec.by_id)
+        self.weights = spec.weights
         self._ready = ReadyTasks(spec, self._order, self.weights, parallelism)
         for key, state in self.states.items():
             self._in_state[state] += 1

@@ -9,6 +9,7 @@ from ..base import Brief, Instant, Model, Record
 from ..spec.tasks import BaseTask, PokedTask
 from ..states import TaskState, check_transition
 from .deferrals import Deferral
+from .forms import Response
 from .instance_keys import UNMAPPED, instance_key
 
 # Airflow's own bound on an exponential backoff that has none.
@@ -111,6 +112,8 @@ class TaskInstance(Brief, Record):
     map_label: str | None = None
     deferral: Deferral | None = None
     """What it waits for outside of a worker; then how its try goes on."""
+    response: Response | None = None
+    """What a person was asked in this try, and has answered."""
     attempts: list[Attempt] = []
 
     def move(self, state: TaskState, reason: str | None = None) -> None:
@@ -125,7 +128,7 @@ class TaskInstance(Brief, Record):
         """Forgets the result, for another try; earlier tries are kept."""
         self.tries_cleared = self.try_number
         self.xcom, self.skips, self.pokes = {}, (), 0
-        self.mapped_length = self.map_label = self.deferral = None
+        self.mapped_length = self.map_label = self.deferral = self.response = None
         self.retry_at = self.wake_at = self.waiting_since = None
         self.queued_at = self.started_at = self.ended_at = None
 

@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from ..base import Instant, Model, WithLaterFields, iso
+from ..spec.dag import DagSpec
 from ..spec.tasks import AirflowTask
 from ..states import RunState, TaskState
-from .forms import InputForm
+from .forms import InputForm, Response
 from .identity import RunIdentity, RunType
 from .instance_keys import UNMAPPED, instance_key
 from .planner import RunPlan
@@ -38,7 +39,7 @@ class RunView(WithLaterFields, Model):
 class TaskView(WithLaterFields, Model):
     """A task of a run."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("operator", "map_label", "form")
+    later_fields: ClassVar[tuple[str, ...]] = ("operator", "map_label", "form", "response")
 
     task_id: str
     map_index: int = UNMAPPED
@@ -66,6 +67,8 @@ class TaskView(WithLaterFields, Model):
     map_label: str | None = None
     form: InputForm | None = None
     """What a person is asked."""
+    response: Response | None = None
+    """What a person was asked, and has answered."""
 
     @property
     def key(self) -> str:
@@ -92,7 +95,7 @@ def run_row(state: DagRunState, counts: Mapping[TaskState, int], end: RunState |
         state=end or RunState.RUNNING,
         logical_date=state.run.logical_date,
         run_after=state.run.run_after,
-        started_at=state.started_at,
+        started_at=state.began_at or state.started_at,
         ended_at=now if end is not None else None,
         counts={str(task_state): n for task_state, n in counts.items() if n},
         workflow_id=state.run.workflow_id,
@@ -105,7 +108,7 @@ def run_details(
     return RunDetails(
         run=state.run,
         state=end or RunState.RUNNING,
-        started_at=state.started_at,
+        started_at=state.began_at or state.started_at,
         progress=done,
         tasks=tuple(task_view(state, instance, why(instance)) for instance in state.instances.values()),
     )
@@ -134,6 +137,13 @@ def why(plan: RunPlan, instance: TaskInstance) -> str:
             return reason
 
 
+def cleared_view(view: TaskView, spec: DagSpec | None) -> TaskView:
+    """Return how an instance stands right after it was cleared: its times are those of its last try, as in Airflow."""
+    retries = spec.by_id[view.task_id].retries if spec is not None else 0
+    changed = {"state": TaskState.NONE, "max_tries": view.try_number + retries, "error": None}
+    return view.model_copy(update={**changed, "retry_at": None, "wake_at": None})
+
+
 def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
     task, failure = state.spec.by_id[instance.task_id], instance.failure
     return TaskView(
@@ -157,4 +167,5 @@ def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
         operator=task.operator_name if isinstance(task, AirflowTask) else None,
         map_label=instance.map_label,
         form=instance.deferral.form if instance.deferral is not None else None,
+        response=instance.response,
     )

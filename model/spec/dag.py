@@ -26,6 +26,7 @@ from .graph import ancestors, cycle, downstreams
 from .notifiers import Callbacks
 from .owned import Kind, OwnedNames
 from .params import check_params, check_schemas
+from .priorities import priority_weights
 from .references import referenced_tasks
 from .schedules import ScheduleKind, read_schedule
 from .task_groups import TaskGroup
@@ -82,6 +83,8 @@ class DagSpec(Brief, Model):
     """The version of this format."""
     dag_id: Annotated[str, Field(pattern=NAME, max_length=250)]
     """Unique within the Temporal namespace."""
+    dag_display_name: str | None = None
+    """What people read in the place of the dag_id."""
     description: str | None = None
     """A line for lists."""
     doc_md: str | None = None
@@ -292,6 +295,14 @@ class DagSpec(Brief, Model):
         """What the names of the DAG's bundle have to begin with; None: no rule."""
         return self.source.owns if self.source is not None else None
 
+    @property
+    def assets(self) -> Iterator[Asset]:
+        """The assets that the DAG waits for, and that its tasks write and read."""
+        if (condition := waited_for(self.schedule)) is not None:
+            yield from assets_in(condition)
+        for task in self.tasks:
+            yield from (leaf for leaf in (*task.outlets, *task.inlets) if isinstance(leaf, Asset))
+
     def names_used(self) -> Iterator[tuple[Kind, str]]:
         """What the DAG is called, and the pools and assets that its tasks take slots of and tell of."""
         yield "dag_id", self.dag_id
@@ -355,6 +366,16 @@ class DagSpec(Brief, Model):
             latest=self.end_date or (None if open_ended else max(ends, default=None)),
             catchup=self.catchup,
         )
+
+    @property
+    def display_name(self) -> str:
+        """What people read in the place of the dag_id (Airflow: dag_display_name)."""
+        return self.dag_display_name or self.dag_id
+
+    @cached_property
+    def weights(self) -> dict[str, int]:
+        """The priority of each task, with the weights that its rule adds."""
+        return priority_weights(self.by_id)
 
     @cached_property
     def version(self) -> str:

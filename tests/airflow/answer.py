@@ -17,9 +17,9 @@ from tidemill.model.dag.backfill_walk import BackfillQuestion, backfill_batch
 from tidemill.model.run.identity import RunIdentity, RunType, TriggerRequest, manual_run, run_id, timetable_run_id
 from tidemill.model.run.past import Past, remembered, run_before, summarised
 from tidemill.model.run.planner import RunPlan
-from tidemill.model.run.priorities import priority_weights
 from tidemill.model.run.trigger_rules import Upstreams, judge
 from tidemill.model.spec.dag import DagSpec
+from tidemill.model.spec.priorities import priority_weights
 from tidemill.model.spec.timetables import DagRunInfo, DataInterval, Null, TimeRestriction, Timetable
 from tidemill.model.spec.timetables.base import BaseTimetable, infos_between
 from tidemill.model.spec.trigger_rule import TriggerRule

@@ -5,8 +5,8 @@ from typing import Any
 
 from tidemill.model.pool.state import LeaseRequest, PoolSettings, PoolState
 from tidemill.model.run.planner import RunPlan
-from tidemill.model.run.priorities import priority_weights
 from tidemill.model.spec.dag import DagSpec
+from tidemill.model.spec.priorities import priority_weights
 from tidemill.model.states import TaskState
 
 NOW = datetime.fromisoformat("2024-03-01T00:00:00+00:00")

@@ -107,10 +107,10 @@ async def test_refusals_do_not_fill_the_disk(app: FastAPI, tmp_path: Path, monke
 def test_it_is_listed_by_the_api_and_by_the_command_line(web: Web) -> None:
     made = httpx.post(f"{web.url}/api/v2/pools", json={"name": "audited", "slots": 2}, timeout=60)
     assert made.status_code == 201
-    logs = web.get("/api/v2/eventLogs", params={"owner": "anonymous", "limit": 1000}).json()["event_logs"]
+    logs = web.get("/api/v2/eventLogs", params={"owner": "Anonymous", "limit": 1000}).json()["event_logs"]
     mine = [one for one in logs if json.loads(one["extra"])["about"].get("name") == "audited"]
     assert [(one["dag_id"], json.loads(one["extra"])["status"]) for one in mine] == [(None, 201)]
-    listed = run_command(web.here, "audit", "--home", str(web.folder / "home"), "--who", "anonymous", "--json")
+    listed = run_command(web.here, "audit", "--home", str(web.folder / "home"), "--who", "Anonymous", "--json")
     assert "audited" in [line["about"].get("name") for line in json.loads(listed.stdout)]
     refused = run_command(web.here, "audit", "--home", str(web.folder / "home"), "--refused", "--json")
     assert all(line["status"] >= 400 for line in json.loads(refused.stdout))

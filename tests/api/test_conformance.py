@@ -8,6 +8,7 @@ import pytest
 from airflow_wheel import definitions
 from fastapi import FastAPI
 from jsonschema import Draft202012Validator
+from operations import METHODS, operations, template_of
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 from tidemill.api.app import make_app
@@ -17,19 +18,10 @@ from tidemill.model.states import TaskState
 from tidemill.worker.settings import Settings
 from web_stack import Web, nowhere
 
-METHODS = ("get", "post", "put", "patch", "delete")
-
 
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
     return make_app(nowhere(), Settings())
-
-
-def operations(app: FastAPI) -> list[tuple[str, str, dict[str, Any]]]:
-    paths = app.openapi()["paths"]
-    return [
-        (method, path, found) for path, item in paths.items() for method, found in item.items() if method in METHODS
-    ]
 
 
 def airflows(path: str) -> dict[str, Any]:
@@ -112,17 +104,6 @@ def paths_of(web: Web) -> list[str]:
         "/ui/connections/hook_meta", "/api/v2/providers", "/api/v2/jobs", f"/api/v2/assets/{asset}/queuedEvents",
         f"/api/v2/assets/{asset}/state-store", f"{r}/taskInstances/make/state-store",
     ]  # fmt: skip
-
-
-def template_of(path: str, app: FastAPI) -> str:
-    """The path of the operation that answers *path*: the one with the fewest parameters."""
-    parts = path.partition("?")[0].split("/")
-    fits = []
-    for _, known, _ in operations(app):
-        names = known.split("/")
-        if len(names) == len(parts) and all(n == p or n.startswith("{") for n, p in zip(names, parts, strict=True)):
-            fits.append(known)
-    return min(fits, key=lambda known: known.count("{"))
 
 
 def test_what_is_answered_has_airflows_shape(web: Web, app: FastAPI) -> None:

@@ -19,7 +19,7 @@ from tidemill.activities.bundles.registering import (
 )
 from tidemill.activities.holders import Holders, HoldersQuestion
 from tidemill.activities.names import INVALID_INPUT, TASK_FAILED
-from tidemill.activities.runs import LastExecution, Revised, RunsQuestion
+from tidemill.activities.runs import LastExecution, Revised, RunConf, RunsQuestion
 from tidemill.activities.waiting import Moment, Rendered
 from tidemill.model.asset.outlets import OutletEvent
 from tidemill.model.asset.watching import Sighting, WatchAnswer, WatchQuestion
@@ -245,6 +245,16 @@ class _Try:
                     waiting += found.waiting
             pools = [e for e in self._world.service.executions.values() if e.workflow_id == question.pool]
             self._complete(Holders(held=tuple(held), waiting=tuple(waiting), follows_another=len(pools) > 1))
+
+        self._later(self._brief(), answer)
+
+    def _do_conf_of_run(self) -> None:
+        workflow_id: str = self._asked(str)
+
+        def answer() -> None:
+            found = self._world.service.find(workflow_id)
+            run = self._world.query(found, "identity", result_type=RunIdentity) if found is not None else None
+            self._complete(RunConf(conf=run.conf if run is not None else {}))
 
         self._later(self._brief(), answer)
 

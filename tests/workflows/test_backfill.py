@@ -90,6 +90,21 @@ async def test_running_again_does_the_work_again(here: Stack, tmp_path: Path) ->
     assert count.read_text().split() == ["x", "x"]
 
 
+async def test_a_run_that_runs_again_keeps_its_conf_unless_the_backfill_has_one(here: Stack, tmp_path: Path) -> None:
+    """As in Airflow: a load that was asked for with a cursor does not begin at nothing when its date is run again."""
+    told = tmp_path / "told"
+    echo = bash("work", f"echo '{{{{ dag_run.conf.get('cursor') }}}} {{{{ params.size }}}}' >> {told}")
+    daily = dag("keeps_conf", [echo], schedule=EVERY_DAY, start_date=ago(0).isoformat(), params={"size": 1})
+    await here.tidemill.register(daily)
+    await here.tidemill.trigger("keeps_conf", TriggerRequest(logical_date=ago(1), conf={"cursor": 5, "size": 7}))
+    await here.all_finished("keeps_conf", 1)
+    for conf in ({}, {}, {"size": 8}, {}):
+        asked = request(1, 1, reprocess_behavior=ReprocessBehavior.COMPLETED, conf=conf)
+        plan = await here.tidemill.create_backfill("keeps_conf", asked)
+        assert (await done(here, "keeps_conf", plan.backfill_id)).succeeded == 1
+    assert told.read_text().splitlines() == ["5 7", "5 7", "5 7", "None 8", "None 8"]
+
+
 async def test_its_limit_is_its_own(here: Stack) -> None:
     """A full DAG does not hold a backfill up, nor a full backfill the DAG."""
     await here.tidemill.register(

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
 
-from ...activities.runs import RunsQuestion, find_ended_runs
+from ...activities.runs import RunsQuestion, find_conf, find_ended_runs
 from ...model.dag.records import TrackedRun
 from ...model.dag.state import DagState
 from ...model.run.messages import RunReport
@@ -80,6 +80,8 @@ class ChildRuns:
         *tries*: how often it was found still running, though it is to run again.
         """
         again = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        if tracked.again and tries == 0 and tracked.backfill_id is not None and not tracked.run.conf:
+            await self._keep_conf(tracked)
         await self._budget.take(self._size_of_start(tracked))
         news = self._state.news
         try:
@@ -106,6 +108,12 @@ class ChildRuns:
         follower = asyncio.create_task(self._follow(handle, tracked))
         self._followed.add(follower)
         follower.add_done_callback(self._forget)
+
+    async def _keep_conf(self, tracked: TrackedRun) -> None:
+        """Gives a run that a backfill without a conf runs again the conf that it had, as Airflow does."""
+        if workflow.patched("keeps-conf-of-run"):
+            had = await look_up(find_conf, tracked.run.workflow_id)
+            tracked.run = tracked.run.model_copy(update={"conf": had.conf})
 
     def _start_of(self, tracked: TrackedRun) -> DagRunState:
         return DagRunState(

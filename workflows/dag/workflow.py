@@ -400,7 +400,9 @@ class DagWorkflow:
         if not revised.instances and question.mark_run is None:
             return []
         change = question.model_dump(include={"clear", "mark", "mark_run"})
-        self.state.revise(revised.run, Revision(execution=revised.execution, **change), workflow.now())
+        revision = Revision(execution=revised.execution, **change)
+        keeps_times = revision.mark_run is not None and workflow.patched("run-marks-keep-times")
+        self.state.revise(revised.run, revision, workflow.now(), keeps_times=keeps_times)
         self._alarm.ring()
         return list(revised.instances)
 
@@ -528,10 +530,14 @@ class DagWorkflow:
             check_batch(self.state.spec, request, batch)
         made = None if request.dry_run else self.state.add_backfill(spec, request, batch, now)
         self._alarm.ring()
+        infos, total = batch.infos, batch.total
+        if request.dry_run:
+            infos = tuple(info for info in infos if self.state.would_create(request, spec.schedule, info))
+            total -= len(batch.infos) - len(infos)
         return BackfillPlan(
             backfill_id=made.backfill_id if made is not None else None,
-            total=batch.total,
-            infos=batch.infos,
+            total=total,
+            infos=infos,
             counted=batch.counted_to is None,
         )
 

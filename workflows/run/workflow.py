@@ -15,8 +15,8 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 from ...activities.runs import LastExecution, load_run
 from ...model.errors import InvalidInputError
 from ...model.pool.state import RunLeases
-from ...model.run.changes import Change, answer_of, cleared, marked, resumed
-from ...model.run.forms import answered
+from ...model.run.changes import Change, answer_of, cleared, form_of, marked, resumed
+from ...model.run.forms import answered, response_to
 from ...model.run.identity import RunIdentity, dag_workflow_id
 from ...model.run.instance_keys import split_key
 from ...model.run.messages import Answer, DagNews, RunReport, TasksEnded, XComQuestion
@@ -137,7 +137,8 @@ class DagRunWorkflow:
             before = before.with_version(fresh.spec)
         current = {"past": fresh.past, "is_paused": fresh.is_paused, "news": fresh.news}
         current["parallelism"] = fresh.parallelism
-        self._adopt(before.model_copy(update={**current, "started_at": None, "revision": None}))
+        began = (before.began_at or before.started_at) if revision.mark_run is not None else None
+        self._adopt(before.model_copy(update={**current, "started_at": None, "began_at": began, "revision": None}))
         self.tasks.leases.give_back([*self.state.leases])
         try:
             self._revise(revision)
@@ -333,10 +334,12 @@ class DagRunWorkflow:
         with refusing():
             if deferral is not None and deferral.form is not None:
                 event = answered(deferral.form, answer, workflow.now())
+                instance.response = response_to(deferral.form, answer, workflow.now())
                 self.tasks.engine.resume(instance, deferral.woken(event))
                 return instance.key
             assert isinstance(task, ApprovalTask)  # noqa: S101
             outcome = answer_of(task, answer)
+            instance.response = response_to(form_of(task), answer, workflow.now())
         self.tasks.engine.finish_wait(instance, outcome)
         return instance.key
 

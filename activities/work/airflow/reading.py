@@ -128,6 +128,7 @@ def _fields_of(dag: Any, notices: list[str]) -> dict[str, Any]:
         "written_for": "airflow",
         "dag_id": dag.dag_id,
         "description": dag.description,
+        "dag_display_name": None if dag.dag_display_name == dag.dag_id else dag.dag_display_name,
         "doc_md": dag.doc_md,
         "tags": sorted(dag.tags or ()),
         "schedule": timetable_of(_written(timetable), periodic=getattr(timetable, "periodic", True)),
@@ -171,6 +172,7 @@ def _task(task: Any, notices: list[str]) -> dict[str, Any]:
         "upstream": sorted(task.upstream_task_ids),
         "trigger_rule": str(getattr(task.trigger_rule, "value", task.trigger_rule)),
         "group": group_of(task.task_group),
+        "task_display_name": None if task.task_display_name == task.task_id else task.task_display_name,
         "pool": None if task.pool == "default_pool" else task.pool,
         "queue": None if task.queue == _default_queue() else task.queue,
         **_weight(task),
@@ -190,6 +192,7 @@ def _task(task: Any, notices: list[str]) -> dict[str, Any]:
     return {
         "kind": "airflow",
         "operator": _class_path(task),
+        "custom_operator_name": getattr(_class_of(task), "custom_operator_name", None),
         "is_sensor": _is_sensor(task),
         "calls_back": any(getattr(task, name, None) for name in CALLED_AT_A_FAILURE),
         "xcom_from": sorted(_named_results(task)),
@@ -215,9 +218,13 @@ def _does_nothing(task: Any) -> bool:
     return not any(getattr(task, name, None) for name in (*CALLED_BY_THE_TASK, "inlets", "outlets"))
 
 
+def _class_of(task: Any) -> Any:
+    return task.operator_class if is_mapped_operator(task) else type(task)
+
+
 def _class_path(task: Any) -> str:
-    kind = task.operator_class if is_mapped_operator(task) else type(task)
-    return f"{kind.__module__}.{getattr(task, 'custom_operator_name', None) or kind.__name__}".replace(" ", "_")
+    kind = _class_of(task)
+    return f"{kind.__module__}.{kind.__name__}"
 
 
 def _is_sensor(task: Any) -> bool:

@@ -18,6 +18,8 @@ class AirflowTask(BaseTask):
     kind: Literal["airflow"] = "airflow"
     operator: Annotated[str, Field(min_length=1)]
     """The operator's class, as `package.module.Class`."""
+    custom_operator_name: str | None = None
+    """What the class calls itself, as `@task`."""
     is_sensor: bool = False
     """Whether the operator is a sensor."""
     xcom_from: tuple[str, ...] = ()
@@ -29,6 +31,10 @@ class AirflowTask(BaseTask):
     @property
     def operator_name(self) -> str:
         """The operator as Airflow's user interface shows it."""
+        return self.custom_operator_name or self.class_name
+
+    @property
+    def class_name(self) -> str:
         return self.operator.rpartition(".")[2]
 
     def uses(self) -> set[str]:

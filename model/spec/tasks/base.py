@@ -115,6 +115,8 @@ class BaseTask(Brief, Model):
     """The assets that it reads."""
     params: dict[str, Any] = {}
     """Defaults of conf, over those of the DAG."""
+    task_display_name: str | None = None
+    """What people read in the place of the task_id."""
     owner: str | None = None
     """Who is responsible, for lists and filters."""
     doc_md: str | None = None

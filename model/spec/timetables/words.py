@@ -19,6 +19,28 @@ def in_words(schedule: dict[str, Any]) -> str | None:
     return f"{'; and '.join(part for part in told if part)} ({zone})"
 
 
+SUMMARIES = {"null": None, "once": "@once", "continuous": "@continuous", "asset": "Asset"}
+DESCRIPTIONS = {
+    "null": "Never, external triggers only",
+    "once": "Once, as soon as possible",
+    "continuous": "As frequently as possible, but only one run at a time.",
+    "asset": "Triggered by assets",
+}
+
+
+def airflows_summary(schedule: dict[str, Any], own: str) -> str | None:
+    """Return what Airflow calls a schedule; *own*, which is what tidemill calls it, where Airflow has no other name."""
+    return SUMMARIES.get(schedule["kind"], own)
+
+
+def airflows_description(schedule: dict[str, Any]) -> str:
+    """Return what Airflow says of a schedule; nothing of one that it has no words for."""
+    if schedule["kind"] in DESCRIPTIONS:
+        return DESCRIPTIONS[schedule["kind"]]
+    expressions = schedule.get("expressions") or [schedule.get("expression")]
+    return ", ".join(_told(str(expression)) or "" for expression in expressions if expression is not None)
+
+
 def _seconds_first(expression: str) -> str:
     """Croniter has seconds behind the weekday, the describing library before the minutes."""
     fields = expression.split()

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..spec.graph import downstreams, topological
-from ..spec.tasks import BaseTask, WeightRule
+from .graph import downstreams, topological
+from .tasks import BaseTask, WeightRule
 
 
 def priority_weights(tasks: Mapping[str, BaseTask]) -> dict[str, int]:
