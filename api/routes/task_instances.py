@@ -21,7 +21,7 @@ from ..errors import ConflictError
 from ..read.filters import NOTHING, cursor_page, matches, ordered, page
 from ..read.graph import members_of
 from ..read.instances import instances_of, one_instance, would_clear, would_mark
-from ..read.notes import noted
+from ..read.notes import Key, noted
 from ..read.source import Source
 from ..read.together import PATIENCE, after_change, each
 from ..responses.tasks import (
@@ -411,11 +411,11 @@ async def mark_instance(
     changed = {(one.task_id, one.map_index) for one in before.task_instances}
     if not changed:
         raise ConflictError(f"task {instance_key(task_id, map_index)!r} is {body.new_state} already")
+    # Whom the note is about is found before the mark: right after it the run may be between two executions.
+    _, keys = await _noted_keys(source, dag_id, dag_run_id, task_id, map_index, body.note) if notes else ((), [])
     await source.tidemill.mark_tasks(dag_id, dag_run_id, mark_of((instance_key(task_id, map_index),), body))
-
-    if notes:
-        written = note_instances(source, dag_id, dag_run_id, task_id, map_index, body.note, beside=True)
-        await after_change(written, list)
+    if keys:
+        await source.write_note(keys, body.note, beside=True)
 
     def is_marked(run: RunDetails) -> bool:
         states = {(one.task_id, one.map_index): one.state for one in run.tasks}
@@ -449,19 +449,28 @@ def gives_note(body: InstancePatch, update_mask: list[str] | None) -> bool:
 
 
 async def note_instances(
-    source: Source, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None, *, beside: bool = False
+    source: Source, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None
 ) -> list[InstanceAnswer]:
     """Writes a note about an instance; of a mapped task without a map_index about all of them. Returns them.
 
     Raises NotFoundError for one that is not there, ArchiveError where it cannot be kept.
     """
+    found, keys = await _noted_keys(source, dag_id, run_id, task_id, map_index, note)
+    await source.write_note(keys, note, beside=False)
+    return await noted(source.notes, found)
+
+
+async def _noted_keys(
+    source: Source, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None
+) -> tuple[list[InstanceAnswer], list[Key]]:
+    """The instances that a note is about, and the keys under which it has to be kept."""
     run, spec, views = await instances_of(source, dag_id, run_id)
     meant = [view for view in views if view.task_id == task_id and map_index in (view.map_index, UNMAPPED)]
     if not meant:
         await one_instance(source, dag_id, run_id, task_id, map_index)
+    # Why it has failed is shown as its note, and may come back.
     keys = [(dag_id, run_id, task_id, view.map_index) for view in meant if note != view.error]
-    await source.write_note(keys, note, beside=beside)  # why it has failed is shown as its note, and may come back
-    return await noted(source.notes, [instance_answer(run, view, spec) for view in meant])
+    return [instance_answer(run, view, spec) for view in meant], keys
 
 
 def mark_of(keys: tuple[str, ...], body: InstancePatch) -> MarkRequest:
