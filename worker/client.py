@@ -52,6 +52,7 @@ from ..model.pool.state import (
     check_pool_name,
     pool_workflow_id,
 )
+from ..model.run.forms import check_answer
 from ..model.run.identity import RunIdentity, TriggeredBy, TriggerRequest, dag_workflow_id
 from ..model.run.messages import Answer
 from ..model.run.revisions import ClearRequest, MarkRequest, ReviseQuestion, RunMark
@@ -412,8 +413,11 @@ class Tidemill:
         await delete_run_histories(self.client, view.workflow_id)
 
     async def respond(self, dag_id: str, run_id: str, answer: Answer) -> str:
-        """Answers an approval task."""
+        """Answers an approval task. Raises InvalidInputError for an answer that it does not offer, or would fail of."""
         view = await self.find_run(dag_id, run_id)
+        for task in (await self.run_by_workflow(view.workflow_id)).tasks:
+            if task.key == answer.task and task.form is not None:
+                check_answer(task.form, answer)
         async with clear_errors(f"run {run_id!r}", self.task_queue):
             return await self._update(view.workflow_id, "respond", str, answer)
 

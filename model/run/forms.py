@@ -5,7 +5,11 @@ from typing import Any
 
 from ..base import Brief, Instant, Model
 from ..errors import InvalidInputError
+from ..spec.params import is_costly, param_problem
 from .messages import Answer
+
+RESERVED = "__classname__"
+"""By which Airflow's serde knows what it has written itself."""
 
 
 class InputForm(Brief, Model):
@@ -43,6 +47,27 @@ def response_of_defaults(form: InputForm | None, at: datetime) -> Response | Non
     if form is None or form.defaults is None:
         return None
     return Response(form=form, chosen=form.defaults, params=_defaults(form), at=at)
+
+
+def check_answer(form: InputForm, answer: Answer) -> None:
+    """Raise InvalidInputError for params that the task would fail of when it goes on: a person can still correct them.
+
+    Schemas that take long to be held against a value are left to the task.
+    """
+    told = f"task {answer.task!r}: params_input"
+    for name, value in answer.params.items():
+        if _has_reserved(value):
+            raise InvalidInputError(f"{told}.{name} has a key {RESERVED!r}, which results cannot have. Leave it out")
+        param = form.params.get(name)
+        schema = param.get("schema") if isinstance(param, dict) else None
+        if isinstance(schema, dict) and not is_costly(schema) and (why := param_problem({"schema": schema}, value)):
+            raise InvalidInputError(f"{told}.{name} = {value!r} does not fit its param: {why}. Correct the value")
+
+
+def _has_reserved(value: Any) -> bool:
+    if isinstance(value, dict):
+        return RESERVED in value or any(map(_has_reserved, value.values()))
+    return isinstance(value, list) and any(map(_has_reserved, value))
 
 
 def answered(form: InputForm, answer: Answer, at: datetime) -> dict[str, Any]:
