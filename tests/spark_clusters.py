@@ -102,12 +102,12 @@ def standalone_cluster(folder: Path, cache: Path) -> Iterator[Standalone]:
 
 
 @contextmanager
-def spark_connect(folder: Path, home: Path) -> Iterator[tuple[str, str]]:
-    """A Connect server; its URL and that of its UI."""
+def spark_connect(folder: Path, home: Path, port: int | None = None) -> Iterator[tuple[str, str]]:
+    """A Connect server at *port* or a free one; its URL and that of its UI."""
     folder.mkdir(parents=True, exist_ok=True)
     java = find_java()
     assert java is not None
-    port, ui = free_port(), free_port()
+    port, ui = port or free_port(), free_port()
     argv = command("connect", arguments(home, java, port, ui, 2))
     process = start_supervised(folder, argv, folder / "server.log", environment({}, java))
     try:

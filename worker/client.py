@@ -320,9 +320,11 @@ class Tidemill:
             asked = self._query(workflow_id, "describe", RunDetails)
             handle = self.client.get_workflow_handle(workflow_id)
             details, description = await asyncio.gather(asked, handle.describe())
-        running, unclaimed = {}, set()
+        running, unclaimed, lost = {}, set(), {}
         for pending in description.raw_description.pending_activities:
             key = pending.activity_id.split("/")[0]
+            if pending.attempt > 1 and pending.HasField("last_failure"):
+                lost[key] = str(await self.client.data_converter.decode_failure(pending.last_failure))
             if pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED:
                 decoded = await self.client.data_converter.decode(pending.heartbeat_details.payloads) or [None]
                 running[key] = (decoded[0], pending.last_started_time.ToDatetime(UTC), pending.attempt)
@@ -331,7 +333,7 @@ class Tidemill:
         deserted = await self._deserted(
             {queue_of(view, description.task_queue) for view in details.tasks if view.key in unclaimed}
         )
-        return _with_pending(details, running, dict.fromkeys(unclaimed, description.task_queue), deserted)
+        return _with_pending(details, running, dict.fromkeys(unclaimed, description.task_queue), deserted, lost)
 
     async def _deserted(self, queues: set[str]) -> set[str]:
         """Those task queues that no worker polls for activities."""
@@ -590,19 +592,29 @@ def queue_of(task: TaskView, of_run: str) -> str:
 
 
 def _with_pending(
-    details: RunDetails, running: Mapping[str, tuple[Any, Any, int]], unclaimed: Mapping[str, str], deserted: set[str]
+    details: RunDetails,
+    running: Mapping[str, tuple[Any, Any, int]],
+    unclaimed: Mapping[str, str],
+    deserted: set[str],
+    lost: Mapping[str, str],
 ) -> RunDetails:
-    """The run as the server sees it too: the workflow is only told of an attempt when it ends."""
+    """The run as the server sees it too: the workflow is only told of an attempt when it ends.
+
+    *lost*: why the start before of an attempt did not come to an end.
+    """
     tasks = []
     for task in details.tasks:
         if task.key in running and task.state is TaskState.QUEUED:
             told, started, starts = running[task.key]
-            why = "is running" if starts == 1 else f"is running, started for the {starts}. time after a worker was lost"
+            before = lost.get(task.key, "a worker was lost")
+            why = "is running" if starts == 1 else f"is running, started for the {starts}. time: {before}"
             update = {"state": TaskState.RUNNING, "progress": told, "started_at": started, "why": why}
             task = task.model_copy(update=update)
         elif task.key in unclaimed and (queue := queue_of(task, unclaimed[task.key])) in deserted:
             why = f"no worker polls task queue {queue!r}. Start one for it, or correct the task's queue"
             task = task.model_copy(update={"why": why})
+        elif task.key in unclaimed and task.key in lost:
+            task = task.model_copy(update={"why": f"begins again: {lost[task.key]}"})
         waits_for = [key for key in running if f"{key} is queued" in task.why]
         for key in waits_for:  # whom it waits for is further than the workflow knows
             task = task.model_copy(update={"why": task.why.replace(f"{key} is queued", f"{key} is running")})

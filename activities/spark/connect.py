@@ -37,18 +37,26 @@ def run_connect(work: SparkStart) -> Outcome:
     work.leave_plan()
     try:
         calls_code = isinstance(work.attempt.task, PySparkTask)
-        _client(work, _plan(work), watch, calls_code=calls_code)
+        lost = _client(work, _plan(work), watch, calls_code=calls_code)
     except BaseException:
         end_sessions(work, [work.number], Closing())
         raise
+    if lost is not None:
+        raise handed_over(f"the Spark Connect server at {shown(work.options.master)} {lost}: the try begins again")
     result = work.folder.left(RESULT)
     assert result is not None  # noqa: S101 - the client has answered that it is there
     return work.ended(result)
 
 
-def _client(work: SparkStart, plan: dict[str, Any], watch: Watch, *, calls_code: bool = False) -> None:
-    """Has a fork of a warm client do what *plan* says. Raises the task's failure if it does not come to its end."""
-    forked(work.workplace, work.attempt, work.folder, "connect", watch, calls_code=calls_code, connect=True, plan=plan)
+def _client(work: SparkStart, plan: dict[str, Any], watch: Watch, *, calls_code: bool = False) -> str | None:
+    """Has a fork of a warm client do what *plan* says. Raises the task's failure if it does not come to its end.
+
+    Returns what has become of the server, where that was lost under it.
+    """
+    place, attempt, folder = work.workplace, work.attempt, work.folder
+    ended = forked(place, attempt, folder, "connect", watch, calls_code=calls_code, connect=True, plan=plan)
+    lost: str | None = (ended.result or {}).get("lost")
+    return lost
 
 
 def _plan(work: SparkStart) -> dict[str, Any]:

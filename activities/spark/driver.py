@@ -188,6 +188,10 @@ def name_and_message(error: BaseException) -> tuple[str, str]:
     if "stopped SparkContext" in message:
         told = "Spark has stopped its context: no master answered, or the application was ended. The log says which"
         return name, f"{told}\n{message}"
+    if "SESSION_CLOSED" in message:
+        told = "the Connect server has closed the session: nothing was asked of it for longer than the server's"
+        remedy = "spark.connect.session.manager.defaultSessionTimeout. Raise that, or ask Spark more often"
+        return "SparkSessionClosed", f"{told} {remedy}\n{message}"
     if (program := _NO_PROGRAM.search(message)) is not None:
         return "SparkProgramNotFound", f"{program[0]}. Set spark.pyspark.python to one that every executor has"
     if getattr(error, "java_exception", None) is None:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import threading
+import traceback
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +29,11 @@ def preload() -> None:
     import pyspark.sql.connect.session  # noqa: F401
 
 
-def run_attempt(folder: Path, plan: dict[str, Any]) -> None:
-    """Runs the attempt that *folder* describes and leaves its result there."""
+def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
+    """Runs the attempt that *folder* describes and leaves its result there.
+
+    Returns why it has none where the server was lost under it: that is nobody's failure, and the try begins again.
+    """
     os.environ["SPARK_REMOTE"] = plan["remote"]
     os.environ.update(plan["env"])
 
@@ -45,7 +51,48 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> None:
             with contextlib.suppress(Exception):
                 session.stop()
 
-    finish(folder, plan, run)
+    try:
+        result = run()
+    except BaseException as error:
+        if (why := server_lost(error)) is not None:
+            traceback.print_exc()
+            return why
+        finish(folder, plan, partial(_raise, error))
+    else:
+        finish(folder, plan, lambda: result)
+    return None
+
+
+def _raise(error: BaseException) -> dict[str, Any]:
+    raise error
+
+
+LOST = {
+    "UNAVAILABLE": "does not answer",
+    "RETRIES_EXCEEDED": "does not answer",
+    "SESSION_CHANGED": "was started anew under the task: its session is gone",
+    "OPERATION_NOT_FOUND": "was started anew under the task: its session is gone",
+    "RESPONSE_ALREADY_RECEIVED": "was started anew under the task: its session is gone",
+    "OPERATION_ABANDONED": "gave up what it ran, since it had not heard of this worker for too long",
+}
+"""By what Connect's errors are called: what has become of the server, where the task is not to blame."""
+DETAILS = re.compile(r'details = "([^"]*)"')
+
+
+def server_lost(error: BaseException) -> str | None:
+    """Return what has become of the server, if that is what *error* of Spark's client says; None for all others.
+
+    A session that the server has closed (SESSION_CLOSED) is none of these: the next one would be closed, too.
+    """
+    known: BaseException | None = error
+    # Asked what a lost session was about, the client raises that there is none, while it handles what was answered.
+    while known is not None and type(known).__module__.startswith(("pyspark.errors", "grpc")):
+        text = str(known)
+        if (why := next((why for name, why in LOST.items() if name in text), None)) is not None:
+            details = DETAILS.search(text)
+            return f"{why} ({details[1] if details is not None else text[:200]})"
+        known = known.__cause__ or known.__context__
+    return None
 
 
 def session_url(remote: str, session_id: str) -> str:
@@ -125,5 +172,5 @@ def run(job: Job) -> dict[str, Any]:
     if "end" in plan:
         end_sessions(folder, plan)
     else:
-        run_attempt(folder, plan)
+        return {"done": True, "lost": run_attempt(folder, plan)}
     return {"done": True}

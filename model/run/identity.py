@@ -43,6 +43,7 @@ class TriggeredBy(StrEnum):
 
 
 ODD = r"[^A-Za-z0-9_.~:+-]"
+RUN_ID = r"^[A-Za-z0-9_.~:+-]+$"
 """What is in no run id."""
 EVENTS_CARRIED, BYTES_CARRIED = 20, 16 * 1024
 
@@ -195,7 +196,8 @@ def scheduled_run(dag_id: str, timetable: BaseTimetable, info: DagRunInfo) -> Ru
         return _run_of_partition(dag_id, timetable, info)
     return RunIdentity(
         dag_id=dag_id,
-        run_id=timetable_run_id(timetable, RunType.SCHEDULED, info.run_after, info.data_interval),
+        run_id=info.run_ids.get(RunType.SCHEDULED)
+        or timetable_run_id(timetable, RunType.SCHEDULED, info.run_after, info.data_interval),
         run_type=RunType.SCHEDULED,
         triggered_by=TriggeredBy.TIMETABLE,
         run_after=info.run_after,
@@ -240,7 +242,7 @@ def backfill_run(
         )
     return RunIdentity(
         dag_id=dag_id,
-        run_id=run_id(RunType.BACKFILL, info.run_after),
+        run_id=info.run_ids.get(RunType.BACKFILL) or run_id(RunType.BACKFILL, info.run_after),
         run_type=RunType.BACKFILL,
         triggered_by=TriggeredBy.BACKFILL,
         run_after=info.run_after,
@@ -270,7 +272,7 @@ class TriggerRequest(WithLaterFields, Request):
 
     later_fields: ClassVar[tuple[str, ...]] = ("run_type", "triggering_user_name", "dated_now")
 
-    run_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.~:+-]+$", max_length=200)
+    run_id: str | None = Field(default=None, pattern=RUN_ID, max_length=200)
     logical_date: Instant | None = None
     run_after: Instant | None = None
     data_interval_start: Instant | None = None

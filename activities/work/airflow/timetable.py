@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from importlib import import_module
 from typing import Any
 
 from ....model.run.context_views import date_of
+from ....model.run.identity import RUN_ID, RunType
 from ....model.spec.timetables import DagRunInfo, DataInterval, TimeRestriction
+
+NAMED = (RunType.SCHEDULED, RunType.BACKFILL)
+"""The runs that a timetable names: those that it asks for."""
 
 
 class AirflowTimetable:
@@ -37,7 +42,26 @@ class AirflowTimetable:
         )
         if info is None:
             return None
-        return DagRunInfo(run_after=_plain(info.run_after), data_interval=_ours(info.data_interval, info.run_after))
+        interval = _ours(info.data_interval, info.run_after)
+        if restriction.latest is not None and interval.start > restriction.latest:
+            return None  # a class need not look at the DAG's end_date
+        return DagRunInfo(
+            run_after=_plain(info.run_after), data_interval=interval, run_ids=self._own_ids(info.run_after, interval)
+        )
+
+    def _own_ids(self, run_after: datetime, interval: DataInterval) -> dict[str, str]:
+        """What the class calls the run, by its type; nothing where it leaves that to Airflow."""
+        from airflow.timetables import base
+        from airflow.utils.types import DagRunType
+
+        if type(self._timetable).generate_run_id is base.Timetable.generate_run_id:
+            return {}
+        known = {"run_after": date_of(_plain(run_after)), "data_interval": _theirs(interval)}
+        found = {str(kind): str(self._timetable.generate_run_id(run_type=DagRunType(kind), **known)) for kind in NAMED}
+        for run_id in found.values():
+            if re.fullmatch(RUN_ID, run_id) is None:
+                raise ValueError(f"generate_run_id gives {run_id!r}, which is no run_id: it has to match {RUN_ID}")
+        return found
 
     def manual_interval(self, run_after: datetime) -> DataInterval:
         """The interval of a manual run."""

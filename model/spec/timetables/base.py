@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ...base import Instant, Model
+from ...base import Brief, Instant, Model
 
 
 class DataInterval(Model):
@@ -48,11 +48,13 @@ class TimeRestriction(Model):
     catchup: bool = False
 
 
-class DagRunInfo(Model):
+class DagRunInfo(Brief, Model):
     """One run that a timetable asks for: what it is about, and when it may be created."""
 
     run_after: Instant
     data_interval: DataInterval
+    run_ids: dict[str, str] = {}
+    """By type of run, what a timetable of one's own calls it (Airflow: Timetable.generate_run_id)."""
 
     @property
     def logical_date(self) -> datetime:
