@@ -45,7 +45,12 @@ async def test_what_an_application_writes_is_published_once(
 
 @pytest.mark.parametrize("mode", ["standalone-cluster", "connect"])
 async def test_functions_and_sql_run_anywhere(
-    spark: Stack, mode: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    server: str,
+    spark_home: Path,
+    mode: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A function with a UDF that uses the DAG file's own code, SQL of a file, SQL that a function returns."""
     monkeypatch.setenv("MODES_DAG_ID", f"modes_{mode}")
@@ -53,7 +58,8 @@ async def test_functions_and_sql_run_anywhere(
     monkeypatch.setenv("MODES_LAKE", str(tmp_path / "lake"))
     parsed = parse_dag_file(DAG_FILE)
     assert parsed.error is None
-    details = await spark.run_once(parsed.dags[0], **ON_DAY)
+    async with stack(server, spark_home) as spark:  # its processes have the environment that is set by now
+        details = await spark.run_once(parsed.dags[0], **ON_DAY)
     assert details.state is RunState.SUCCESS, told(details)
     results = json.loads((tmp_path / "lake" / "results.json").read_text())
     rows_of_file = [{"n": 3, "day": "2024-03-04"}] if mode == "connect" else None
