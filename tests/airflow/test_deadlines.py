@@ -13,6 +13,7 @@ from airflow_stack import airflow_place, answer_of, needs_airflow, read_file, re
 from support import Stack, eventually, stack
 from tidemill.activities.workplace import Workplace
 from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.revisions import ClearRequest
 from tidemill.model.spec.deadlines import DeadlineAlert
 from tidemill.model.states import RunState
 
@@ -109,3 +110,81 @@ def test_when_one_is_due(fields: dict[str, Any], due: str | None) -> None:
     found = alert.due(logical, queued)
     assert (found is None and due is None) or (found is not None and found.isoformat().startswith(str(due)))
     assert DeadlineAlert(number=0, reference="logical_date", interval=timedelta(1)).due(None, queued) is None
+
+
+REPORTED = """
+import json
+from datetime import timedelta
+from airflow.sdk import DAG, task
+from airflow.sdk.bases.notifier import BaseNotifier
+from airflow.sdk.definitions.deadline import AsyncCallback, DeadlineAlert, DeadlineReference
+
+def note(who):
+    with open({out!r}, "a") as file:
+        file.write(json.dumps({{"who": who}}) + "\\n")
+
+async def missed(who):
+    note(who)
+
+class Tells(BaseNotifier):
+    def __init__(self, who):
+        super().__init__()
+        self.who = who
+
+    async def async_notify(self, context):
+        note(self.who)
+
+    def notify(self, context):
+        note(self.who)
+
+def after(seconds, callback, who):
+    callback = AsyncCallback(callback, {{"who": who}})
+    return DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, timedelta(seconds=seconds), callback)
+
+def waits(seconds):
+    @task
+    def waiting():
+        import time
+        time.sleep(seconds)
+    waiting()
+
+with DAG("fails_early", schedule=None, deadline=after(5, missed, "early")):
+    @task
+    def fails():
+        raise ValueError("no")
+    fails()
+
+with DAG("edited", schedule=None, deadline=after(2, missed, "edited"), tags={tags!r}):
+    waits(4)
+
+with DAG("by_notifier", schedule=None, deadline=after(2, Tells, "notifier")):
+    waits(4)
+
+with DAG("late", schedule=None, deadline=after(8, missed, "late")):
+    waits(10)
+"""
+
+
+async def test_deadlines_as_public_reports_have_them(airflow: Stack, place: Workplace, tmp_path: Path) -> None:
+    """60927, 43999: none after the run has ended; 68732: also of a version that is new for another reason.
+
+    58560: a notifier as the callback; 61372: one that counts from queueing counts anew when its run is cleared.
+    """
+    out, file = tmp_path / "out", tmp_path / "deadlines.py"
+
+    async def told(who: str) -> int:
+        lines = out.read_text().splitlines() if out.exists() else []
+        return sum(json.loads(line)["who"] == who for line in lines)
+
+    for tags in (["before"], ["after"]):
+        file.write_text(REPORTED.format(out=str(out), tags=tags))
+        await register(airflow, read_file(place, file).values())
+    runs = {dag_id: await airflow.tidemill.trigger(dag_id) for dag_id in ("fails_early", "edited", "by_notifier")}
+    assert (await airflow.finished("fails_early", runs["fails_early"].run_id)).state is RunState.FAILED
+    late = await airflow.tidemill.trigger("late")
+    for dag_id, who in (("edited", "edited"), ("by_notifier", "notifier"), ("late", "late")):
+        await eventually(lambda who=who: told(who), lambda n: n == 1)
+        await airflow.finished(dag_id, (runs | {"late": late})[dag_id].run_id)
+    assert await told("early") == 0, "its run had ended before, and what was due later has been told"
+    await airflow.tidemill.clear("edited", runs["edited"].run_id, ClearRequest(only_failed=False))
+    await eventually(lambda: told("edited"), lambda n: n == 2)

@@ -6,6 +6,7 @@ from functools import partial
 from ...model.base import iso
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
+from ...model.spec.dag import DagSpec
 from ...model.spec.deadlines import DeadlineAlert
 from ...model.spec.notifiers import Event
 from ...model.states import TaskState
@@ -16,6 +17,11 @@ from .notices import Notices
 def _name(alert: DeadlineAlert) -> str:
     """What no task is called."""
     return f"deadline {alert.number}"
+
+
+def of_queueing(spec: DagSpec) -> set[str]:
+    """The deadlines that count from when the run was queued: anew for one that is cleared, as in Airflow."""
+    return {_name(alert) for alert in spec.deadline_alerts if alert.reference == "queued_at"}
 
 
 IN_TIME = (TaskState.SUCCESS, TaskState.SKIPPED, TaskState.REMOVED)

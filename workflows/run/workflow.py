@@ -32,6 +32,7 @@ from ...model.states import RunState, TaskState
 from .. import lineage, metrics
 from ..calls import look_up, refusing
 from ..memo_view import MemoView, memo_with_view
+from .deadlines import of_queueing
 from .leases import Granted
 from .tasks import RunTasks
 
@@ -135,8 +136,12 @@ class DagRunWorkflow:
         fresh = self.state
         if revision.clear is not None and revision.clear.run_on_latest_version:
             before = before.with_version(fresh.spec)
-        current = {"past": fresh.past, "is_paused": fresh.is_paused, "news": fresh.news}
+        current: dict[str, Any] = {"past": fresh.past, "is_paused": fresh.is_paused, "news": fresh.news}
         current["parallelism"] = fresh.parallelism
+        names = of_queueing(before.spec) if revision.clear is not None else set()
+        if names and workflow.patched("cleared-deadlines-count-anew"):
+            current["queued_at"] = fresh.queued_at
+            current["missed"] = [name for name in before.missed if name not in names]
         began = (before.began_at or before.started_at) if revision.mark_run is not None else None
         self._adopt(before.model_copy(update={**current, "started_at": None, "began_at": began, "revision": None}))
         self.tasks.leases.give_back([*self.state.leases])
