@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+FOLDER = "<folder>"
+"""What the folder of DAG files is called in the record."""
+DAGS = str(Path(__file__).with_name("dags"))
 OWN_NUMBERS = re.compile(
     r"(^|_)(id|pid|duration|seconds|count_us)$|^(lineno|duration|p\d\d|mean|.*percentile.*|token|x-.*)$"
 )
@@ -90,7 +94,7 @@ def general(name: str, value: Any) -> Any:
         return value
     if isinstance(value, int | float):
         return "<number>" if OWN_NUMBERS.search(name) or isinstance(value, float) else value
-    text = TIME.sub(_time, UUID.sub("<uuid>", str(value)))
+    text = TIME.sub(_time, UUID.sub("<uuid>", str(value).replace(DAGS, FOLDER)))
     text = ASSET.sub("asset:<id>", text)
     text = OF_A_RUN.sub(r"\1_<id>", text)
     return "<number>" if OWN_NUMBERS.search(name) and text.isdigit() else text

@@ -65,10 +65,11 @@ def main() -> None:
             )
             stack.callback(process.wait)
             stack.callback(os.killpg, process.pid, signal.SIGTERM)
-        record(url)
+        record(url, home)
 
 
-def record(url: str) -> None:
+def record(url: str, home: Path) -> None:
+    from side_by_side.comparing import FOLDER
     from side_by_side.steps import answers
 
     with httpx.Client(base_url=url, timeout=60) as client:
@@ -83,7 +84,10 @@ def record(url: str) -> None:
         for answer in answers(client):
             print(answer.method, answer.path, answer.status, flush=True)
             found.append({"method": answer.method, "path": answer.path, "status": answer.status, "body": answer.body})
-    RECORDED.write_text(json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
+    for place, name in ((HERE / "dags", FOLDER), (home, "<home>")):  # nobody is to see where it was recorded
+        text = text.replace(str(place), name)
+    RECORDED.write_text(text + "\n")
 
 
 if __name__ == "__main__":
