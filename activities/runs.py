@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio import activity
@@ -23,6 +23,8 @@ from ..model.run.state import DagRunState
 from ..model.states import RunState
 from .names import INVALID_INPUT
 
+QUERY_WITHIN = timedelta(seconds=10)
+MOST_QUERIES = 5
 AT_ONCE = 32
 """How many runs are asked about at a time: two thousand over 50 ms of network take three seconds."""
 
@@ -101,19 +103,27 @@ class RunConf(Model):
     """With what a run was asked for."""
 
     conf: dict[str, Any] = {}
+    problem: str | None = None
+    """Why it is not known any more."""
 
 
 @activity.defn(name="tidemill.conf_of_run")
 async def find_conf(workflow_id: str) -> RunConf:
-    """Return the conf of the last execution of a run's workflow; none where Temporal cannot tell it any more."""
+    """Return the conf of the last execution of a run's workflow, or why nobody can tell it.
+
+    Other runs of the DAG wait for the answer: it is asked for a few times.
+    """
+    handle = activity.client().get_workflow_handle(workflow_id)
     try:
-        run = await activity.client().get_workflow_handle(workflow_id).query("identity", result_type=RunIdentity)
+        run = await handle.query("identity", result_type=RunIdentity, rpc_timeout=QUERY_WITHIN)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return RunConf(problem="Temporal no longer keeps its history")
+        if activity.info().attempt < MOST_QUERIES:
             raise
-        return RunConf()
-    except WorkflowQueryFailedError:
-        return RunConf()
+        return RunConf(problem=f"its last execution does not answer ({error.message})")
+    except WorkflowQueryFailedError as error:
+        return RunConf(problem=f"its last execution cannot be read ({error})")
     return RunConf(conf=run.conf)
 
 

@@ -13,6 +13,7 @@ from ..model.dag.records import DateTakenError
 from ..model.errors import InvalidInputError, SecretStoreError, explain
 from ..worker.connection import NotFoundError, NoWorkerError
 from .read.database import ArchiveError
+from .read.stores import StoreSilentError
 from .refusals import BadRequestError
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,10 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(SecretStoreError)
     async def no_store(_: Request, error: SecretStoreError) -> JSONResponse:
+        return answer(503, str(error))
+
+    @app.exception_handler(StoreSilentError)
+    async def silent_store(_: Request, error: StoreSilentError) -> JSONResponse:
         return answer(503, str(error))
 
     @app.exception_handler(RPCError)

@@ -174,6 +174,7 @@ _JAVA = r"((?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)): ?([^\n]*)"
 _DEEPEST = re.compile(rf"Caused by: {_JAVA}")
 _OF_A_TASK = re.compile(rf"Lost task [^\n]*? \(TID \d+\) \(([^()\n]*)\): {_JAVA}")
 _OUTERMOST = re.compile(rf"^: {_JAVA}", re.MULTILINE)
+_SESSION_CLOSED = re.compile(r"(?:\([\w.$]+\) )?\[INVALID_HANDLE\.SESSION_CLOSED\]")
 _NO_PROGRAM = re.compile(r'Cannot run program "[^"\n]*"[^\n]*')
 
 
@@ -188,7 +189,7 @@ def name_and_message(error: BaseException) -> tuple[str, str]:
     if "stopped SparkContext" in message:
         told = "Spark has stopped its context: no master answered, or the application was ended. The log says which"
         return name, f"{told}\n{message}"
-    if "SESSION_CLOSED" in message:
+    if _SESSION_CLOSED.match(message) is not None and type(error).__module__.startswith("pyspark.errors"):
         told = "the Connect server has closed the session: nothing was asked of it for longer than the server's"
         remedy = "spark.connect.session.manager.defaultSessionTimeout. Raise that, or ask Spark more often"
         return "SparkSessionClosed", f"{told} {remedy}\n{message}"

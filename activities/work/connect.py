@@ -68,14 +68,15 @@ def _raise(error: BaseException) -> dict[str, Any]:
 
 
 LOST = {
-    "UNAVAILABLE": "does not answer",
-    "RETRIES_EXCEEDED": "does not answer",
     "SESSION_CHANGED": "was started anew under the task: its session is gone",
     "OPERATION_NOT_FOUND": "was started anew under the task: its session is gone",
     "RESPONSE_ALREADY_RECEIVED": "was started anew under the task: its session is gone",
     "OPERATION_ABANDONED": "gave up what it ran, since it had not heard of this worker for too long",
+    "RETRIES_EXCEEDED": "does not answer",
 }
-"""By what Connect's errors are called: what has become of the server, where the task is not to blame."""
+"""By the conditions of Spark's errors: what has become of the server, where the task is not to blame."""
+CONDITION = re.compile(r"(?:\([\w.$]+\) )?\[(?:INVALID_HANDLE\.)?([A-Z_]+)\]")
+"""How their texts begin; what comes behind may be anybody's words."""
 DETAILS = re.compile(r'details = "([^"]*)"')
 
 
@@ -88,9 +89,14 @@ def server_lost(error: BaseException) -> str | None:
     # Asked what a lost session was about, the client raises that there is none, while it handles what was answered.
     while known is not None and type(known).__module__.startswith(("pyspark.errors", "grpc")):
         text = str(known)
-        if (why := next((why for name, why in LOST.items() if name in text), None)) is not None:
-            details = DETAILS.search(text)
-            return f"{why} ({details[1] if details is not None else text[:200]})"
+        condition = CONDITION.match(text)
+        if condition is not None and condition[1] in LOST:
+            return f"{LOST[condition[1]]} ({text[:200]})"
+        details = DETAILS.search(text)
+        if text.startswith("<_") and "StatusCode.UNAVAILABLE" in text:
+            return f"does not answer ({details[1] if details is not None else text[:200]})"
+        if text.startswith("<_") and details is not None and (named := CONDITION.match(details[1])) is not None:
+            return f"{LOST[named[1]]} ({details[1][:200]})" if named[1] in LOST else None
         known = known.__cause__ or known.__context__
     return None
 

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -20,7 +19,7 @@ from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
 from ..read.notes import noted
 from ..read.source import Source
-from ..read.together import SILENT, after_change, each
+from ..read.together import after_change, each
 from ..refusals import bad_requests
 from ..responses.common import Body, Note, asset_number, number_of
 from ..responses.dags import asset_expression
@@ -45,24 +44,7 @@ async def named_asset(source: Source, number: int) -> AssetView:
     raise NotFoundError(f"there is no asset {number}")
 
 
-async def described(source: Source, view: AssetView) -> dict[str, Any]:
-    """An asset, with what the DAGs that name it say of it."""
-    return asset_answer(view, await _extra(source, view))
-
-
-async def _extra(source: Source, view: AssetView) -> dict[str, Any]:
-    for dag_id in (*view.producers, *view.consumers):
-        try:
-            spec = await source.spec(dag_id)
-        except (NotFoundError, *SILENT):
-            continue
-        for asset in spec.assets:
-            if asset.name == view.name and asset.extra:
-                return dict(asset.extra)
-    return {}
-
-
-def asset_answer(view: AssetView, extra: dict[str, Any]) -> dict[str, Any]:
+def asset_answer(view: AssetView) -> dict[str, Any]:
     """Airflow: AssetResponse."""
     since = BEGINNING
     last = view.last_event
@@ -72,7 +54,7 @@ def asset_answer(view: AssetView, extra: dict[str, Any]) -> dict[str, Any]:
         "name": view.name,
         "uri": view.uri,
         "group": view.group,
-        "extra": extra,
+        "extra": view.extra,
         "created_at": since,
         "updated_at": last.timestamp.isoformat() if last is not None else since,
         "scheduled_dags": [{"dag_id": dag_id, **tied} for dag_id in view.consumers],
@@ -146,8 +128,7 @@ async def get_assets(
         "last_asset_event_timestamp": lambda view: view.last_event.timestamp if view.last_event is not None else None,
     }
     part = page(ordered(views, order_by, orders), limit, offset)
-    found = await each(part.items, partial(described, source))
-    return {"assets": found, "total_entries": part.total}
+    return {"assets": [asset_answer(view) for view in part.items], "total_entries": part.total}
 
 
 class EventBody(Body):
@@ -224,7 +205,7 @@ async def make_event(source: Here, body: EventBody) -> dict[str, Any]:
 @router.get("/api/v2/assets/{asset_id}")
 async def get_asset(source: Here, asset_id: int) -> dict[str, Any]:
     """An asset."""
-    return await described(source, await named_asset(source, asset_id))
+    return asset_answer(await named_asset(source, asset_id))
 
 
 class MaterializeBody(Body):

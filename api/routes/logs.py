@@ -1,9 +1,9 @@
 """Logs of tries: by lines of JSON that go on where the last answer ended."""
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
@@ -16,6 +16,7 @@ from ...worker.connection import NotFoundError
 from ...worker.task_logs import TaskLog
 from ..dependencies import Here
 from ..read.instances import one_instance
+from ..read.stores import in_time
 from ..refusals import BadRequestError
 from ..responses.tasks import shown_try
 from .task_instances import INSTANCE
@@ -24,6 +25,7 @@ router = APIRouter()
 NDJSON = "application/x-ndjson"
 TOKEN = "Airflow-Continuation-Token"  # noqa: S105 - the name of a header
 LINE = re.compile(r"^(\d{4}-\d\d-\d\dT\S+) ([A-Z]+) +(.*)$")
+READ_WITHIN = 60.0
 MOST_BYTES = 4 * 2**20
 """The most of a log that one answer has; the next goes on from there."""
 
@@ -52,7 +54,7 @@ async def get_log(
     goes_on = try_number > last or (try_number == view.try_number and not view.state.finished)
     if NDJSON in accept and not goes_on and token is None:  # all of it, however long: who asks so asks once
         return StreamingResponse(_lines(log), media_type=NDJSON)
-    data = await asyncio.to_thread(log.read, offset, -1 if full_content else MOST_BYTES + 1)
+    data = await in_time(partial(log.read, offset, -1 if full_content else MOST_BYTES + 1), READ_WITHIN)
     part = data if full_content else data[:MOST_BYTES]
     if len(part) < len(data) or goes_on:  # a line that is not whole yet waits for its end
         part = part[: part.rfind(b"\n") + 1] or part
@@ -69,7 +71,7 @@ async def get_log(
 async def _lines(log: TaskLog) -> AsyncIterator[str]:
     """The lines of a log that is complete, as JSON."""
     offset, rest = 0, b""
-    while data := await asyncio.to_thread(log.read, offset, MOST_BYTES):
+    while data := await in_time(partial(log.read, offset, MOST_BYTES), READ_WITHIN):
         offset += len(data)
         *whole, rest = (rest + data).split(b"\n")
         yield "".join(json.dumps(event_of(line.decode(errors="replace"))) + "\n" for line in whole)

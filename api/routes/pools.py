@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from ...model.errors import InvalidInputError
-from ...model.pool.state import PoolSettings, PoolView
+from ...model.pool.state import LIMIT, PoolSettings, PoolView
 from ...model.states import RunState
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Mask, Offset
@@ -54,12 +54,12 @@ class PoolAnswer(Answer):
 
 
 async def _default_pool(source: Source, views: list[PoolView]) -> PoolAnswer:
-    """Airflow's pool of tasks that name none: here they are in none, and one limit holds for all tasks together."""
+    """Airflow's pool of tasks that name none: here they are in none. The limit of all tasks is listed by itself."""
     running = sum(row.counts.get("running", 0) for row in await source.all_runs() if row.state is RunState.RUNNING)
-    held = {key for view in views for key in view.holders}
+    held = {key for view in views if not view.name.startswith(LIMIT) for key in view.holders}
     shown = PoolView(
         name=DEFAULT_POOL,
-        settings=PoolSettings(slots=source.settings.parallelism or UNLIMITED, description="Tasks that name no pool"),
+        settings=PoolSettings(slots=UNLIMITED, description="Tasks that name no pool"),
         occupied_slots=max(0, running - len(held)),
         open_slots=None,
         holders=(),

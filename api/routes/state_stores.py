@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, HTTPException, Query, Response
 from pydantic import AwareDatetime, JsonValue, field_validator
@@ -19,10 +19,12 @@ from ..dependencies import Here, Limit, Offset
 from ..read.filters import page
 from ..read.instances import instances_of, one_instance
 from ..read.source import Source
+from ..read.stores import in_time
 from ..responses.common import Answer, Body
 from .assets import named_asset
 
 router = APIRouter()
+T = TypeVar("T")
 OF_ASSET = "/api/v2/assets/{asset_id}/state-store"
 OF_TASK = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances/{task_id}/state-store"
 KEPT_FOR = timedelta(days=30)
@@ -94,12 +96,12 @@ async def _kept(source: Source, scopes: tuple[str, ...]) -> dict[str, Kept]:
         kept = {key: values.find(scope, name) for key, (scope, name) in sorted(found.items())}
         return {key: one for key, one in kept.items() if one is not None}
 
-    return await asyncio.to_thread(read)
+    return await _answered(read)
 
 
 async def _one(source: Source, scopes: tuple[str, ...], key: str) -> Kept:
     for scope in scopes:
-        found = await asyncio.to_thread(_values(source).find, scope, key)
+        found = await _answered(partial(_values(source).find, scope, key))
         if found is not None:
             return found
     raise NotFoundError(f"nothing is kept as {key!r}")
@@ -125,11 +127,16 @@ async def _delete(source: Source, scopes: tuple[str, ...], key: str | None = Non
 
 async def _changed(change: Callable[[], None]) -> Response:
     """Carries *change* out, and says so."""
-    try:
-        await asyncio.to_thread(change)
-    except OSError as error:
-        raise HTTPException(503, f"values beside the results cannot be changed: {error.strerror or error}") from None
+    await _answered(change)
     return Response(status_code=204)
+
+
+async def _answered(work: Callable[[], T]) -> T:
+    """Return what the store answers. Raises HTTPException where it does not."""
+    try:
+        return await in_time(work)
+    except OSError as error:
+        raise HTTPException(503, f"values beside the results: {error.strerror or error}") from None
 
 
 async def _of_asset(source: Source, asset_id: int) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from ..read.graph import members_of
 from ..read.instances import instances_of, one_instance, would_clear, would_mark
 from ..read.notes import Key, noted
 from ..read.source import Source
+from ..read.stores import in_time
 from ..read.together import PATIENCE, after_change, each
 from ..responses.tasks import (
     ClearBody,
@@ -257,8 +258,7 @@ async def get_mapped_instance(
     answer = instance_answer(*_arguments(await one_instance(source, dag_id, dag_run_id, task_id, map_index)))
     path = attempt_path(dag_id, dag_run_id, task_id, answer.try_number, map_index)
     try:
-        reading = asyncio.to_thread(lambda: TaskLog(source.settings, f"{path}.log").rendered)
-        fields = await asyncio.wait_for(reading, PATIENCE)
+        fields = await in_time(lambda: TaskLog(source.settings, f"{path}.log").rendered, PATIENCE)
     except Exception:  # whatever a store's client raises: the task is shown without them
         log.warning("the rendered fields of %s cannot be read", path, exc_info=True)
         fields = {}
@@ -267,12 +267,13 @@ async def get_mapped_instance(
 
 
 async def _host_of(source: Source, dag_id: str, run_id: str, key: str, try_number: int) -> dict[str, Any]:
-    """Where a try has run, as far as the run's history says."""
+    """Where a try of a run that has ended has run: its history is read once. Of others that would be each time."""
 
     async def ask() -> list[AttemptStart]:
-        return await source.starts(dag_id, await source.run(dag_id, run_id)) or []
+        run = await source.run(dag_id, run_id)
+        return (await source.starts(dag_id, run) or []) if run.state.finished else []
 
-    for start in await after_change(ask(), list):
+    for start in await after_change(asyncio.wait_for(ask(), PATIENCE), list):
         if (start.key, start.try_number, start.part) == (key, try_number, "") and "@" in start.worker:
             pid, _, host = start.worker.partition("@")
             return {"hostname": host, "pid": int(pid) if pid.isdigit() else None}

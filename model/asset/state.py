@@ -108,6 +108,7 @@ class AssetView(Model):
     """How many events DAGs will hear of when it is unpaused."""
     dropped: int = 0
     """How many were too many to be held."""
+    extra: dict[str, Any] = {}
 
 
 class Outgoing(Model):
@@ -350,6 +351,7 @@ class AssetState(Brief, Record):
             watchers=tuple(self.watching),
             held=len(self.held),
             dropped=self.dropped,
+            extra=self.asset.extra,
         )
 
 

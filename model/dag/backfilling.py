@@ -91,6 +91,8 @@ class DagBackfills(DagPast):
         # Under an id of its own a partition is run again; else Temporal knows of the run that there was.
         anew = backfill.backfill_id if self._runs_partition_again(backfill, info) else ""
         run = backfill_run(self.spec.dag_id, backfill.timetable, info, backfill.request.conf, anew)
+        if info.run_ids:
+            run = self.told_apart(run)
         done = self._ended_before(run)
         holder = self._in_flight(run, done)
         if holder is not None:

@@ -90,6 +90,17 @@ class DagData(WithLaterFields, Record):
                 return other
         return None
 
+    def told_apart(self, run: RunIdentity) -> RunIdentity:
+        """Return *run*, whose id a class of the user's has given, with a number behind it where another date has it."""
+        others = {tracked.run.run_id for key, tracked in self.runs.items() if key != run.key}
+        others |= {run_id for key, run_id in self.dates.items() if key != run.key}
+        others |= {record.run_id for record in self.ledger if record.logical_date != run.logical_date}
+        n, wanted = 1, run
+        while wanted.run_id in others:
+            n += 1
+            wanted = run.model_copy(update={"run_id": f"{run.run_id}_{n}"})
+        return wanted
+
     def keep_date(self, run: RunIdentity) -> None:
         self.dates[run.key] = run.run_id
         while len(self.dates) > DATES_KEPT:

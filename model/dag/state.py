@@ -143,6 +143,8 @@ class DagState(DagAssets, DagBackfills):
                 break
             info, *rest = self.ticks
             run = scheduled_run(self.spec.dag_id, self.spec.schedule, info)
+            if info.run_ids:
+                run = self.told_apart(run)
             holder = self.holder(run)
             self.ticks = tuple(rest)
             self.last_automated_interval = info.data_interval

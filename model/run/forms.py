@@ -5,6 +5,7 @@ from typing import Any
 
 from ..base import Brief, Instant, Model
 from ..errors import InvalidInputError
+from ..sizes import json_size
 from ..spec.params import is_costly, param_problem
 from .messages import Answer
 
@@ -30,6 +31,7 @@ class Response(Brief, Model):
     """What a person was asked, and what came of it (Airflow: HITLDetail, with its response)."""
 
     form: InputForm
+    """Without its text and fields where those are large: a run keeps all its answers."""
     chosen: tuple[str, ...]
     params: dict[str, Any] = {}
     by: str | None = None
@@ -37,16 +39,31 @@ class Response(Brief, Model):
     at: Instant
 
 
+KEPT_OF_A_FORM = 2_000
+"""Bytes of a form, or of what was filled in, as JSON, that a run keeps after the answer: the result has all of it."""
+
+
+def _kept(form: InputForm) -> InputForm:
+    if json_size(form.model_dump(mode="json")) <= KEPT_OF_A_FORM:
+        return form
+    return InputForm(subject=form.subject[:200], options=tuple(one[:100] for one in form.options[:10]))
+
+
+def _small(params: dict[str, Any]) -> dict[str, Any]:
+    return params if json_size(params) <= KEPT_OF_A_FORM else {}
+
+
 def response_to(form: InputForm, answer: Answer, at: datetime) -> Response:
     """Return what is kept of *answer*."""
-    return Response(form=form, chosen=answer.chosen, params={**_defaults(form), **answer.params}, by=answer.by, at=at)
+    params = _small({**_defaults(form), **answer.params})
+    return Response(form=_kept(form), chosen=answer.chosen, params=params, by=answer.by, at=at)
 
 
 def response_of_defaults(form: InputForm | None, at: datetime) -> Response | None:
     """Return what is kept where nobody has answered in time; None where that is an error."""
     if form is None or form.defaults is None:
         return None
-    return Response(form=form, chosen=form.defaults, params=_defaults(form), at=at)
+    return Response(form=_kept(form), chosen=form.defaults, params=_small(_defaults(form)), at=at)
 
 
 def check_answer(form: InputForm, answer: Answer) -> None:
@@ -60,8 +77,17 @@ def check_answer(form: InputForm, answer: Answer) -> None:
             raise InvalidInputError(f"{told}.{name} has a key {RESERVED!r}, which results cannot have. Leave it out")
         param = form.params.get(name)
         schema = param.get("schema") if isinstance(param, dict) else None
-        if isinstance(schema, dict) and not is_costly(schema) and (why := param_problem({"schema": schema}, value)):
+        if isinstance(schema, dict) and (why := _problem(schema, value)):
             raise InvalidInputError(f"{told}.{name} = {value!r} does not fit its param: {why}. Correct the value")
+
+
+def _problem(schema: dict[str, Any], value: Any) -> str | None:
+    if is_costly(schema):
+        return None
+    try:
+        return param_problem({"schema": schema}, value)
+    except Exception:  # a schema that is none, of a file that is anybody's: the task says so
+        return None
 
 
 def _has_reserved(value: Any) -> bool:

@@ -44,6 +44,7 @@ class TriggeredBy(StrEnum):
 
 ODD = r"[^A-Za-z0-9_.~:+-]"
 RUN_ID = r"^[A-Za-z0-9_.~:+-]+$"
+LONGEST_RUN_ID = 200
 """What is in no run id."""
 EVENTS_CARRIED, BYTES_CARRIED = 20, 16 * 1024
 
@@ -272,7 +273,7 @@ class TriggerRequest(WithLaterFields, Request):
 
     later_fields: ClassVar[tuple[str, ...]] = ("run_type", "triggering_user_name", "dated_now")
 
-    run_id: str | None = Field(default=None, pattern=RUN_ID, max_length=200)
+    run_id: str | None = Field(default=None, pattern=RUN_ID, max_length=LONGEST_RUN_ID)
     logical_date: Instant | None = None
     run_after: Instant | None = None
     data_interval_start: Instant | None = None

@@ -295,14 +295,6 @@ class DagSpec(Brief, Model):
         """What the names of the DAG's bundle have to begin with; None: no rule."""
         return self.source.owns if self.source is not None else None
 
-    @property
-    def assets(self) -> Iterator[Asset]:
-        """The assets that the DAG waits for, and that its tasks write and read."""
-        if (condition := waited_for(self.schedule)) is not None:
-            yield from assets_in(condition)
-        for task in self.tasks:
-            yield from (leaf for leaf in (*task.outlets, *task.inlets) if isinstance(leaf, Asset))
-
     def names_used(self) -> Iterator[tuple[Kind, str]]:
         """What the DAG is called, and the pools and assets that its tasks take slots of and tell of."""
         yield "dag_id", self.dag_id

@@ -59,6 +59,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[Difference]:
         ours = list(answers(client))
     theirs = json.loads(RECORDED.read_text())
     assert [(one.method, one.path) for one in ours] == [(one["method"], one["path"]) for one in theirs]
+    operations = {f"{one.method} {template_of(one.path, app)}" for one in ours}
+    assert f"the same {len(ours)} requests to {len(operations)} operations" in EXPLAINED.read_text()
     return [one for mine, other in zip(ours, theirs, strict=True) for one in _compared(app, mine, other)]
 
 

@@ -12,7 +12,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
 
 from ...activities.runs import RunsQuestion, find_conf, find_ended_runs
-from ...model.dag.records import TrackedRun
+from ...model.dag.records import DecisionKind, TrackedRun
 from ...model.dag.state import DagState
 from ...model.run.messages import RunReport
 from ...model.run.state import DagRunState
@@ -114,6 +114,9 @@ class ChildRuns:
         if workflow.patched("keeps-conf-of-run"):
             had = await look_up(find_conf, tracked.run.workflow_id)
             tracked.run = tracked.run.model_copy(update={"conf": had.conf})
+            if had.problem is not None:
+                told = f"it runs again without the conf that it may have had: {had.problem}. Give the backfill one"
+                self._state.note(workflow.now(), DecisionKind.REVISED, tracked.run.run_id, told)
 
     def _start_of(self, tracked: TrackedRun) -> DagRunState:
         return DagRunState(

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from ....model.run.context_views import date_of
-from ....model.run.identity import RUN_ID, RunType
+from ....model.run.identity import LONGEST_RUN_ID, RUN_ID, RunType
 from ....model.spec.timetables import DagRunInfo, DataInterval, TimeRestriction
 
 NAMED = (RunType.SCHEDULED, RunType.BACKFILL)
@@ -59,8 +59,9 @@ class AirflowTimetable:
         known = {"run_after": date_of(_plain(run_after)), "data_interval": _theirs(interval)}
         found = {str(kind): str(self._timetable.generate_run_id(run_type=DagRunType(kind), **known)) for kind in NAMED}
         for run_id in found.values():
-            if re.fullmatch(RUN_ID, run_id) is None:
-                raise ValueError(f"generate_run_id gives {run_id!r}, which is no run_id: it has to match {RUN_ID}")
+            if re.fullmatch(RUN_ID, run_id) is None or len(run_id) > LONGEST_RUN_ID or run_id in (".", ".."):
+                told = f"it has to match {RUN_ID}, and to have {LONGEST_RUN_ID} characters at most"
+                raise ValueError(f"generate_run_id gives {run_id[:300]!r}, which is no run_id: {told}")
         return found
 
     def manual_interval(self, run_after: datetime) -> DataInterval:

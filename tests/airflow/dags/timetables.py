@@ -80,6 +80,13 @@ class Named(CronDataIntervalTimetable):
         return data_interval.start.strftime("%Y%m%d%H%M%S")
 
 
+class NamedByMonth(CronDataIntervalTimetable):
+    """Calls several runs alike."""
+
+    def generate_run_id(self, *, data_interval, **_):
+        return data_interval.start.strftime("%Y-%m")
+
+
 class WithoutHolidays(CronDataIntervalTimetable):
     def _get_next(self, current):
         found = super()._get_next(current)
@@ -104,6 +111,7 @@ SCHEDULES = {
     "without_end": (WithoutEnd(), utc(2024, 1, 1), utc(2024, 1, 2)),
     "workdays": (Workdays(Time(8)), utc(2023, 10, 12, 5), utc(2023, 10, 16)),
     "named": (Named("@daily", "UTC"), utc(2025, 9, 15), utc(2025, 9, 16)),
+    "named_alike": (NamedByMonth("@daily", "UTC"), utc(2025, 9, 15), utc(2025, 9, 16)),
     "without_holidays": (WithoutHolidays("0 0 * * 1-5", "UTC"), utc(2023, 6, 15), utc(2023, 6, 20)),
     "weekly": (
         CronTriggerTimetable("10 0 * * 7", timezone="UTC", interval=timedelta(days=7)),
