@@ -183,7 +183,8 @@ class Source:
 
     def _is_forgotten(self, dag_id: str, run: RunView | RunRow) -> bool:
         """Whether a run that Temporal still lists was deleted here; one that was made since is another."""
-        at = [self._forgotten[key] for key in ((dag_id, run.run_id), (dag_id, "")) if key in self._forgotten]
+        known = [self._forgotten[key] for key in ((dag_id, run.run_id), (dag_id, "")) if key in self._forgotten]
+        at = [one for one in known if datetime.now(UTC) - one < DELETING]
         made = run.started_at or run.run_after
         return bool(at) and (made is None or made <= max(at))
 
