@@ -90,7 +90,8 @@ def temporal_server(folder: Path, **config: object) -> Iterator[str]:
     port = free_port()
     command = server_command(port=port, database=folder / "temporal.db", ui_port=None, config=config)
     command[0] = os.environ.get("TEST_TEMPORAL_CLI", command[0])
-    process = start_supervised(folder, command, folder / "server.log")
+    # A collection of garbage for each doubling would cost more time here than the memory is worth.
+    process = start_supervised(folder, command, folder / "server.log", {**os.environ, "GOGC": "400"})
     try:
         address = f"127.0.0.1:{port}"
         with ThreadPoolExecutor(1) as elsewhere:  # the caller's own event loop may be running

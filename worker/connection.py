@@ -27,7 +27,7 @@ from ..model.errors import InvalidInputError
 from .converter import ModelsPlugin
 from .dev_address import remembered_address
 
-CONNECT_WITHIN = 10.0
+CONNECT_WITHIN = 30.0
 """Seconds for a service to answer at all: one that is there does so in milliseconds."""
 NONDETERMINISM = "TMPRL1100"
 """Temporal's code for a history that does not fit the code."""
@@ -106,6 +106,13 @@ def _where(what: str) -> str:
     return "`tidemill dags list` shows what is registered"
 
 
+def _raise_if_cancelled() -> None:
+    """The SDK tells a cancellation of who asks as an error of the request: who asks again would never end."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 @asynccontextmanager
 async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
     """Turns what the service answers into errors that say what to do."""
@@ -125,6 +132,7 @@ async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
     except WorkflowQueryRejectedError:
         raise EndedError(f"{what} has been ended. Make it again, or delete it") from None
     except WorkflowUpdateRPCTimeoutOrCancelledError:
+        _raise_if_cancelled()
         raise NoWorkerError(
             f"{what} did not answer within {UPDATE_TIMEOUT.total_seconds():g} s: no worker polls task queue "
             f"{task_queue!r}, or it is very busy. Start one with `tidemill worker`; the request may still be "
@@ -134,6 +142,7 @@ async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise NotFoundError(f"{what} is not there. {_where(what)}") from None
         if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            _raise_if_cancelled()
             raise NoWorkerError(
                 f"{what} does not answer: no worker polls task queue {task_queue!r}. Start one with `tidemill worker`"
             ) from None

@@ -146,9 +146,13 @@ class Source:
         """The runs of a DAG that have a note of their own."""
         return await self._if_it_answers(self.notes.runs_with(dag_id), frozenset())
 
-    async def favourites_of(self, person: str) -> frozenset[str]:
-        """The DAGs that *person* has marked; none where that is not known now."""
-        return await self._if_it_answers(self.favourites.of(person), frozenset())
+    async def favourites_of(self, person: str, *, has_to_know: bool = False) -> frozenset[str]:
+        """Return the dag_ids that *person* has marked.
+
+        Where the archive does not answer: none of them, or ArchiveError if the caller *has to know*.
+        """
+        marked = self.favourites.of(person)
+        return await (marked if has_to_know else self._if_it_answers(marked, frozenset()))
 
     async def until(self, dag_id: str, run_id: str, is_so: Callable[[RunDetails], bool]) -> None:
         """Waits, for a few seconds at most, until a change of a run can be seen: who has made it is answered by it."""

@@ -148,7 +148,7 @@ def by_its_line(row: DagRow) -> DagSpec:
 @router.get("/api/v2/dags")
 async def get_dags(source: Here, filters: Annotated[PublicDagFilters, Query()], request: Request) -> DagCollection:
     """DAGs, by their lines in Temporal's visibility."""
-    favourites = await favourites_of(source, request)
+    favourites = await favourites_of(source, request, has_to_know=filters.is_favorite is not None)
     part = page(wanted_rows(await source.rows(), filters, favourites), filters.limit, filters.offset)
 
     async def answer(row: DagRow) -> DagAnswer:
@@ -163,7 +163,7 @@ async def get_dags(source: Here, filters: Annotated[PublicDagFilters, Query()], 
 @router.get("/ui/dags")
 async def get_dags_with_runs(source: Here, filters: Annotated[UiDagFilters, Query()], request: Request) -> DagsWithRuns:
     """DAGs with their last runs."""
-    favourites = await favourites_of(source, request)
+    favourites = await favourites_of(source, request, has_to_know=filters.is_favorite is not None)
     part = page(wanted_rows(await source.rows(), filters, favourites), filters.limit, filters.offset)
 
     async def answer(row: DagRow) -> DagWithRuns:
@@ -176,9 +176,9 @@ async def get_dags_with_runs(source: Here, filters: Annotated[UiDagFilters, Quer
     return DagsWithRuns(dags=await each(part.items, answer, in_short), total_entries=part.total)
 
 
-async def favourites_of(source: Source, request: Request) -> frozenset[str]:
+async def favourites_of(source: Source, request: Request, *, has_to_know: bool = False) -> frozenset[str]:
     """The DAGs that who asks has marked."""
-    return await source.favourites_of(request.state.person.known_as)
+    return await source.favourites_of(request.state.person.known_as, has_to_know=has_to_know)
 
 
 def _with_runs(row: DagRow, spec: DagSpec, runs: list[RunView], favourites: frozenset[str]) -> DagWithRuns:
@@ -286,7 +286,7 @@ async def favorite_dag(source: Here, dag_id: str, request: Request) -> Response:
 async def unfavorite_dag(source: Here, dag_id: str, request: Request) -> Response:
     """Takes the mark back. Answers 409 where there is none."""
     await source.row(dag_id)
-    if dag_id not in await favourites_of(source, request):
+    if dag_id not in await favourites_of(source, request, has_to_know=True):
         raise ConflictError(f"DAG {dag_id!r} is none of your favourites")
     await source.favourites.mark(request.state.person.known_as, dag_id, is_favourite=False)
     return Response(status_code=204)

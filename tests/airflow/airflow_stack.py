@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support import Stack, sharing
+from support import Stack, sharing, stack
 from tidemill.activities.attempts.watch import Unattended
 from tidemill.activities.bundles.parsing import PARSE_TIMEOUT, FileToParse, parsed
 from tidemill.activities.workplace import Workplace
@@ -60,3 +62,12 @@ async def register(stack: Stack, specs: Iterable[DagSpec]) -> None:
     """Makes the DAGs known, none of them paused."""
     for spec in specs:
         await stack.tidemill.register(spec.model_copy(update={"is_paused_upon_creation": False}))
+
+
+@asynccontextmanager
+async def stack_with(server: str, home: Path, file: Path) -> AsyncIterator[Stack]:
+    """A worker that knows the DAGs of *file*."""
+    place = airflow_place(home)
+    async with stack(server, home, place=place) as made:
+        await register(made, (await asyncio.to_thread(read_file, place, file)).values())
+        yield made

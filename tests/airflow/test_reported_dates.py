@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_stack import DAGS, airflow_place, needs_airflow, read_file, register
-from support import Stack, stack
+import pytest_asyncio
+from airflow_stack import DAGS, needs_airflow, stack_with
+from support import Stack
 from tidemill.model.run.identity import TriggerRequest
 
-pytestmark = needs_airflow
+pytestmark = [needs_airflow, pytest.mark.asyncio(loop_scope="module")]
 WEDNESDAY = datetime(2026, 2, 4, 10, 30, tzinfo=UTC)
 GOES = {
     "only_upper": "yes",
@@ -35,11 +34,9 @@ GOES = {
 SENSORS = ("its_day", "past", "past_elsewhere", "after_a_while")
 
 
-@pytest.fixture
-async def airflow(server: str, tmp_path: Path) -> AsyncIterator[Stack]:
-    place = airflow_place(tmp_path / "home")
-    async with stack(server, tmp_path / "home", place=place) as made:
-        await register(made, (await asyncio.to_thread(read_file, place, DAGS / "dated.py")).values())
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def airflow(server: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+    async with stack_with(server, tmp_path_factory.mktemp("dates"), DAGS / "dated.py") as made:
         yield made
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_stack import DAGS, airflow_place, needs_airflow, read_file, register
-from support import Stack, eventually, stack
+import pytest_asyncio
+from airflow_stack import DAGS, needs_airflow, stack_with
+from support import Stack, eventually
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.messages import Answer
@@ -18,14 +17,12 @@ from tidemill.model.run.revisions import ClearRequest, MarkRequest
 from tidemill.model.run.views import RunDetails, TaskView
 from tidemill.model.states import TaskState
 
-pytestmark = needs_airflow
+pytestmark = [needs_airflow, pytest.mark.asyncio(loop_scope="module")]
 
 
-@pytest.fixture
-async def airflow(server: str, tmp_path: Path) -> AsyncIterator[Stack]:
-    place = airflow_place(tmp_path / "home")
-    async with stack(server, tmp_path / "home", place=place) as made:
-        await register(made, (await asyncio.to_thread(read_file, place, DAGS / "asked.py")).values())
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def airflow(server: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+    async with stack_with(server, tmp_path_factory.mktemp("forms"), DAGS / "asked.py") as made:
         yield made
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from airflow_stack import DAGS, airflow_place, needs_airflow, read_file, register
-from support import Stack, eventually, stack
+from airflow_stack import DAGS, needs_airflow, stack_with
+from support import Stack, eventually
 from tidemill.model.dag.backfill_request import BackfillRequest, ReprocessBehavior
 from tidemill.model.run.identity import TriggerRequest
 
@@ -57,10 +56,8 @@ RUNS = {
 
 @pytest.fixture
 async def airflow(server: str, tmp_path: Path) -> AsyncIterator[Stack]:
-    place = airflow_place(tmp_path / "home")
-    async with stack(server, tmp_path / "home", place=place) as made:
-        # Classes of the DAG file itself: none is registered with a plugin (19869, 21259).
-        await register(made, (await asyncio.to_thread(read_file, place, DAGS / "timetables.py")).values())
+    # Classes of the DAG file itself: none is registered with a plugin (19869, 21259).
+    async with stack_with(server, tmp_path / "home", DAGS / "timetables.py") as made:
         yield made
 
 

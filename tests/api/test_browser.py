@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -40,7 +39,7 @@ class Seen:
         """Goes to *path* and waits until all of *texts* are there."""
         self.page.goto(f"{self.url}/{path}")
         for text in texts:
-            self.page.get_by_text(text).first.wait_for(timeout=60_000)
+            self.page.get_by_text(text).first.wait_for(timeout=120_000)
 
 
 @pytest.fixture(scope="module")
@@ -54,41 +53,17 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def seen(browser: Any, web: Web) -> Iterator[Seen]:
     page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.set_default_timeout(120_000)
     found = Seen(page, web.url)
     yield found
     page.close()
     assert found.wrong == []
 
 
-def test_every_page_is_there(seen: Seen, web: Web, tmp_path: Path) -> None:
-    run = f"dags/web_daily/runs/{quote(web.failed_run, safe='')}"
-    pages = {
+PAGES: dict[str, dict[str, tuple[str, ...]]] = {
+    "of the installation": {
         "": ("tidemill", "not a project of the Apache Software Foundation"),
         "dags": ("web_daily", "web_hand"),
-        "dags/web_daily": ("Last 3 Dag Runs",),
-        "dags/web_daily/runs": ("2026-01-03",),
-        "dags/web_daily/tasks": ("fails",),
-        "dags/web_daily/calendar": ("Daily",),
-        "dags/web_daily/backfills": ("Backfill",),
-        "dags/web_daily/events": ("finished",),
-        "dags/web_daily/code": ("web_daily",),
-        "dags/web_daily/details": ("Max Active Runs",),
-        "dags/web_daily/plugin/explain": ("Explain",),
-        "dags/web_daily/plugin/schedule": ("Schedule",),
-        "dags/web_daily/plugin/replay": ("Decisions",),
-        run: ("fails",),
-        f"{run}/details": ("Run Type",),
-        f"{run}/tasks/make": ("hello from the task",),
-        f"{run}/tasks/make/xcom": ("return_value",),
-        f"{run}/tasks/make/details": ("Operator",),
-        f"{run}/tasks/make/rendered_templates": ("Rendered Templates",),
-        f"{run}/plugin/timeline": ("Timeline",),
-        f"{run}/plugin/run_replay": ("Decisions",),
-        f"{run}/tasks/fails/plugin/why": ("Why",),
-        f"{run}/tasks/fails/plugin/spark": ("Spark",),
-        f"{run}/tasks/each/mapped/1": ("Logs",),
-        f"{run}/tasks/group/group": ("say",),
-        "dags/web_daily/tasks/make": ("Overview",),
         "assets": ("web_asset",),
         "dag_runs": ("web_daily",),
         "task_instances": ("fails",),
@@ -99,26 +74,63 @@ def test_every_page_is_there(seen: Seen, web: Web, tmp_path: Path) -> None:
         "events": ("finished",),
         "plugin/slots": (),
         "plugin/bundles": (),
-    }
-    for path, texts in pages.items():
-        seen.open(path, *texts)
-        seen.page.screenshot(path=tmp_path / f"{path.replace('/', '_')[:80] or 'home'}.png")
+    },
+    "of a DAG": {
+        "dags/web_daily": ("Last 3 Dag Runs",),
+        "dags/web_daily/runs": ("2026-01-03",),
+        "dags/web_daily/tasks": ("fails",),
+        "dags/web_daily/tasks/make": ("Overview",),
+        "dags/web_daily/calendar": ("Daily",),
+        "dags/web_daily/backfills": ("Backfill",),
+        "dags/web_daily/events": ("finished",),
+        "dags/web_daily/code": ("web_daily",),
+        "dags/web_daily/details": ("Max Active Runs",),
+    },
+    "of a run": {
+        "RUN": ("fails",),
+        "RUN/details": ("Run Type",),
+        "RUN/tasks/make": ("hello from the task",),
+        "RUN/tasks/make/xcom": ("return_value",),
+        "RUN/tasks/make/details": ("Operator",),
+        "RUN/tasks/make/rendered_templates": ("Rendered Templates",),
+        "RUN/tasks/each/mapped/1": ("Logs",),
+        "RUN/tasks/group/group": ("say",),
+    },
+}
+"""By path, texts that are on the page; `RUN` is the failed run of `web_daily`."""
+
+
+def failed_run(web: Web) -> str:
+    return f"dags/web_daily/runs/{quote(web.failed_run, safe='')}"
+
+
+@pytest.mark.parametrize("which", PAGES)
+def test_every_page_is_there(seen: Seen, web: Web, which: str) -> None:
+    for path, texts in PAGES[which].items():
+        seen.open(path.replace("RUN", failed_run(web)), *texts)
+
+
+def test_the_graph_of_a_dag_is_there(seen: Seen) -> None:
     seen.open("dags/web_daily", "Last 3 Dag Runs")
     seen.page.keyboard.press("g")
-    seen.page.locator(".react-flow__node").nth(3).wait_for(timeout=60_000)
-    frame = "iframe"
-    seen.open("dags/web_daily/plugin/explain")
+    seen.page.locator(".react-flow__node").nth(3).wait_for(timeout=120_000)
+
+
+def test_every_page_of_our_own_is_there(seen: Seen, web: Web) -> None:
+    run, frame = failed_run(web), "iframe"
+    seen.open("dags/web_daily/plugin/schedule", "Schedule")
+    seen.open("dags/web_daily/plugin/explain", "Explain")
     seen.page.frame_locator(frame).get_by_text("What was decided last").wait_for()
-    seen.open(f"{run}/plugin/timeline")
+    seen.open(f"{run}/plugin/timeline", "Timeline")
     seen.page.frame_locator(frame).get_by_text("group.say").first.wait_for()
     assert seen.page.frame_locator(frame).locator(".bar").count() >= 6
-    seen.open(f"{run}/plugin/run_replay")
+    seen.open(f"{run}/plugin/run_replay", "Decisions")
     seen.page.frame_locator(frame).get_by_text("queued (try 1) to failed (try 1)").first.wait_for()
-    seen.open("dags/web_daily/plugin/replay")
+    seen.open("dags/web_daily/plugin/replay", "Decisions")
     seen.page.frame_locator(frame).get_by_text("a slot is free").first.wait_for()
-    seen.open(f"{run}/tasks/fails/plugin/spark")
+    seen.open(f"{run}/tasks/fails/plugin/spark", "Spark")
     seen.page.frame_locator(frame).get_by_text("runs no Spark application").first.wait_for()
-    seen.open(f"{run}/tasks/fails/plugin/why")
+    seen.open(f"{run}/tasks/fails/plugin/why", "Why")
     seen.page.frame_locator(frame).get_by_text("exit code 3").first.wait_for()
 
 
@@ -198,7 +210,7 @@ def test_an_approval_is_given_by_a_click(seen: Seen, web: Web) -> None:
 def test_a_log_is_followed_to_its_end(seen: Seen, web: Web) -> None:
     web.ask(web.here.tidemill.trigger("web_talks", TriggerRequest(run_id="followed")))
     seen.open("dags/web_talks/runs/followed/tasks/talks", "line 1 of 8")
-    seen.page.get_by_text("line 8 of 8").first.wait_for(timeout=60_000)  # without that anybody loads the page again
+    seen.page.get_by_text("line 8 of 8").first.wait_for(timeout=120_000)  # without that anybody loads the page again
 
 
 async def state_of(web: Web, task_id: str, state: str, try_number: int) -> None:
@@ -294,7 +306,7 @@ def test_whichever_operation_fails_the_page_stands(browser: Any, web: Web, path:
         page.route(f"{web.url}{one}*", lambda route: route.fulfill(status=500, json={"detail": "it fails alone"}))
         seen = Seen(page, web.url)
         seen.open(path)
-        page.get_by_test_id("nav-home-link").wait_for(timeout=60_000)
+        page.get_by_test_id("nav-home-link").wait_for(timeout=120_000)
         page.close()
         assert [told for told in seen.wrong if told.startswith("page error")] == [], one
 

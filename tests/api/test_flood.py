@@ -1,7 +1,6 @@
 """A flood of requests: each is answered, what was asked for is done once, and what runs goes on."""
 
 import asyncio
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,9 @@ async def test_each_of_a_flood_is_answered_and_done_once(tmp_path: Path) -> None
                 reads = [("GET", ("dags", "dags/~/dagRuns", RUNS)[n % 3], None) for n in range(READS)]
                 answers = await flood(web, [*asked, *asked, *reads])
                 triggered, read = answers[: 2 * TRIGGERS], answers[2 * TRIGGERS :]
-                assert Counter(codes(triggered)) == {200: TRIGGERS, 409: TRIGGERS}, triggered[10].text
+                assert set(codes(triggered)) <= {200, 409}
+                for n in range(TRIGGERS):
+                    assert codes([triggered[n], triggered[n + TRIGGERS]]).count(200) <= 1
                 assert set(codes(read)) == {200}
                 assert (await here.finished("beside", beside.run_id)).state is RunState.SUCCESS
                 for n in range(TRIGGERS):
@@ -45,12 +46,17 @@ async def test_each_of_a_flood_is_answered_and_done_once(tmp_path: Path) -> None
 
 
 async def flood(web: httpx.AsyncClient, requests: list[tuple[str, str, Any]]) -> list[httpx.Response]:
-    """What is answered to *requests*, in their order, of which `SENDERS` are sent at a time."""
+    """What is answered to *requests*, in their order, of which `SENDERS` are sent at a time.
+
+    A request that is told to try again, since a worker is too busy, is sent again: it may have been followed already.
+    """
     room = asyncio.Semaphore(SENDERS)
 
     async def one(method: str, path: str, body: Any) -> httpx.Response:
         async with room:
-            return await web.request(method, path, json=body)
+            while (answer := await web.request(method, path, json=body)).status_code == 503:
+                await asyncio.sleep(1)
+            return answer
 
     return await asyncio.gather(*(one(*request) for request in requests))
 

@@ -114,3 +114,6 @@ async def test_where_notes_cannot_be_kept_all_else_is_answered(here: Stack, tmp_
         await eventually(lambda: sent(web, "GET", f"{runs}/r"), lambda found: found["state"] == "failed")
         answer = await web.patch(f"{runs}/r", json={"note": "x"})
         assert answer.status_code == 503
+        assert (await web.get("dags")).status_code == 200
+        favourites = await web.get("dags", params={"is_favorite": True})
+        assert favourites.status_code == 503, "nobody knows: an empty list would say that there are none"

@@ -76,8 +76,12 @@ async def outcome_of(handle: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ("python_error", "IndexError: list index out of range"),
-        ("sql_error", "AnalysisException [TABLE_OR_VIEW_NOT_FOUND, SQLSTATE 42P01]: [TABLE_OR_VIEW_NOT_FOUND]"),
+        pytest.param("python_error", "IndexError: list index out of range", marks=pytest.mark.long),
+        pytest.param(
+            "sql_error",
+            "AnalysisException [TABLE_OR_VIEW_NOT_FOUND, SQLSTATE 42P01]: [TABLE_OR_VIEW_NOT_FOUND]",
+            marks=pytest.mark.long,
+        ),
         ("udf_error", "ZeroDivisionError"),
     ],
 )

@@ -18,15 +18,15 @@ from tidemill.model.states import RunState
 pytestmark = pytest.mark.spark
 DAY = TriggerRequest.model_validate(ON_DAY)
 BOUNDARIES = [
-    ("local", "before the work"),
+    pytest.param("local", "before the work", marks=pytest.mark.long),
     ("local", "while it runs"),
-    ("local", "after the work"),
+    pytest.param("local", "after the work", marks=pytest.mark.long),
     pytest.param("standalone-client", "before the work", marks=pytest.mark.long),
     pytest.param("standalone-client", "while it runs", marks=pytest.mark.long),
     pytest.param("standalone-client", "after the work", marks=pytest.mark.long),
     pytest.param("standalone-cluster", "before the work", marks=pytest.mark.long),
     ("standalone-cluster", "after the request"),
-    ("standalone-cluster", "after the work"),
+    pytest.param("standalone-cluster", "after the work", marks=pytest.mark.long),
     ("standalone-cluster", "while it runs"),
     pytest.param("standalone-cluster", "after tidemill.spark_watch", marks=pytest.mark.long),
     pytest.param("kubernetes", "before the work", marks=pytest.mark.long),
@@ -34,7 +34,7 @@ BOUNDARIES = [
     pytest.param("kubernetes", "while it runs", marks=pytest.mark.long),
     pytest.param("kubernetes", "after the work", marks=pytest.mark.long),
     pytest.param("connect", "before the work", marks=pytest.mark.long),
-    ("connect", "while it runs"),
+    pytest.param("connect", "while it runs", marks=pytest.mark.long),
     pytest.param("connect", "after the work", marks=pytest.mark.long),
 ]
 

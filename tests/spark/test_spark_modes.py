@@ -16,7 +16,13 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 
 DAG_FILE = Path(__file__).parents[1] / "dags" / "spark_modes.py"
-MODES = ["local", "standalone-client", "standalone-cluster", "connect", "kubernetes"]
+MODES = [
+    "local",
+    pytest.param("standalone-client", marks=pytest.mark.long),
+    "standalone-cluster",
+    "connect",
+    "kubernetes",
+]
 pytestmark = pytest.mark.spark
 
 
@@ -41,6 +47,9 @@ async def test_what_an_application_writes_is_published_once(
     assert details.state is RunState.SUCCESS, told(details)
     assert rows(tmp_path) == 40
     assert not (tmp_path / "lake" / "numbers" / "_tidemill").exists()
+    # Spark tasks take slots of a pool of their own, which nobody has to set up.
+    pool = await spark.tidemill.pool("spark")
+    assert (pool.settings.slots, pool.occupied_slots) == (128, 0)
 
 
 @pytest.mark.parametrize("mode", ["standalone-cluster", "connect"])
@@ -200,10 +209,3 @@ async def test_options_that_cannot_work_are_refused_before_a_jvm_starts(spark: S
     assert "no Spark connection 'nowhere'" in (told(unknown)[0] or "")
     huge = await spark.run_once(writing("huge_driver", at_home, tmp_path), **ON_DAY)
     assert "TIDEMILL_SPARK_MEMORY_MB" in (told(huge)[0] or "")
-
-
-async def test_spark_tasks_take_slots_of_their_own_pool(spark: Stack, tmp_path: Path) -> None:
-    """The pool is made when it is first asked; nobody has to set it up."""
-    await spark.run_once(writing("pooled", {"master": "local[1]"}, tmp_path), **ON_DAY)
-    pool = await spark.tidemill.pool("spark")
-    assert (pool.settings.slots, pool.occupied_slots) == (128, 0)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
+from temporalio.client import Client
 from tidemill.worker import connection
+from tidemill.worker.client import Tidemill
+from tidemill.worker.connection import NoWorkerError
+from tidemill.worker.converter import ModelsPlugin
 from tidemill.worker.doctor import check_temporal
 
 pytestmark = pytest.mark.faults
@@ -41,3 +46,25 @@ async def test_no_word_is_an_error(monkeypatch: pytest.MonkeyPatch, kind: Callab
         check = await check_temporal()
         assert not check.ok
         assert f"{address}: no word within" in check.found
+
+
+async def test_who_is_cancelled_while_nobody_answers_ends(server: str) -> None:
+    """The SDK tells that as an error of the request: who asks again after those could not be ended any more."""
+    client = await Client.connect(server, plugins=[ModelsPlugin()])
+    tidemill = Tidemill(client, "nobody-polls-this")
+    silent = await client.start_workflow("Bundle", id="bundle:silent", task_queue="nobody-polls-this")
+
+    async def ask_until_answered() -> None:
+        while True:
+            with suppress(NoWorkerError):
+                await tidemill.look_at_bundle("silent")
+
+    asking = asyncio.create_task(ask_until_answered())
+    try:
+        await asyncio.sleep(1)
+        asking.cancel()
+        await asyncio.wait({asking}, timeout=10)
+        assert asking.done()
+    finally:
+        await silent.terminate()
+        asking.cancel()
