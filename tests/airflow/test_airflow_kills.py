@@ -57,7 +57,15 @@ async def test_a_process_that_ends_in_a_callback_changes_nothing(alone: tuple[St
     assert lines(out / "leaving.ended") == ["1"]
 
 
-@pytest.mark.parametrize("moment", ["running", "deferred", "resuming", "calling"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("running", marks=pytest.mark.long),
+        "deferred",
+        "resuming",
+        pytest.param("calling", marks=pytest.mark.long),
+    ],
+)
 async def test_a_killed_worker_costs_no_try_and_ends_nothing_twice(
     alone: tuple[Stack, dict[str, str]], moment: str
 ) -> None:

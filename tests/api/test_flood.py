@@ -13,8 +13,8 @@ from tidemill.worker.settings import Settings
 
 pytestmark = pytest.mark.faults
 
-TRIGGERS = 150
-READS = 600
+TRIGGERS = 60
+READS = 240
 SENDERS = 60
 RUNS = "dags/flooded/dagRuns"
 

@@ -12,7 +12,7 @@ from tidemill.examples import tpch
 from tidemill.model.spec.tasks import SparkOptions
 from tidemill.model.states import RunState
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 DAG_FILE = Path(os.path.realpath(Path(next(iter(tpch.__path__))) / "tpch.py"))
 
 
