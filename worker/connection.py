@@ -27,7 +27,7 @@ from ..model.errors import InvalidInputError
 from .converter import ModelsPlugin
 from .dev_address import remembered_address
 
-CONNECT_WITHIN = 30.0
+CONNECT_WITHIN = 10.0
 """Seconds for a service to answer at all: one that is there does so in milliseconds."""
 NONDETERMINISM = "TMPRL1100"
 """Temporal's code for a history that does not fit the code."""

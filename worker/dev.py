@@ -39,9 +39,6 @@ DYNAMIC_CONFIG: dict[str, object] = {
     "frontend.rps": 20000,
     "frontend.namespaceRPS": 20000,
     "matching.rps": 20000,
-    # The default of four is for queues that several hosts serve: here each would only cost time and memory.
-    "matching.numTaskqueueReadPartitions": 1,
-    "matching.numTaskqueueWritePartitions": 1,
 }
 READY_WITHIN = 60.0
 RETENTION = timedelta(days=30)
