@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.base import Model
+from ..model.run.changes import keeps_times
 from ..model.run.identity import RunIdentity
 from ..model.run.messages import RunReport
 from ..model.run.revisions import ReviseQuestion
@@ -78,6 +79,8 @@ class Revised(Model):
     execution: str | None = None
     """Where the run has ended: its last execution, which another has to go on from."""
     run: RunIdentity | None = None
+    keeps_times: bool = False
+    """Whether only how it has ended is another: nothing of it runs again."""
 
 
 @activity.defn(name="tidemill.load_run")
@@ -137,17 +140,21 @@ async def revise_run(question: ReviseQuestion) -> Revised:
             return await _revise_running(handle, question)
         run = await handle.query("identity", result_type=RunIdentity)
         keys: list[str] = []
+        keeps = question.mark_run is not None
         if question.clear is not None:
             keys = await handle.query("would_clear", question.clear, result_type=list[str])
         elif question.mark is not None:
             keys = await handle.query("would_mark", question.mark, result_type=list[str])
+            before = await load_run(LastExecution(workflow_id=question.workflow_id, execution=found.run_id))
+            before.settle_ended()
+            keeps = keeps_times(before, question.mark, None)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
         raise _refusal("its history is no longer kept by Temporal. Run the date again with a backfill") from None
     except WorkflowQueryFailedError as error:
         raise _refusal(str(error)) from None
-    return Revised(instances=tuple(keys), execution=found.run_id, run=run)
+    return Revised(instances=tuple(keys), execution=found.run_id, run=run, keeps_times=keeps)
 
 
 async def _revise_running(handle: WorkflowHandle[Any, Any], question: ReviseQuestion) -> Revised:

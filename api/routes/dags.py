@@ -85,7 +85,7 @@ FIELDS: dict[str, Any] = {
     "paused": lambda row: row.is_paused,
     "bundle_name": lambda row: row.bundle,
     "dag_ids": lambda row: row.dag_id,
-    "last_dag_run_state": lambda row: last_state(row),
+    "last_dag_run_state": lambda row: row.last_state,
     "has_asset_schedule": lambda row: row.timetable_summary in OF_ASSETS,
 }
 ORDERS: dict[str, Any] = {
@@ -93,9 +93,9 @@ ORDERS: dict[str, Any] = {
     "dag_display_name": lambda row: row.display_name,
     "next_dagrun": lambda row: row.next_dagrun_create_after,
     "next_dagrun_run_after": lambda row: row.next_dagrun_create_after,
-    "last_run_state": lambda row: last_state(row),
-    "last_run_start_date": lambda row: row.last_run.run_after if row.last_run is not None else None,
-    "last_run_run_after": lambda row: row.last_run.run_after if row.last_run is not None else None,
+    "last_run_state": lambda row: row.last_state,
+    "last_run_start_date": lambda row: row.newest_run.started_at if row.newest_run is not None else None,
+    "last_run_run_after": lambda row: row.newest_run.run_after if row.newest_run is not None else None,
     "is_paused": lambda row: row.is_paused,
     "bundle_name": lambda row: row.bundle,
 }
@@ -105,18 +105,9 @@ SPECIAL = {"is_favorite", "tags", "tags_match_mode", "owners", "exclude_stale", 
 """Filters that are more than a comparison with one field."""
 
 
-def last_state(row: DagRow) -> str | None:
-    """The state of the newest run."""
-    if row.active_runs:
-        return "running"
-    if row.queued_runs:
-        return "queued"
-    return str(row.last_run.state) if row.last_run is not None else None
-
-
 def run_states(row: DagRow) -> set[str]:
     """The states of runs that the DAG's line knows of."""
-    found = {str(row.last_run.state)} if row.last_run is not None else set()
+    found = {str(run.state) for run in (row.last_run, row.newest_run) if run is not None}
     return found | ({"running"} if row.active_runs else set()) | ({"queued"} if row.queued_runs else set())
 
 

@@ -28,7 +28,7 @@ async def get_dag_counts(source: Here) -> dict[str, int]:
     rows = [row for row in await source.rows() if not row.is_stale]
     return {
         "active_dag_count": sum(not row.is_paused for row in rows),
-        "failed_dag_count": sum(row.last_run is not None and row.last_run.state == "failed" for row in rows),
+        "failed_dag_count": sum(row.last_state == "failed" for row in rows),
         "running_dag_count": sum(row.active_runs > 0 for row in rows),
         "queued_dag_count": sum(row.queued_runs > 0 for row in rows),
     }

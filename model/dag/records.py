@@ -24,6 +24,8 @@ class TrackedRun(Record):
     backfill_id: str | None = None
     again: bool = False
     """Whether a finished run is run again, under the id that it had."""
+    revised_at: Instant | None = None
+    """When a person has said otherwise how it has ended; None: `queued_at`, or it has not run before."""
     revision: Revision | None = None
     """What is changed in it first, if a person has it run again."""
     previous: str | None = None

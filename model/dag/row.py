@@ -19,7 +19,7 @@ NAMES = 300
 
 
 class LastRun(Model):
-    """The run that has ended last."""
+    """Of the runs that have ended, the newest by run_after."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
@@ -27,6 +27,17 @@ class LastRun(Model):
     state: RunState
     run_after: Instant
     ended_at: Instant
+
+
+class NewestRun(Model):
+    """The newest run by run_after, whatever its state: what "the last run" means in every list (as in Airflow)."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
+
+    run_id: str
+    state: RunState
+    run_after: Instant
+    started_at: Instant | None = None
 
 
 class Interval(Model):
@@ -59,6 +70,8 @@ class DagRow(Model):
     active_runs: int = 0
     queued_runs: int = 0
     last_run: LastRun | None = None
+    """Read by release 0.2, and where a DAG's line is of that release."""
+    newest_run: NewestRun | None = None
     version: str = ""
     source: str | None = None
     bundle: str | None = None
@@ -68,6 +81,12 @@ class DagRow(Model):
     """Whose classes its file is written with: tidemill's, or Airflow's."""
     problem: str | None = None
     """Why its workflow cannot go on, where its workflow tasks fail. Known to lists alone."""
+
+    @property
+    def last_state(self) -> RunState | None:
+        """The state of the newest run."""
+        newest = self.newest_run or self.last_run
+        return newest.state if newest is not None else None
 
     @property
     def display_name(self) -> str:

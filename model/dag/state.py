@@ -311,7 +311,9 @@ class DagState(DagAssets, DagBackfills):
         """Takes a run off the list and into the ledger. False if it was not on the list (told twice)."""
         tracked = self.runs.get(report.key)
         # A report from before a clear was on its way when the run was taken on again: it is of the execution before.
-        if tracked is None or (tracked.again and report.ended_at < tracked.queued_at):
+        if tracked is None or (
+            tracked.again and (report.told_at or report.ended_at) < (tracked.revised_at or tracked.queued_at)
+        ):
             return False
         del self.runs[report.key]
         self.ledger = [record for record in self.ledger if record.run_id != tracked.run.run_id]
@@ -359,6 +361,7 @@ class DagState(DagAssets, DagBackfills):
             queued_at=before.queued_at if before is not None else now,
             started_at=before.started_at if before is not None else None,
             again=True,
+            revised_at=now if keeps_times else None,
             revision=revision,
             past=self.take_up(run.run_id),
         )

@@ -9,7 +9,7 @@ from ..run.views import RunView
 from ..spec.timetables import DagRunInfo, DataInterval
 from .explaining import next_run
 from .records import MadeDecision, RunRecord
-from .row import SOURCE, TEXT, DagRow, Interval, LastRun, timetable_summary, within
+from .row import SOURCE, TEXT, DagRow, Interval, LastRun, NewestRun, timetable_summary, within
 from .state import DagState
 
 
@@ -38,6 +38,7 @@ class DagView(Model):
     active_runs: int
     queued_runs: int
     last_run: RunRecord | None
+    newest_run: NewestRun | None = None
     decisions: tuple[MadeDecision, ...]
 
 
@@ -79,7 +80,8 @@ def dag_view(state: DagState, now: datetime) -> DagView:
         max_active_runs=state.spec.max_active_runs,
         active_runs=running,
         queued_runs=len(state.runs) - running,
-        last_run=state.ledger[-1] if state.ledger else None,
+        last_run=_last_record(state),
+        newest_run=_newest_run(state, _last_record(state)),
         decisions=tuple(state.decisions),
     )
 
@@ -89,9 +91,22 @@ def _interval(info: DagRunInfo | None) -> Interval | None:
     return Interval(start=interval.start, end=interval.end) if interval is not None else None
 
 
+def _last_record(state: DagState) -> RunRecord | None:
+    return max(state.ledger, key=lambda record: (record.run_after, record.queued_at), default=None)
+
+
+def _newest_run(state: DagState, last: RunRecord | None) -> NewestRun | None:
+    found = [(t.run.run_after, t.queued_at, t.run.run_id, t) for t in state.runs.values()]
+    found += [(last.run_after, last.queued_at, last.run_id, last)] if last is not None else []
+    if not found:
+        return None
+    run_after, _, run_id, run = max(found, key=lambda each: each[:2])
+    return NewestRun(run_id=run_id, state=run.state, run_after=run_after, started_at=run.started_at)
+
+
 def dag_row(state: DagState) -> DagRow:
     """What a list shows of the DAG."""
-    spec, source, info, last = state.spec, state.spec.source, state.next_info, state.ledger[-1:]
+    spec, source, info, last = state.spec, state.spec.source, state.next_info, _last_record(state)
     running = state.running
     return DagRow(
         dag_id=spec.dag_id,
@@ -108,7 +123,8 @@ def dag_row(state: DagState) -> DagRow:
         max_active_runs=spec.max_active_runs,
         active_runs=running,
         queued_runs=len(state.runs) - running,
-        last_run=LastRun.model_validate(last[0].model_dump()) if last else None,
+        last_run=LastRun.model_validate(last.model_dump()) if last is not None else None,
+        newest_run=_newest_run(state, last),
         version=spec.version,
         source=source.path[-SOURCE:] if source is not None else None,
         bundle=source.bundle if source is not None else None,
@@ -141,4 +157,4 @@ def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
         )
         for record in state.ledger
     ]
-    return sorted(known, key=lambda view: (view.logical_date or view.run_after, view.queued_at), reverse=True)
+    return sorted(known, key=lambda view: (view.run_after, view.queued_at), reverse=True)

@@ -69,6 +69,14 @@ def resumed(state: DagRunState, request: MarkRequest) -> Change:
     return Change(states=dict.fromkeys(failed, TaskState.NONE), reason=f"cleared: upstream was marked {request.state}")
 
 
+def keeps_times(state: DagRunState, mark: MarkRequest | None, mark_run: RunMark | None) -> bool:
+    """Whether a change only says how a run that has ended did end: its times stay (as in Airflow).
+
+    Raises InvalidInputError.
+    """
+    return mark_run is not None or (mark is not None and not resumed(state, mark).states)
+
+
 def run_marked(state: DagRunState, mark: RunMark, *, keeps_ends: bool) -> Change:
     """Tasks that run, or wait for something, take the state of the run; what has ended keeps its own (as in Airflow).
 

@@ -14,6 +14,8 @@ class RunReport(Model):
     key: str
     state: RunState
     ended_at: Instant
+    told_at: Instant | None = None
+    """When it tells; later than `ended_at` where a person has said otherwise how it has ended. None: `ended_at`."""
     reason: str
     past: dict[str, TaskState] = {}
     """How those tasks ended that the next run looks back at."""

@@ -36,13 +36,15 @@ class HeldLease(Record):
 class DagRunState(WithLaterFields, Record):
     """A run's state, also the input of its workflow: how it starts, and how it goes on after continue-as-new."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("parallelism", "queued_at", "began_at")
+    later_fields: ClassVar[tuple[str, ...]] = ("parallelism", "queued_at", "began_at", "ended_at")
 
     run: RunIdentity
     spec: DagSpec
     started_at: Instant | None = None
     began_at: Instant | None = None
     """When a run had begun that a person has said the end of: that changes no times. None: at `started_at`."""
+    ended_at: Instant | None = None
+    """When its last execution has ended it, which no later saying of how it has ended moves."""
     instances: dict[str, TaskInstance] = {}
     executions: int = 1
     past: Past | None = None

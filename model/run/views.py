@@ -96,7 +96,7 @@ def run_row(state: DagRunState, counts: Mapping[TaskState, int], end: RunState |
         logical_date=state.run.logical_date,
         run_after=state.run.run_after,
         started_at=state.began_at or state.started_at,
-        ended_at=now if end is not None else None,
+        ended_at=(state.ended_at or now) if end is not None else None,
         counts={str(task_state): n for task_state, n in counts.items() if n},
         workflow_id=state.run.workflow_id,
     )

@@ -37,6 +37,7 @@ from tidemill.model.dag.views import Registration
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import LeaseRequest, RunLeases
 from tidemill.model.run.attempts import TaskAttempt
+from tidemill.model.run.changes import keeps_times
 from tidemill.model.run.deferrals import Deferral, TriggerEnd
 from tidemill.model.run.identity import RunIdentity, dag_workflow_id, operator_run_id
 from tidemill.model.run.messages import RunReport
@@ -319,14 +320,18 @@ class _Try:
     def _revise_ended(self, found: Execution, question: ReviseQuestion) -> None:
         run = self._world.query(found, "identity", result_type=RunIdentity)
         keys: list[str] | None = []
+        keeps = question.mark_run is not None
         if question.clear is not None:
             keys = self._world.query(found, "would_clear", question.clear, result_type=list[str])
         elif question.mark is not None:
             keys = self._world.query(found, "would_mark", question.mark, result_type=list[str])
+            before = self._world.query(found, "whole_state", result_type=DagRunState)
+            before.settle_ended()
+            keeps = keys is not None and keeps_times(before, question.mark, None)
         if run is None or keys is None:
             self._refuse("it is refused by the run")
         else:
-            self._complete(Revised(instances=tuple(keys), execution=found.run_id, run=run))
+            self._complete(Revised(instances=tuple(keys), execution=found.run_id, run=run, keeps_times=keeps))
 
     def _do_moment(self) -> None:
         attempt: TaskAttempt = self._asked(TaskAttempt)

@@ -12,12 +12,13 @@ from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.backfill_walk import BackfillBatch
 from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import Ticks
+from tidemill.model.dag.views import dag_row, dag_view, run_views
 from tidemill.model.errors import InvalidInputError, OtherBundleError
 from tidemill.model.run.identity import TriggerRequest, manual_run
 from tidemill.model.run.messages import RunReport
 from tidemill.model.run.past import Past
 from tidemill.model.run.planner import RunPlan
-from tidemill.model.run.revisions import ClearRequest, Revision
+from tidemill.model.run.revisions import ClearRequest, Revision, RunMark
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.timetables import DagRunInfo, DataInterval
 from tidemill.model.states import RunState, TaskState
@@ -67,6 +68,39 @@ def test_a_report_from_before_a_clear_does_not_end_the_run_that_was_cleared() ->
     assert key in state.runs
     assert state.finish(late.model_copy(update={"ended_at": cleared_at + HOUR}))
     assert key not in state.runs
+
+
+def test_a_report_from_before_a_mark_does_not_end_the_run_that_keeps_its_times() -> None:
+    state = state_of()
+    key = run_ended(state, 0, RunState.FAILED)
+    before = state.ledger[-1]
+    run = manual_run("d", state.spec.schedule, TriggerRequest(logical_date=START), START)
+    marked = Revision(execution="1", mark_run=RunMark(state="success"))
+    state.revise(run, marked, START + HOUR, keeps_times=True)
+    told = RunReport(key=key, state=RunState.FAILED, ended_at=before.ended_at, told_at=START, reason="told late")
+    assert not state.finish(told)
+    assert state.finish(told.model_copy(update={"state": RunState.SUCCESS, "told_at": START + HOUR}))
+    [after] = state.ledger
+    assert after.state is RunState.SUCCESS
+    assert (after.queued_at, after.started_at, after.ended_at) == (before.queued_at, before.started_at, before.ended_at)
+
+
+def test_the_last_run_is_the_newest_by_run_after_whenever_it_ended() -> None:
+    state = state_of()
+    run_ended(state, 5, RunState.FAILED)
+    run_ended(state, 3, RunState.SUCCESS)  # an older date, run later
+    assert dag_row(state).last_state is RunState.FAILED
+    view = dag_view(state, START)
+    assert view.last_run is not None
+    assert (view.last_run.state, view.last_run.run_after) == (RunState.FAILED, START + 5 * HOUR)
+    now = START + 4 * HOUR
+    run = manual_run("d", state.spec.schedule, TriggerRequest(logical_date=now), now)
+    state.start(state.create(run, now, "a test"), now)
+    assert dag_row(state).last_state is RunState.FAILED
+    later = manual_run("d", state.spec.schedule, TriggerRequest(logical_date=START + 6 * HOUR), START + 6 * HOUR)
+    state.create(later, START + 6 * HOUR, "a test")
+    assert dag_row(state).last_state is RunState.QUEUED
+    assert [view.run_after.hour for view in run_views(state, lambda *_: "")] == [6, 5, 4, 3]
 
 
 def test_a_timetable_that_stands_still_is_noticed() -> None:

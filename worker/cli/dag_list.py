@@ -69,7 +69,7 @@ def _cells(row: DagRow) -> tuple[object, ...]:
         status_text(row.status),
         row.timetable_summary,
         instant_text(row.next_dagrun_create_after),
-        state_text(row.last_run.state) if row.last_run else "",
+        state_text(row.last_state) if row.last_state else "",
         f"{row.active_runs}+{row.queued_runs}/{row.max_active_runs}",
         row.version,
         row.written_for,

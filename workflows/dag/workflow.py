@@ -401,7 +401,9 @@ class DagWorkflow:
             return []
         change = question.model_dump(include={"clear", "mark", "mark_run"})
         revision = Revision(execution=revised.execution, **change)
-        keeps_times = revision.mark_run is not None and workflow.patched("run-marks-keep-times")
+        keeps_times = revised.keeps_times or (
+            revision.mark_run is not None and workflow.patched("run-marks-keep-times")
+        )
         self.state.revise(revised.run, revision, workflow.now(), keeps_times=keeps_times)
         self._alarm.ring()
         return list(revised.instances)

@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 from ...activities.runs import LastExecution, load_run
 from ...model.errors import InvalidInputError
 from ...model.pool.state import RunLeases
-from ...model.run.changes import Change, answer_of, cleared, form_of, marked, resumed
+from ...model.run.changes import Change, answer_of, cleared, form_of, keeps_times, marked, resumed
 from ...model.run.forms import answered, response_to
 from ...model.run.identity import RunIdentity, dag_workflow_id
 from ...model.run.instance_keys import split_key
@@ -91,6 +91,7 @@ class DagRunWorkflow:
     def _revised(self, change: Change) -> list[str]:
         """Takes up what a person has changed; the next run looks back at that, too."""
         self.tasks.engine.apply(change)
+        self.state.ended_at = None
         tasks = {split_key(key)[0] for key in change.states} & self._remembered
         if tasks and workflow.patched("tells-of-tasks-together"):
             self._untold |= tasks
@@ -142,8 +143,10 @@ class DagRunWorkflow:
         if names and workflow.patched("cleared-deadlines-count-anew"):
             current["queued_at"] = fresh.queued_at
             current["missed"] = [name for name in before.missed if name not in names]
-        began = (before.began_at or before.started_at) if revision.mark_run is not None else None
-        self._adopt(before.model_copy(update={**current, "started_at": None, "began_at": began, "revision": None}))
+        keeps = revision.clear is None and keeps_times(before, revision.mark, revision.mark_run)
+        current["began_at"] = (before.began_at or before.started_at) if keeps else None
+        current["ended_at"] = before.ended_at if keeps else None
+        self._adopt(before.model_copy(update={**current, "started_at": None, "revision": None}))
         self.tasks.leases.give_back([*self.state.leases])
         try:
             self._revise(revision)
@@ -236,11 +239,13 @@ class DagRunWorkflow:
 
     async def _report(self, end: RunEnd) -> None:
         self.tasks.engine.ended = end
+        self.state.ended_at = self.state.ended_at or workflow.now()
         self._show(end.state)
         report = RunReport(
             key=self.state.run.key,
             state=end.state,
-            ended_at=workflow.now(),
+            ended_at=self.state.ended_at,
+            told_at=workflow.now(),
             reason=end.reason,
             past=self.state.past_for_next,
             progress=progress(self.tasks.plan.counts),
