@@ -103,9 +103,11 @@ async def load_run(last: LastExecution) -> DagRunState:
 
 
 class RunConf(Model):
-    """With what a run was asked for."""
+    """With what a run was asked for, and where its last execution is."""
 
     conf: dict[str, Any] = {}
+    execution: str | None = None
+    """That execution, by Temporal's run id; None: it cannot be read."""
     problem: str | None = None
     """Why it is not known any more."""
 
@@ -119,6 +121,7 @@ async def find_conf(workflow_id: str) -> RunConf:
     handle = activity.client().get_workflow_handle(workflow_id)
     try:
         run = await handle.query("identity", result_type=RunIdentity, rpc_timeout=QUERY_WITHIN)
+        found = await handle.describe(rpc_timeout=QUERY_WITHIN)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return RunConf(problem="Temporal no longer keeps its history")
@@ -127,7 +130,7 @@ async def find_conf(workflow_id: str) -> RunConf:
         return RunConf(problem=f"its last execution does not answer ({error.message})")
     except WorkflowQueryFailedError as error:
         return RunConf(problem=f"its last execution cannot be read ({error})")
-    return RunConf(conf=run.conf)
+    return RunConf(conf=run.conf, execution=found.run_id)
 
 
 @activity.defn(name="tidemill.revise_run")

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Table, delete, fun
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 
-from ...model.run.row import RunRow
+from ...model.run.row import RunRow, short_reason
 from ...model.run.state import DagRunState
 from ...model.run.views import RunDetails, RunView
 from ...model.spec.dag import DagSpec
@@ -84,6 +84,9 @@ class EndedRuns:
             counts=Counter(str(task.state) for task in details.tasks),
             **view.model_dump(exclude={"queued_at", "reason", "partition_key", "run_type"}),
             run_type=str(view.run_type),
+            triggered_by=str(details.run.triggered_by),
+            triggering_user_name=details.run.triggering_user_name,
+            reason=short_reason(view.reason) if view.reason is not None else None,
         )
         return {
             "namespace": self._namespace,

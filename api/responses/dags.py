@@ -228,6 +228,7 @@ def dag_details(row: DagRow, spec: DagSpec, view: DagView) -> DagDetails:
         last_parsed=None,
         default_args=None,
         active_runs_count=row.active_runs,
+        rerun_with_latest_version=spec.reruns_latest,
         concurrency=spec.max_active_tasks,
         latest_dag_version=version_in_place(spec, view),
     )

@@ -96,7 +96,7 @@ async def clear_runs(
         await source.run(key[0], key[1])
         await check_tags(source, person, key[0])
     if body.dry_run:
-        request = ClearRequest(only_failed=body.only_failed, run_on_latest_version=bool(body.run_on_latest_version))
+        request = ClearRequest(only_failed=body.only_failed, run_on_latest_version=body.run_on_latest_version)
         found = [await would_clear(source, key[0], key[1], request) for key in keys]
         views = [instance_answer(run, view, spec) for run, spec, listed in found for view in listed]
         return ClearedInstances(task_instances=views, total_entries=len(views))

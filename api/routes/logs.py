@@ -44,10 +44,11 @@ async def get_log(
 ) -> Response:
     """The log of a try from *token* on; a token comes with it as long as the log may grow."""
     _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
-    # The user interface asks for the next try as soon as a task is cleared, which may be before we know of that; and a
-    # run that begins again does not know its tries for a moment.
+    # The user interface asks for the next try as soon as a task is cleared, and a run that begins again does not know
+    # its tries for a moment.
     last = shown_try(view)
-    if try_number < 0 or (try_number > last + 1 and view.state.finished):
+    over = view.state.finished and (await source.run(dag_id, dag_run_id)).state.finished
+    if try_number < 0 or (try_number > last + (not over) and view.state.finished):
         raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no try {try_number}")
     name = f"{attempt_path(dag_id, dag_run_id, task_id, try_number, map_index)}.log"
     log, offset = TaskLog(source.settings, name), offset_of(token)

@@ -240,8 +240,7 @@ async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBo
     if body.only_new:
         raise InvalidInputError("only_new is not offered: clear the tasks that you mean")
     before = await source.run(dag_id, dag_run_id)
-    latest = bool(body.run_on_latest_version)
-    request = ClearRequest(only_failed=body.only_failed, run_on_latest_version=latest)
+    request = ClearRequest(only_failed=body.only_failed, run_on_latest_version=body.run_on_latest_version)
     if body.dry_run:
         run, spec, views = await would_clear(source, dag_id, dag_run_id, request)
         found = await noted(source.notes, [instance_answer(run, view, spec) for view in views])

@@ -327,7 +327,7 @@ async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> Instanc
         upstream=body.include_upstream,
         downstream=body.include_downstream,
         only_failed=body.only_failed,
-        run_on_latest_version=bool(body.run_on_latest_version),
+        run_on_latest_version=body.run_on_latest_version,
     )
     run, spec, views = await would_clear(source, dag_id, body.dag_run_id, request)
     running = [view.key for view in views if view.state is TaskState.RUNNING]

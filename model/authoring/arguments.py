@@ -22,8 +22,6 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "access_control": "who may do what is decided by roles and tags of API tokens, and by Temporal's namespaces",
         "auto_register": "a DAG that is made while its file is imported is registered",
         "owner_links": LOOKS,
-        "rerun_with_latest_version": "a cleared run goes on with the code that it was made with, unless "
-        "disable_bundle_versioning says otherwise",
         "task_group": "the DAG makes its groups by itself",
         "template_undefined": "a name that is not there is an error, as by Airflow's default",
     },

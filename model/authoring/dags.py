@@ -85,6 +85,7 @@ class DAG:
         jitter: timedelta | None = None,
         is_paused_upon_creation: bool | None = None,
         disable_bundle_versioning: bool = False,
+        rerun_with_latest_version: bool | None = None,
         allowed_run_types: Iterable[str] | str | None = None,
         allow_trigger_in_future: bool = False,
         render_template_as_native_obj: bool = False,
@@ -138,6 +139,7 @@ class DAG:
             if is_paused_upon_creation is None
             else is_paused_upon_creation,
             "disable_bundle_versioning": disable_bundle_versioning,
+            "rerun_with_latest_version": rerun_with_latest_version,
             "allowed_run_types": _texts(allowed_run_types),
             "allow_trigger_in_future": allow_trigger_in_future,
             "render_template_as_native_obj": render_template_as_native_obj,

@@ -8,7 +8,7 @@ from ..base import Instant, Model
 from ..run.views import RunView
 from ..spec.timetables import DagRunInfo, DataInterval
 from .explaining import next_run
-from .records import MadeDecision, RunRecord
+from .records import MadeDecision, RunRecord, TrackedRun
 from .row import SOURCE, TEXT, DagRow, Interval, LastRun, NewestRun, timetable_summary, within
 from .state import DagState
 
@@ -96,6 +96,7 @@ def _last_record(state: DagState) -> RunRecord | None:
 
 
 def _newest_run(state: DagState, last: RunRecord | None) -> NewestRun | None:
+    found: list[tuple[datetime, datetime, str, TrackedRun | RunRecord]]
     found = [(t.run.run_after, t.queued_at, t.run.run_id, t) for t in state.runs.values()]
     found += [(last.run_after, last.queued_at, last.run_id, last)] if last is not None else []
     if not found:

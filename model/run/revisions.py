@@ -26,8 +26,10 @@ class ClearRequest(Selection):
     """Has tasks run again, in a run that goes on or has ended. Results and earlier tries are kept until then."""
 
     only_failed: bool = False
-    run_on_latest_version: bool = False
-    """Whether a run that has ended goes on with the version of the DAG that is in place now (Airflow's name)."""
+    run_on_latest_version: bool | None = None
+    """Whether a run that has ended goes on with the version of the DAG that is in place now (Airflow's name).
+
+    None: as the DAG says, see `DagSpec.reruns_latest`; a run under way keeps its version."""
 
 
 class MarkRequest(Selection):

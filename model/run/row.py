@@ -9,6 +9,14 @@ from pydantic import ConfigDict
 from ..base import Instant, Model
 from ..states import RunState
 
+REASON = 200
+"""The longest reason that a line keeps."""
+
+
+def short_reason(reason: str) -> str:
+    """The first line of *reason*, as a list shows it."""
+    return reason.split("\n")[0][:REASON]
+
 
 class RunRow(Model):
     """What a list shows of a run. Fields that it does not know are passed over."""
@@ -23,6 +31,10 @@ class RunRow(Model):
     run_after: Instant | None = None
     started_at: Instant | None = None
     ended_at: Instant | None = None
+    triggered_by: str = ""
+    triggering_user_name: str | None = None
+    reason: str | None = None
+    """Why it has ended as it has, in its first line."""
     counts: dict[str, int] = {}
     """How many task instances are in each state; states without any are left out."""
     workflow_id: str = ""

@@ -11,9 +11,9 @@ from ..states import RunState, TaskState
 from .forms import InputForm, Response
 from .identity import RunIdentity, RunType
 from .instance_keys import UNMAPPED, instance_key
-from .planner import RunPlan
+from .planner import RunEnd, RunPlan
 from .progress import Progress
-from .row import RunRow
+from .row import RunRow, short_reason
 from .state import DagRunState
 from .task_instances import Attempt, TaskInstance
 
@@ -86,15 +86,18 @@ class RunDetails(Model):
     tasks: tuple[TaskView, ...]
 
 
-def run_row(state: DagRunState, counts: Mapping[TaskState, int], end: RunState | None, now: datetime) -> RunRow:
+def run_row(state: DagRunState, counts: Mapping[TaskState, int], end: RunEnd | None, now: datetime) -> RunRow:
     """What a list shows of the run."""
     return RunRow(
         dag_id=state.run.dag_id,
         run_id=state.run.run_id,
         run_type=str(state.run.run_type),
-        state=end or RunState.RUNNING,
+        state=end.state if end is not None else RunState.RUNNING,
         logical_date=state.run.logical_date,
         run_after=state.run.run_after,
+        triggered_by=str(state.run.triggered_by),
+        triggering_user_name=state.run.triggering_user_name,
+        reason=short_reason(end.reason) if end is not None else None,
         started_at=state.began_at or state.started_at,
         ended_at=(state.ended_at or now) if end is not None else None,
         counts={str(task_state): n for task_state, n in counts.items() if n},

@@ -131,6 +131,8 @@ class DagSpec(Brief, Model):
     """Whether the DAG is paused when it is registered for the first time."""
     disable_bundle_versioning: bool = False
     """Whether tasks run the newest code, and not that of the version that their run was created with."""
+    rerun_with_latest_version: bool | None = None
+    """Whether a run that is cleared goes on with the version in place. None: as its bundle is, see `reruns_latest`."""
     allowed_run_types: tuple[
         Literal["scheduled", "manual", "backfill", "asset_triggered", "asset_materialization", "operator_triggered"],
         ...,
@@ -289,6 +291,16 @@ class DagSpec(Brief, Model):
     def bundle(self) -> str | None:
         """The bundle that the DAG's file belongs to."""
         return self.source.bundle if self.source is not None else None
+
+    @property
+    def reruns_latest(self) -> bool:
+        """Whether a run that is cleared goes on with the version in place, where nobody says.
+
+        Without a word of the DAG's, one of a plain folder does (as in Airflow: there is no older file to run).
+        """
+        if self.rerun_with_latest_version is not None:
+            return self.rerun_with_latest_version
+        return self.source is not None and self.source.root is not None
 
     @property
     def owns(self) -> OwnedNames | None:

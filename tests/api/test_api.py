@@ -204,6 +204,7 @@ def test_a_long_log_is_answered_to_its_end(web: Web) -> None:
     first = web.get(log).json()
     assert first["continuation_token"] is not None
     assert web.get(f"{log}?token={'9' * 18}").json()["content"] == []
+    assert web.get(log.replace("logs/1", "logs/2")).status_code == 404  # who followed it would follow it for ever
 
 
 def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> None:

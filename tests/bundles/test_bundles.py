@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from bundle_folder import ONE, Folder
-from support import Stack, eventually, killing_worker, run_command, stack
+from support import Stack, eventually, killing_worker, run_command, stack, told
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.states import RunState
 
@@ -51,6 +51,29 @@ async def test_new_changed_removed_and_back(folder: Folder) -> None:
     assert (back.is_stale, back.source) == (False, str(folder.path / "moved.py"))
     run_id = await folder.run("a")
     assert (await folder.here.finished(f"{folder.name}_a", run_id)).state is RunState.SUCCESS
+
+
+async def test_a_failed_task_is_mended_in_its_file_and_cleared(folder: Folder) -> None:
+    """As in Airflow: of a plain folder there is no older file to run. Who wants the run's own version says so."""
+    folder.one("a.py", "a", command="exit 1")
+    await folder.begin()
+    await folder.look()
+    here, dag_id, run_id = folder.here, f"{folder.name}_a", await folder.run("a")
+    failed = await here.finished(dag_id, run_id)
+    assert failed.state is RunState.FAILED
+    folder.one("a.py", "a", command="echo mended")
+    await folder.look()
+    own = await told(here, "runs", "clear", dag_id, run_id, "--own-version")
+    assert "--latest takes that" in own
+    await eventually(
+        lambda: here.tidemill.run(dag_id, run_id), lambda d: d.state.finished and d.tasks[0].try_number == 2
+    )
+    assert (await here.finished(dag_id, run_id)).state is RunState.FAILED
+    said = await told(here, "tasks", "clear", dag_id, run_id)
+    assert "which is in place, and not with its own" in said.replace("\n", " ")
+    mended = await eventually(lambda: here.tidemill.run(dag_id, run_id), lambda d: d.state is RunState.SUCCESS)
+    assert mended.tasks[0].try_number == 3
+    assert "mended" in here.log_of(dag_id, run_id, mended.tasks[0].task_id, 3)
 
 
 async def test_renaming_a_file_makes_nothing_stale(folder: Folder) -> None:

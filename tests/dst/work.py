@@ -255,7 +255,8 @@ class _Try:
         def answer() -> None:
             found = self._world.service.find(workflow_id)
             run = self._world.query(found, "identity", result_type=RunIdentity) if found is not None else None
-            self._complete(RunConf(conf=run.conf if run is not None else {}))
+            execution = found.run_id if found is not None and run is not None else None
+            self._complete(RunConf(conf=run.conf if run is not None else {}, execution=execution))
 
         self._later(self._brief(), answer)
 

@@ -56,6 +56,8 @@ async def test_operating_tasks_with_the_command_line(here: Stack, tmp_path: Path
     assert (await told(here, "tasks", "explain", "operated", runs[0], "a", "--json"))["state"] == "failed"
     await told(here, "runs", "show", "operated", runs[0], "--watch", code=1)
     assert without_times(await told(here, "tasks", "logs", "operated", runs[0], "a", "--follow")) == "2024-01-01\n"
+    never = await told(here, "tasks", "logs", "operated", runs[0], "b", code=1)
+    assert "has no log, since it has not run. It is upstream_failed" in never
     assert json.loads(await told(here, "tasks", "render", "operated", "a", "2024-05-06T00:00:00Z"))[0].startswith(
         "echo 2024-05-06;"
     )

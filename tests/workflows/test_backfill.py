@@ -81,13 +81,17 @@ async def test_dates_that_have_a_run_are_treated_as_asked(here: Stack, behavior:
 async def test_running_again_does_the_work_again(here: Stack, tmp_path: Path) -> None:
     """The second execution of a run takes nothing from what the first one left in its folders."""
     count = tmp_path / "count"
-    tasks = [bash("work", f"echo x >> {count}")]
+    tasks = [bash("work", f"echo x >> {count}; cat {count}")]
     await here.tidemill.register(dag("worked", tasks, schedule=EVERY_DAY, start_date=ago(1).isoformat()))
     await here.all_finished("worked", 1)
     asked = request(1, 1, reprocess_behavior=ReprocessBehavior.COMPLETED)
     plan = await here.tidemill.create_backfill("worked", asked)
     await done(here, "worked", plan.backfill_id)
     assert count.read_text().split() == ["x", "x"]
+    [run] = await here.tidemill.runs("worked")
+    [work] = (await here.tidemill.run("worked", run.run_id)).tasks
+    assert (work.try_number, [each.try_number for each in work.attempts]) == (2, [1, 2])
+    assert here.log_of("worked", run.run_id, "work", 2) != here.log_of("worked", run.run_id, "work", 1)
 
 
 async def test_a_run_that_runs_again_keeps_its_conf_unless_the_backfill_has_one(here: Stack, tmp_path: Path) -> None:

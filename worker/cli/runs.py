@@ -31,6 +31,14 @@ from .output import Json, console, duration_text, fail, instant_text, make_table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
+Latest = Annotated[
+    bool | None,
+    typer.Option(
+        "--latest/--own-version",
+        help="Go on with the version of the DAG that is in place now, or with its own. By default as the DAG says: one "
+        "of a plain folder goes on with the version in place.",
+    ),
+]
 REFRESH_SECONDS = 0.5
 MOST_CLEARED = 1000
 """So many failed runs are run again at a time."""
@@ -81,13 +89,17 @@ def all_runs_table(found: list[RunRow]) -> Table:
             row.dag_id,
             row.run_id,
             state_text(row.state) if row.problem is None else "failing",
+            instant_text(row.logical_date),
+            row.triggering_user_name or row.triggered_by,
             instant_text(row.started_at),
             duration_text(row.started_at, row.ended_at),
             ", ".join(f"{n} {task_state}" for task_state, n in row.counts.items()),
+            row.reason if row.state is RunState.FAILED else "",
         )
         for row in found
     ]
-    return make_table(["DAG", "RUN", "STATE", "STARTED", "DURATION", "TASKS"], rows)
+    columns = ["DAG", "RUN", "STATE", "LOGICAL DATE", "BY", "STARTED", "DURATION", "TASKS", "WHY"]
+    return make_table(columns, rows)
 
 
 def runs_table(views: list[RunView]) -> Table:
@@ -211,9 +223,8 @@ def clear(
     dag_id: AnyDagId = None,
     run_id: Annotated[str | None, typer.Argument(help="The run's id, or `latest`.", autocompletion=run_ids)] = None,
     only_failed: Annotated[bool, typer.Option("--only-failed", help="Only its tasks that have failed.")] = False,
-    latest: Annotated[
-        bool, typer.Option("--latest", help="Go on with the version of the DAG that is in place now.")
-    ] = False,
+    latest: Latest = None,
+    dag: Annotated[str | None, typer.Option("--dag", help="With --failed: of this DAG, as DAG_ID.")] = None,
     failed: Annotated[
         bool, typer.Option("--failed", help="Instead of one run all that are failed: of the DAG, or of every DAG.")
     ] = False,
@@ -222,6 +233,10 @@ def clear(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --failed: do not ask.")] = False,
 ) -> None:
     """Rerun a run under its run_id; or with --failed the failed tasks of all runs that are failed now."""
+    if dag is not None:
+        if not failed or dag_id is not None:
+            fail("--dag goes with --failed, in the place of DAG_ID. Give one of them")
+        dag_id = dag
     if failed:
         if run_id is not None or only_failed:
             fail("--failed is about the failed tasks of all failed runs. Leave RUN_ID and --only-failed out")
@@ -235,17 +250,17 @@ def clear(
     async def work() -> tuple[list[str], str | None]:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        hint = None if latest else await newer_version(tidemill, dag_id, view)
+        hint = await told_version(tidemill, dag_id, view, latest)
         request = ClearRequest(only_failed=only_failed, run_on_latest_version=latest)
         return await tidemill.clear(dag_id, view.run_id, request), hint
 
     cleared, hint = run(work())
     console.print(f"cleared: {', '.join(cleared) or 'nothing'}")
-    if hint is not None:
+    if hint is not None and cleared:
         console.print(hint)
 
 
-def clear_failed(dag_id: str | None, since: str | None, *, latest: bool, dry_run: bool, yes: bool) -> None:
+def clear_failed(dag_id: str | None, since: str | None, *, latest: bool | None, dry_run: bool, yes: bool) -> None:
     """Reruns the failed tasks of every run that is failed now. Ends with exit code 1 if one could not be cleared."""
     ended_after = datetime.now(UTC) - read_duration("--since", since) if since is not None else None
     found, table = run(_failed_runs(dag_id, ended_after))
@@ -294,12 +309,15 @@ def _ended_since(view: RunView, ended_after: datetime | None) -> bool:
     return ended_after is None or view.ended_at is None or view.ended_at >= ended_after
 
 
-async def newer_version(tidemill: Tidemill, dag_id: str, view: RunView) -> str | None:
-    """Says that a run goes on with another version of its DAG than the one in place; None where it does not."""
-    in_place = (await tidemill.spec(dag_id)).version
+async def told_version(tidemill: Tidemill, dag_id: str, view: RunView, latest: bool | None) -> str | None:
+    """Says with which version of its DAG a run goes on, where the one in place is another than its own."""
+    spec = await tidemill.spec(dag_id)
+    in_place = spec.version
     own = (await tidemill.state_of(view.workflow_id)).spec.version if view.started_at is not None else in_place
     if own == in_place:
         return None
+    if view.state.finished and (spec.reruns_latest if latest is None else latest):
+        return f"It goes on with version {in_place} of its DAG, which is in place, and not with its own {own}"
     return f"It goes on with version {own} of its DAG, and {in_place} is in place: --latest takes that"
 
 

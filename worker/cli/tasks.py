@@ -31,7 +31,7 @@ from ..task_logs import TaskLog
 from .completion import DagId, RunId, Task, TaskId, Tasks, task_ids
 from .dag_commands import dag_in, read_conf, show_logs
 from .output import Json, console, fail, make_table, print_json, read_instant, run, show, state_text, typed_date
-from .runs import newer_version, resolve
+from .runs import Latest, resolve, told_version
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -60,9 +60,7 @@ def clear(
     past: Past = False,
     future: Future = False,
     only_failed: Annotated[bool, typer.Option("--only-failed", help="Only those that have failed.")] = False,
-    latest: Annotated[
-        bool, typer.Option("--latest", help="Go on with the version of the DAG that is in place now.")
-    ] = False,
+    latest: Latest = None,
     as_json: Json = False,
 ) -> None:
     """Have tasks run again. A run that has ended goes on under its run_id."""
@@ -74,12 +72,12 @@ def clear(
     async def work() -> tuple[dict[str, list[str]], str | None]:
         tidemill = await Tidemill.connect()
         runs = await chosen_runs(tidemill, dag_id, run_id, past=past, future=future)
-        hint = None if latest or not runs else await newer_version(tidemill, dag_id, runs[0])
+        hint = await told_version(tidemill, dag_id, runs[0], latest) if runs else None
         return {view.run_id: await tidemill.clear(dag_id, view.run_id, request) for view in runs}, hint
 
     cleared, hint = run(work())
     told(cleared, as_json, "cleared")
-    if hint is not None and not as_json:
+    if hint is not None and not as_json and any(cleared.values()):
         console.print(hint)
 
 
@@ -280,7 +278,10 @@ def logs(
         found = {each.key: each for each in details.tasks}
         if task not in found:
             fail(f"run {view.run_id!r} has no task {task!r}. Its tasks are: {', '.join(found)}")
-        return view.run_id, try_number or max(1, found[task].try_number), found[task].state.finished
+        one = found[task]
+        if one.state.finished and not one.try_number and try_number is None:
+            fail(f"task {task!r} of run {view.run_id!r} has no log, since it has not run. It is {one.state}: {one.why}")
+        return view.run_id, try_number or max(1, one.try_number), one.state.finished
 
     found, number, ended = run(look())
     task_id, map_index = split_key(task)

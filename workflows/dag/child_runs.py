@@ -15,6 +15,7 @@ from ...activities.runs import RunsQuestion, find_conf, find_ended_runs
 from ...model.dag.records import DecisionKind, TrackedRun
 from ...model.dag.state import DagState
 from ...model.run.messages import RunReport
+from ...model.run.revisions import ClearRequest, Revision
 from ...model.run.state import DagRunState
 from ...model.spec.dag import DagSpec, with_default_pools
 from ...model.states import RunState, TaskState
@@ -80,8 +81,8 @@ class ChildRuns:
         *tries*: how often it was found still running, though it is to run again.
         """
         again = WorkflowIDReusePolicy.ALLOW_DUPLICATE
-        if tracked.again and tries == 0 and tracked.backfill_id is not None and not tracked.run.conf:
-            await self._keep_conf(tracked)
+        if tracked.again and tries == 0 and tracked.backfill_id is not None:
+            await self._take_up(tracked)
         await self._budget.take(self._size_of_start(tracked))
         news = self._state.news
         try:
@@ -109,14 +110,25 @@ class ChildRuns:
         self._followed.add(follower)
         follower.add_done_callback(self._forget)
 
-    async def _keep_conf(self, tracked: TrackedRun) -> None:
-        """Gives a run that a backfill without a conf runs again the conf that it had, as Airflow does."""
-        if workflow.patched("keeps-conf-of-run"):
-            had = await look_up(find_conf, tracked.run.workflow_id)
-            tracked.run = tracked.run.model_copy(update={"conf": had.conf})
-            if had.problem is not None:
-                told = f"it runs again without the conf that it may have had: {had.problem}. Give the backfill one"
-                self._state.note(workflow.now(), DecisionKind.REVISED, tracked.run.run_id, told)
+    async def _take_up(self, tracked: TrackedRun) -> None:
+        """Has a run that a backfill runs again go on from its last execution, as in Airflow.
+
+        All its tasks are cleared: their numbers of tries go on. It keeps the conf that it had, unless the backfill has
+        one. What Temporal no longer keeps begins anew.
+        """
+        clears = workflow.patched("backfills-clear")
+        if not clears and (tracked.run.conf or not workflow.patched("keeps-conf-of-run")):
+            return
+        had = await look_up(find_conf, tracked.run.workflow_id)
+        if had.execution is not None and clears:
+            everything = ClearRequest(run_on_latest_version=True)
+            tracked.revision = Revision(execution=had.execution, clear=everything)
+        if tracked.run.conf:
+            return
+        tracked.run = tracked.run.model_copy(update={"conf": had.conf})
+        if had.problem is not None:
+            told = f"it runs again without the conf that it may have had: {had.problem}. Give the backfill one"
+            self._state.note(workflow.now(), DecisionKind.REVISED, tracked.run.run_id, told)
 
     def _start_of(self, tracked: TrackedRun) -> DagRunState:
         return DagRunState(

@@ -135,9 +135,14 @@ class DagRunWorkflow:
         before = await look_up(load_run, last)
         before.settle_ended()
         fresh = self.state
-        if revision.clear is not None and revision.clear.run_on_latest_version:
+        if revision.clear is not None and self._takes_latest(revision.clear):
             before = before.with_version(fresh.spec)
-        current: dict[str, Any] = {"past": fresh.past, "is_paused": fresh.is_paused, "news": fresh.news}
+        current: dict[str, Any] = {
+            "run": fresh.run,
+            "past": fresh.past,
+            "is_paused": fresh.is_paused,
+            "news": fresh.news,
+        }
         current["parallelism"] = fresh.parallelism
         names = of_queueing(before.spec) if revision.clear is not None else set()
         if names and workflow.patched("cleared-deadlines-count-anew"):
@@ -152,6 +157,12 @@ class DagRunWorkflow:
             self._revise(revision)
         except InvalidInputError as error:
             workflow.logger.warning("run %s is not changed: %s", self.state.run.run_id, error)
+
+    def _takes_latest(self, request: ClearRequest) -> bool:
+        wanted = request.run_on_latest_version
+        if wanted is None and self.state.spec.reruns_latest:
+            return workflow.patched("clears-to-latest")
+        return bool(wanted)
 
     def _revise(self, revision: Revision) -> None:
         if revision.clear is not None:
@@ -185,7 +196,7 @@ class DagRunWorkflow:
             self._show(None)
             await self.tasks.something_happens(SHORT if draining and self._looks_again else None)
 
-    def _show(self, end: RunState | None) -> None:
+    def _show(self, end: RunEnd | None) -> None:
         """Keeps what Temporal's UI and lists show of the run."""
         counts = self.tasks.plan.counts
         workflow.set_current_details(task_table(self.state, counts))
@@ -240,7 +251,7 @@ class DagRunWorkflow:
     async def _report(self, end: RunEnd) -> None:
         self.tasks.engine.ended = end
         self.state.ended_at = self.state.ended_at or workflow.now()
-        self._show(end.state)
+        self._show(end)
         report = RunReport(
             key=self.state.run.key,
             state=end.state,

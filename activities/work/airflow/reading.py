@@ -142,6 +142,7 @@ def _fields_of(dag: Any, notices: list[str]) -> dict[str, Any]:
         "dagrun_timeout": _seconds(dag.dagrun_timeout) or None,  # Airflow: none of no length
         "fail_fast": dag.fail_fast,
         "allowed_run_types": _run_types(dag.allowed_run_types),
+        "rerun_with_latest_version": getattr(dag, "rerun_with_latest_version", None),
         "disable_bundle_versioning": bool(getattr(dag, "disable_bundle_versioning", None) or False),
         "params": _params(dag.params),
         "deadline_alerts": alerts,
