@@ -57,7 +57,7 @@ from ..model.run.identity import RunIdentity, TriggeredBy, TriggerRequest, dag_w
 from ..model.run.messages import Answer
 from ..model.run.revisions import ClearRequest, MarkRequest, ReviseQuestion, RunMark
 from ..model.run.state import DagRunState
-from ..model.run.views import RunDetails, RunView, TaskView
+from ..model.run.views import RunDetails, RunView, TaskView, queued_details
 from ..model.spec.dag import DagSpec
 from ..model.spec.timetables import DagRunInfo
 from ..model.states import RunState, TaskState
@@ -277,13 +277,24 @@ class Tidemill:
 
     async def run(self, dag_id: str, run_id: str) -> RunDetails:
         """A run with its tasks. A task whose worker has taken it up shows as running, with what it tells of itself."""
-        view = await self.find_run(dag_id, run_id)
-        return await self.run_by_workflow(view.workflow_id)
+        return await self.run_as_listed(dag_id, await self.find_run(dag_id, run_id))
 
     async def state_of(self, workflow_id: str) -> DagRunState:
         """All that a run knows, with the results that are kept in its history."""
         async with clear_errors(f"run {workflow_id!r}", self.task_queue):
             return await self._query(workflow_id, "whole_state", DagRunState)
+
+    async def queued_state(self, dag_id: str, run_id: str) -> DagRunState | None:
+        """Return how a run will begin that is still queued for the first time; None where it is not."""
+        run: RunIdentity | None = None
+        with suppress(InvalidInputError):  # a worker of the release before does not know the question
+            async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
+                run = await self._query(dag_workflow_id(dag_id), "queued_run", RunIdentity, run_id)
+        if run is None:
+            return None
+        state = DagRunState(run=run, spec=await self.spec(dag_id))
+        state.fill()
+        return state
 
     async def attempt_starts(self, workflow_id: str) -> list[AttemptStart]:
         """Which workers have begun which tries of a run."""
@@ -314,6 +325,12 @@ class Tidemill:
                     raise
             await asyncio.sleep(pause)  # queued: its workflow does not exist yet
             pause = min(2 * pause, LONGEST_WAIT)
+
+    async def run_as_listed(self, dag_id: str, run: RunView) -> RunDetails:
+        """Return *run* with its tasks, also while it is queued. Raises NotFoundError where it is forgotten."""
+        if run.state is RunState.QUEUED and (queued := await self.queued_state(dag_id, run.run_id)) is not None:
+            return queued_details(queued)
+        return await self.run_by_workflow(run.workflow_id)
 
     async def run_by_workflow(self, workflow_id: str) -> RunDetails:
         async with clear_errors(f"run {workflow_id!r}", self.task_queue):

@@ -12,14 +12,11 @@ Instances = tuple[RunIdentity, DagSpec | None, list[TaskView]]
 
 
 async def instances_of(source: Source, dag_id: str, run_id: str) -> Instances:
-    """A run, its version of the DAG, and its instances; none while it is queued.
-
-    Raises NotFoundError for a run that is not there, and InvalidInputError for one that has no tasks yet.
-    """
+    """A run, its version of the DAG, and its instances. Raises NotFoundError for a run that is not there."""
     run = await source.run(dag_id, run_id)
     details = await source.details(dag_id, run)
     if details is None:
-        raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} is {run.state}, and has no tasks that could be shown")
+        raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} is not known to Temporal any more")
     return details.run, await source.run_spec(dag_id, run), list(details.tasks)
 
 

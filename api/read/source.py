@@ -312,13 +312,13 @@ class Source:
         return await self._cache.get(("runs", dag_id, run_id), ask, LISTED)
 
     async def details(self, dag_id: str, run: RunView) -> RunDetails | None:
-        """A run with its tasks; None while it is queued for the first time, and where Temporal has forgotten it."""
+        """A run with its tasks; None where Temporal has forgotten it."""
 
         async def ask() -> RunDetails:
             return (await self._ended(dag_id, run)).details
 
         async def ask_now() -> RunDetails:
-            return await self.tidemill.run_by_workflow(run.workflow_id)
+            return await self.tidemill.run_as_listed(dag_id, run)
 
         return await self._of_run(self._details, dag_id, run, ask, ask_now)
 
@@ -329,6 +329,8 @@ class Source:
             return (await self._ended(dag_id, run)).state
 
         async def ask_now() -> DagRunState:
+            if run.state is RunState.QUEUED and (queued := await self.tidemill.queued_state(dag_id, run.run_id)):
+                return queued
             return await self.tidemill.state_of(run.workflow_id)
 
         return await self._of_run(self._states, dag_id, run, ask, ask_now)
@@ -469,7 +471,7 @@ def _key(dag_id: str, run: RunView) -> tuple[str, str, RunState, datetime | None
 
 
 async def _or_none(ask: Callable[[], Awaitable[T]]) -> T | None:
-    """What is answered; None of a run that is not there: one that is queued for the first time."""
+    """What is answered; None of a run that is not there."""
     try:
         return await ask()
     except LookupError:

@@ -11,10 +11,10 @@ from ...worker.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
 from ..dependencies import Here, Limit, Offset
-from ..errors import ConflictError, NotOfferedError
+from ..errors import ConflictError
 from ..read.filters import ordered, page
 from ..read.source import Source
-from ..read.together import after_change
+from ..read.together import after_change, each
 from ..responses.common import Answer, Body, number_of
 
 router = APIRouter()
@@ -96,9 +96,13 @@ async def _by_number(source: Source, number: int) -> tuple[str, BackfillProgress
 async def _listed(
     source: Source, dag_id: str | None, active: bool | None, limit: int, offset: int, order_by: list[str]
 ) -> BackfillCollection:
-    if dag_id is None:
-        raise NotOfferedError("backfills are listed DAG by DAG: give dag_id")
-    found = [answer for answer, _ in await found_in(source, [dag_id])]
+    dag_ids = [dag_id] if dag_id is not None else [row.dag_id for row in await source.rows()]
+    parts = (
+        await each(dag_ids, lambda one: found_in(source, [one]))
+        if dag_id is None
+        else [await found_in(source, dag_ids)]
+    )
+    found = [answer for part in parts for answer, _ in part]
     found = [one for one in found if active is None or (one.completed_at is None) is active]
     orders: dict[str, Any] = {name: lambda one, name=name: getattr(one, name) for name in BackfillAnswer.model_fields}
     orders["id"] = lambda one: one.created_at

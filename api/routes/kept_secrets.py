@@ -13,7 +13,7 @@ from ...activities.secrets import STORED, names_of, store
 from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError
 from ..auth.tokens import Role
-from ..errors import ConflictError, NotOfferedError
+from ..errors import ConflictError
 from .bulk import B, BulkAnswer, BulkBody, BulkOutcomes, Create, Delete, Update
 
 
@@ -30,10 +30,10 @@ class KeptKind(Generic[B]):
 
     @property
     def store(self) -> SecretStore:
-        """The store. Raises NotOfferedError where there is none."""
+        """The store. Raises ConflictError where there is none."""
         found = store()
         if found is None:
-            raise NotOfferedError(
+            raise ConflictError(
                 f"{self.kind}s come from the environment, a secrets file or a backend of the workers. "
                 "To keep them here, set TIDEMILL_FERNET_KEY for the web and for workers: docs/security.md"
             )

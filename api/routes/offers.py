@@ -19,9 +19,6 @@ NOT_OFFERED: dict[tuple[str, str], str] = {
     ("GET", "/api/v2/assets/aliases/{asset_alias_id}"): ALIASES,
     ("POST", "/api/v2/connections/defaults"): "there are no connections that a new installation has",
     ("DELETE", DAG_RUN + "/taskInstances/{task_id}"): "a run keeps all its tasks: clear them, or delete the run",
-    ("POST", DAG_RUN + "/taskInstances/{task_id}/xcomEntries"): RESULTS,
-    ("PATCH", DAG_RUN + "/taskInstances/{task_id}/xcomEntries/{xcom_key}"): RESULTS,
-    ("DELETE", DAG_RUN + "/taskInstances/{task_id}/xcomEntries/{xcom_key}"): RESULTS,
     ("POST", "/ui/auth/token"): "a session is begun by logging in",
     ("GET", "/ui/partitioned_dag_runs"): PARTITIONS,
     ("GET", "/ui/pending_partitioned_dag_run/{dag_id}"): PARTITIONS,
@@ -36,9 +33,13 @@ FORBIDDEN: dict[tuple[str, str], str] = {
     ("POST", "/api/v2/connections/enqueue-test"): TESTED,
     ("GET", "/api/v2/config"): CONFIG,
     ("GET", "/api/v2/config/section/{section}/option/{option}"): CONFIG,
+    ("POST", DAG_RUN + "/taskInstances/{task_id}/xcomEntries"): RESULTS,
+    ("PATCH", DAG_RUN + "/taskInstances/{task_id}/xcomEntries/{xcom_key}"): RESULTS,
+    ("DELETE", DAG_RUN + "/taskInstances/{task_id}/xcomEntries/{xcom_key}"): RESULTS,
     ("GET", "/ui/teams"): "there are no teams: a namespace of Temporal is a team's",
 }
-"""What Airflow forbids too, unless its operator has set that it is allowed."""
+"""What is not allowed here: some of it Airflow forbids too, unless its operator has set that it is allowed. Pages of
+Airflow's web ask again after 501, and show a refusal at once."""
 
 
 def _refusing(told: str) -> Any:
@@ -62,7 +63,7 @@ for (method, path), told in FORBIDDEN.items():
         methods=[method],
         status_code=403,
         summary="Forbidden",
-        description=f"Forbidden (403), as in Airflow by default: {told}.",
+        description=f"Forbidden (403): {told}.",
     )
 
 

@@ -1,73 +1,148 @@
 """Results of tasks."""
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
 
-from ...model.run.instance_keys import UNMAPPED, instance_key
+from ...model.run.instance_keys import UNMAPPED
+from ...model.run.state import DagRunState
+from ...model.run.views import RunView
 from ...model.spec.references import is_stored
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Offset
-from ..errors import NotOfferedError
-from ..read.filters import page
-from ..read.instances import instances_of
+from ..dependencies import Here, Limit, Moment, Offset
+from ..read.filters import matches, ordered, page
 from ..read.source import Source
+from ..read.together import each
+from ..responses.common import Answer
 from ..responses.tasks import shown_name
-from .task_instances import INSTANCE
+from .runs import known_runs
+from .task_instances import INSTANCE, MOST_RUNS
 
 router = APIRouter()
 LARGE = "a large result: it is kept below TIDEMILL_XCOM_URL, and tasks read it by ti.xcom_pull"
 
 
-async def _results(source: Source, dag_id: str, run_id: str, task_id: str, map_index: int) -> list[dict[str, Any]]:
-    run = await source.run(dag_id, run_id)
-    state = await source.state(dag_id, run)
-    key = instance_key(task_id, map_index)
-    if state is None or key not in state.instances:
-        raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no task {key!r} that has begun")
-    instance = state.instances[key]
-    ended = instance.ended_at or run.run_after
+class ResultEntry(Answer):
+    """Airflow: XComResponse."""
+
+    key: str
+    timestamp: datetime
+    logical_date: datetime | None
+    map_index: int
+    task_id: str
+    dag_id: str
+    run_id: str
+    dag_display_name: str
+    task_display_name: str
+    run_after: datetime
+
+
+class ResultAnswer(ResultEntry):
+    """Airflow: XComResponseNative, or with `stringify` XComResponseString."""
+
+    value: Any
+
+
+class ResultCollection(Answer):
+    """Airflow: XComCollectionResponse."""
+
+    xcom_entries: list[ResultEntry]
+    total_entries: int
+
+
+class ResultFilters(BaseModel):
+    """What lists of results can be narrowed by (Airflow's parameters)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Limit = 50
+    offset: Offset = 0
+    map_index: Annotated[int | None, Field(ge=-1)] = None
+    map_index_filter: int | None = None
+    xcom_key: str | None = None
+    xcom_key_pattern: str | None = None
+    xcom_key_prefix_pattern: str | None = None
+    dag_display_name_pattern: str | None = None
+    dag_display_name_prefix_pattern: str | None = None
+    run_id_pattern: str | None = None
+    run_id_prefix_pattern: str | None = None
+    task_id_pattern: str | None = None
+    task_id_prefix_pattern: str | None = None
+    logical_date_gte: Moment | None = None
+    logical_date_gt: Moment | None = None
+    logical_date_lte: Moment | None = None
+    logical_date_lt: Moment | None = None
+    run_after_gte: Moment | None = None
+    run_after_gt: Moment | None = None
+    run_after_lte: Moment | None = None
+    run_after_lt: Moment | None = None
+    order_by: list[str] = ["dag_id", "task_id", "run_id", "map_index", "key"]
+
+
+FIELDS: dict[str, Any] = {"xcom_key": lambda one: one.key, "map_index_filter": lambda one: one.map_index}
+ORDERS: dict[str, Any] = {
+    name: lambda one, name=name: getattr(one, name)
+    for name in ("key", "dag_id", "run_id", "task_id", "map_index", "timestamp", "run_after")
+}
+
+
+def _results(state: DagRunState, run: RunView) -> list[ResultAnswer]:
+    """What the tasks of a run have returned and pushed."""
     return [
-        {
-            "key": name,
-            "timestamp": ended.isoformat(),
-            "logical_date": run.logical_date.isoformat() if run.logical_date is not None else None,
-            "map_index": map_index,
-            "task_id": task_id,
-            "dag_id": dag_id,
-            "run_id": run_id,
-            "dag_display_name": state.spec.display_name,
-            "task_display_name": shown_name(state.spec, task_id),
-            "run_after": run.run_after.isoformat(),
-            "value": LARGE if is_stored(value) else value,
-        }
+        ResultAnswer(
+            key=name,
+            timestamp=instance.ended_at or run.run_after,
+            logical_date=run.logical_date,
+            map_index=instance.map_index,
+            task_id=instance.task_id,
+            dag_id=state.spec.dag_id,
+            run_id=run.run_id,
+            dag_display_name=state.spec.display_name,
+            task_display_name=shown_name(state.spec, instance.task_id),
+            run_after=run.run_after,
+            value=LARGE if is_stored(value) else value,
+        )
+        for instance in state.instances.values()
         for name, value in instance.xcom.items()
     ]
 
 
+async def _of_run(source: Source, dag_id: str, run_id: str) -> list[ResultAnswer]:
+    run = await source.run(dag_id, run_id)
+    state = await source.state(dag_id, run)
+    return _results(state, run) if state is not None else []
+
+
+async def _of_task(source: Source, dag_id: str, run_id: str, task_id: str) -> list[ResultAnswer]:
+    """Those of one task. Raises NotFoundError where the run has no such task."""
+    run = await source.run(dag_id, run_id)
+    state = await source.state(dag_id, run)
+    if state is None or not state.of_task(task_id):
+        raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no task {task_id!r} that has begun")
+    return [one for one in _results(state, run) if one.task_id == task_id]
+
+
 @router.get(INSTANCE + "/xcomEntries")
 async def get_results(
-    source: Here,
-    dag_id: str,
-    dag_run_id: str,
-    task_id: str,
-    map_index: int | None = None,
-    xcom_key: str | None = None,
-    limit: Limit = 50,
-    offset: Offset = 0,
-) -> dict[str, Any]:
-    """What a task has returned and pushed, without the values."""
-    if "~" in (dag_id, dag_run_id, task_id):
-        raise NotOfferedError("results are listed task by task: name the DAG, the run and the task")
-    if map_index is None:
-        _, _, views = await instances_of(source, dag_id, dag_run_id)
-        indices = [view.map_index for view in views if view.task_id == task_id] or [UNMAPPED]
+    source: Here, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[ResultFilters, Query()]
+) -> ResultCollection:
+    """What tasks have returned and pushed, without the values; for `~` as run those of the newest runs."""
+    wanted = filters.model_dump()
+    if "~" in (dag_id, dag_run_id):
+        runs = sorted(await known_runs(source, dag_id), key=lambda run: run.run_after, reverse=True)
+        runs = [run for run in runs if run.state != "queued" and dag_run_id in ("~", run.dag_run_id)][:MOST_RUNS]
+        parts = await each(runs, lambda run: _of_run(source, run.dag_id, run.dag_run_id))
+        found = [one for part in parts for one in part if task_id in ("~", one.task_id)]
+    elif task_id == "~":
+        found = await _of_run(source, dag_id, dag_run_id)
     else:
-        indices = [map_index]
-    found = [one for index in indices for one in await _results(source, dag_id, dag_run_id, task_id, index)]
-    part = page([one for one in found if xcom_key in (None, one["key"])], limit, offset)
-    entries = [{name: value for name, value in one.items() if name != "value"} for one in part.items]
-    return {"xcom_entries": entries, "total_entries": part.total}
+        found = await _of_task(source, dag_id, dag_run_id, task_id)
+    found = ordered([one for one in found if matches(one, wanted, FIELDS)], filters.order_by, ORDERS)
+    part = page(found, filters.limit, filters.offset)
+    entries = [ResultEntry(**one.model_dump(exclude={"value"})) for one in part.items]
+    return ResultCollection(xcom_entries=entries, total_entries=part.total)
 
 
 @router.get(INSTANCE + "/xcomEntries/{xcom_key}")
@@ -80,9 +155,9 @@ async def get_result(
     map_index: int = UNMAPPED,
     deserialize: bool = False,  # noqa: ARG001 - values are plain data already
     stringify: bool = False,
-) -> dict[str, Any]:
+) -> ResultAnswer:
     """A result, with its value."""
-    for one in await _results(source, dag_id, dag_run_id, task_id, map_index):
-        if one["key"] == xcom_key:
-            return {**one, "value": str(one["value"])} if stringify else one
+    for one in await _of_task(source, dag_id, dag_run_id, task_id):
+        if (one.key, one.map_index) == (xcom_key, map_index):
+            return one.model_copy(update={"value": str(one.value)}) if stringify else one
     raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no result {xcom_key!r}")

@@ -1,5 +1,6 @@
 """What a run answers when it is asked: plain data, the same in the CLI, the client and Temporal's UI."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar
@@ -12,7 +13,7 @@ from .forms import InputForm, Response
 from .identity import RunIdentity, RunType
 from .instance_keys import UNMAPPED, instance_key
 from .planner import RunEnd, RunPlan
-from .progress import Progress
+from .progress import Progress, progress
 from .row import RunRow, short_reason
 from .state import DagRunState
 from .task_instances import Attempt, TaskInstance
@@ -115,6 +116,13 @@ def run_details(
         progress=done,
         tasks=tuple(task_view(state, instance, why(instance)) for instance in state.instances.values()),
     )
+
+
+def queued_details(state: DagRunState) -> RunDetails:
+    """Return a run that has not begun: each task is there, and has no state yet (as in Airflow)."""
+    told = "its run is queued, and has not begun"
+    done = progress(Counter(state.states.values()))
+    return run_details(state, done, lambda instance: instance.reason or told, RunState.QUEUED)
 
 
 ENDS = {TaskState.SUCCESS: "it has run, and succeeded", TaskState.RUNNING: "a worker runs it"}

@@ -16,6 +16,8 @@ from tidemill.api.static_ui import install_ui, is_installed
 from tidemill.model.errors import InvalidInputError
 from web_stack import Web
 
+ANY_TASK = "/api/v2/dags/~/dagRuns/~/taskInstances/~"
+
 
 def send(web: Web, method: str, path: str, **options: Any) -> httpx.Response:
     return httpx.request(method, web.url + path, timeout=60, **options)
@@ -101,6 +103,14 @@ def test_a_queued_run_is_ended_and_deleted(web: Web) -> None:
     for run_id in ("to_end", "to_delete"):
         made = send(web, "POST", runs, json={"dag_run_id": run_id, **later})
         assert (made.json()["state"], made.json()["triggering_user_name"]) == ("queued", None)
+        path = f"{runs}/{run_id}"
+        tasks = web.get(f"{path}/taskInstances").json()["task_instances"]
+        assert [(one["task_id"], one["state"], one["try_number"]) for one in tasks] == [("waits", None, 0)]
+        told = web.get(path).json()
+        assert (told["conf"], told["triggered_by"], len(told["dag_versions"])) == ({}, "rest_api", 1)
+        assert web.get(f"/ui/gantt/web_slow/{run_id}").json()["task_instances"] == []
+    cells = web.get("/ui/grid/ti_summaries/web_slow?run_ids=to_end").text
+    assert json.loads(cells)["task_instances"][0]["state"] is None
     ended = send(web, "PATCH", f"{runs}/to_end", json={"state": "failed"})
     assert (ended.status_code, ended.json()["state"]) == (200, "failed")
     assert send(web, "DELETE", f"{runs}/to_delete").status_code == 204
@@ -194,6 +204,21 @@ def test_what_is_there_of_assets_is_shown(web: Web) -> None:
     assert {node["label"] for node in graph["nodes"]} == {"web_one", "web_two", "web_both"}
 
 
+def test_results_are_listed_over_tasks_and_runs(web: Web) -> None:
+    """As the web's page of XComs asks for them: it asked for ever."""
+    keys = "xcom_key=return_value&dag_display_name_pattern=web_daily&order_by=-map_index"
+    everywhere = web.get(f"{ANY_TASK}/xcomEntries?{keys}").json()
+    assert {one["task_id"] for one in everywhere["xcom_entries"]} >= {"make", "each"}
+    assert everywhere["xcom_entries"][0]["map_index"] == 2
+    run = everywhere["xcom_entries"][0]["run_id"]
+    of_dag = f"/api/v2/dags/web_daily/dagRuns/{{}}/taskInstances/{{}}/xcomEntries?{keys}"
+    of_task = web.get(of_dag.format("~", "make")).json()["xcom_entries"]
+    assert {one["task_id"] for one in of_task} == {"make"}
+    of_run = web.get(of_dag.format(quote(run, safe=""), "~")).json()
+    assert {one["run_id"] for one in of_run["xcom_entries"]} == {run}
+    assert of_run["total_entries"] >= 4
+
+
 def test_a_long_log_is_answered_to_its_end(web: Web) -> None:
     run = send(web, "POST", "/api/v2/dags/web_long/dagRuns", json={"logical_date": None}).json()["dag_run_id"]
     path = f"/api/v2/dags/web_long/dagRuns/{quote(run, safe='')}"
@@ -242,7 +267,7 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
         ("GET", "/api/v2/pools?nonsense=1", None, 422, "nonsense is no parameter that this operation has here"),
         ("GET", "/api/v2/dags/web_daily/dagRuns?cursor=%00", None, 422, "cursor is none"),
         ("GET", "/api/v2/nothing", None, 404, "there is no operation"),
-        ("POST", "/api/v2/variables", {"key": "a", "value": "b"}, 501, "set TIDEMILL_FERNET_KEY"),
+        ("POST", "/api/v2/variables", {"key": "a", "value": "b"}, 409, "set TIDEMILL_FERNET_KEY"),
         ("GET", "/api/v2/dagSources/web_daily?version_number=7", None, 404, "has no version 7"),
         ("POST", "/api/v2/dags/web_daily/dagRuns", {"logical_date": None, "strange": 1}, 422, ""),
         ("POST", "/api/v2/dags/web_daily/dagRuns", {"logical_date": "2026-01-01T00:00:00Z"}, 409, "is taken by"),
@@ -255,6 +280,8 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
         ("GET", "/api/v2/dags/web_daily/dagRuns?cursor=WyJhIixmYWxzZSwxZTk5OV0=", None, 422, "cursor is none"),
         ("GET", "/api/v2/dags?dag_id_pattern=" + "x" * 301, None, 422, "a pattern has 301 letters"),
         ("GET", "/api/v2/assets/aliases", None, 501, "aliases are not listed"),
+        ("POST", f"{ANY_TASK}/xcomEntries", {"key": "a", "value": 1}, 403, "are not changed from outside"),
+        ("GET", f"{ANY_TASK}/xcomEntries?order_by=value", None, 400, "order_by = 'value' is not known"),
         ("GET", "/api/v2/assets/aliases?limit=50&offset=0", None, 501, "aliases are not listed"),
         ("GET", "/api/v2/dags/web_daily/dagRuns?state=faild", None, 422, "faild"),
         ("GET", "/api/v2/dags/~/dagRuns/~/taskInstances?state=faild", None, 422, "faild"),

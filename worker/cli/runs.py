@@ -129,14 +129,15 @@ def show_run(
 
     async def look() -> RunDetails:
         tidemill = await Tidemill.connect()
-        return await tidemill.run_by_workflow((await resolve(tidemill, dag_id, run_id)).workflow_id)
+        return await tidemill.run_as_listed(dag_id, await resolve(tidemill, dag_id, run_id))
 
     async def follow() -> RunDetails:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
         with Live(console=console, refresh_per_second=4) as live:
             while True:
-                details = await tidemill.run_by_workflow(view.workflow_id)
+                details = await tidemill.run_as_listed(dag_id, view)
+                view = await tidemill.find_run(dag_id, view.run_id)
                 live.update(run_group(details))
                 if details.state.finished:
                     return details

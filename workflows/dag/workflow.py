@@ -603,6 +603,11 @@ class DagWorkflow:
         return self.state.spec
 
     @workflow.query
+    def queued_run(self, run_id: str) -> RunIdentity | None:
+        """Which run that is, while it has not begun for the first time."""
+        return next((t.run for t in self.state.queued if t.run.run_id == run_id and not t.again), None)
+
+    @workflow.query
     def runs(self) -> list[RunView]:
         """Queued, running and recent runs, newest first."""
         dag_id = self.state.spec.dag_id
