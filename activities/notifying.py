@@ -8,7 +8,6 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from ..model.run.attempts import CallbackCall
 from ..model.run.notices import Notice
 from ..model.spec.notifiers import CommandNotifier, EmailNotifier, FunctionNotifier, WebhookNotifier
 from .attempts.folder import RESULT
@@ -43,16 +42,7 @@ class NotifyActivities:
                     send_mail(notifier, notice, self._workplace)
 
     def _call(self, notice: Notice, notifier: FunctionNotifier) -> None:
-        called = CallbackCall(
-            event=notice.event,
-            number=notifier.number,
-            of_run=notice.of_run,
-            reason=notice.reason,
-            asset=notice.asset,
-            about=notice.about,
-        )
-        execution = f"{notice.attempt.execution}-notice-{notice.number}"
-        attempt = notice.attempt.model_copy(update={"callback": called, "execution": execution})
+        attempt = notice.call_of(notifier)
         folder = self._workplace.attempt_folder(attempt)
         if (earlier := folder.ending(RESULT)) is None:
             # A file may have DAGs of both kinds: the callbacks of one for Airflow have no tasks of tidemill's.

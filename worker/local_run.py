@@ -20,6 +20,7 @@ from ..activities.attempts.xcom_store import XComStore
 from ..activities.bash import BashActivities
 from ..activities.dag_files import own_workplace
 from ..activities.names import TASK_FAILED
+from ..activities.notifying import NotifyActivities
 from ..activities.spark.activity import SparkActivities
 from ..activities.spark.output import OutputActivities
 from ..activities.waiting import WaitingActivities
@@ -32,12 +33,14 @@ from ..model.run.attempts import SubmittedAttempt, TaskAttempt, dag_path
 from ..model.run.engine import CANCELLED, RunEngine
 from ..model.run.facts import KnownRun, Question
 from ..model.run.identity import TriggerRequest, manual_run
+from ..model.run.notices import EVENTS, Notice, end_of_run, notices_of
 from ..model.run.progress import progress
 from ..model.run.state import DagRunState
 from ..model.run.task_instances import Failure, Outcome, TaskInstance
 from ..model.run.triggering import TriggerQuestion
 from ..model.run.views import RunDetails, run_details, why
 from ..model.spec.dag import DagSource, DagSpec
+from ..model.spec.notifiers import Event, FunctionNotifier
 from ..model.spec.tasks import (
     AirflowTask,
     BashFunctionTask,
@@ -193,6 +196,7 @@ class _LocalRun:
                 continue
             if not self._go_on_with_one():
                 raise RuntimeError(NOTHING_FOLLOWS)
+        self._tell(end_of_run(end.state), None, end.state, end.reason)
         plan = self.engine.plan
         return run_details(self.state, progress(plan.counts), lambda i: why(plan, i), end.state)
 
@@ -333,15 +337,44 @@ class _LocalRun:
 
     def tell_of_try(self, instance: TaskInstance) -> None:
         self._told(instance)
+        self._tell(Event.ON_EXECUTE, instance)
 
     def tell_of_end_of_try(
-        self, instance: TaskInstance, state: TaskState, outcome: Outcome | Failure, reason: str | None
-    ) -> None: ...
+        self,
+        instance: TaskInstance,
+        state: TaskState,
+        outcome: Outcome | Failure,  # noqa: ARG002
+        reason: str | None,
+    ) -> None:
+        if state in EVENTS:
+            self._tell(EVENTS[state], instance, state, reason)
 
     def tell_of_assets(self, instance: TaskInstance, events: tuple[OutletEvent, ...]) -> None: ...
 
     def tell_of_end(self, instance: TaskInstance) -> None:
         self._told(instance)
+
+    # Callbacks
+
+    def _tell(
+        self, event: Event, instance: TaskInstance | None, state: str | None = None, reason: str | None = None
+    ) -> None:
+        """Calls what the DAG wants called; one that fails is said, and changes nothing."""
+        for notice in notices_of(self.state, "local", event, instance, state, reason):
+            try:
+                self._deliver(notice)
+            except (ApplicationError, LookupError, ValueError) as error:
+                print(f"{event} has failed: {error}", flush=True)
+
+    def _deliver(self, notice: Notice) -> None:
+        if not isinstance(notice.notifier, FunctionNotifier):
+            ActivityEnvironment().run(NotifyActivities(self._workplace).notify, notice)
+            return
+        attempt = self.results.fill(notice.call_of(notice.notifier))
+        if isinstance(self._dag, OfAirflow):
+            self._dag.file.performed(attempt, self._facts, self._workplace.key_values)
+        else:
+            _outcome(perform([self._dag], attempt, facts=self._facts))
 
     # Attempts
 

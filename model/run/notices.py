@@ -4,13 +4,14 @@ from typing import Any
 
 from ..asset.state import Lateness
 from ..base import Brief, Model
-from ..spec.notifiers import Event, Notifier
+from ..spec.notifiers import Event, FunctionNotifier, Notifier
 from ..spec.tasks import EmptyTask
 from ..states import RunState, TaskState
 from ..web_pages import run_page, task_page
-from .attempts import WHOLE_RUN, EndedTry, TaskAttempt
+from .attempts import WHOLE_RUN, CallbackCall, EndedTry, TaskAttempt
 from .identity import RunIdentity, asset_pseudo_run
 from .state import DagRunState
+from .task_instances import TaskInstance
 
 
 class Notice(Brief, Model):
@@ -39,6 +40,19 @@ class Notice(Brief, Model):
         """The same for the same notice, however often it is delivered."""
         return f"{self.run.dag_id}/{self.run.run_id}/{self.number}/{self.event}"
 
+    def call_of(self, notifier: FunctionNotifier) -> TaskAttempt:
+        """Return the attempt by which the function of the DAG file is called that *notifier* means."""
+        called = CallbackCall(
+            event=self.event,
+            number=notifier.number,
+            of_run=self.of_run,
+            reason=self.reason,
+            asset=self.asset,
+            about=self.about,
+        )
+        execution = f"{self.attempt.execution}-notice-{self.number}"
+        return self.attempt.model_copy(update={"callback": called, "execution": execution})
+
     def facts(self, base_url: str | None = None) -> dict[str, Any]:
         """What happened, in plain words; with *base_url*, the address of the web, also the `url` of the page for it."""
         if self.asset is not None:
@@ -62,6 +76,72 @@ class Notice(Brief, Model):
         if task is None:
             return run_page(base_url, dag_id, run_id)
         return task_page(base_url, dag_id, run_id, task.task.task_id, task.map_index, task.try_number)
+
+
+EVENTS = {
+    TaskState.SUCCESS: Event.ON_SUCCESS,
+    TaskState.FAILED: Event.ON_FAILURE,
+    TaskState.UP_FOR_RETRY: Event.ON_RETRY,
+    TaskState.SKIPPED: Event.ON_SKIPPED,
+}
+"""What is told of a try that has ended, by the state that its task has then."""
+
+
+def end_of_run(state: RunState) -> Event:
+    """Return what is told of a run that has ended."""
+    return Event.ON_SUCCESS if state is RunState.SUCCESS else Event.ON_FAILURE
+
+
+def notices_of(
+    state: DagRunState,
+    execution: str,
+    event: Event,
+    instance: TaskInstance | None,
+    told_state: str | None = None,
+    reason: str | None = None,
+    number: int | None = None,
+) -> list[Notice]:
+    """Return a notice of *event* for each who is to be told, and count them in *state*.
+
+    *instance*: None for one of the run. *told_state*: what it is in; None: what the instance is in. *number*: for that
+    function of the file alone.
+    """
+    task = state.spec.by_id[instance.task_id] if instance is not None else None
+    own = task.callbacks.get(event, ()) if task is not None else ()
+    common = state.spec.callbacks.get(event, ()) if task is None or event is Event.SLA_MISS else ()
+    if number is not None:
+        common = tuple(one for one in common if isinstance(one, FunctionNotifier) and one.number == number)
+    found = []
+    for notifier, of_run in (*((one, False) for one in own), *((one, True) for one in common)):
+        state.notices += 1
+        found.append(
+            Notice(
+                notifier=notifier,
+                event=event,
+                run=state.run,
+                state=told_state or (instance.state if instance is not None else RunState.RUNNING),
+                reason=reason,
+                attempt=_attempt_of(state, instance, execution),
+                about=decisive(state, RunState(told_state)) if instance is None and told_state is not None else None,
+                of_run=of_run,
+                number=state.notices,
+                written_for=state.spec.written_for,
+            )
+        )
+    return found
+
+
+def _attempt_of(state: DagRunState, instance: TaskInstance | None, execution: str) -> TaskAttempt:
+    if instance is not None:
+        return state.attempt(instance, execution)
+    return TaskAttempt(
+        run=state.run,
+        task=EmptyTask(task_id=WHOLE_RUN),
+        try_number=1,
+        execution=execution,
+        params=state.run.conf,
+        source=state.spec.source,
+    )
 
 
 def decisive(state: DagRunState, end: RunState) -> EndedTry | None:

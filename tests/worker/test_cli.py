@@ -122,7 +122,7 @@ async def test_a_dag_is_tried_out_without_a_server(here: Stack, tmp_path: Path) 
     dated.write_text(
         "from tidemill import *\nwith DAG('dated'):\n    BashOperator(task_id='day', bash_command='test -n {{ ds }}')\n"
     )
-    assert "day: success" in await told(here, "dags", "test", str(dated), "dated")
+    assert "day: success" in await told(here, "dags", "test", str(dated))
     assert "success" in await told(here, "tasks", "test", "dated", "day", "--file", str(dated))
     dated.write_text(SHOWS)
     output = await told(here, "dags", "test", str(dated), "shows")
@@ -140,7 +140,7 @@ async def test_a_dag_is_tried_out_without_a_server(here: Stack, tmp_path: Path) 
     assert "cannot be imported: ZeroDivisionError" in output
     assert "tidemill/worker" not in output
     file = str(EXAMPLES / "hello.py")
-    output = await told(here, "dags", "test", file, "hello_python", "2024-05-06T00:00:00Z", "--conf", '{"name": "me"}')
+    output = await told(here, "dags", "test", file, "2024-05-06T00:00:00Z", "--conf", '{"name": "me"}')
     assert "greet: success" in output
     assert "show: success" in output
     output = await told(here, "dags", "test", str(EXAMPLES / "patterns.py"), "patterns")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+import pytest
 from tidemill.model.run.task_instances import Outcome
 from tidemill.worker.local_run import run_locally, try_locally
 
-from tidemill import DAG, EmptyOperator, PythonSensor, task
+from tidemill import DAG, CommandNotifier, EmptyOperator, PythonSensor, task
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -59,6 +63,45 @@ def test_one_task_is_tried_whatever_its_rule_and_its_dates_say() -> None:
     outcome = try_locally(dag, "later", logical_date=START)
     assert isinstance(outcome, Outcome)
     assert outcome.xcom == {"return_value": 7}
+
+
+def test_callbacks_are_called(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Those of tasks and of the DAG, in this process; a command as on a worker. One that fails changes nothing."""
+    told: list[tuple[str, str]] = []
+
+    def tells(name: str) -> Callable[[dict[str, Any]], None]:
+        def callback(context: dict[str, Any]) -> None:
+            told.append((name, context["ti"].task_id if name != "run" else context["dag_run"].run_id))
+
+        return callback
+
+    def breaks(context: dict[str, Any]) -> None:
+        raise ValueError("the callback is broken")
+
+    mark = tmp_path / "mark"
+    with DAG(
+        "tells",
+        schedule=None,
+        start_date=START,
+        on_failure_callback=[tells("run"), CommandNotifier(command=f"echo $TIDEMILL_STATE > {mark}")],
+    ) as dag:
+
+        @task(
+            retries=1,
+            retry_delay=0,
+            on_execute_callback=tells("execute"),
+            on_retry_callback=tells("retry"),
+            on_failure_callback=[breaks, tells("failure")],
+        )
+        def fails() -> None:
+            raise RuntimeError("it fails")
+
+        fails()
+    details = run_locally(dag)
+    tries = [("execute", "fails"), ("retry", "fails"), ("execute", "fails"), ("failure", "fails")]
+    assert told == [*tries, ("run", details.run.run_id)]
+    assert (str(details.state), mark.read_text()) == ("failed", "failed\n")
+    assert "the callback is broken" in capsys.readouterr().out
 
 
 def test_a_sensor_pokes_on_while_other_tasks_run() -> None:

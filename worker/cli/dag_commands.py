@@ -3,6 +3,7 @@
 import getpass
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +29,7 @@ from ..client import Tidemill
 from ..local_airflow import AirflowFile, go_on_with_airflow
 from ..local_run import LocalDag, OfAirflow, run_locally
 from ..settings import read_settings
-from .completion import DagId
+from .completion import DagId, dag_ids
 from .output import (
     Json,
     console,
@@ -90,8 +91,12 @@ def explain(dag_id: DagId, as_json: Json = False) -> None:
     console.print(make_table(["AT", "DECISION", "ABOUT", "WHY"], decisions))
 
 
-def dag_in(path: Path, dag_id: str) -> LocalDag:
-    """The DAG of that id in the file at *path*, imported here; one clear line where it is not.
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
+"""What a date begins with, that may stand in the place of the file's only DAG."""
+
+
+def dag_in(path: Path, dag_id: str | None) -> LocalDag:
+    """The DAG of that id in the file at *path*, or the only one, imported here; one clear line where it is not.
 
     For a file that imports Airflow, the Python that has it takes over.
     """
@@ -102,15 +107,25 @@ def dag_in(path: Path, dag_id: str) -> LocalDag:
             dags = {made.dag_id: made for made in import_dags(path.resolve(), [root_of(path)], shortens=False)}
     except NeedsAirflow:
         go_on_with_airflow(read_settings().airflow_python)
-        return OfAirflow(AirflowFile(path.resolve()), dag_id)
+        file = AirflowFile(path.resolve())
+        return OfAirflow(file, dag_id or only_one(path, [made.dag_id for made in file.code.airflow_dags]))
     except InvalidInputError as error:
         fail(str(error))
     except (Exception, SystemExit) as error:  # the file's own
         print_failure(error)
         fail(f"{path} cannot be imported: {describe_failure(error).error_type}")
+    if dag_id is None:
+        return dags[only_one(path, [*dags])]
     if dag_id not in dags:
         fail(f"{path} defines no DAG {dag_id!r}. It defines: {', '.join(dags) or 'none'}")
     return dags[dag_id]
+
+
+def only_one(path: Path, dag_ids: list[str]) -> str:
+    """The DAG of a file that has one; one clear line where it has another number of them."""
+    if len(dag_ids) != 1:
+        fail(f"which DAG of {path}? Name one of those that it defines: {', '.join(dag_ids) or 'none'}")
+    return dag_ids[0]
 
 
 def show_logs() -> None:
@@ -120,13 +135,17 @@ def show_logs() -> None:
 
 def try_dag(
     path: Annotated[Path, typer.Argument(help="A DAG file.", exists=True, dir_okay=False)],
-    dag_id: DagId,
+    dag_id: Annotated[
+        str | None, typer.Argument(help="The DAG's id; by default the file's only one.", autocompletion=dag_ids)
+    ] = None,
     logical_date: Annotated[
         str | None, typer.Argument(help="The logical date; ISO 8601, in UTC unless it has an offset. Now, by default.")
     ] = None,
     conf: Annotated[str | None, typer.Option("--conf", "-c", help="The run's conf, as a JSON object.")] = None,
 ) -> None:
     """Run a DAG here and now, without a server: Python functions in this process, as for a debugger."""
+    if dag_id is not None and logical_date is None and DATE.match(dag_id):
+        dag_id, logical_date = None, dag_id
     dag = dag_in(path, dag_id)
     date = read_instant(logical_date, "logical_date") if logical_date is not None else datetime.now(UTC)
     show_logs()

@@ -4,13 +4,10 @@ import asyncio
 
 from temporalio import workflow
 
-from ...model.run.attempts import WHOLE_RUN, TaskAttempt
-from ...model.run.notices import Notice, decisive
+from ...model.run.notices import notices_of
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
-from ...model.spec.notifiers import Event, FunctionNotifier
-from ...model.spec.tasks import EmptyTask
-from ...model.states import RunState
+from ...model.spec.notifiers import Event
 from ..notifying import send_notice
 
 
@@ -33,40 +30,11 @@ class Notices:
 
         *number*: to that function of the file alone.
         """
-        task = self._state.spec.by_id[instance.task_id] if instance is not None else None
-        own = task.callbacks.get(event, ()) if task is not None else ()
-        common = self._state.spec.callbacks.get(event, ()) if task is None or event is Event.SLA_MISS else ()
-        if number is not None:
-            common = tuple(one for one in common if isinstance(one, FunctionNotifier) and one.number == number)
-        for notifier, of_run in (*((one, False) for one in own), *((one, True) for one in common)):
-            self._state.notices += 1
-            notice = Notice(
-                notifier=notifier,
-                event=event,
-                run=self._state.run,
-                state=state or (instance.state if instance is not None else RunState.RUNNING),
-                reason=reason,
-                attempt=self._attempt(instance),
-                about=decisive(self._state, RunState(state)) if instance is None and state is not None else None,
-                of_run=of_run,
-                number=self._state.notices,
-                written_for=self._state.spec.written_for,
-            )
+        execution = workflow.info().run_id
+        for notice in notices_of(self._state, execution, event, instance, state, reason, number):
             sending = asyncio.create_task(send_notice(notice, notice.key))
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
-
-    def _attempt(self, instance: TaskInstance | None) -> TaskAttempt:
-        if instance is not None:
-            return self._state.attempt(instance, workflow.info().run_id)
-        return TaskAttempt(
-            run=self._state.run,
-            task=EmptyTask(task_id=WHOLE_RUN),
-            try_number=1,
-            execution=workflow.info().run_id,
-            params=self._state.run.conf,
-            source=self._state.spec.source,
-        )
 
     async def all_told(self) -> None:
         """Waits until all are told, or it was tried often enough."""

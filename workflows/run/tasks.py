@@ -15,6 +15,7 @@ from temporalio.exceptions import FailureError
 from ...activities.names import MOST_STARTS
 from ...model.asset.outlets import OutletEvent
 from ...model.run.engine import CANCELLED, RunEngine
+from ...model.run.notices import EVENTS, end_of_run
 from ...model.run.planner import RunEnd, RunPlan
 from ...model.run.ready_tasks import needs_lease
 from ...model.run.state import DagRunState
@@ -32,13 +33,6 @@ from .notices import Notices
 from .pool_messages import TOGETHER
 from .task_work import failure_of, work_of
 from .triggers import Triggers
-
-EVENTS = {
-    TaskState.SUCCESS: Event.ON_SUCCESS,
-    TaskState.FAILED: Event.ON_FAILURE,
-    TaskState.UP_FOR_RETRY: Event.ON_RETRY,
-    TaskState.SKIPPED: Event.ON_SKIPPED,
-}
 
 
 class RunTasks:
@@ -241,7 +235,7 @@ class RunTasks:
             self.engine.stop_all(end.reason)
         self.leases.give_back([*self.state.leases])
         self.notices.tell(
-            Event.ON_SUCCESS if end.state is RunState.SUCCESS else Event.ON_FAILURE,
+            end_of_run(end.state),
             None,
             end.state,
             end.reason,
