@@ -19,7 +19,7 @@ from ..model.dag.manual_runs import (
     question_of,
     read_and_check,
 )
-from ..model.dag.ticks import Question, Ticks, TicksQuestion, coming_runs
+from ..model.dag.ticks import Question, Ticks, TicksQuestion, coming_runs, named_by_run_after
 from ..model.errors import InvalidInputError
 from ..model.spec.dag import DagSpec
 from ..model.spec.params import has_schema, is_costly
@@ -68,7 +68,9 @@ class TimetableActivities:
         try:
             if isinstance(question.timetable, Custom):
                 return Ticks.model_validate_json(self._ask_elsewhere(question))
-            return coming_runs(question)
+            found = coming_runs(question)
+            renames = self._workplace.names_runs_by_run_after and question.timetable.names_runs_by_interval
+            return named_by_run_after(found) if renames else found
         except ServerGone:
             raise handed_over("the process above the timetable's ended") from None
         except Exception as error:

@@ -67,6 +67,8 @@ class Workplace:
     """Where logs go beside `home`; None: nowhere."""
     base_url: str | None = None
     """Where people reach the web; None: nothing links to it."""
+    names_runs_by_run_after: bool = False
+    """Whether runs of interval timetables are named by their run_after, as in Airflow 3.0 to 3.3."""
     log_format: LogFormat = LogFormat.TEXT
     log_limit: int = LIMIT_BYTES
     """The most bytes that the log of one attempt may have."""

@@ -44,6 +44,7 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         xcom_url=settings.xcom_url,
         log_url=settings.log_url,
         base_url=settings.base_url,
+        names_runs_by_run_after=settings.run_ids_from == "run_after",
         log_format=settings.log_format,
         log_limit=settings.log_limit_mb * 2**20,
         environment=settings.task_environment,

@@ -96,6 +96,8 @@ class Settings(BaseSettings):
     """Where logs of tasks go beside `home`, while they run and when they end, such as s3://bucket/logs."""
     base_url: str | None = Field(default=None, pattern=r"^https?://\S+$")
     """Where people reach `tidemill api-server`, such as https://tidemill.example: links in alerts lead there."""
+    run_ids_from: Literal["data_interval_start", "run_after"] = "data_interval_start"
+    """What scheduled runs of interval timetables are named by: see decision 42."""
     log_format: LogFormat = LogFormat.TEXT
     """`text`, or `json`: an object a line, with Airflow's names of fields."""
     log_limit_mb: int = Field(default=100, ge=1)

@@ -91,7 +91,7 @@ class DagData(WithLaterFields, Record):
         return None
 
     def told_apart(self, run: RunIdentity) -> RunIdentity:
-        """Return *run*, whose id a class of the user's has given, with a number behind it where another date has it."""
+        """Return *run*, whose id may be another's, with a number behind it where another date has it."""
         others = {tracked.run.run_id for key, tracked in self.runs.items() if key != run.key}
         others |= {run_id for key, run_id in self.dates.items() if key != run.key}
         others |= {record.run_id for record in self.ledger if record.logical_date != run.logical_date}

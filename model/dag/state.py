@@ -143,7 +143,7 @@ class DagState(DagAssets, DagBackfills):
                 break
             info, *rest = self.ticks
             run = scheduled_run(self.spec.dag_id, self.spec.schedule, info)
-            if info.run_ids:
+            if info.run_ids or self.holder(run) == run.run_id:
                 run = self.told_apart(run)
             holder = self.holder(run)
             self.ticks = tuple(rest)

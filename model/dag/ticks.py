@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from ..base import Instant, Model
+from ..run.identity import RunType, run_id
 from ..spec.owned import OwnedNames
 from ..spec.timetables import DagRunInfo, DataInterval, TimeRestriction, Timetable
 from ..spec.timetables.base import NextRun
@@ -57,6 +58,13 @@ class Ticks(Model):
 def coming_runs(question: TicksQuestion) -> Ticks:
     """The runs that *question* asks for."""
     return walk(question.timetable.next_dagrun_info, question)
+
+
+def named_by_run_after(ticks: Ticks) -> Ticks:
+    """*ticks*, with the run_ids that Airflow 3.0 to 3.3 gives scheduled runs: of run_after, whatever they are about."""
+    kind = RunType.SCHEDULED
+    named = (info.model_copy(update={"run_ids": {kind.value: run_id(kind, info.run_after)}}) for info in ticks.infos)
+    return ticks.model_copy(update={"infos": tuple(named)})
 
 
 def walk(next_run: NextRun, question: TicksQuestion) -> Ticks:
