@@ -6,27 +6,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from ...model.errors import InvalidInputError
-from ...model.run.changes import form_of
-from ...model.run.forms import InputForm
-from ...model.run.identity import RunIdentity
 from ...model.run.instance_keys import instance_key
 from ...model.run.messages import Answer as ApprovalAnswer
-from ...model.run.views import TaskView
-from ...model.spec.dag import DagSpec
-from ...model.spec.tasks import ApprovalTask
-from ...model.states import TaskState
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.sessions import Access
 from ..auth.tokens import Person
-from ..dependencies import Here, Limit, Offset
+from ..dependencies import Here, Limit, Offset, TaskStateName
 from ..errors import ConflictError
 from ..read.filters import matches, ordered, page
-from ..read.instances import Instances, instances_of, one_instance
+from ..read.instances import instances_of, one_instance
 from ..read.together import each
 from ..refusals import bad_requests
+from ..responses.approvals import detail_of, details_of, user_named
 from ..responses.common import Body
-from ..responses.tasks import instance_answer
 from .runs import RUN
 from .task_instances import MAPPED
 
@@ -49,45 +42,6 @@ class AnswerBody(Body):
     params_input: dict[str, Any] = {}
 
 
-def _form(spec: DagSpec | None, view: TaskView) -> InputForm | None:
-    """What a person is asked by the task, or was; None: nobody is asked anything, or not yet."""
-    if view.response is not None:
-        return view.response.form
-    task = spec.by_id.get(view.task_id) if spec is not None else None
-    return form_of(task) if isinstance(task, ApprovalTask) else view.form
-
-
-def _detail(run: RunIdentity, spec: DagSpec | None, view: TaskView) -> dict[str, Any] | None:
-    form, response = _form(spec, view), view.response
-    if form is None:
-        return None
-    return {
-        "options": list(form.options),
-        "subject": form.subject,
-        "body": form.body,
-        "defaults": list(form.defaults) if form.defaults is not None else None,
-        "multiple": form.multiple,
-        "params": form.params,
-        "assigned_users": [{"id": name, "name": name} for name in form.assigned_users],
-        "created_at": (view.started_at or view.queued_at or run.run_after).isoformat(),
-        "responded_by_user": _user(response.by) if response is not None else None,
-        "responded_at": response.at.isoformat() if response is not None else None,
-        "chosen_options": list(response.chosen) if response is not None else None,
-        "params_input": response.params if response is not None else {},
-        "response_received": response is not None or view.state is TaskState.SUCCESS,
-        "task_instance": instance_answer(run, view, spec).model_dump(mode="json"),
-    }
-
-
-def _user(name: str | None) -> dict[str, str] | None:
-    return {"id": name, "name": name} if name else None
-
-
-def _details(found: Instances) -> list[dict[str, Any]]:
-    run, spec, views = found
-    return [one for view in views if view.started_at is not None and (one := _detail(run, spec, view)) is not None]
-
-
 @router.get(RUN + "/hitlDetails")
 async def get_approvals(
     source: Here,
@@ -99,7 +53,7 @@ async def get_approvals(
     response_received: bool | None = None,
     task_id: str | None = None,
     map_index: int | None = None,
-    state: Annotated[list[str], Query()] = [],  # noqa: B006
+    state: Annotated[list[TaskStateName], Query()] = [],  # noqa: B006
     dag_id_pattern: str | None = None,
     dag_id_prefix_pattern: str | None = None,
     task_id_pattern: str | None = None,
@@ -119,7 +73,7 @@ async def get_approvals(
         await source.run(dag_id, dag_run_id)
         runs = [(dag_id, dag_run_id)]
     instances = await each(runs, lambda one: instances_of(source, *one))
-    found = [one for part in instances for one in _details(part)]
+    found = [one for part in instances for one in details_of(*part)]
     wanted = {
         "response_received": response_received,
         "task_id": task_id,
@@ -141,7 +95,7 @@ async def get_approvals(
 async def get_approval(source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> dict[str, Any]:
     """What a task asks a person, and the answer."""
     run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
-    found = _detail(run, spec, view)
+    found = detail_of(run, spec, view)
     if found is None:
         raise NotFoundError(f"task {task_id!r} of DAG {dag_id!r} waits for nobody's answer")
     return found
@@ -188,7 +142,7 @@ async def answer_approval(
         await source.tidemill.respond(dag_id, dag_run_id, answer)
     await source.changed(dag_id, dag_run_id)
     return {
-        "responded_by": _user(name),
+        "responded_by": user_named(name),
         "responded_at": datetime.now(UTC).isoformat(),
         "chosen_options": body.chosen_options,
         "params_input": body.params_input,

@@ -17,8 +17,10 @@ from ..auth.access import check_tags
 from ..dependencies import Here, Limit, Mask, Offset
 from ..errors import ConflictError
 from ..read.filters import NOT_FILTERS, matches, ordered, page
+from ..read.instances import instances_of
 from ..read.source import Source
 from ..read.together import AT_ONCE, after_change, each
+from ..responses.approvals import details_of
 from ..responses.dags import (
     DagAnswer,
     DagCollection,
@@ -76,6 +78,7 @@ class UiDagFilters(DagFilters):
     dag_runs_limit: Annotated[int, Query(ge=0, le=100)] = 10
     dag_ids: list[str] | None = None
     dag_run_state: RunState | None = None
+    has_pending_actions: bool | None = None
 
 
 OF_ASSETS = ("asset", "asset_or_time", "partitioned_asset")
@@ -101,7 +104,10 @@ ORDERS: dict[str, Any] = {
 }
 
 
-SPECIAL = {"is_favorite", "tags", "tags_match_mode", "owners", "exclude_stale", "dag_run_state", "dag_runs_limit"}
+SPECIAL = {
+    "is_favorite", "tags", "tags_match_mode", "owners", "exclude_stale", "dag_run_state", "dag_runs_limit",
+    "has_pending_actions",
+}  # fmt: skip
 """Filters that are more than a comparison with one field."""
 
 
@@ -155,16 +161,32 @@ async def get_dags(source: Here, filters: Annotated[PublicDagFilters, Query()], 
 async def get_dags_with_runs(source: Here, filters: Annotated[UiDagFilters, Query()], request: Request) -> DagsWithRuns:
     """DAGs with their last runs."""
     favourites = await favourites_of(source, request, has_to_know=filters.is_favorite is not None)
-    part = page(wanted_rows(await source.rows(), filters, favourites), filters.limit, filters.offset)
+    rows, waiting = await source.rows(), dict[str, list[str]]()
+    if filters.has_pending_actions is not None:
+        waiting = await runs_that_wait(source)
+        rows = [row for row in rows if (row.dag_id in waiting) is filters.has_pending_actions]
+    part = page(wanted_rows(rows, filters, favourites), filters.limit, filters.offset)
 
     async def answer(row: DagRow) -> DagWithRuns:
         spec, runs = await asyncio.gather(source.spec(row.dag_id, row.version), source.runs_of_row(row))
-        return _with_runs(row, spec, runs[: filters.dag_runs_limit], favourites)
+        whole = _with_runs(row, spec, runs[: filters.dag_runs_limit], favourites)
+        found = await each(waiting.get(row.dag_id, []), lambda run_id: instances_of(source, row.dag_id, run_id))
+        asked = [one for part in found for one in details_of(*part) if not one["response_received"]]
+        return whole.model_copy(update={"pending_actions": asked})
 
     async def in_short(row: DagRow) -> DagWithRuns:
         return _with_runs(row, by_its_line(row), [], favourites)
 
     return DagsWithRuns(dags=await each(part.items, answer, in_short), total_entries=part.total)
+
+
+async def runs_that_wait(source: Source) -> dict[str, list[str]]:
+    """By DAG, the runs in which a task waits for a person."""
+    found: dict[str, list[str]] = {}
+    for row in await source.all_runs():
+        if row.counts.get("awaiting_input"):
+            found.setdefault(row.dag_id, []).append(row.run_id)
+    return found
 
 
 async def favourites_of(source: Source, request: Request, *, has_to_know: bool = False) -> frozenset[str]:

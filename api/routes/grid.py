@@ -94,8 +94,8 @@ async def get_grid_runs(
     run_after_gt: Moment | None = None,
     run_after_lte: Moment | None = None,
     run_after_lt: Moment | None = None,
-    run_type: Annotated[list[str], Query()] = [],  # noqa: B006
-    state: Annotated[list[str], Query()] = [],  # noqa: B006
+    run_type: Annotated[list[RunType], Query()] = [],  # noqa: B006
+    state: Annotated[list[RunState], Query()] = [],  # noqa: B006
 ) -> list[GridRun]:
     """The columns of the grid."""
     wanted = {

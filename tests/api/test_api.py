@@ -236,6 +236,11 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
     run = "/api/v2/dags/web_hand/dagRuns/asks"
     until(web, f"{run}/hitlDetails", lambda found: found["total_entries"] == 1)
     waiting = web.get("/api/v2/dags/web_hand/dagRuns/~/hitlDetails?response_received=false").json()
+    acting = until(web, "/ui/dags?has_pending_actions=true", lambda found: found["total_entries"] == 1)
+    assert acting["dags"][0]["dag_id"] == "web_hand"
+    assert [one["subject"] for one in acting["dags"][0]["pending_actions"]] == ["Go on?"]
+    others = web.get("/ui/dags?has_pending_actions=false&limit=1000").json()["dags"]
+    assert "web_hand" not in {one["dag_id"] for one in others}
     assert waiting["hitl_details"][0]["subject"] == "Go on?"
     wrong = send(web, "PATCH", f"{run}/taskInstances/ask/-1/hitlDetails", json={"chosen_options": ["Perhaps"]})
     assert (wrong.status_code, "Perhaps" in wrong.json()["detail"]) == (400, True)
@@ -280,6 +285,8 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
         ("GET", "/api/v2/dags/web_daily/dagRuns?cursor=WyJhIixmYWxzZSwxZTk5OV0=", None, 422, "cursor is none"),
         ("GET", "/api/v2/dags?dag_id_pattern=" + "x" * 301, None, 422, "a pattern has 301 letters"),
         ("GET", "/api/v2/assets/aliases", None, 501, "aliases are not listed"),
+        ("GET", "/ui/grid/runs/web_daily?state=faild", None, 422, "faild"),
+        ("GET", "/api/v2/dags/~/dagRuns/~/hitlDetails?state=faild", None, 422, "faild"),
         ("POST", f"{ANY_TASK}/xcomEntries", {"key": "a", "value": 1}, 403, "are not changed from outside"),
         ("GET", f"{ANY_TASK}/xcomEntries?order_by=value", None, 400, "order_by = 'value' is not known"),
         ("GET", "/api/v2/assets/aliases?limit=50&offset=0", None, 501, "aliases are not listed"),

@@ -326,16 +326,16 @@ async def test_an_archive_whose_file_is_removed_is_begun_anew(
     here: Stack, begun: Begun, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server went on with the removed file: what it kept there was lost when it ended."""
-    await a_run(here, tmp_path, "first")
+    await a_run(here, tmp_path, "removed")
     file = tmp_path / "runs.db"
     source = await begun(f"sqlite:///{file}")
-    await swept(source, "first")
+    await swept(source, "removed")
     for path in tmp_path.glob("runs.db*"):
         path.unlink()
-    await swept(source, "first")
+    await swept(source, "removed")
     assert "was removed or replaced" in caplog.text
     with sqlite3.connect(file) as there:
-        assert there.execute("SELECT run_id FROM tidemill_ended_runs").fetchall() == [("first",)]
+        assert there.execute("SELECT run_id FROM tidemill_ended_runs").fetchall() == [("removed",)]
     assert file.stat().st_mode & 0o077 == 0
 
 
@@ -354,23 +354,23 @@ async def test_an_archive_that_is_away_fails_no_change_and_hides_nothing(
         with sqlite3.connect(tmp_path / "runs.db") as there:
             for table in ("ended_runs", "dag_versions", "deleted_runs", "archive"):
                 there.execute(f"ALTER TABLE tidemill_{table} RENAME TO away_{table}")
-        made = await client.post("/api/v2/dags/kept/dagRuns", json={"logical_date": None, "dag_run_id": "once"})
+        made = await client.post("/api/v2/dags/kept/dagRuns", json={"logical_date": None, "dag_run_id": "asked"})
         assert made.status_code == 200, made.text
-        assert (await here.finished("kept", "once")).state == "success"
+        assert (await here.finished("kept", "asked")).state == "success"
         for path in (
             "/api/v2/dags/kept/dagRuns", f"/api/v2/dags/kept/dagRuns/{run.run_id}", "/api/v2/dags/~/dagRuns",
-            f"/api/v2/dags/kept/dagRuns/{run.run_id}/taskInstances", "/api/v2/dags/kept/dagRuns/once",
+            f"/api/v2/dags/kept/dagRuns/{run.run_id}/taskInstances", "/api/v2/dags/kept/dagRuns/asked",
         ):  # fmt: skip
             answer = await client.get(path)
             assert answer.status_code == 200, (path, answer.text)
-        cleared = await client.post("/api/v2/dags/kept/dagRuns/once/clear", json={"dry_run": False})
+        cleared = await client.post("/api/v2/dags/kept/dagRuns/asked/clear", json={"dry_run": False})
         assert cleared.status_code == 200, cleared.text
-        await here.finished("kept", "once")
+        await here.finished("kept", "asked")
         health = (await client.get("/api/v2/monitor/health")).json()
         assert health["archive"] == {"status": "unhealthy"}
         [warning] = (await client.get("/api/v2/dagWarnings", params={"dag_id": "kept"})).json()["dag_warnings"]
         assert "Runs that Temporal has forgotten are missing" in warning["message"]
-        deleted = await client.delete("/api/v2/dags/kept/dagRuns/once")
+        deleted = await client.delete("/api/v2/dags/kept/dagRuns/asked")
         assert deleted.status_code == 204, deleted.text
         with sqlite3.connect(tmp_path / "runs.db") as there:
             for table in ("ended_runs", "dag_versions", "deleted_runs", "archive"):
@@ -381,7 +381,7 @@ async def test_an_archive_that_is_away_fails_no_change_and_hides_nothing(
             return bool((await client.get("/api/v2/monitor/health")).json()["archive"]["status"] == "healthy")
 
         await eventually(healthy, bool)
-        assert "once" not in (await client.get("/api/v2/dags/kept/dagRuns")).text
+        assert "asked" not in (await client.get("/api/v2/dags/kept/dagRuns")).text
 
 
 @pytest.mark.faults

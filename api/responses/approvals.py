@@ -1,0 +1,54 @@
+"""What a person is asked by a task, or was."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...model.run.changes import form_of
+from ...model.run.forms import InputForm
+from ...model.run.identity import RunIdentity
+from ...model.run.views import TaskView
+from ...model.spec.dag import DagSpec
+from ...model.spec.tasks import ApprovalTask
+from ...model.states import TaskState
+from .tasks import instance_answer
+
+
+def _form_in(spec: DagSpec | None, view: TaskView) -> InputForm | None:
+    """What a person is asked by the task, or was; None: nobody is asked anything, or not yet."""
+    if view.response is not None:
+        return view.response.form
+    task = spec.by_id.get(view.task_id) if spec is not None else None
+    return form_of(task) if isinstance(task, ApprovalTask) else view.form
+
+
+def detail_of(run: RunIdentity, spec: DagSpec | None, view: TaskView) -> dict[str, Any] | None:
+    """Return what a person is asked by a task, or was, and the answer; None: nobody is asked (Airflow: HITLDetail)."""
+    form, response = _form_in(spec, view), view.response
+    if form is None:
+        return None
+    return {
+        "options": list(form.options),
+        "subject": form.subject,
+        "body": form.body,
+        "defaults": list(form.defaults) if form.defaults is not None else None,
+        "multiple": form.multiple,
+        "params": form.params,
+        "assigned_users": [{"id": name, "name": name} for name in form.assigned_users],
+        "created_at": (view.started_at or view.queued_at or run.run_after).isoformat(),
+        "responded_by_user": user_named(response.by) if response is not None else None,
+        "responded_at": response.at.isoformat() if response is not None else None,
+        "chosen_options": list(response.chosen) if response is not None else None,
+        "params_input": response.params if response is not None else {},
+        "response_received": response is not None or view.state is TaskState.SUCCESS,
+        "task_instance": instance_answer(run, view, spec).model_dump(mode="json"),
+    }
+
+
+def user_named(name: str | None) -> dict[str, str] | None:
+    """Return the user of that name as Airflow's answers have one."""
+    return {"id": name, "name": name} if name else None
+
+
+def details_of(run: RunIdentity, spec: DagSpec | None, views: Sequence[TaskView]) -> list[dict[str, Any]]:
+    """Return the same of each task of a run that has begun."""
+    return [one for view in views if view.started_at is not None and (one := detail_of(run, spec, view)) is not None]
