@@ -30,6 +30,8 @@ ROUGHLY = timedelta(seconds=5)
 VERSIONS_KEPT = timedelta(days=30)
 """How long versions stay in a database that does not keep all."""
 TIDIED_EVERY = 100
+OF_VIEW = {"run_id", "state", "logical_date", "run_after", "started_at", "ended_at", "workflow_id"}
+"""What the line of a run has from its view."""
 NUL = "\0"
 """What is in no id, and no database takes."""
 
@@ -82,7 +84,7 @@ class EndedRuns:
         row = RunRow(
             dag_id=details.run.dag_id,
             counts=Counter(str(task.state) for task in details.tasks),
-            **view.model_dump(exclude={"queued_at", "reason", "partition_key", "run_type"}),
+            **view.model_dump(include=OF_VIEW),
             run_type=str(view.run_type),
             triggered_by=str(details.run.triggered_by),
             triggering_user_name=details.run.triggering_user_name,

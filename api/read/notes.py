@@ -86,6 +86,12 @@ class Notes:
         mine = (NOTES.c.namespace == self._namespace) & (NOTES.c.dag_id == dag_id) & (NOTES.c.task_id == "")
         return frozenset(str(row["run_id"]) for row in await self._database.read(select(NOTES.c.run_id).where(mine)))
 
+    async def tasks_with(self, dag_id: str, run_id: str) -> frozenset[str]:
+        """Returns the task_ids of a run that have a note at any of their instances. Raises ArchiveError."""
+        mine = (NOTES.c.namespace == self._namespace) & (NOTES.c.dag_id == dag_id) & (NOTES.c.run_id == run_id)
+        found = await self._database.read(select(NOTES.c.task_id).where(mine & (NOTES.c.task_id != "")))
+        return frozenset(str(row["task_id"]) for row in found)
+
     async def write(self, keys: Collection[Key], note: str | None) -> None:
         """Keeps *note* for each of *keys*, in the place of an earlier one; nothing, or "", removes that.
 

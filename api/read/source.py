@@ -146,6 +146,10 @@ class Source:
         """The runs of a DAG that have a note of their own."""
         return await self._if_it_answers(self.notes.runs_with(dag_id), frozenset())
 
+    async def tasks_with_note(self, dag_id: str, run_id: str) -> frozenset[str]:
+        """The tasks of a run that have a note."""
+        return await self._if_it_answers(self.notes.tasks_with(dag_id, run_id), frozenset())
+
     async def favourites_of(self, person: str, *, has_to_know: bool = False) -> frozenset[str]:
         """Return the dag_ids that *person* has marked.
 

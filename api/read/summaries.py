@@ -1,6 +1,7 @@
 """The cells of a grid: a state for each task and each group of a run."""
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -15,8 +16,11 @@ WORST_FIRST = (
 """Which of several states stands for all of them (Airflow's order)."""
 
 
-def summaries(spec: DagSpec, details: RunDetails) -> list[dict[str, Any]]:
-    """A cell for each task, of a mapped one for its instances together, and for each group."""
+def summaries(spec: DagSpec, details: RunDetails, with_note: Collection[str]) -> list[dict[str, Any]]:
+    """A cell for each task, of a mapped one for its instances together, and for each group.
+
+    *with_note*: the tasks that have a note.
+    """
     of_task: dict[str, list[TaskView]] = defaultdict(list)
     of_group: dict[str, list[TaskView]] = defaultdict(list)
     for view in details.tasks:
@@ -29,6 +33,8 @@ def summaries(spec: DagSpec, details: RunDetails) -> list[dict[str, Any]]:
     cells = [
         _cell(name, shown_name(spec, name), views, together=name in spec.mapped) for name, views in of_task.items()
     ]
+    for cell in cells:
+        cell["has_note"] = cell["task_id"] in with_note
     return cells + [_cell(name, name, views, together=True) for name, views in of_group.items()]
 
 

@@ -203,7 +203,7 @@ def dag_fields(row: DagRow, spec: DagSpec) -> dict[str, Any]:
         "next_dagrun_data_interval_end": interval.end if interval is not None else None,
         "next_dagrun_run_after": row.next_dagrun_create_after,
         "allowed_run_types": list(spec.allowed_run_types) or None,
-        "owners": sorted({task.owner for task in spec.tasks if task.owner}),
+        "owners": list(spec.owners),
         "is_backfillable": spec.schedule.periodic
         and (not spec.allowed_run_types or "backfill" in spec.allowed_run_types),
         "file_token": file_token(row.bundle, name),

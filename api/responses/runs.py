@@ -153,7 +153,7 @@ def run_answer(
 ) -> RunAnswer:
     """A run; what only its own workflow knows is there where *identity* and *version* are."""
     interval = identity.data_interval if identity is not None else None
-    triggered_by = str(identity.triggered_by) if identity is not None else None
+    triggered_by = str(identity.triggered_by) if identity is not None else run.triggered_by
     return RunAnswer(
         dag_run_id=run.run_id,
         dag_id=dag_id,
@@ -168,8 +168,8 @@ def run_answer(
         last_scheduling_decision=None,
         run_type=run.run_type,
         state=run.state,
-        triggered_by=TRIGGERED_BY.get(triggered_by, triggered_by) if triggered_by is not None else None,
-        triggering_user_name=identity.triggering_user_name if identity is not None else None,
+        triggered_by=TRIGGERED_BY.get(triggered_by, triggered_by) if triggered_by else None,
+        triggering_user_name=run.triggering_user_name if identity is None else identity.triggering_user_name,
         conf=identity.conf if identity is not None else None,
         note=run.reason if run.state == "failed" else None,
         dag_versions=[version] if version is not None else [],

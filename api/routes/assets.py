@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
@@ -15,6 +15,8 @@ from ...model.run.instance_keys import UNMAPPED
 from ...model.spec.assets.condition import assets_in
 from ...model.spec.timetables import waited_for
 from ...worker.connection import NotFoundError
+from ..auth.access import authorise
+from ..auth.tokens import Person, user_name
 from ..dependencies import Here, Limit, Moment, Offset
 from ..read.filters import matches, ordered, page
 from ..read.notes import noted
@@ -222,13 +224,15 @@ class MaterializeBody(Body):
 
 
 @router.post("/api/v2/assets/{asset_id}/materialize")
-async def materialize(source: Here, asset_id: int, body: MaterializeBody | None = None) -> RunAnswer:
+async def materialize(
+    source: Here, asset_id: int, person: Annotated[Person, Depends(authorise)], body: MaterializeBody | None = None
+) -> RunAnswer:
     """Has the DAG run that writes the asset."""
     given = body or MaterializeBody()
     if given.partition_key is not None:
         raise InvalidInputError("partition_key: runs by hand have none here. Leave it out, or make a backfill")
     request = TriggerRequest(
-        run_id=given.dag_run_id, conf=given.conf or {},
+        run_id=given.dag_run_id, conf=given.conf or {}, triggering_user_name=user_name(person),
         **given.model_dump(include={"data_interval_start", "data_interval_end", "logical_date", "run_after"}),
     )  # fmt: skip
     asset = await named_asset(source, asset_id)

@@ -138,7 +138,8 @@ async def _lines(source: Source, dag_id: str, run_ids: list[str]) -> AsyncIterat
         except NotFoundError:
             continue
         details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
-        cells = summaries(spec or await source.spec(dag_id), details) if details is not None else []
+        with_note = await source.tasks_with_note(dag_id, run_id)
+        cells = summaries(spec or await source.spec(dag_id), details, with_note) if details is not None else []
         yield json.dumps({"run_id": run_id, "dag_id": dag_id, "task_instances": cells}) + "\n"
 
 

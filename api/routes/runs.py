@@ -20,7 +20,7 @@ from ...model.spec.references import RETURN_VALUE
 from ...model.states import RunState, TaskState
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise
-from ..auth.tokens import ANYBODY, Person
+from ..auth.tokens import Person, user_name
 from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
 from ..read.instances import would_clear
@@ -193,7 +193,7 @@ async def trigger_run(
             data_interval_start=body.data_interval_start,
             data_interval_end=body.data_interval_end,
             conf=body.conf or {},
-            triggering_user_name=None if person is ANYBODY else person.name[:100],
+            triggering_user_name=user_name(person),
         )
         made = await source.tidemill.trigger(dag_id, request)
     await source.changed(dag_id)

@@ -56,6 +56,8 @@ class RunRecord(Brief, Model):
     """How all those ended that `past` does not name: of thousands, most have ended alike."""
     partition_key: str | None = None
     partition_date: Instant | None = None
+    triggered_by: str | None = None
+    triggering_user_name: str | None = None
 
     def all_past(self, tasks: Iterable[str]) -> dict[str, TaskState]:
         """The same written out, for *tasks*."""

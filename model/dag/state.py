@@ -330,6 +330,8 @@ class DagState(DagAssets, DagBackfills):
                 reason=report.reason,
                 partition_key=tracked.run.partition_key,
                 partition_date=tracked.run.partition_date,
+                triggered_by=str(tracked.run.triggered_by),
+                triggering_user_name=tracked.run.triggering_user_name,
                 **short_past({**self.unknown_past(), **tracked.past, **report.past}),
             )
         )

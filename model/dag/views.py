@@ -129,7 +129,7 @@ def dag_row(state: DagState) -> DagRow:
         version=spec.version,
         source=source.path[-SOURCE:] if source is not None else None,
         bundle=source.bundle if source is not None else None,
-        owners=within(tuple(sorted({task.owner for task in spec.tasks if task.owner}))),
+        owners=within(spec.owners),
         tags=within(spec.tags),
         written_for=spec.written_for,
     )
@@ -147,6 +147,8 @@ def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
             queued_at=t.queued_at,
             started_at=t.started_at,
             partition_key=t.run.partition_key,
+            triggered_by=str(t.run.triggered_by),
+            triggering_user_name=t.run.triggering_user_name,
             workflow_id=t.run.workflow_id,
         )
         for t in state.runs.values()

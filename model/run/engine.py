@@ -337,6 +337,7 @@ class RunEngine:
         failure = self._within_pushed(instance, failure)
         self._count_try(instance, failure.model_copy(update={"xcom": {}}) if failure.xcom else failure, state)
         instance.xcom = {**instance.xcom, **failure.xcom}
+        instance.map_label = failure.map_label
         if again:
             delay = failure.retry_delay
             if delay is None:

@@ -30,6 +30,8 @@ class Failure(Brief, Model):
     """When the next try is to be, where the task has said so itself."""
     xcom: dict[str, Any] = {}
     """What the task had pushed before it failed."""
+    map_label: str | None = None
+    """What the instance of a mapped task calls itself."""
 
 
 class Submission(Brief, Model):

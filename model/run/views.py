@@ -22,7 +22,7 @@ from .task_instances import Attempt, TaskInstance
 class RunView(WithLaterFields, Model):
     """A run in a list: queued, running or finished."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("partition_key",)
+    later_fields: ClassVar[tuple[str, ...]] = ("partition_key", "triggered_by", "triggering_user_name")
 
     run_id: str
     run_type: RunType
@@ -34,6 +34,8 @@ class RunView(WithLaterFields, Model):
     ended_at: Instant | None = None
     reason: str | None = None
     partition_key: str | None = None
+    triggered_by: str | None = None
+    triggering_user_name: str | None = None
     workflow_id: str
 
 

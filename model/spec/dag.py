@@ -372,6 +372,11 @@ class DagSpec(Brief, Model):
         )
 
     @property
+    def owners(self) -> tuple[str, ...]:
+        """Who owns its tasks, each once; a task may name several, with commas between them (as in Airflow)."""
+        return tuple(sorted({name.strip() for task in self.tasks for name in (task.owner or "").split(",")} - {""}))
+
+    @property
     def display_name(self) -> str:
         """What people read in the place of the dag_id (Airflow: dag_display_name)."""
         return self.dag_display_name or self.dag_id

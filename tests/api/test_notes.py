@@ -1,5 +1,6 @@
 """What people write down about runs and tasks is kept, shown wherever these are, and goes with them."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -68,6 +69,10 @@ async def test_a_note_is_kept_shown_changed_and_removed(here: Stack, tmp_path: P
         listed = (await sent(web, "GET", TASKS))["task_instances"]
         found = {(one["task_id"], one["map_index"]): one["note"] for one in listed}
         assert found == {("fails", -1): "ask the vendor", ("many", 0): "two of them", ("many", 1): "the second"}
+
+        grid = str(web.base_url.join("/ui/grid/ti_summaries/noted"))
+        cells = json.loads((await web.get(grid, params={"run_ids": "r"})).text)["task_instances"]
+        assert {cell["task_id"]: cell["has_note"] for cell in cells} == {"fails": True, "many": True}
 
         marked = await sent(web, "PATCH", f"{TASKS}/many/0", {"new_state": "skipped", "note": None})
         assert [one["note"] for one in marked["task_instances"]] == ["two of them"], "nothing was said of it"

@@ -33,7 +33,7 @@ with DAG("web_daily", schedule="@daily", start_date=datetime(2026, 1, 1), end_da
         print("hello from the task")
         return {"x": 1}
 
-    @task(owner="ann")
+    @task(owner="ann, bob")
     def each(i):
         return i
 

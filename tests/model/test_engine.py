@@ -125,6 +125,13 @@ def result(value: Any) -> Outcome:
 FAILED = Failure(error_type="ValueError", message="no")
 
 
+def test_a_failed_instance_keeps_what_it_calls_itself() -> None:
+    driver = Driver([python("a")])
+    driver.begin()
+    driver.comes_to("a", FAILED.model_copy(update={"map_label": "the third of May"}))
+    assert driver.state.instances["a"].map_label == "the third of May"
+
+
 def test_the_end_of_a_try_is_told_in_one_order() -> None:
     """Slots are free, and assets are told, before the task counts as ended; notices see the try's own end."""
     driver = Driver(

@@ -158,6 +158,7 @@ def _failed(
             or attempt.try_number > attempt.task.retries + attempt.tries_cleared,
             "retry_delay": timedelta(seconds=delay) if delay is not None else None,
             "xcom": told.results,
+            "map_label": told.map_label,
         }
     )
     return {"failure": failure.model_dump(mode="json"), "started_at": started.isoformat()}
