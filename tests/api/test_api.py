@@ -126,7 +126,7 @@ def test_lists_show_what_is_asked_for(web: Web) -> None:
         ]
 
     everything = [
-        "web_after", "web_both", "web_clicks", "web_daily", "web_groups", "web_hand", "web_long", "web_mapped",
+        "web_after", "web_both", "web_clicks", "web_daily", "web_groups", "web_hand", "web_long", "web_mapped", "web_mend",
         "web_paused", "web_slow", "web_talks",
     ]  # fmt: skip
     assert ids("limit=1000") == everything

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ from tidemill.worker.settings import Settings
 from web_stack import nowhere
 
 ROOT = Path(__file__).parents[2]
-RECORDED = ROOT / "tests" / "data" / "airflow" / "api.json"
+RECORDED = ROOT / "tests" / "data" / "airflow"
 EXPLAINED = ROOT / "docs" / "reference" / "api_differences.md"
 
 
@@ -53,11 +55,16 @@ def explained() -> list[Row]:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[Difference]:
-    """All differences, in the order of the requests."""
+    """All differences, in the order of the requests, and then of the clients' calls."""
     app = make_app(nowhere(), Settings())
     with tidemill_dev(tmp_path_factory.mktemp("dev"), PYTHON) as client:
         ours = list(answers(client))
-    theirs = json.loads(RECORDED.read_text())
+        lines = [json.loads(line) for line in _of_clients(str(client.base_url))]
+    return [*_of_requests(app, ours), *_of_calls(app, lines)]
+
+
+def _of_requests(app: FastAPI, ours: list[Answer]) -> list[Difference]:
+    theirs = _recorded("api")
     assert [(one.method, one.path) for one in ours] == [(one["method"], one["path"]) for one in theirs]
     operations = {f"{one.method} {template_of(one.path, app)}" for one in ours}
     assert f"the same {len(ours)} requests to {len(operations)} operations" in EXPLAINED.read_text()
@@ -67,6 +74,33 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[Difference]:
 def _compared(app: FastAPI, mine: Answer, other: dict[str, Any]) -> Iterator[Difference]:
     operation = f"{mine.method} {template_of(mine.path, app)}"
     yield from differences(operation, (other["status"], other["body"]), (mine.status, mine.body))
+
+
+def _of_clients(url: str) -> list[str]:
+    program = Path(__file__).with_name("side_by_side") / "clients.py"
+    command = [sys.executable, str(program), url.rstrip("/"), "none"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout.splitlines()
+
+
+def _of_calls(app: FastAPI, ours: list[dict[str, Any]]) -> Iterator[Difference]:
+    theirs = _recorded("clients")
+    calls = sum("call" in one for one in ours)
+    told = f"the same {calls} calls of `airflow_client` and {len(ours) - calls} commands of `airflowctl`"
+    assert told in EXPLAINED.read_text()
+    for mine, other in zip(ours, theirs, strict=True):
+        if "command" in mine:
+            operation = "airflowctl " + " ".join(mine["command"].split(" --")[0].split()[:2])
+            ends = [(200 if one["code"] == 0 else 400, one["printed"]) for one in (other, mine)]
+        else:
+            method, _, path = mine["asked"].partition(" ")
+            operation = f"{method} {template_of(path, app)}"
+            ends = [(one["status"], one["body"]) for one in (other, mine)]
+        yield from differences(operation, *ends)
+
+
+def _recorded(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((RECORDED / f"{name}.json").read_text())
+    return found
 
 
 @needs_airflow

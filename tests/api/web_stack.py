@@ -60,6 +60,10 @@ with DAG("web_long", schedule=None):
 with DAG("web_clicks", schedule="@daily", start_date=datetime(2026, 1, 1), end_date=datetime(2026, 1, 2), catchup=True):
     BashOperator(task_id="first", bash_command="true") >> BashOperator(task_id="last", bash_command="true")
 
+with DAG("web_mend", schedule=None):
+    mend = BashOperator(task_id="mend", bash_command="test -e {mended}", retries=1, retry_delay=0)
+    mend >> BashOperator(task_id="after", bash_command="echo after")
+
 with DAG("web_groups", schedule=None):
     with TaskGroup("group"):
         BashOperator(task_id="one", bash_command="echo 1")
@@ -133,7 +137,7 @@ async def serve(
 ) -> None:
     async with stack(server, folder / "home") as here:
         file = folder / "dags.py"
-        file.write_text(FILE.replace("{go}", str(folder / "go")))
+        file.write_text(FILE.replace("{go}", str(folder / "go")).replace("{mended}", str(folder / "mended")))
         [parsed] = read_dag_files(file)
         assert parsed.error is None, parsed.error
         for spec in parsed.dags:

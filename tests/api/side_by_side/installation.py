@@ -27,6 +27,7 @@ def tidemill_dev(folder: Path, airflow_python: Path) -> Iterator[httpx.Client]:
     environment = {
         **worker_environment(f"127.0.0.1:{port}", folder / "home", "tidemill"),
         "TIDEMILL_AIRFLOW_PYTHON": str(airflow_python),
+        "TIDEMILL_RUN_IDS_FROM": "run_after",  # as the Airflow that was recorded
         "TIDEMILL_FERNET_KEY": Fernet.generate_key().decode(),
         "TIDEMILL_SECRETS_DATABASE": f"sqlite:///{folder / 'secrets.db'}",
     }

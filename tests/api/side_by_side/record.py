@@ -18,7 +18,8 @@ import httpx
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-RECORDED = HERE.parents[1] / "data" / "airflow" / "api.json"
+ROOT = HERE.parents[2]
+DATA = ROOT / "tests" / "data" / "airflow"
 
 
 def free_port() -> int:
@@ -84,10 +85,13 @@ def record(url: str, home: Path) -> None:
         for answer in answers(client):
             print(answer.method, answer.path, answer.status, flush=True)
             found.append({"method": answer.method, "path": answer.path, "status": answer.status, "body": answer.body})
-    text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
-    for place, name in ((HERE / "dags", FOLDER), (home, "<home>")):  # nobody is to see where it was recorded
-        text = text.replace(str(place), name)
-    RECORDED.write_text(text + "\n")
+    clients = [str(ROOT / ".venv" / "bin" / "python"), str(HERE / "clients.py"), url, token]
+    lines = subprocess.run(clients, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    for name, what in (("api", found), ("clients", [json.loads(line) for line in lines])):
+        text = json.dumps(what, indent=1, sort_keys=True, ensure_ascii=False)
+        for place, shown in ((HERE / "dags", FOLDER), (home, "<home>")):  # nobody is to see where it was recorded
+            text = text.replace(str(place), shown)
+        (DATA / f"{name}.json").write_text(text + "\n")
 
 
 if __name__ == "__main__":

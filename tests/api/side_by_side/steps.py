@@ -63,7 +63,7 @@ CONSUMED = f"{V2}/dags/consumer/dagRuns"
 RUNS = ("a", "b", "c", "d")
 
 READY = [
-    wait(f"{V2}/dags?limit=100", many("dags", 8)),
+    wait(f"{V2}/dags?limit=100", many("dags", 9)),
     wait(f"{V2}/importErrors", many("import_errors", 1)),
     wait(f"{SALES}/dagRuns", lambda a: [r["state"] for r in a.get("dag_runs", ())] == ["success", "success"]),
     wait(CONSUMED, lambda a: [r["state"] for r in a.get("dag_runs", ())].count("success") >= 1),
@@ -365,7 +365,117 @@ WEB = [
     get("/ui/teams"),
 ]
 
-STEPS: list[Step] = [*READY, *DAGS, *DAG_RUNS, *TASKS, *REPAIR, *ASSETS, *BACKFILLS, *PEOPLE, *KEPT, *WEB]
+ABOUT_A_DAY = f"{V2}/dags/intervals/dagRuns"
+QUEUED = f"{SALES}/dagRuns/later"
+LISTS = [
+    wait(ABOUT_A_DAY, lambda a: [r["state"] for r in a.get("dag_runs", ())] == ["success", "success"]),
+    get(f"{ABOUT_A_DAY}?order_by=run_after"),
+    get(f"{V2}/dags/intervals"),
+    get(f"{V2}/dags?owners=bob&order_by=dag_id"),
+    trigger("sales", "later", run_after="2099-01-01T00:00:00Z", conf={"limit": 5}),
+    get(QUEUED),
+    get(f"{SALES}/dagRuns?state=queued"),
+    get(f"{QUEUED}/taskInstances"),
+    get(f"{QUEUED}/taskInstances/extract"),
+    get("/ui/grid/ti_summaries/sales?run_ids=later"),
+    Step("DELETE", QUEUED),
+    get(QUEUED),
+    get(f"{V2}/importErrors", saves={"broken": lambda a: a["import_errors"][0]["import_error_id"]}),
+    get(f"{V2}/importErrors/{{broken}}"),
+    get(f"{V2}/importErrors/999999"),
+    get(SALES, saves={"token": lambda a: a["file_token"]}),
+    Step("PUT", f"{V2}/parseDagFile/{{token}}"),
+    Step("PUT", f"{V2}/parseDagFile/nonsense"),
+    get(f"{V2}/plugins/importErrors"),
+    get(f"{V2}/config/section/core/option/parallelism"),
+    get(f"{V2}/connections"),
+]
+
+SQUARE = f"{SALES_RUN}/taskInstances/transform.square"
+MAPPED = [
+    get(f"{SQUARE}/1/tries"),
+    get(f"{SQUARE}/1/tries/1"),
+    get(f"{SQUARE}/1/tries/9"),
+    get(f"{SQUARE}/1/dependencies"),
+    get(f"{SQUARE}/9/dependencies"),
+    Step("PATCH", f"{SQUARE}/1/dry_run", {"new_state": "failed"}),
+    Step("PATCH", f"{SQUARE}/1", {"note": "the second"}),
+    Step("PATCH", f"{SQUARE}/9", {"note": "none"}),
+    Step("PATCH", f"{SALES_RUN}/taskGroupInstances/transform/dry_run", {"new_state": "failed"}),
+    Step("PATCH", f"{SALES_RUN}/taskGroupInstances/transform", {"new_state": "failed"}),
+    Step("PATCH", f"{SALES_RUN}/taskGroupInstances/none", {"new_state": "failed"}),
+    ended("sales", "scheduled__2025-01-01T03:00:00+00:00"),
+    get(f"{SALES_RUN}/taskInstances?order_by=task_id"),
+    get(f"{V2}/dags/approved/dagRuns/a/taskInstances/ask/-1/hitlDetails/tries/1"),
+    get(f"{V2}/dags/approved/dagRuns/a/taskInstances/ask/-1/hitlDetails/tries/9"),
+]
+
+
+def bulk(action: str, *entities: Any, **more: Any) -> dict[str, Any]:
+    return {"actions": [{"action": action, "entities": [*entities], **more}]}
+
+
+POOL = {"name": "many", "slots": 9}
+BULK = [
+    Step("PATCH", f"{V2}/pools", bulk("create", POOL, action_on_existence="fail")),
+    Step("PATCH", f"{V2}/pools", bulk("create", POOL, action_on_existence="fail")),
+    Step("PATCH", f"{V2}/pools", bulk("delete", "many", action_on_non_existence="fail")),
+    Step("PATCH", f"{V2}/variables", bulk("create", {"key": "k", "value": "v"}, action_on_existence="fail")),
+    Step("PATCH", f"{V2}/variables", bulk("delete", "k", "none", action_on_non_existence="skip")),
+    Step("PATCH", f"{V2}/connections", bulk("create", {"connection_id": "c", "conn_type": "http"})),
+    Step("PATCH", f"{V2}/connections", bulk("delete", "c", action_on_non_existence="fail")),
+    Step("PATCH", f"{FAILS}/dagRuns", bulk("update", {"dag_run_id": "a", "note": "many"})),
+    Step("PATCH", f"{FAILS}/dagRuns", bulk("update", {"dag_run_id": "none", "note": "many"})),
+    Step("PATCH", f"{FAILS}/dagRuns/a/taskInstances", bulk("update", {"task_id": "bad", "note": "many"})),
+    Step("POST", f"{FAILS}/clearDagRuns", {"dag_runs": [{"dag_run_id": "a"}], "dry_run": True}),
+    Step("POST", f"{FAILS}/clearDagRuns", {"dag_runs": [{"dag_run_id": "none"}], "dry_run": True}),
+]
+
+OF_TASK = f"{FAILS}/dagRuns/a/taskInstances/bad/state-store"
+OF_ASSET = f"{V2}/assets/{{report}}/state-store"
+STORES = [
+    step
+    for place in (OF_TASK, OF_ASSET)
+    for step in (
+        get(place),
+        Step("PUT", f"{place}/cursor", {"value": {"n": 1}}),
+        Step("PUT", f"{place}/cursor", {"value": None}),
+        get(f"{place}/cursor"),
+        get(place),
+        get(f"{place}/none"),
+        Step("DELETE", f"{place}/cursor"),
+        get(f"{place}/cursor"),
+        Step("PUT", f"{place}/other", {"value": "x"}),
+        Step("DELETE", place),
+        get(place),
+    )
+] + [
+    Step("PUT", f"{OF_TASK}/cursor", {"value": 1}),
+    Step("PATCH", f"{OF_TASK}/cursor", {"value": 2}),
+    Step("PATCH", f"{OF_TASK}/none", {"value": 2}),
+    Step("POST", f"{V2}/assets/events", {"asset_id": "{other}"}),  # the report is there already
+    wait(f"{V2}/dags/both/dagRuns", lambda a: [r["state"] for r in a.get("dag_runs", ())] == ["success", "success"]),
+    Step("POST", f"{V2}/assets/events", {"asset_id": "{other}"}),
+    wait(f"{V2}/dags/both/assets/queuedEvents", many("queued_events", 1)),
+    Step("DELETE", f"{V2}/dags/both/assets/{{other}}/queuedEvents"),
+    Step("DELETE", f"{V2}/assets/{{other}}/queuedEvents"),
+]
+
+PAGES = [
+    get("/ui/auth/me"),
+    get("/ui/connections/hook_meta"),
+    get("/ui/grid/ti_summaries/fails?run_ids=b"),
+    get("/ui/dags/fails/dagRuns/b/stats"),
+    get("/ui/dags/fails/dagRuns/b/deadlines"),
+    get("/ui/dashboard/historical_metrics_data?start_date=2025-01-01T00:00:00Z&end_date=2025-01-05T00:00:00Z"),
+    Step("DELETE", f"{V2}/dags/never"),
+    Step("DELETE", f"{V2}/dags/none"),
+]
+
+STEPS: list[Step] = [
+    *READY, *DAGS, *DAG_RUNS, *TASKS, *REPAIR, *ASSETS, *BACKFILLS, *PEOPLE, *KEPT, *WEB,
+    *LISTS, *MAPPED, *BULK, *STORES, *PAGES,
+]  # fmt: skip
 
 
 def filled(value: Any, saved: dict[str, Any]) -> Any:

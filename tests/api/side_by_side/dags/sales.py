@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, Asset, Param, TaskGroup, task
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, TaskGroup, task
 
 report = Asset("report", uri="s3://lake/report", group="files", extra={"layer": "gold"})
 other = Asset("other")
@@ -87,6 +87,16 @@ with DAG("guarded", schedule=None):
         return "worked"
 
     EmptyOperator(task_id="up").as_setup() >> work() >> EmptyOperator(task_id="down").as_teardown()
+
+with DAG(
+    "intervals",
+    schedule=CronDataIntervalTimetable("0 3 * * *", timezone="UTC"),
+    start_date=datetime(2025, 1, 1, 3),
+    end_date=datetime(2025, 1, 2, 3),
+    catchup=True,
+    default_args={"owner": "ann, bob"},
+):
+    EmptyOperator(task_id="only")
 
 with DAG("never", schedule="@daily", start_date=datetime(2099, 1, 1), is_paused_upon_creation=True):
     EmptyOperator(task_id="only")
