@@ -282,7 +282,10 @@ class Tidemill:
     async def state_of(self, workflow_id: str) -> DagRunState:
         """All that a run knows, with the results that are kept in its history."""
         async with clear_errors(f"run {workflow_id!r}", self.task_queue):
-            return await self._query(workflow_id, "whole_state", DagRunState)
+            state = await self._query(workflow_id, "whole_state", DagRunState)
+            while state.revision is not None:  # it has not taken up yet what its last execution has left behind
+                state = await self._query_of(workflow_id, state.revision.execution, "whole_state", DagRunState)
+            return state
 
     async def queued_state(self, dag_id: str, run_id: str) -> DagRunState | None:
         """Return how a run will begin that is still queued for the first time; None where it is not."""
@@ -294,6 +297,7 @@ class Tidemill:
             return None
         state = DagRunState(run=run, spec=await self.spec(dag_id))
         state.fill()
+        state.expand_what_is_written()
         return state
 
     async def attempt_starts(self, workflow_id: str) -> list[AttemptStart]:
@@ -337,6 +341,9 @@ class Tidemill:
             asked = self._query(workflow_id, "describe", RunDetails)
             handle = self.client.get_workflow_handle(workflow_id)
             details, description = await asyncio.gather(asked, handle.describe())
+            while details.goes_on_from is not None:
+                before = await self._query_of(workflow_id, details.goes_on_from, "describe", RunDetails)
+                details = before.model_copy(update={"run": details.run, "state": RunState.RUNNING})
         running, unclaimed, lost = {}, set(), {}
         for pending in description.raw_description.pending_activities:
             key = pending.activity_id.split("/")[0]
@@ -563,6 +570,12 @@ class Tidemill:
     async def _change_dag(self, dag_id: str, update: str, answer: type[T], *arguments: Any) -> T:
         async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
             return await self._update(dag_workflow_id(dag_id), update, answer, *arguments)
+
+    async def _query_of(self, workflow_id: str, execution: str, query: str, answer: type[T]) -> T:
+        """Asks an execution that has ended."""
+        handle = self.client.get_workflow_handle(workflow_id, run_id=execution)
+        found: T = await handle.query(query, result_type=answer, rpc_timeout=QUERY_TIMEOUT)
+        return found
 
     async def _query(self, workflow_id: str, query: str, answer: type[T], *arguments: Any) -> T:
         handle = self.client.get_workflow_handle(workflow_id)

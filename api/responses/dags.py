@@ -16,6 +16,7 @@ from ...model.spec.assets.identity import Asset, AssetAlias
 from ...model.spec.dag import DagSpec
 from ...model.spec.timetables import CronPartition, PartitionedAsset, waited_for
 from ...model.spec.timetables.words import airflows_description, airflows_summary
+from ...worker.connection import NotFoundError
 from ..read.filters import seconds_between
 from .common import Answer, Body, asset_number, number_of, uuid_of
 
@@ -297,11 +298,11 @@ def file_token(bundle: str | None, name: str | None) -> str:
 
 
 def read_file_token(token: str) -> tuple[str, str]:
-    """The bundle and the file that a token means. Raises InvalidInputError for one that means none."""
+    """The bundle and the file that a token means. Raises NotFoundError for one that means none."""
     try:
         bundle, name = json.loads(urlsafe_b64decode(token.encode()))
     except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidInputError("file_token is none that was given here") from error
+        raise NotFoundError("file_token is none that was given here") from error
     if not isinstance(bundle, str) or not isinstance(name, str):
         raise InvalidInputError("the DAG is of no bundle: register its file again instead")
     return bundle, name

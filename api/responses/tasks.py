@@ -260,6 +260,12 @@ def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> I
     )
 
 
+def state_of_try(view: TaskView, attempt: Attempt) -> str | None:
+    """Return what a try is shown as: the last one as its task, which a person may have marked since (as in Airflow)."""
+    is_last = attempt.try_number == view.try_number and view.state.finished
+    return shown_state(view.state) if is_last else shown_end_of_try(attempt.state)
+
+
 def try_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None, attempt: Attempt) -> TaskTry:
     """A try of an instance that has ended."""
     return TaskTry(
@@ -267,7 +273,7 @@ def try_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None, attempt: 
         start_date=attempt.started_at,
         end_date=attempt.ended_at,
         duration=seconds_between(attempt.started_at, attempt.ended_at),
-        state=shown_end_of_try(attempt.state),
+        state=state_of_try(view, attempt),
         try_number=attempt.try_number,
     )
 

@@ -14,6 +14,7 @@ from ...worker.shown_secrets import HIDDEN, fields_of
 from ..dependencies import Limit, Mask, Offset
 from ..read.filters import matches, ordered, page
 from ..responses.common import Answer, Body
+from ..responses.connection_types import forms
 from .bulk import BulkAnswer, BulkBody
 from .kept_secrets import KeptKind, in_thread
 
@@ -160,8 +161,8 @@ async def get_connections(
 
 @router.get("/ui/connections/hook_meta")
 async def get_forms() -> list[dict[str, Any]]:
-    """Forms for kinds of connections: the common one alone."""
-    return []
+    """The kinds of connections that can be made, each with the common form."""
+    return forms()
 
 
 @router.get("/api/v2/connections/{connection_id}")

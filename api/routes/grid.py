@@ -23,7 +23,7 @@ from ..read.graph_assets import add_assets
 from ..read.source import Source
 from ..read.summaries import summaries
 from ..responses.runs import GridRun
-from ..responses.tasks import shown_end_of_try, shown_name, shown_state
+from ..responses.tasks import shown_name, shown_state, state_of_try
 
 router = APIRouter()
 PLANNED = 200
@@ -168,7 +168,7 @@ def gantt_rows(details: RunDetails, spec: DagSpec) -> list[dict[str, Any]]:
     rows = []
     for task in details.tasks:
         tries: list[tuple[int, str | None, datetime | None, datetime | None]] = [
-            (one.try_number, shown_end_of_try(one.state), one.started_at, one.ended_at) for one in task.attempts
+            (one.try_number, state_of_try(task, one), one.started_at, one.ended_at) for one in task.attempts
         ]
         if task.try_number and task.try_number not in {number for number, *_ in tries}:
             tries.append((task.try_number, shown_state(task.state), task.started_at, task.ended_at))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -149,7 +150,10 @@ async def get_decisions(
     """
     named = {"dag_id_pattern": dag_id_pattern, "dag_id_prefix_pattern": dag_id_prefix_pattern}
     rows = [row for row in await source.rows() if matches(row, named, {})] if dag_id is None else []
-    views = [await source.view(dag_id)] if dag_id is not None else await each(rows[:MOST_DAGS], _view_of(source))
+    views = await each(rows[:MOST_DAGS], _view_of(source))
+    if dag_id is not None:
+        with suppress(NotFoundError):  # of one that is gone there is what people did to it
+            views = [await source.view(dag_id)]
     found = [_decision(view.dag_id, made) for view in views for made in view.decisions]
     changes = await _changes(request)
     found += [one for one in changes if dag_id in (None, one["dag_id"]) and (dag_id or matches(one, named, {}))]

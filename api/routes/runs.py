@@ -3,8 +3,10 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from statistics import mean
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -294,15 +296,22 @@ async def delete_run(source: Here, dag_id: str, dag_run_id: str) -> Response:
 
 @router.get("/ui/dags/{dag_id}/dagRuns/{dag_run_id}/stats")
 async def get_run_stats(source: Here, dag_id: str, dag_run_id: str) -> dict[str, Any]:
-    """How long runs of the DAG that succeeded have taken."""
+    """How long runs of the DAG that succeeded have taken, in seconds."""
     await source.run(dag_id, dag_run_id)
     ended = [run for run in await source.runs(dag_id) if run.state == "success" and run.ended_at is not None]
     took = sorted(seconds_between(run.started_at, run.ended_at) or 0 for run in ended)
     if not took:
         return {"duration": None}
-    return {"duration": {"p50": at(took, 0.5), "p90": at(took, 0.9), "mean": sum(took) / len(took), "count": len(took)}}
+    shares = {f"p{percent}": round(percentile(took, percent), 3) for percent in (50, 90, 95, 99)}
+    often = Counter(map(round, took))
+    most = max(often.values())
+    mode = float(min(seconds for seconds, n in often.items() if n == most)) if most > 1 else None
+    return {"duration": {**shares, "mean": round(mean(took), 3), "mode": mode}}
 
 
-def at(values: list[float], share: float) -> float:
-    """The value below which that share of the sorted *values* is."""
-    return values[min(len(values) - 1, int(share * len(values)))]
+def percentile(values: list[float], percent: float) -> float:
+    """The value below which *percent* of the sorted *values* are, between two of them in proportion."""
+    place = (len(values) - 1) * percent / 100
+    low = int(place)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (values[high] - values[low]) * (place - low)

@@ -441,6 +441,8 @@ async def marked(
         return [one.model_copy(update={"state": body.new_state}) for one in before.task_instances]
 
     found = await after_change(now(), as_marked)
+    if [one.state for one in found] != [body.new_state] * len(changed):  # a run that begins again may not know it yet
+        found = await noted(source.notes, as_marked())
     return InstanceCollection(task_instances=found, total_entries=len(found))
 
 

@@ -1,9 +1,11 @@
 """One run from its first task to its last, as the data that its workflow carries and shows."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
 from ..base import Instant, Record, WithLaterFields, iso
+from ..errors import InvalidInputError
 from ..spec.dag import DagSpec
 from ..spec.graph import ancestors
 from ..spec.params import param_value
@@ -14,7 +16,7 @@ from .attempts import INLINE_LIMIT, TaskAttempt
 from .context import resolve
 from .identity import RunIdentity, RunType
 from .instance_keys import UNMAPPED, instance_key
-from .mapping import instances, length_of, with_values
+from .mapping import NotMappableError, instances, length_of, with_values
 from .past import Past, remembered, summarised
 from .progress import progress
 from .revisions import Revision
@@ -143,6 +145,15 @@ class DagRunState(WithLaterFields, Record):
             made = [self._fresh(key, i) for i in range(n)] if key in wanted else [instance]
             found += made
         self.instances = {instance.key: instance for instance in found}
+
+    def expand_what_is_written(self) -> None:
+        """Makes the instances of tasks that are mapped over values that stand in the DAG, before the run has begun."""
+        for scope in dict.fromkeys(self.spec.map_scopes.values()):
+            together = [task_id for task_id, other in self.spec.map_scopes.items() if other == scope]
+            if not any(self.spec.mapped_over(task_id) for task_id in together):
+                with suppress(NotMappableError, InvalidInputError):
+                    if n := len(self.values_of(together[0])):
+                        self.expand(together, n)
 
     def collapse(self, task_id: str) -> None:
         """Takes the expansion of a mapped task back."""

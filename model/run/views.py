@@ -87,6 +87,8 @@ class RunDetails(Model):
     started_at: Instant | None
     progress: Progress
     tasks: tuple[TaskView, ...]
+    goes_on_from: str | None = None
+    """The execution, by Temporal's run id, whose tasks it has not taken up yet: it has just begun to run again."""
 
 
 def run_row(state: DagRunState, counts: Mapping[TaskState, int], end: RunEnd | None, now: datetime) -> RunRow:

@@ -126,8 +126,8 @@ def test_lists_show_what_is_asked_for(web: Web) -> None:
         ]
 
     everything = [
-        "web_after", "web_both", "web_clicks", "web_daily", "web_groups", "web_hand", "web_long", "web_mapped", "web_mend",
-        "web_paused", "web_slow", "web_talks",
+        "web_after", "web_both", "web_clicks", "web_daily", "web_groups", "web_hand", "web_long", "web_mapped",
+        "web_mend", "web_paused", "web_slow", "web_talks",
     ]  # fmt: skip
     assert ids("limit=1000") == everything
     assert ids("order_by=-dag_id&limit=1000") == everything[::-1]
@@ -296,7 +296,7 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
         ("PATCH", "/api/v2/pools/none", {"slots": 3}, 404, "pool 'none'"),
         ("POST", "/api/v2/pools", {"name": "web_pool", "slots": 3}, 409, "is taken"),
         ("POST", "/api/v2/pools", {"name": "a b", "slots": 3}, 422, "a b"),
-        ("PUT", "/api/v2/parseDagFile/nonsense", None, 422, "file_token"),
+        ("PUT", "/api/v2/parseDagFile/nonsense", None, 404, "file_token"),
     ],
 )
 def test_what_cannot_be_done_is_said(web: Web, method: str, path: str, body: Any, status: int, said: str) -> None:

@@ -1,13 +1,17 @@
 """Airflow's user interface in a real Chromium: each page, and what people do there by clicks."""
 
+import asyncio
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from cryptography.fernet import Fernet
 from playwright.sync_api import Page, sync_playwright
 from support import eventually
+from tidemill.activities import secrets
 from tidemill.model.run.identity import TriggerRequest
 from web_stack import Web
 
@@ -210,6 +214,70 @@ def test_a_log_is_followed_to_its_end(seen: Seen, web: Web) -> None:
     web.ask(web.here.tidemill.trigger("web_talks", TriggerRequest(run_id="followed")))
     seen.open("dags/web_talks/runs/followed/tasks/talks", "line 1 of 8")
     seen.page.get_by_text("line 8 of 8").first.wait_for(timeout=120_000)  # without that anybody loads the page again
+
+
+def test_what_failed_at_night_is_noted_mended_and_cleared_by_check_boxes(seen: Seen, web: Web) -> None:
+    runs = [web.ask(web.here.tidemill.trigger("web_mend", TriggerRequest(run_id=run_id))) for run_id in ("m1", "m2")]
+    for run in runs:
+        assert web.ask(web.here.finished("web_mend", run.run_id)).state == "failed"
+    page = seen.page
+    seen.open("dags/web_mend/runs/m1", "mend failed")  # why it has failed stands where a note would
+    page.get_by_role("button", name="Show Gantt").click()
+    page.locator("a[href*='tasks/mend'][href*='try_number=1']").first.wait_for()  # each try has a bar
+    page.get_by_role("button", name="Edit note").click()
+    page.get_by_role("dialog").get_by_role("button", name="Edit").click()
+    page.get_by_role("dialog").locator("textarea").fill("the vendor is told")
+    page.get_by_role("dialog").get_by_role("button", name="Confirm").click()
+    noted = web.ask(eventually(note_of(web, "m1"), bool))
+    assert noted == "the vendor is told"
+
+    (web.folder / "mended").touch()
+    seen.open("dag_runs?state=failed&dag_id_pattern=web_mend", "m1", "m2")
+    page.locator("th [data-scope=checkbox][data-part=control]").first.click()
+    page.get_by_text("2 Selected").wait_for()
+    page.get_by_role("button", name="Clear Dag Runs").click()
+    page.get_by_role("button", name="Confirm").click()
+    for run in runs:
+        web.ask(
+            eventually(lambda run=run: web.here.tidemill.run("web_mend", run.run_id), lambda d: d.state == "success")
+        )
+    seen.open("dag_runs?state=failed&dag_id_pattern=web_mend", "No Dag Runs found")
+
+
+def note_of(web: Web, run_id: str) -> Any:
+    async def found() -> str | None:
+        run = (await asyncio.to_thread(web.get, f"/api/v2/dags/web_mend/dagRuns/{run_id}")).json()
+        return run["note"] if run["note"] != "mend failed" else None
+
+    return found
+
+
+def test_a_variable_is_added_by_clicks(seen: Seen, web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a store it is said why not, once; with one it is there."""
+    page = seen.page
+    seen.open("variables", "web_region")
+    page.get_by_role("button", name="Add Variable").first.click()
+    page.get_by_role("textbox", name="Key").fill("clicked")
+    page.get_by_role("textbox", name="Value").fill("by hand")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("set TIDEMILL_FERNET_KEY").wait_for()
+    [refused] = seen.wrong
+    assert refused.startswith("409 /api/v2/variables")
+    seen.wrong.clear()
+
+    monkeypatch.setenv("TIDEMILL_SECRETS_DATABASE", f"sqlite:///{tmp_path / 'kept.db'}")
+    monkeypatch.setenv("TIDEMILL_FERNET_KEY", Fernet.generate_key().decode())
+    for known in (secrets.backends, secrets.store):
+        known.cache_clear()
+    try:
+        page.get_by_role("button", name="Save").click()
+        page.get_by_role("dialog").wait_for(state="hidden")
+        page.get_by_text("clicked").first.wait_for()
+        assert web.get("/api/v2/variables/clicked").json()["value"] == "by hand"
+    finally:
+        monkeypatch.undo()
+        for known in (secrets.backends, secrets.store):
+            known.cache_clear()
 
 
 async def state_of(web: Web, task_id: str, state: str, try_number: int) -> None:

@@ -387,7 +387,9 @@ class DagRunWorkflow:
     def describe(self) -> RunDetails:
         """The run and every task: state, tries, times, and why a task is not running."""
         end = self.tasks.ended.state if self.tasks.ended is not None else None
-        return run_details(self.state, progress(self.tasks.plan.counts), self.tasks.why, end)
+        details = run_details(self.state, progress(self.tasks.plan.counts), self.tasks.why, end)
+        before = self.state.revision
+        return details if before is None else details.model_copy(update={"goes_on_from": before.execution})
 
     @workflow.query
     def progress(self) -> Progress:

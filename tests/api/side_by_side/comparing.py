@@ -17,6 +17,7 @@ OWN_NUMBERS = re.compile(
 )
 UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 TIME = re.compile(r"(?<!\d)(\d{4})-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
+NUMBER = re.compile(r"\d+(\.\d+)?")
 ASSET = re.compile(r"\basset:\d+\b")
 OF_A_RUN = re.compile(r"(asset_triggered__<time>)_\w{8}\b")
 SAID_IN_DAGS = ("2025", "2099")
@@ -97,7 +98,7 @@ def general(name: str, value: Any) -> Any:
     text = TIME.sub(_time, UUID.sub("<uuid>", str(value).replace(DAGS, FOLDER)))
     text = ASSET.sub("asset:<id>", text)
     text = OF_A_RUN.sub(r"\1_<id>", text)
-    return "<number>" if OWN_NUMBERS.search(name) and text.isdigit() else text
+    return "<number>" if OWN_NUMBERS.search(name) and NUMBER.fullmatch(text) else text
 
 
 def _time(found: re.Match[str]) -> str:

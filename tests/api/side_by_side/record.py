@@ -13,6 +13,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from socket import socket
+from typing import Any
 
 import httpx
 
@@ -70,7 +71,6 @@ def main() -> None:
 
 
 def record(url: str, home: Path) -> None:
-    from side_by_side.comparing import FOLDER
     from side_by_side.steps import answers
 
     with httpx.Client(base_url=url, timeout=60) as client:
@@ -85,13 +85,19 @@ def record(url: str, home: Path) -> None:
         for answer in answers(client):
             print(answer.method, answer.path, answer.status, flush=True)
             found.append({"method": answer.method, "path": answer.path, "status": answer.status, "body": answer.body})
+    keep("api", found, home)
     clients = [str(ROOT / ".venv" / "bin" / "python"), str(HERE / "clients.py"), url, token]
     lines = subprocess.run(clients, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
-    for name, what in (("api", found), ("clients", [json.loads(line) for line in lines])):
-        text = json.dumps(what, indent=1, sort_keys=True, ensure_ascii=False)
-        for place, shown in ((HERE / "dags", FOLDER), (home, "<home>")):  # nobody is to see where it was recorded
-            text = text.replace(str(place), shown)
-        (DATA / f"{name}.json").write_text(text + "\n")
+    keep("clients", [json.loads(line) for line in lines], home)
+
+
+def keep(name: str, found: list[Any], home: Path) -> None:
+    from side_by_side.comparing import FOLDER
+
+    text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
+    for place, shown in ((HERE / "dags", FOLDER), (home, "<home>")):  # nobody is to see where it was recorded
+        text = text.replace(str(place), shown)
+    (DATA / f"{name}.json").write_text(text + "\n")
 
 
 if __name__ == "__main__":

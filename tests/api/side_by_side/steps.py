@@ -405,7 +405,7 @@ MAPPED = [
     Step("PATCH", f"{SALES_RUN}/taskGroupInstances/transform", {"new_state": "failed"}),
     Step("PATCH", f"{SALES_RUN}/taskGroupInstances/none", {"new_state": "failed"}),
     ended("sales", "scheduled__2025-01-01T03:00:00+00:00"),
-    get(f"{SALES_RUN}/taskInstances?order_by=task_id"),
+    get(f"{SALES_RUN}/taskInstances?order_by=map_index"),
     get(f"{V2}/dags/approved/dagRuns/a/taskInstances/ask/-1/hitlDetails/tries/1"),
     get(f"{V2}/dags/approved/dagRuns/a/taskInstances/ask/-1/hitlDetails/tries/9"),
 ]
