@@ -1,5 +1,7 @@
 """Instances of tasks: those of a run, and those that a change would touch."""
 
+from datetime import datetime
+
 from ...model.errors import InvalidInputError
 from ...model.run.identity import RunIdentity
 from ...model.run.revisions import ClearRequest, MarkRequest, selected, to_clear
@@ -8,6 +10,8 @@ from ...model.spec.dag import DagSpec
 from ...worker.connection import NotFoundError
 from .source import Source
 
+MOST_RUNS = 100
+"""So many runs are changed by one request at most."""
 Instances = tuple[RunIdentity, DagSpec | None, list[TaskView]]
 
 
@@ -30,6 +34,32 @@ async def one_instance(
             return run, spec, view
     told = "" if map_index < 0 else f" at map_index {map_index}"
     raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no task {task_id!r}{told}")
+
+
+async def runs_between(source: Source, dag_id: str, since: datetime | None, until: datetime | None) -> list[str]:
+    """The runs of a DAG by their logical date, or by run_after where they have none, oldest first; both ends included.
+
+    Raises InvalidInputError for more than can be changed by one request.
+    """
+    dated = [(run.logical_date or run.run_after, run.run_id) for run in await source.runs(dag_id)]
+    found = sorted(
+        (at, run_id) for at, run_id in dated if (since is None or at >= since) and (until is None or at <= until)
+    )
+    if len(found) > MOST_RUNS:
+        raise InvalidInputError(
+            f"{len(found)} runs are meant, and {MOST_RUNS} can be changed at a time. Give dates, or use "
+            f"`tidemill tasks clear {dag_id} RUN_ID --past`"
+        )
+    return [run_id for _, run_id in found]
+
+
+async def runs_around(source: Source, dag_id: str, run_id: str, *, past: bool, future: bool) -> list[str]:
+    """The run, and those before and after it where they are meant (Airflow: include_past, include_future)."""
+    run = await source.run(dag_id, run_id)
+    if not (past or future):
+        return [run_id]
+    date = run.logical_date or run.run_after
+    return await runs_between(source, dag_id, None if past else date, None if future else date)
 
 
 async def would_clear(source: Source, dag_id: str, run_id: str, request: ClearRequest) -> Instances:

@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 
+from ...model.errors import InvalidInputError
 from ...model.run.revisions import MarkRequest
 from ...model.run.views import TaskView
 from ...model.states import TaskState
@@ -20,7 +21,9 @@ GROUP = RUN + "/taskGroupInstances/{group_id}"
 
 
 async def _mark(source: Source, dag_id: str, run_id: str, group_id: str, body: InstancePatch) -> MarkRequest:
-    """What is to be marked. Raises NotFoundError for a group that the run has not."""
+    """What is to be marked. Raises NotFoundError for a group that the run has not, and InvalidInputError."""
+    if body.include_future or body.include_past:
+        raise InvalidInputError("include_future and include_past are not offered for groups: mark run by run")
     return mark_of(tuple(view.key for view in await _members(source, dag_id, run_id, group_id)), body)
 
 

@@ -20,7 +20,7 @@ from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset, TaskSt
 from ..errors import ConflictError
 from ..read.filters import NOTHING, cursor_page, matches, ordered, page
 from ..read.graph import members_of
-from ..read.instances import instances_of, one_instance, would_clear, would_mark
+from ..read.instances import Instances, instances_of, one_instance, runs_around, runs_between, would_clear, would_mark
 from ..read.notes import Key, noted
 from ..read.source import Source
 from ..read.stores import in_time
@@ -309,39 +309,70 @@ async def get_mapped_try(
 
 @router.post("/api/v2/dags/{dag_id}/clearTaskInstances")
 async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> InstanceCollection:
-    """Has tasks of a run run again; with `dry_run` only tells which."""
-    if body.dag_run_id is None:
-        raise InvalidInputError("dag_run_id is missing: tasks are cleared run by run here. Name the run")
-    if body.start_date is not None or body.end_date is not None:
-        raise InvalidInputError("dag_run_id and dates exclude each other. Leave the dates out")
+    """Has tasks of runs run again; with `dry_run` only tells which."""
+    meant = await _meant(source, dag_id, body)
+    running = [view.key for _, _, (_, _, views) in meant for view in views if view.state is TaskState.RUNNING]
+    if body.prevent_running_task and running:
+        raise ConflictError(f"{', '.join(running)} are running, and prevent_running_task is set")
+    found: list[InstanceAnswer] = []
+    for run_id, request, (run, spec, views) in meant:
+        if not body.dry_run:
+            await source.tidemill.clear(dag_id, run_id, request)
+            await source.changed(dag_id, run_id)
+            shown = {view.error for view in views}
+            keys = [(dag_id, run_id, view.task_id, view.map_index) for view in views]
+            await source.note(keys, body.note if body.note not in shown else None)
+            views = [cleared_view(view, spec) for view in views]
+        found += [instance_answer(run, view, spec) for view in views]
+    found = await noted(source.notes, found)
+    return InstanceCollection(task_instances=found, total_entries=len(found))
+
+
+async def _meant(source: Source, dag_id: str, body: ClearBody) -> list[tuple[str, ClearRequest, Instances]]:
+    """By run, what is to be cleared there, and the instances that this means; runs without any are left out.
+
+    Raises InvalidInputError, ConflictError.
+    """
     if body.task_ids is not None and not body.task_ids:
         raise InvalidInputError("task_ids is empty: name at least one task, or leave it out for all")
     if not body.reset_dag_runs:
         raise InvalidInputError("reset_dag_runs = false is not offered: the run goes on with what is cleared")
-    for name in ("include_future", "include_past", "only_running"):
-        if getattr(body, name):
-            raise InvalidInputError(f"{name} is not offered: clear the runs that you mean one by one")
-    names = tuple(one if isinstance(one, str) else instance_key(*one) for one in body.task_ids or ())
     request = ClearRequest(
-        tasks=names,
+        tasks=tuple(one if isinstance(one, str) else instance_key(*one) for one in body.task_ids or ()),
         upstream=body.include_upstream,
         downstream=body.include_downstream,
         only_failed=body.only_failed,
         run_on_latest_version=body.run_on_latest_version,
     )
-    run, spec, views = await would_clear(source, dag_id, body.dag_run_id, request)
-    running = [view.key for view in views if view.state is TaskState.RUNNING]
-    if body.prevent_running_task and running:
-        raise ConflictError(f"{', '.join(running)} are running, and prevent_running_task is set")
-    if not body.dry_run:
-        await source.tidemill.clear(dag_id, body.dag_run_id, request)
-        await source.changed(dag_id, body.dag_run_id)
-        shown = {view.error for view in views}
-        keys = [(dag_id, body.dag_run_id, view.task_id, view.map_index) for view in views]
-        await source.note(keys, body.note if body.note not in shown else None)
-        views = [cleared_view(view, spec) for view in views]
-    found = await noted(source.notes, [instance_answer(run, view, spec) for view in views])
-    return InstanceCollection(task_instances=found, total_entries=len(found))
+    found = []
+    for run_id in await _runs_meant(source, dag_id, body):
+        try:
+            instances = await would_clear(source, dag_id, run_id, request)
+        except InvalidInputError:
+            if run_id == body.dag_run_id:
+                raise
+            continue  # another run may have another version, without the task
+        mine = request
+        if body.only_running:
+            run, spec, views = instances
+            views = [view for view in views if view.state is TaskState.RUNNING]
+            instances = run, spec, views
+            mine = ClearRequest(tasks=tuple(view.key for view in views))
+        if instances[2]:
+            found.append((run_id, mine, instances))
+    return found
+
+
+async def _runs_meant(source: Source, dag_id: str, body: ClearBody) -> list[str]:
+    dates = body.start_date, body.end_date
+    if body.dag_run_id is not None:
+        if any(dates):
+            raise InvalidInputError("dag_run_id and dates exclude each other. Leave the dates out")
+        around = {"past": body.include_past, "future": body.include_future}
+        return await runs_around(source, dag_id, body.dag_run_id, **around)
+    if not any(dates):
+        raise InvalidInputError("dag_run_id is missing: name the run, or give start_date or end_date")
+    return await runs_between(source, dag_id, *dates)
 
 
 @router.patch(INSTANCE + "/dry_run")
@@ -386,9 +417,28 @@ async def try_marking(
     known = await source.run_spec(dag_id, await source.run(dag_id, dag_run_id))
     if known is not None and task_id not in known.by_id:
         raise NotFoundError(f"run {dag_run_id!r} of DAG {dag_id!r} has no task {task_id!r}")
-    run, spec, views = await would_mark(source, dag_id, dag_run_id, mark_of((instance_key(task_id, map_index),), body))
-    found = [instance_answer(run, view, spec) for view in views if view.state != body.new_state]
+    request = mark_of((instance_key(task_id, map_index),), body)
+    found: list[InstanceAnswer] = []
+    for run_id in await _runs_of(source, dag_id, dag_run_id, body):
+        found += await _changed_by(source, dag_id, run_id, request, must=run_id == dag_run_id)
     return InstanceCollection(task_instances=found, total_entries=len(found))
+
+
+async def _runs_of(source: Source, dag_id: str, run_id: str, body: InstancePatch) -> list[str]:
+    return await runs_around(source, dag_id, run_id, past=body.include_past, future=body.include_future)
+
+
+async def _changed_by(
+    source: Source, dag_id: str, run_id: str, request: MarkRequest, *, must: bool
+) -> list[InstanceAnswer]:
+    """The instances of a run that have another state yet; without *must* none where the run has no such task."""
+    try:
+        run, spec, views = await would_mark(source, dag_id, run_id, request)
+    except InvalidInputError:
+        if must:
+            raise
+        return []
+    return [instance_answer(run, view, spec) for view in views if view.state != request.state]
 
 
 @router.patch(MAPPED)
@@ -409,21 +459,33 @@ async def mark_instance(
         found = await note_instances(source, dag_id, dag_run_id, task_id, map_index, body.note)
         return InstanceCollection(task_instances=found, total_entries=len(found))
     before = await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
-    changed = {(one.task_id, one.map_index) for one in before.task_instances}
-    if not changed:
+    if not before.task_instances:
         raise ConflictError(f"task {instance_key(task_id, map_index)!r} is {body.new_state} already")
-    # Whom the note is about is found before the mark: right after it the run may be between two executions.
-    _, keys = await _noted_keys(source, dag_id, dag_run_id, task_id, map_index, body.note) if notes else ((), [])
-    await source.tidemill.mark_tasks(dag_id, dag_run_id, mark_of((instance_key(task_id, map_index),), body))
-    if keys:
-        await source.write_note(keys, body.note, beside=True)
+    request, found = mark_of((instance_key(task_id, map_index),), body), []
+    for run_id in dict.fromkeys(one.dag_run_id for one in before.task_instances):
+        mine = [one for one in before.task_instances if one.dag_run_id == run_id]
+        # Whom the note is about is found before the mark: right after it the run may be between two executions.
+        _, keys = await _noted_keys(source, dag_id, run_id, task_id, map_index, body.note) if notes else ((), [])
+        await source.tidemill.mark_tasks(dag_id, run_id, request)
+        if keys:
+            await source.write_note(keys, body.note, beside=True)
+        found += await _marked_in(source, dag_id, run_id, mine, body)
+    return InstanceCollection(task_instances=found, total_entries=len(found))
+
+
+async def _marked_in(
+    source: Source, dag_id: str, run_id: str, before: list[InstanceAnswer], body: InstancePatch
+) -> list[InstanceAnswer]:
+    """The instances that a mark has changed, once the run tells of it."""
+    changed = {(one.task_id, one.map_index) for one in before}
 
     def is_marked(run: RunDetails) -> bool:
         states = {(one.task_id, one.map_index): one.state for one in run.tasks}
         return all(states.get(one) == body.new_state for one in changed)
 
-    await source.until(dag_id, dag_run_id, is_marked)
-    return await marked(source, dag_id, dag_run_id, before, body)
+    await source.until(dag_id, run_id, is_marked)
+    answer = await marked(source, dag_id, run_id, InstanceCollection(task_instances=before, total_entries=0), body)
+    return answer.task_instances
 
 
 async def marked(
@@ -480,8 +542,6 @@ def mark_of(keys: tuple[str, ...], body: InstancePatch) -> MarkRequest:
     """What is to be marked. Raises InvalidInputError for a state that nobody can give."""
     if body.new_state not in MARKS:
         raise InvalidInputError(f"new_state = {body.new_state!r}: give {', '.join(MARKS)}")
-    if body.include_future or body.include_past:
-        raise InvalidInputError("include_future and include_past are not offered: mark the runs that you mean")
     return MarkRequest(
         tasks=keys,
         state=TaskState(body.new_state),

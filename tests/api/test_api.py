@@ -219,6 +219,36 @@ def test_results_are_listed_over_tasks_and_runs(web: Web) -> None:
     assert of_run["total_entries"] >= 4
 
 
+def test_tasks_of_the_runs_before_and_after_are_cleared_and_marked(web: Web) -> None:
+    """As the buttons Past and Future of the web's dialogs ask for it."""
+    runs = [f"scheduled__2026-01-0{day}T00:00:00+00:00" for day in (1, 2)]
+    path = f"/api/v2/dags/web_clicks/dagRuns/{quote(runs[1], safe='')}/taskInstances/last"
+    for run_id in runs:
+        until(
+            web, f"/api/v2/dags/web_clicks/dagRuns/{quote(run_id, safe='')}", lambda found: found["state"] == "success"
+        )
+
+    def tasks(answer: httpx.Response) -> list[tuple[str, str, str | None]]:
+        assert answer.status_code == 200, answer.text
+        return [(one["dag_run_id"], one["task_id"], one["state"]) for one in answer.json()["task_instances"]]
+
+    past = {"new_state": "failed", "include_past": True}
+    assert tasks(send(web, "PATCH", f"{path}/dry_run", json=past)) == [(run_id, "last", "success") for run_id in runs]
+    assert tasks(send(web, "PATCH", path, json=past)) == [(run_id, "last", "failed") for run_id in runs]
+    clear = "/api/v2/dags/web_clicks/clearTaskInstances"
+    first = {"dag_run_id": runs[0], "task_ids": ["last"], "dry_run": True}
+    assert tasks(send(web, "POST", clear, json=first)) == [(runs[0], "last", "failed")]
+    assert tasks(send(web, "POST", clear, json={**first, "only_running": True})) == []
+    both = {**first, "include_future": True, "dry_run": False}
+    assert tasks(send(web, "POST", clear, json=both)) == [(run_id, "last", None) for run_id in runs]
+    for run_id in runs:
+        until(
+            web, f"/api/v2/dags/web_clicks/dagRuns/{quote(run_id, safe='')}", lambda found: found["state"] == "success"
+        )
+    dates = {"start_date": "2026-01-01T00:00:00Z", "end_date": "2026-01-01T12:00:00Z", "only_failed": False}
+    assert {run for run, *_ in tasks(send(web, "POST", clear, json=dates))} == {runs[0]}
+
+
 def test_a_long_log_is_answered_to_its_end(web: Web) -> None:
     run = send(web, "POST", "/api/v2/dags/web_long/dagRuns", json={"logical_date": None}).json()["dag_run_id"]
     path = f"/api/v2/dags/web_long/dagRuns/{quote(run, safe='')}"
