@@ -42,7 +42,7 @@ from ..model.dag.manual_runs import ConfChange
 from ..model.dag.previews import Preview
 from ..model.dag.row import DagRow
 from ..model.dag.ticks import Ticks
-from ..model.dag.views import DagView, Registration
+from ..model.dag.views import DagView, QueuedRun, Registration
 from ..model.errors import InvalidInputError
 from ..model.pool.state import (
     PARALLELISM,
@@ -287,18 +287,18 @@ class Tidemill:
                 state = await self._query_of(workflow_id, state.revision.execution, "whole_state", DagRunState)
             return state
 
-    async def queued_state(self, dag_id: str, run_id: str) -> DagRunState | None:
-        """Return how a run will begin that is still queued for the first time; None where it is not."""
-        run: RunIdentity | None = None
+    async def queued_run(self, dag_id: str, run_id: str) -> tuple[DagRunState, str] | None:
+        """Return how a run will begin that is queued for the first time, and why it waits; None where it is not."""
+        found: QueuedRun | None = None
         with suppress(InvalidInputError):  # a worker of the release before does not know the question
             async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-                run = await self._query(dag_workflow_id(dag_id), "queued_run", RunIdentity, run_id)
-        if run is None:
+                found = await self._query(dag_workflow_id(dag_id), "queued_run", QueuedRun, run_id)
+        if found is None:
             return None
-        state = DagRunState(run=run, spec=await self.spec(dag_id))
+        state = DagRunState(run=found.run, spec=await self.spec(dag_id))
         state.fill()
         state.expand_what_is_written()
-        return state
+        return state, found.why
 
     async def attempt_starts(self, workflow_id: str) -> list[AttemptStart]:
         """Which workers have begun which tries of a run."""
@@ -332,8 +332,8 @@ class Tidemill:
 
     async def run_as_listed(self, dag_id: str, run: RunView) -> RunDetails:
         """Return *run* with its tasks, also while it is queued. Raises NotFoundError where it is forgotten."""
-        if run.state is RunState.QUEUED and (queued := await self.queued_state(dag_id, run.run_id)) is not None:
-            return queued_details(queued)
+        if run.state is RunState.QUEUED and (queued := await self.queued_run(dag_id, run.run_id)) is not None:
+            return queued_details(*queued)
         return await self.run_by_workflow(run.workflow_id)
 
     async def run_by_workflow(self, workflow_id: str) -> RunDetails:
@@ -441,7 +441,7 @@ class Tidemill:
     async def respond(self, dag_id: str, run_id: str, answer: Answer) -> str:
         """Answers an approval task. Raises InvalidInputError for an answer that it does not offer, or would fail of."""
         view = await self.find_run(dag_id, run_id)
-        for task in (await self.run_by_workflow(view.workflow_id)).tasks:
+        for task in (await self.run_as_listed(dag_id, view)).tasks:
             if task.key == answer.task and task.form is not None:
                 check_answer(task.form, answer)
         async with clear_errors(f"run {run_id!r}", self.task_queue):

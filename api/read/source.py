@@ -333,8 +333,8 @@ class Source:
             return (await self._ended(dag_id, run)).state
 
         async def ask_now() -> DagRunState:
-            if run.state is RunState.QUEUED and (queued := await self.tidemill.queued_state(dag_id, run.run_id)):
-                return queued
+            if run.state is RunState.QUEUED and (queued := await self.tidemill.queued_run(dag_id, run.run_id)):
+                return queued[0]
             return await self.tidemill.state_of(run.workflow_id)
 
         return await self._of_run(self._states, dag_id, run, ask, ask_now)

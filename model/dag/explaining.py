@@ -23,7 +23,7 @@ def explain_dag(state: DagState, now: datetime) -> Explanation:
     return Explanation(
         next_run=next_run(state, now),
         queued=tuple(
-            f"{tracked.run.run_id} is queued: {_why_queued(state, tracked.run.run_id, now)}"
+            f"{tracked.run.run_id} is queued: {why_queued(state, tracked.run.run_id, now)}"
             for tracked in state.runs.values()
             if tracked.state is RunState.QUEUED
         ),
@@ -86,7 +86,8 @@ def _holders(state: DagState) -> str:
     return ", ".join(held[:5]) + (f" and {len(held) - 5} more" if len(held) > 5 else "")
 
 
-def _why_queued(state: DagState, run_id: str, now: datetime) -> str:
+def why_queued(state: DagState, run_id: str, now: datetime) -> str:
+    """Say what a queued run waits for."""
     tracked = next(t for t in state.runs.values() if t.run.run_id == run_id)
     if state.held_up is not None:
         return state.held_up

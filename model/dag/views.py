@@ -5,9 +5,10 @@ from enum import StrEnum
 from typing import Any
 
 from ..base import Instant, Model
+from ..run.identity import RunIdentity
 from ..run.views import RunView
 from ..spec.timetables import DagRunInfo, DataInterval
-from .explaining import next_run
+from .explaining import next_run, why_queued
 from .records import MadeDecision, RunRecord, TrackedRun
 from .row import SOURCE, TEXT, DagRow, Interval, LastRun, NewestRun, timetable_summary, within
 from .state import DagState
@@ -54,6 +55,19 @@ class Registration(Model):
     dag_id: str
     version: str
     change: Change
+
+
+class QueuedRun(Model):
+    """A run that has not begun, and what it waits for."""
+
+    run: RunIdentity
+    why: str
+
+
+def queued_run(state: DagState, run_id: str, now: datetime) -> QueuedRun | None:
+    """Return a run that is queued for the first time; None where there is none of that id."""
+    found = next((t.run for t in state.queued if t.run.run_id == run_id and not t.again), None)
+    return QueuedRun(run=found, why=why_queued(state, run_id, now)) if found is not None else None
 
 
 def dag_view(state: DagState, now: datetime) -> DagView:

@@ -122,9 +122,9 @@ def run_details(
     )
 
 
-def queued_details(state: DagRunState) -> RunDetails:
+def queued_details(state: DagRunState, waits_for: str) -> RunDetails:
     """Return a run that has not begun: each task is there, and has no state yet (as in Airflow)."""
-    told = "its run is queued, and has not begun"
+    told = f"its run is queued: {waits_for}"
     done = progress(Counter(state.states.values()))
     return run_details(state, done, lambda instance: instance.reason or told, RunState.QUEUED)
 

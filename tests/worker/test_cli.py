@@ -61,6 +61,11 @@ async def test_operating_tasks_with_the_command_line(here: Stack, tmp_path: Path
     assert json.loads(await told(here, "tasks", "render", "operated", "a", "2024-05-06T00:00:00Z"))[0].startswith(
         "echo 2024-05-06;"
     )
+    later = ("operated", "later")
+    dated = ("--no-logical-date", "--run-after", "2099-01-01T00:00:00Z")
+    await told(here, "dags", "trigger", "operated", "--run-id", "later", *dated)
+    assert "its run is queued: it waits for 2099-01-01" in await told(here, "tasks", "explain", *later, "b")
+    assert "0 of 2 tasks finished" in await told(here, "runs", "show", *later)
     (tmp_path / "ok").touch()
     cleared = await told(here, "tasks", "clear", "operated", runs[0], "a", "--downstream", "--future", "--json")
     assert cleared == {run_id: ["a", "b"] for run_id in runs}

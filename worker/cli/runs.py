@@ -317,7 +317,9 @@ async def told_version(tidemill: Tidemill, dag_id: str, view: RunView, latest: b
     own = (await tidemill.state_of(view.workflow_id)).spec.version if view.started_at is not None else in_place
     if own == in_place:
         return None
-    if view.state.finished and (spec.reruns_latest if latest is None else latest):
+    if not view.state.finished:
+        return f"It is under way, and keeps version {own} of its DAG; {in_place} is in place"
+    if spec.reruns_latest if latest is None else latest:
         return f"It goes on with version {in_place} of its DAG, which is in place, and not with its own {own}"
     return f"It goes on with version {own} of its DAG, and {in_place} is in place: --latest takes that"
 
@@ -393,7 +395,7 @@ def gantt(
 
     async def work() -> RunDetails:
         tidemill = await Tidemill.connect()
-        return await tidemill.run_by_workflow((await resolve(tidemill, dag_id, run_id)).workflow_id)
+        return await tidemill.run_as_listed(dag_id, await resolve(tidemill, dag_id, run_id))
 
     details = run(work())
     try:

@@ -135,7 +135,7 @@ def explain(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -> 
     async def work() -> TaskView:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        details = await tidemill.run_by_workflow(view.workflow_id)
+        details = await tidemill.run_as_listed(dag_id, view)
         found = {each.key: each for each in details.tasks}
         if task not in found:
             fail(f"run {view.run_id!r} has no task {task!r}. Its tasks are: {', '.join(found)}")
@@ -274,7 +274,7 @@ def logs(
         view = await resolve(tidemill, dag_id, run_id)
         if task == WHOLE_RUN:
             return view.run_id, try_number or 1, view.state.finished
-        details = await tidemill.run_by_workflow(view.workflow_id)
+        details = await tidemill.run_as_listed(dag_id, view)
         found = {each.key: each for each in details.tasks}
         if task not in found:
             fail(f"run {view.run_id!r} has no task {task!r}. Its tasks are: {', '.join(found)}")

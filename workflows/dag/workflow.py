@@ -30,7 +30,7 @@ from ...model.dag.previews import Preview, preview, upcoming
 from ...model.dag.records import DateTakenError, TrackedRun
 from ...model.dag.state import MOST_RUNNING, DagState
 from ...model.dag.ticks import Ticks, TicksQuestion
-from ...model.dag.views import Change, DagView, Registration, dag_row, dag_view, run_views
+from ...model.dag.views import Change, DagView, QueuedRun, Registration, dag_row, dag_view, queued_run, run_views
 from ...model.errors import InvalidInputError
 from ...model.run.identity import RunIdentity, TriggeredBy, run_key, run_workflow_id
 from ...model.run.messages import TasksEnded
@@ -603,9 +603,9 @@ class DagWorkflow:
         return self.state.spec
 
     @workflow.query
-    def queued_run(self, run_id: str) -> RunIdentity | None:
-        """Which run that is, while it has not begun for the first time."""
-        return next((t.run for t in self.state.queued if t.run.run_id == run_id and not t.again), None)
+    def queued_run(self, run_id: str) -> QueuedRun | None:
+        """Which run that is and what it waits for, while it has not begun for the first time."""
+        return queued_run(self.state, run_id, workflow.now())
 
     @workflow.query
     def runs(self) -> list[RunView]:
