@@ -138,6 +138,9 @@ class World:
         claim = self.folder / "temporal" / "claim.json"
         import json
 
+        deadline = time.monotonic() + 60
+        while not claim.exists() and time.monotonic() < deadline:  # one that was killed just now is still starting
+            time.sleep(0.1)
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             os.kill(json.loads(claim.read_text())["command"], signal.SIGKILL)
             self.kills["server"] += 1
