@@ -368,7 +368,18 @@ class Tidemill:
 
     async def clear(self, dag_id: str, run_id: str, request: ClearRequest | None = None) -> list[str]:
         """Has tasks of a run run again; a run that has ended goes on under its run_id. Returns the instances."""
-        return await self._revise(dag_id, run_id, clear=request or ClearRequest())
+        request = request or ClearRequest()
+        if request.run_on_latest_version and await self._has_latest(dag_id, run_id):
+            request = request.model_copy(update={"run_on_latest_version": None})
+        return await self._revise(dag_id, run_id, clear=request)
+
+    async def _has_latest(self, dag_id: str, run_id: str) -> bool:
+        """Whether a run that is under way has the version in place: it cannot be given another, and need not be."""
+        view = await self.find_run(dag_id, run_id)
+        if view.state is not RunState.RUNNING:
+            return False
+        state, spec = await asyncio.gather(self.state_of(view.workflow_id), self.spec(dag_id))
+        return state.spec.version == spec.version
 
     async def mark_tasks(self, dag_id: str, run_id: str, request: MarkRequest) -> list[str]:
         """Gives tasks a state without running them. Returns the instances."""

@@ -388,8 +388,11 @@ class DagSpec(Brief, Model):
 
     @cached_property
     def version(self) -> str:
-        """A short content hash: equal for equal DAGs, wherever and whenever they were read."""
-        return sha256(self.model_dump_json().encode()).hexdigest()[:12]
+        """A short content hash: equal for equal DAGs, wherever and whenever they were read.
+
+        A pool that a kind of task has by default counts as none: the specs of runs have it written in.
+        """
+        return sha256(without_default_pools(self).model_dump_json().encode()).hexdigest()[:12]
 
 
 def enclosing(group: str | None) -> Iterator[str]:
@@ -397,6 +400,15 @@ def enclosing(group: str | None) -> Iterator[str]:
     while group:
         yield group
         group = group.rpartition(".")[0]
+
+
+def without_default_pools(spec: DagSpec) -> DagSpec:
+    """*spec* without the pools that kinds of tasks have by default: as files write it that name none."""
+    defaults = {task.task_id for task in spec.tasks if task.pool is not None and task.pool == task.default_pool}
+    if not defaults:
+        return spec
+    tasks = (task.model_copy(update={"pool": None}) if task.task_id in defaults else task for task in spec.tasks)
+    return spec.model_copy(update={"tasks": tuple(tasks)})
 
 
 def with_default_pools(spec: DagSpec) -> DagSpec:

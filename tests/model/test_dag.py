@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from support import at, bash, dag, empty
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.spec.dag import read_dag
+from tidemill.model.spec.dag import read_dag, with_default_pools
 from tidemill.model.spec.params import param_value
 from tidemill.model.spec.schema import dag_schema
 from tidemill.model.spec.timetables import CronTrigger
@@ -100,6 +100,14 @@ def test_defaults_are_airflows() -> None:
     task = spec.by_id["a"]
     assert (spec.catchup, spec.max_active_runs, spec.max_active_tasks) == (False, 16, 16)
     assert (task.retries, task.retry_delay, task.trigger_rule) == (0, timedelta(minutes=5), "all_success")
+
+
+def test_a_run_has_the_version_of_its_dag_though_default_pools_are_written_into_it() -> None:
+    """Runs of Spark tasks were shown with another version than their DAG's, and cleared "with an older one"."""
+    made = read_dag({"dag_id": "a", "tasks": [{"kind": "spark_sql", "task_id": "x", "sql": "select 1"}]})
+    of_run = with_default_pools(made)
+    assert (of_run.by_id["x"].pool, of_run.version) == ("spark", made.version)
+    assert made.version != read_dag({**made.model_dump(mode="json"), "doc_md": "other"}).version
 
 
 def test_the_version_tells_content_apart_and_nothing_else() -> None:

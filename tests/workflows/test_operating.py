@@ -273,7 +273,10 @@ async def test_a_run_under_way_keeps_its_version(here: Stack, tmp_path: Path) ->
     await here.tidemill.register(dag("keeps", [waits]))
     run = await here.tidemill.trigger("keeps")
     await eventually(lambda: here.tidemill.run("keeps", run.run_id), lambda found: found.tasks[0].state == "running")
+    latest = ClearRequest(run_on_latest_version=True)  # as the web's dialog proposes it
+    assert await here.tidemill.clear("keeps", run.run_id, latest) == ["a"]
+    await here.tidemill.register(dag("keeps", [waits, empty("b")]))
     with pytest.raises(InvalidInputError, match="the run is under way, and keeps its version"):
-        await here.tidemill.clear("keeps", run.run_id, ClearRequest(run_on_latest_version=True))
+        await here.tidemill.clear("keeps", run.run_id, latest)
     (tmp_path / "ok").touch()
     assert (await here.finished("keeps", run.run_id)).state == "success"

@@ -314,7 +314,9 @@ async def told_version(tidemill: Tidemill, dag_id: str, view: RunView, latest: b
     """Says with which version of its DAG a run goes on, where the one in place is another than its own."""
     spec = await tidemill.spec(dag_id)
     in_place = spec.version
-    own = (await tidemill.state_of(view.workflow_id)).spec.version if view.started_at is not None else in_place
+    if view.started_at is None:
+        return None
+    own = (await tidemill.state_of(view.workflow_id)).spec.version
     if own == in_place:
         return None
     if not view.state.finished:
