@@ -327,8 +327,9 @@ class _Try:
         elif question.mark is not None:
             keys = self._world.query(found, "would_mark", question.mark, result_type=list[str])
             before = self._world.query(found, "whole_state", result_type=DagRunState)
-            before.settle_ended()
-            keeps = keys is not None and keeps_times(before, question.mark, None)
+            if keys is not None:
+                before.settle_ended()
+                keeps = keeps_times(before, question.mark, None)
         if run is None or keys is None:
             self._refuse("it is refused by the run")
         else:
