@@ -33,15 +33,22 @@ class MemoView:
         info = workflow.info()
         self._enabled = SHOWS_VIEW in info.raw_memo or info.get_current_history_length() <= FIRST_TASK
         self._shown: Model | None = None
+        self._shown_as_before: Model | None = None
         self._free_at: list[datetime] = []
         self.held_back_until: datetime | None = None
         """When what was held back can be written; None: the memo says what is."""
 
-    def show(self, row: Model, *, at_once: bool = False) -> None:
-        """Writes *row*, if it is news, and not too much has been written just now; *at_once*: whatever was."""
+    def show(self, row: Model, *, at_once: bool = False, as_before: Model | None = None) -> None:
+        """Writes *row*, if it is news, and not too much has been written just now; *at_once*: whatever was.
+
+        *as_before*: the row without the fields that release 0.2 did not write: it wrote no others when they changed.
+        """
         self.held_back_until = None
         # The memo costs an event, which histories of before have not.
         if not self._enabled or row == self._shown or not workflow.patched("memo-view"):
+            return
+        is_new = as_before is None or as_before != self._shown_as_before
+        if not is_new and not workflow.patched("memo-newest-run"):
             return
         now = workflow.now()
         self._free_at = [at for at in self._free_at if at > now]
@@ -49,5 +56,5 @@ class MemoView:
             self.held_back_until = self._free_at[0]
             return
         self._free_at.append(max([now, *self._free_at[-1:]]) + PAUSE)
-        self._shown = row
+        self._shown, self._shown_as_before = row, as_before
         workflow.upsert_memo({"view": row.model_dump(mode="json", exclude_defaults=True)})

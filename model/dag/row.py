@@ -19,7 +19,7 @@ NAMES = 300
 
 
 class LastRun(Model):
-    """Of the runs that have ended, the newest by run_after."""
+    """The run that has ended last: what release 0.2 shows."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
@@ -70,7 +70,7 @@ class DagRow(Model):
     active_runs: int = 0
     queued_runs: int = 0
     last_run: LastRun | None = None
-    """Read by release 0.2, and where a DAG's line is of that release."""
+    """Read by release 0.2 alone, and where a DAG's line is of that release."""
     newest_run: NewestRun | None = None
     version: str = ""
     source: str | None = None
@@ -85,8 +85,11 @@ class DagRow(Model):
     @property
     def last_state(self) -> RunState | None:
         """The state of the newest run."""
-        newest = self.newest_run or self.last_run
-        return newest.state if newest is not None else None
+        if self.newest_run is not None:
+            return self.newest_run.state
+        if self.active_runs or self.queued_runs:  # a line of release 0.2 knows no more
+            return RunState.RUNNING if self.active_runs else RunState.QUEUED
+        return self.last_run.state if self.last_run is not None else None
 
     @property
     def display_name(self) -> str:

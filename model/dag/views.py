@@ -9,7 +9,7 @@ from ..run.identity import RunIdentity
 from ..run.views import RunView
 from ..spec.timetables import DagRunInfo, DataInterval
 from .explaining import next_run, why_queued
-from .records import MadeDecision, RunRecord, TrackedRun
+from .records import MadeDecision, RunRecord
 from .row import SOURCE, TEXT, DagRow, Interval, LastRun, NewestRun, timetable_summary, within
 from .state import DagState
 
@@ -94,8 +94,8 @@ def dag_view(state: DagState, now: datetime) -> DagView:
         max_active_runs=state.spec.max_active_runs,
         active_runs=running,
         queued_runs=len(state.runs) - running,
-        last_run=_last_record(state),
-        newest_run=_newest_run(state, _last_record(state)),
+        last_run=state.ledger[-1] if state.ledger else None,
+        newest_run=_newest_run(state),
         decisions=tuple(state.decisions),
     )
 
@@ -105,23 +105,18 @@ def _interval(info: DagRunInfo | None) -> Interval | None:
     return Interval(start=interval.start, end=interval.end) if interval is not None else None
 
 
-def _last_record(state: DagState) -> RunRecord | None:
-    return max(state.ledger, key=lambda record: (record.run_after, record.queued_at), default=None)
-
-
-def _newest_run(state: DagState, last: RunRecord | None) -> NewestRun | None:
-    found: list[tuple[datetime, datetime, str, TrackedRun | RunRecord]]
-    found = [(t.run.run_after, t.queued_at, t.run.run_id, t) for t in state.runs.values()]
-    found += [(last.run_after, last.queued_at, last.run_id, last)] if last is not None else []
-    if not found:
+def _newest_run(state: DagState) -> NewestRun | None:
+    known = [(t.run.run_after, t.queued_at, t.run.run_id, t.state, t.started_at) for t in state.runs.values()]
+    known += [(one.run_after, one.queued_at, one.run_id, one.state, one.started_at) for one in state.ledger]
+    if not known:
         return None
-    run_after, _, run_id, run = max(found, key=lambda each: each[:2])
-    return NewestRun(run_id=run_id, state=run.state, run_after=run_after, started_at=run.started_at)
+    run_after, _, run_id, run_state, started_at = max(known, key=lambda run: run[:2])
+    return NewestRun(run_id=run_id, state=run_state, run_after=run_after, started_at=started_at)
 
 
 def dag_row(state: DagState) -> DagRow:
     """What a list shows of the DAG."""
-    spec, source, info, last = state.spec, state.spec.source, state.next_info, _last_record(state)
+    spec, source, info, last = state.spec, state.spec.source, state.next_info, state.ledger[-1:]
     running = state.running
     return DagRow(
         dag_id=spec.dag_id,
@@ -138,8 +133,8 @@ def dag_row(state: DagState) -> DagRow:
         max_active_runs=spec.max_active_runs,
         active_runs=running,
         queued_runs=len(state.runs) - running,
-        last_run=LastRun.model_validate(last.model_dump()) if last is not None else None,
-        newest_run=_newest_run(state, last),
+        last_run=LastRun.model_validate(last[0].model_dump()) if last else None,
+        newest_run=_newest_run(state),
         version=spec.version,
         source=source.path[-SOURCE:] if source is not None else None,
         bundle=source.bundle if source is not None else None,

@@ -90,9 +90,9 @@ def test_the_last_run_is_the_newest_by_run_after_whenever_it_ended() -> None:
     run_ended(state, 5, RunState.FAILED)
     run_ended(state, 3, RunState.SUCCESS)  # an older date, run later
     assert dag_row(state).last_state is RunState.FAILED
-    view = dag_view(state, START)
-    assert view.last_run is not None
-    assert (view.last_run.state, view.last_run.run_after) == (RunState.FAILED, START + 5 * HOUR)
+    newest = dag_view(state, START).newest_run
+    assert newest is not None
+    assert (newest.state, newest.run_after) == (RunState.FAILED, START + 5 * HOUR)
     now = START + 4 * HOUR
     run = manual_run("d", state.spec.schedule, TriggerRequest(logical_date=now), now)
     state.start(state.create(run, now, "a test"), now)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from tidemill.model.dag.views import dag_row
 from tidemill.model.run.identity import RunType
 from tidemill.model.states import RunState, TaskState
 
 from .catalogue import Found, prop
+from .dags import dag_line, without_newest_run
 
 LEVEL = "end"
 
@@ -183,7 +183,7 @@ def the_last_memo_shows_the_dag(ended: Ended) -> Found:
         memo = ended.executions[workflow_id].view
         if memo is None:
             continue
-        shown = dag_row(dag.state).model_dump(mode="json", exclude_defaults=True)
+        memo, shown = without_newest_run(memo), without_newest_run(dag_line(dag.state))
         if memo != shown and dag._hold_until is None:
             yield f"{workflow_id}: {memo} and not {shown}"
 

@@ -92,7 +92,8 @@ class DagWorkflow:
                 self.state.break_down(f"{type(error).__name__}: {error}", workflow.now())
             if self._ripe():
                 break
-            self._memo.show(dag_row(self.state))
+            row = dag_row(self.state)
+            self._memo.show(row, as_before=row.model_copy(update={"newest_run": None}))
             await self._alarm.until(self._next_wake())
         await workflow.wait_condition(
             lambda: (

@@ -24,8 +24,10 @@ def tidemill_dev(folder: Path, airflow_python: Path) -> Iterator[httpx.Client]:
     port, api_port = free_port(), free_port()
     tidemill = str(Path(sys.executable).with_name("tidemill"))
     ports = ["--port", str(port), "--ui-port", str(free_port()), "--api-port", str(api_port)]
+    # What other tests of this process have set would be variables and connections of this installation, too.
+    known = worker_environment(f"127.0.0.1:{port}", folder / "home", "tidemill")
     environment = {
-        **worker_environment(f"127.0.0.1:{port}", folder / "home", "tidemill"),
+        **{name: value for name, value in known.items() if not name.startswith(("AIRFLOW_CONN_", "AIRFLOW_VAR_"))},
         "TIDEMILL_AIRFLOW_PYTHON": str(airflow_python),
         "TIDEMILL_RUN_IDS_FROM": "run_after",  # as the Airflow that was recorded
         "TIDEMILL_FERNET_KEY": Fernet.generate_key().decode(),
