@@ -6,13 +6,13 @@ from tidemill.model.states import RunState
 from tidemill.model.workflow_ids import LONGEST
 from tidemill.worker.older_runs import older_run
 
-LONG = "d" * 250
+LONG = "n" * 250
 
 
 async def test_the_longest_names_fit_into_every_store(here: Stack) -> None:
     task = bash("t" * 250, "true", max_active_tis_per_dag=1)
     await here.tidemill.register(dag(LONG, [task]))
-    run = await here.tidemill.trigger(LONG, TriggerRequest(run_id="r" * 200))
+    run = await here.tidemill.trigger(LONG, TriggerRequest(run_id="m" * 200))
     assert (await here.finished(LONG, run.run_id)).state is RunState.SUCCESS
     client = here.tidemill.client
     of_here = f'TaskQueue = "{here.task_queue}"'
