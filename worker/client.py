@@ -56,7 +56,7 @@ from ..model.run.forms import check_answer
 from ..model.run.identity import RunIdentity, TriggeredBy, TriggerRequest, dag_workflow_id
 from ..model.run.messages import Answer
 from ..model.run.revisions import ClearRequest, MarkRequest, ReviseQuestion, RunMark
-from ..model.run.state import DagRunState
+from ..model.run.state import DagRunState, queued_state
 from ..model.run.views import RunDetails, RunView, TaskView, queued_details
 from ..model.spec.dag import DagSpec
 from ..model.spec.timetables import DagRunInfo
@@ -287,18 +287,13 @@ class Tidemill:
                 state = await self._query_of(workflow_id, state.revision.execution, "whole_state", DagRunState)
             return state
 
-    async def queued_run(self, dag_id: str, run_id: str) -> tuple[DagRunState, str] | None:
-        """Return how a run will begin that is queued for the first time, and why it waits; None where it is not."""
-        found: QueuedRun | None = None
+    async def queued_run(self, dag_id: str, run_id: str) -> QueuedRun | None:
+        """Return a run that is queued for the first time, and why it waits; None where it is not."""
         with suppress(InvalidInputError):  # a worker of the release before does not know the question
             async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-                found = await self._query(dag_workflow_id(dag_id), "queued_run", QueuedRun, run_id)
-        if found is None:
-            return None
-        state = DagRunState(run=found.run, spec=await self.spec(dag_id))
-        state.fill()
-        state.expand_what_is_written()
-        return state, found.why
+                found: QueuedRun | None = await self._query(dag_workflow_id(dag_id), "queued_run", QueuedRun, run_id)
+                return found
+        return None
 
     async def attempt_starts(self, workflow_id: str) -> list[AttemptStart]:
         """Which workers have begun which tries of a run."""
@@ -333,7 +328,7 @@ class Tidemill:
     async def run_as_listed(self, dag_id: str, run: RunView) -> RunDetails:
         """Return *run* with its tasks, also while it is queued. Raises NotFoundError where it is forgotten."""
         if run.state is RunState.QUEUED and (queued := await self.queued_run(dag_id, run.run_id)) is not None:
-            return queued_details(*queued)
+            return queued_details(queued_state(queued.run, await self.spec(dag_id)), queued.why)
         return await self.run_by_workflow(run.workflow_id)
 
     async def run_by_workflow(self, workflow_id: str) -> RunDetails:

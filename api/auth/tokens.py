@@ -47,14 +47,12 @@ class Person:
 
 
 ANYBODY = Person("Anonymous", Role.ADMIN)
+"""Who asks a server at which nobody logs in: it listens at loopback only."""
 
 
 def user_name(person: Person) -> str | None:
     """Return what a run keeps of who has asked for it; None where nobody logs in."""
     return None if person is ANYBODY else person.name[:100]
-
-
-"""Who asks a server at which nobody logs in: it listens at loopback only."""
 
 
 class TokenFile:

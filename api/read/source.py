@@ -15,8 +15,8 @@ from ...model.asset.state import AssetView
 from ...model.dag.row import DagRow, row_of_view
 from ...model.dag.views import DagView
 from ...model.run.row import RunRow
-from ...model.run.state import DagRunState
-from ...model.run.views import RunDetails, RunView
+from ...model.run.state import DagRunState, queued_state
+from ...model.run.views import RunDetails, RunView, queued_details
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ...worker.attempt_starts import AttemptStart
@@ -322,7 +322,10 @@ class Source:
             return (await self._ended(dag_id, run)).details
 
         async def ask_now() -> RunDetails:
-            return await self.tidemill.run_as_listed(dag_id, run)
+            queued = await self._queued(dag_id, run)
+            return (
+                queued_details(*queued) if queued is not None else await self.tidemill.run_by_workflow(run.workflow_id)
+            )
 
         return await self._of_run(self._details, dag_id, run, ask, ask_now)
 
@@ -333,11 +336,18 @@ class Source:
             return (await self._ended(dag_id, run)).state
 
         async def ask_now() -> DagRunState:
-            if run.state is RunState.QUEUED and (queued := await self.tidemill.queued_run(dag_id, run.run_id)):
+            if (queued := await self._queued(dag_id, run)) is not None:
                 return queued[0]
             return await self.tidemill.state_of(run.workflow_id)
 
         return await self._of_run(self._states, dag_id, run, ask, ask_now)
+
+    async def _queued(self, dag_id: str, run: RunView) -> tuple[DagRunState, str] | None:
+        """How a run that has not begun stands, and what it waits for; of the DAG that is known: many may be queued."""
+        if run.state is not RunState.QUEUED:
+            return None
+        found = await self.tidemill.queued_run(dag_id, run.run_id)
+        return (queued_state(found.run, await self.spec(dag_id)), found.why) if found is not None else None
 
     async def _of_run(
         self,

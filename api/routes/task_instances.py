@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Query
+from temporalio.service import RPCError
 
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import attempt_path
@@ -17,7 +18,7 @@ from ...worker.attempt_starts import AttemptStart
 from ...worker.connection import NotFoundError
 from ...worker.task_logs import TaskLog
 from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset, TaskStateName
-from ..errors import ConflictError
+from ..errors import REFUSALS, ConflictError
 from ..read.filters import NOTHING, cursor_page, matches, ordered, page
 from ..read.graph import members_of
 from ..read.instances import Instances, instances_of, one_instance, runs_around, runs_between, would_clear, would_mark
@@ -49,6 +50,9 @@ INSTANCE = INSTANCES + "/{task_id}"
 MAPPED = INSTANCE + "/{map_index}"
 MOST_RUNS = 25
 """Runs whose tasks a list over all runs of a DAG looks at, the newest first."""
+CHANGES_AT_ONCE = 5
+"""So many runs of one DAG are changed at a time: its workflow takes ten updates."""
+T = TypeVar("T")
 MARKS = (TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED)
 
 
@@ -314,8 +318,9 @@ async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> Instanc
     running = [view.key for _, _, (_, _, views) in meant for view in views if view.state is TaskState.RUNNING]
     if body.prevent_running_task and running:
         raise ConflictError(f"{', '.join(running)} are running, and prevent_running_task is set")
-    found: list[InstanceAnswer] = []
-    for run_id, request, (run, spec, views) in meant:
+
+    async def cleared(one: tuple[str, ClearRequest, Instances]) -> list[InstanceAnswer]:
+        run_id, request, (run, spec, views) = one
         if not body.dry_run:
             await source.tidemill.clear(dag_id, run_id, request)
             await source.changed(dag_id, run_id)
@@ -323,9 +328,39 @@ async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> Instanc
             keys = [(dag_id, run_id, view.task_id, view.map_index) for view in views]
             await source.note(keys, body.note if body.note not in shown else None)
             views = [cleared_view(view, spec) for view in views]
-        found += [instance_answer(run, view, spec) for view in views]
-    found = await noted(source.notes, found)
+        return [instance_answer(run, view, spec) for view in views]
+
+    named = next((one for one in meant if one[0] == body.dag_run_id), None)
+    found = await noted(source.notes, await in_each(meant, named, cleared))
     return InstanceCollection(task_instances=found, total_entries=len(found))
+
+
+async def in_each(
+    meant: Sequence[T], named: T | None, change: Callable[[T], Awaitable[list[InstanceAnswer]]]
+) -> list[InstanceAnswer]:
+    """Changes several runs, and returns their instances in the order of *meant*.
+
+    What keeps the *named* one from being changed is raised, and nothing else is changed then. Another that cannot be
+    changed is left out: what has been changed is not answered as refused.
+    """
+    first = await change(named) if named is not None else []
+    room = asyncio.Semaphore(CHANGES_AT_ONCE)
+
+    async def of(one: T) -> list[InstanceAnswer] | Exception:
+        if one is named:
+            return first
+        async with room:
+            try:
+                return await change(one)
+            except (*REFUSALS, RPCError, TimeoutError) as error:
+                log.warning("a run of several is left out: %s", error)
+                return error
+
+    found = await asyncio.gather(*map(of, meant))
+    errors = [one for one in found if isinstance(one, Exception)]
+    if errors and len(errors) == len(found):
+        raise errors[0]
+    return [one for part in found if not isinstance(part, Exception) for one in part]
 
 
 async def _meant(source: Source, dag_id: str, body: ClearBody) -> list[tuple[str, ClearRequest, Instances]]:
@@ -461,15 +496,19 @@ async def mark_instance(
     before = await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
     if not before.task_instances:
         raise ConflictError(f"task {instance_key(task_id, map_index)!r} is {body.new_state} already")
-    request, found = mark_of((instance_key(task_id, map_index),), body), []
-    for run_id in dict.fromkeys(one.dag_run_id for one in before.task_instances):
+    request = mark_of((instance_key(task_id, map_index),), body)
+
+    async def mark(run_id: str) -> list[InstanceAnswer]:
         mine = [one for one in before.task_instances if one.dag_run_id == run_id]
         # Whom the note is about is found before the mark: right after it the run may be between two executions.
         _, keys = await _noted_keys(source, dag_id, run_id, task_id, map_index, body.note) if notes else ((), [])
         await source.tidemill.mark_tasks(dag_id, run_id, request)
         if keys:
             await source.write_note(keys, body.note, beside=True)
-        found += await _marked_in(source, dag_id, run_id, mine, body)
+        return await _marked_in(source, dag_id, run_id, mine, body)
+
+    run_ids = list(dict.fromkeys(one.dag_run_id for one in before.task_instances))
+    found = await in_each(run_ids, next((run_id for run_id in run_ids if run_id == dag_run_id), None), mark)
     return InstanceCollection(task_instances=found, total_entries=len(found))
 
 

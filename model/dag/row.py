@@ -13,7 +13,7 @@ from ..base import Instant, Model
 from ..states import RunState
 
 TEXT = 200
-"""The longest text that a line keeps; together its fields stay below 2 KB."""
+"""The longest text that a line keeps; together its fields stay below 3 KB."""
 SOURCE = 300
 NAMES = 300
 

@@ -256,6 +256,14 @@ class DagRunState(WithLaterFields, Record):
         return found
 
 
+def queued_state(run: RunIdentity, spec: DagSpec) -> DagRunState:
+    """Return how a run that has not begun stands: each task is there, also of what is mapped over written values."""
+    state = DagRunState(run=run, spec=spec)
+    state.fill()
+    state.expand_what_is_written()
+    return state
+
+
 def one_of(task: Task, values: dict[str, Any]) -> Task:
     """*task* as one instance of it is run: with its own arguments, and mapped over nothing."""
     if isinstance(task, AirflowTask) and task.expand is None:  # it finds its values itself

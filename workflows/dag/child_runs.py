@@ -123,11 +123,11 @@ class ChildRuns:
         if had.execution is not None and clears:
             everything = ClearRequest(run_on_latest_version=True)
             tracked.revision = Revision(execution=had.execution, clear=everything)
-        if tracked.run.conf:
-            return
-        tracked.run = tracked.run.model_copy(update={"conf": had.conf})
-        if had.problem is not None:
+        told = f"it begins anew, with try 1: {had.problem}"
+        if not tracked.run.conf:
+            tracked.run = tracked.run.model_copy(update={"conf": had.conf})
             told = f"it runs again without the conf that it may have had: {had.problem}. Give the backfill one"
+        if had.problem is not None:
             self._state.note(workflow.now(), DecisionKind.REVISED, tracked.run.run_id, told)
 
     def _start_of(self, tracked: TrackedRun) -> DagRunState:
