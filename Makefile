@@ -71,10 +71,15 @@ demo: .venv/.demo-ready ## Catch up on a week of real flights with Spark, and lo
 # When a process of the tests crashes, pytest-xdist 3.8 waits for its files for ever if it has started another one.
 WITHOUT_RESTARTS := --max-worker-restart 0
 
-test: env .venv-airflow/.ready .venv-release/.ready ## Run the checks and every test
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(WITHOUT_RESTARTS)
+
+test: env .venv-airflow/.ready .venv-release/.ready ## Run the checks, and the tests of everything in its shortest form
 	@$(BIN)/python scripts/check_prerequisites.py
 	@$(MAKE) --no-print-directory check
-	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(WITHOUT_RESTARTS) $(ARGS)
+	@$(PYTEST) -m "not long and not thorough" $(ARGS)
+
+thorough: env .venv-airflow/.ready .venv-release/.ready ## Run the tests that `make test` leaves out for their time, as CI does
+	@$(PYTEST) -m "thorough and not long" $(ARGS)
 
 check: env ## Format, lint, strict types, and the links and blocks of the documentation
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import psutil
+from forked_commands import forked
 from temporalio.client import Client
 from temporalio.worker import Worker
 from tidemill.activities.processes.call import Answer, Checks, ForkSettings
@@ -384,13 +385,10 @@ def killing_worker(here: Stack, when: str, mark: Path) -> Iterator[subprocess.Po
         process.wait()
 
 
-TIDEMILL = str(Path(sys.executable).with_name("tidemill"))
-
-
 def run_command(here: Stack, *arguments: str) -> subprocess.CompletedProcess[str]:
     env = worker_environment(here.address, here.home, here.task_queue)
     for _ in range(3):  # a busy machine may take longer than a command waits for a service's first word
-        done = subprocess.run([TIDEMILL, *arguments], env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([forked(), *arguments], env=env, capture_output=True, text=True, timeout=60)
         if "no word within" not in done.stderr:
             break
     return done

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked_commands import forked
 from object_store import s3
-from support import TIDEMILL, end_workflows, eventually, without_times, worker_environment, worker_process
+from support import end_workflows, eventually, without_times, worker_environment, worker_process
 from temporalio.client import Client
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.run.identity import TriggerRequest
@@ -39,6 +40,7 @@ def store(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
         yield found
 
 
+@pytest.mark.thorough
 async def test_what_workers_share_may_be_in_an_object_store(
     server: str, tmp_path: Path, store: tuple[str, dict[str, str]]
 ) -> None:
@@ -71,7 +73,7 @@ async def test_what_workers_share_may_be_in_an_object_store(
         with worker_process(elsewhere):
             run = await tidemill.trigger(dag_id, TriggerRequest(run_id="second"))
             assert await asyncio.wait_for(tidemill.wait(run), 60) is RunState.SUCCESS
-            read = [TIDEMILL, "tasks", "logs", dag_id, "first", "make"]
+            read = [forked(), "tasks", "logs", dag_id, "first", "make"]
             process = await asyncio.create_subprocess_exec(*read, env=elsewhere, stdout=asyncio.subprocess.PIPE)
             printed, _ = await process.communicate()
     finally:

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from airflow_stack import DAGS, PYTHON, airflow_place, answer_of, emptied_out, needs_airflow, read_file, register
+from forked_commands import forked
 from support import Stack, eventually, stack
 from tidemill.activities.workplace import Workplace
 from tidemill.model.errors import InvalidInputError
@@ -447,9 +447,10 @@ async def test_a_deferred_task_survives_the_process_that_watches(airflow: Stack,
     assert (lines(out / "survives.begun"), lines(out / "survives.ended")) == (["1"], ["1"])
 
 
+@pytest.mark.thorough
 def test_a_dag_and_a_task_are_tried_without_a_server(out: Path, tmp_path: Path) -> None:
     def tidemill(*arguments: str) -> subprocess.CompletedProcess[str]:
-        argv = [str(Path(sys.executable).with_name("tidemill")), *arguments]
+        argv = [forked(), *arguments]
         env = {**os.environ, "TIDEMILL_AIRFLOW_PYTHON": str(PYTHON), "COLUMNS": "200"}
         return subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
 

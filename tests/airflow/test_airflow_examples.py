@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from airflow_stack import airflow_place, needs_airflow, read_file, register
 from run_examples import REFERENCE, example_files
 from support import stack
@@ -31,7 +32,7 @@ CHOSEN = (
     "tutorial_taskflow_api",
 )
 UNSCHEDULED = DagSpec(dag_id="x").schedule
-pytestmark = needs_airflow
+pytestmark = [pytest.mark.thorough, needs_airflow]
 
 
 async def test_a_dozen_of_airflows_examples_end_as_in_airflow(server: str, tmp_path: Path) -> None:

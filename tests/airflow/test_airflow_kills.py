@@ -57,6 +57,7 @@ async def test_a_process_that_ends_in_a_callback_changes_nothing(alone: tuple[St
     assert lines(out / "leaving.ended") == ["1"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "moment",
     [

@@ -72,6 +72,7 @@ async def run_file(made: Stack, name: str, dag_id: str) -> tuple[DagSpec, RunDet
     return specs[dag_id], await made.finished(dag_id, run.run_id)
 
 
+@pytest.mark.thorough
 async def test_http_also_deferred(airflow: Stack, web: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_WEB", f"http://127.0.0.1:{web}")
     _, details = await run_file(airflow, "providers", "http_provider")
@@ -185,6 +186,7 @@ def test_spark_operators_are_carried_out_by_tidemill_where_they_can_be(tmp_path:
     assert "spark_binary asks for another program" in str(notices)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 async def test_an_airflow_file_submits_spark_exactly_once(airflow: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from airflow_stack import PYTHON, airflow_place, answer_of, needs_airflow
-from support import TIDEMILL, Stack, at, eventually, stack, told
+from forked_commands import forked
+from support import Stack, at, eventually, stack, told
 from tidemill.activities.workplace import Workplace
 from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.model.states import RunState
@@ -141,6 +142,7 @@ def specs(place: Workplace, file: Path) -> dict[str, DagSpec]:
     return {dag["dag_id"]: read_dag(dag) for dag in answer["dags"]}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("imports", "command"), [
     ("from airflow.sdk import DAG\nfrom airflow.providers.standard.operators.bash import BashOperator", "true"),
     ("from tidemill import DAG, BashOperator", "true"),
@@ -163,7 +165,7 @@ async def test_commands_find_the_root_of_a_file_below_it(tmp_path: Path, imports
 
 async def run_cli(*argv: str) -> str:
     env = {**os.environ, "TIDEMILL_AIRFLOW_PYTHON": str(PYTHON), "COLUMNS": "200"}
-    done = subprocess.run([TIDEMILL, *argv], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run([forked(), *argv], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from airflow_stack import airflow_place, needs_airflow, read_file, register
 from mapped_groups import dag_file
 from run_examples import reference_of
@@ -27,6 +28,7 @@ UNSCHEDULED = DagSpec(dag_id="x").schedule
 pytestmark = needs_airflow
 
 
+@pytest.mark.thorough
 async def test_mapped_groups_end_as_in_airflow(server: str, tmp_path: Path) -> None:
     recorded: dict[str, dict[str, str | None]] = json.loads(RECORDED.read_text())
     file = tmp_path / "mapped.py"

@@ -6,13 +6,13 @@ import asyncio
 import json
 import sqlite3
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow_stack import PYTHON, airflow_place, needs_airflow, read_file
+from forked_commands import forked
 from old_airflow import KEY, OldAirflow
 from support import Stack, stack, worker_environment
 from tidemill.model.dag.hand_over import HandOver
@@ -42,7 +42,7 @@ async def here(server: str, tmp_path: Path) -> Any:
 async def command(made: Stack, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Calls tidemill beside the worker of this test, which has to answer meanwhile."""
     env = {**worker_environment(made.address, made.home, made.task_queue), "TIDEMILL_AIRFLOW_PYTHON": str(PYTHON)}
-    argv = [str(Path(sys.executable).with_name("tidemill")), *arguments]
+    argv = [forked(), *arguments]
     return await asyncio.to_thread(
         subprocess.run, argv, env={**env, **more}, capture_output=True, text=True, check=False
     )
@@ -66,6 +66,7 @@ def next_runs_of_airflow(old: OldAirflow) -> dict[str, datetime]:
     return {dag_id: datetime.fromisoformat(date).replace(tzinfo=UTC) for dag_id, date in rows}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["database", "api"])
 async def test_the_first_run_here_is_the_one_that_airflow_would_have_made_next(
     here: Stack, old: OldAirflow, tmp_path: Path, way: str

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from airflow_stack import DAGS, PYTHON, airflow_place, emptied_out, needs_airflow, read_file, register
-from support import TIDEMILL, Stack, eventually, stack
+from forked_commands import forked
+from support import Stack, eventually, stack
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.views import RunDetails
@@ -48,7 +49,7 @@ async def run_once(made: Stack, dag_id: str, **trigger: Any) -> RunDetails:
 def tried_alone(dag_id: str, folder: Path) -> tuple[str, int]:
     """`tidemill dags test` of a DAG: what it prints, and its exit code."""
     env = {**os.environ, "TIDEMILL_AIRFLOW_PYTHON": str(PYTHON), "COLUMNS": "200"}
-    argv = [TIDEMILL, "dags", "test", str(FILE), dag_id]
+    argv = [forked(), "dags", "test", str(FILE), dag_id]
     done = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr, done.returncode
 
@@ -63,6 +64,7 @@ def noted(out: Path, name: str) -> list[Any]:
     return [json.loads(line) for line in sorted(lines)]
 
 
+@pytest.mark.thorough
 async def test_kwargs_of_results(airflow: Stack, out: Path, tmp_path: Path) -> None:
     wanted = sorted([[1, 2], [3, 4]] * 3 + [[2, 1], [4, 3]])
     details = await run_once(airflow, "kwargs_of_results")

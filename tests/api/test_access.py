@@ -314,6 +314,7 @@ def test_servers_that_begin_together_sign_with_the_same_secret(tmp_path: Path) -
         session_secret(tmp_path / "short")
 
 
+@pytest.mark.thorough
 async def test_an_outage_of_temporal_is_no_defect(tmp_path: Path) -> None:
     with temporal_server(tmp_path) as address:
         lost = await Client.connect(address, plugins=[ModelsPlugin()])

@@ -177,6 +177,7 @@ async def test_an_ended_run_is_asked_of_temporal_once(here: Stack, begun: Begun,
     anew.ended.close()
 
 
+@pytest.mark.thorough
 async def test_what_is_cleared_is_archived_anew(here: Stack, begun: Begun, tmp_path: Path) -> None:
     run = await a_run(here, tmp_path, "again")
     source = await begun(f"sqlite:///{tmp_path}/runs.db")
@@ -321,6 +322,7 @@ async def test_what_was_written_with_another_key_is_asked_again(here: Stack, beg
     assert again.details == details
 
 
+@pytest.mark.thorough
 @pytest.mark.faults
 async def test_an_archive_whose_file_is_removed_is_begun_anew(
     here: Stack, begun: Begun, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -384,6 +386,7 @@ async def test_an_archive_that_is_away_fails_no_change_and_hides_nothing(
         assert "asked" not in (await client.get("/api/v2/dags/kept/dagRuns")).text
 
 
+@pytest.mark.thorough
 @pytest.mark.faults
 async def test_what_was_deleted_while_the_archive_was_away_is_deleted_there_later(
     here: Stack, begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

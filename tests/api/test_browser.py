@@ -107,7 +107,9 @@ def failed_run(web: Web) -> str:
     return f"dags/web_daily/runs/{quote(web.failed_run, safe='')}"
 
 
-@pytest.mark.parametrize("which", PAGES)
+@pytest.mark.parametrize(
+    "which", ["of a run", *(pytest.param(o, marks=pytest.mark.thorough) for o in PAGES if o != "of a run")]
+)
 def test_every_page_is_there(seen: Seen, web: Web, which: str) -> None:
     for path, texts in PAGES[which].items():
         seen.open(path.replace("RUN", failed_run(web)), *texts)
@@ -119,6 +121,7 @@ def test_the_graph_of_a_dag_is_there(seen: Seen) -> None:
     seen.page.locator(".react-flow__node").nth(3).wait_for(timeout=120_000)
 
 
+@pytest.mark.thorough
 def test_every_page_of_our_own_is_there(seen: Seen, web: Web) -> None:
     run, frame = failed_run(web), "iframe"
     seen.open("dags/web_daily/plugin/schedule", "Schedule")
@@ -137,6 +140,7 @@ def test_every_page_of_our_own_is_there(seen: Seen, web: Web) -> None:
     seen.page.frame_locator(frame).get_by_text("exit code 3").first.wait_for()
 
 
+@pytest.mark.thorough
 def test_a_dag_is_paused_and_a_run_is_triggered_with_a_form(seen: Seen, web: Web) -> None:
     seen.open("dags/web_slow", "web_slow")
     seen.page.get_by_role("button", name="Trigger").first.click()
@@ -169,6 +173,7 @@ def test_a_task_is_cleared_and_marked_by_clicks(seen: Seen, web: Web) -> None:
     web.ask(state_of(web, "last", "success", 2))
 
 
+@pytest.mark.thorough
 def test_a_run_is_marked_by_clicks(seen: Seen, web: Web) -> None:
     seen.open(CLICKED, "last")
     mark(seen, "Mark Dag Run as...", "Failed")
@@ -216,6 +221,7 @@ def test_a_log_is_followed_to_its_end(seen: Seen, web: Web) -> None:
     seen.page.get_by_text("line 8 of 8").first.wait_for(timeout=120_000)  # without that anybody loads the page again
 
 
+@pytest.mark.thorough
 def test_what_failed_at_night_is_noted_mended_and_cleared_by_check_boxes(seen: Seen, web: Web) -> None:
     runs = [web.ask(web.here.tidemill.trigger("web_mend", TriggerRequest(run_id=run_id))) for run_id in ("m1", "m2")]
     for run in runs:
@@ -261,6 +267,10 @@ def test_a_variable_is_added_by_clicks(seen: Seen, web: Web, monkeypatch: pytest
     page.get_by_role("textbox", name="Value").fill("by hand")
     page.get_by_role("button", name="Save").click()
     page.get_by_text("set TIDEMILL_FERNET_KEY").wait_for()
+    for _ in range(600):  # the page may show it before the answer is told here
+        if seen.wrong:
+            break
+        page.wait_for_timeout(100)
     [refused] = seen.wrong
     assert refused.startswith("409 /api/v2/variables")
     seen.wrong.clear()
@@ -324,6 +334,7 @@ async def paused(web: Web, dag_id: str) -> None:
     await eventually(lambda: web.here.tidemill.describe(dag_id), lambda view: view.is_paused)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("path", "texts"),
     [

@@ -19,6 +19,7 @@ SENDERS = 60
 RUNS = "dags/flooded/dagRuns"
 
 
+@pytest.mark.thorough
 async def test_each_of_a_flood_is_answered_and_done_once(tmp_path: Path) -> None:
     with temporal_server(tmp_path / "server") as server:
         async with stack(server, tmp_path / "home") as here:

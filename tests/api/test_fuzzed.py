@@ -12,6 +12,8 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from web_stack import Web
 
+pytestmark = pytest.mark.thorough
+
 EXAMPLES = 2
 """For each operation, and as many of what its schema does not allow."""
 

@@ -20,6 +20,8 @@ from tidemill.api.app import make_app
 from tidemill.worker.settings import Settings
 from web_stack import nowhere
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "tests" / "data" / "airflow"
 EXPLAINED = ROOT / "docs" / "reference" / "api_differences.md"

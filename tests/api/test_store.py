@@ -255,6 +255,7 @@ async def test_who_is_no_admin_changes_nothing_and_who_only_looks_sees_no_value(
                 assert (await asking.patch(f"{API}/variables", json=bulk, headers=headers)).status_code == 403
 
 
+@pytest.mark.thorough
 async def test_the_command_line_keeps_and_removes(here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = Fernet.generate_key().decode()
     without = run_command(here, "variables", "set", "by_hand", "1")

@@ -435,7 +435,14 @@ def open_files() -> int:
     return psutil.Process().num_fds()
 
 
-@pytest.mark.parametrize("when", ["before the work", "after tidemill.parse_file", "after tidemill.register_dags"])
+@pytest.mark.parametrize(
+    "when",
+    [
+        pytest.param("before the work", marks=pytest.mark.thorough),
+        pytest.param("after tidemill.parse_file", marks=pytest.mark.thorough),
+        "after tidemill.register_dags",
+    ],
+)
 async def test_a_killed_worker_loses_nothing(server: str, tmp_path: Path, when: str) -> None:
     async with stack(server, tmp_path / "home", no_remote_activities=True) as here:
         path = tmp_path / "dags"

@@ -5,15 +5,15 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+from forked_commands import REAL, forked
 from support import Stack, eventually, worker_environment
 from tidemill.worker.client import Tidemill
 from tidemill.worker.dev import free_port
 
-TIDEMILL = str(Path(sys.executable).with_name("tidemill"))
 GOOD = "from tidemill import DAG, EmptyOperator\nwith DAG({dag_id!r}):\n    EmptyOperator('a')\n"
 OF_AIRFLOW = """
 from airflow.sdk import DAG, task
@@ -24,11 +24,12 @@ from airflow.providers.amazon.aws.operators.s3 import S3CopyObjectOperator
 
 
 def command(env: dict[str, str] | None, *arguments: str, code: int = 0) -> str:
-    done = subprocess.run([TIDEMILL, *arguments], env=env, capture_output=True, text=True, timeout=90)
+    done = subprocess.run([forked(), *arguments], env=env, capture_output=True, text=True, timeout=90)
     assert done.returncode == code, f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout + (done.stderr if code else "")
 
 
+@pytest.mark.thorough
 async def test_bundles_files_and_errors(here: Stack, tmp_path: Path) -> None:
     dags = tmp_path / "dags"
     dags.mkdir()
@@ -191,7 +192,7 @@ async def test_a_folder_that_is_worked_on(tmp_path: Path) -> None:
     dags, port = tmp_path / "dags", free_port()
     dags.mkdir()
     (dags / "first.py").write_text(GOOD.format(dag_id="dev_first"))
-    argv = [TIDEMILL, "dev", str(dags), "--port", str(port), "--ui-port", str(free_port()), "--no-spark"]
+    argv = [REAL, "dev", str(dags), "--port", str(port), "--ui-port", str(free_port()), "--no-spark"]
     log = tmp_path / "log"
     env = worker_environment(f"127.0.0.1:{port}", tmp_path / "home", "tidemill")
     with log.open("w") as out:

@@ -74,6 +74,7 @@ async def test_two_teams_work_together_and_one_reaches_nothing(here: tuple[Stack
     }
 
 
+@pytest.mark.thorough
 @needs_root
 @pytest.mark.parametrize("here", [False], indirect=True)
 async def test_without_users_of_their_own_what_the_worker_answers_is_still_refused(here: tuple[Stack, Path]) -> None:
@@ -100,6 +101,7 @@ async def test_files_that_take_what_is_others_are_refused_as_a_whole(here: tuple
     }
 
 
+@pytest.mark.thorough
 @needs_root
 async def test_a_dag_that_another_bundle_has_is_refused_and_kept_in_the_audit_log(here: tuple[Stack, Path]) -> None:
     stack_, folder = here

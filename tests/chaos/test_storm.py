@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from storm import Plan, storm
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.timeout(1000)
 async def test_nothing_is_lost_doubled_early_or_too_many_under_kills(tmp_path: Path) -> None:

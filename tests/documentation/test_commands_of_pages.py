@@ -13,7 +13,8 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from support import TIDEMILL, Stack, eventually, worker_environment
+from forked_commands import forked
+from support import Stack, eventually, worker_environment
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.states import TaskState
 from tidemill.worker.connection import EndedError, NotFoundError
@@ -83,7 +84,7 @@ class World:
             if exported and name.startswith("TIDEMILL_"):  # the others say where Temporal is
                 self.exported[name] = env[name]
         words = words or ["tidemill", "dags", "list"]  # which reads what was set
-        words[0] = {"tidemill": TIDEMILL, "temporal": temporal_binary()}[words[0]]
+        words[0] = {"tidemill": forked(), "temporal": temporal_binary()}[words[0]]
         if words[1] in PROCESSES:
             return await PROCESSES[words[1]](words, env, self.folder)
         done = await asyncio.to_thread(
@@ -211,6 +212,7 @@ async def test_the_first_dag(world: World, page: str) -> None:
     assert newest.state == "success"
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 async def test_the_first_pipeline(world: World) -> None:
     page = "docs/tutorial/first_spark.md"
@@ -225,6 +227,7 @@ async def test_the_first_pipeline(world: World) -> None:
     assert {run.state for run in await world.here.tidemill.runs("sales")} == {"success"}
 
 
+@pytest.mark.thorough
 async def test_the_first_backfill(world: World) -> None:
     await world.has("sales.py", FAST)
     await follow(world, "docs/tutorial/first_backfill.md", {"tidemill backfill list": backfill_under_way})
@@ -236,6 +239,7 @@ async def backfill_under_way(world: World) -> None:
     await world.here.tidemill.create_backfill("sales", days)
 
 
+@pytest.mark.thorough
 async def test_operating(world: World) -> None:
     world.replaced = {f"127.0.0.1:{free_port()}": "collector:4318"}
     await world.has("sales.py", FAST)
@@ -310,6 +314,7 @@ for number in range(6):
 """
 
 
+@pytest.mark.thorough
 async def test_replay_and_simulation(world: World) -> None:
     await world.has("etl.py", ETL)
     await world.has_run("etl")
@@ -328,6 +333,7 @@ async def test_installing_migrating_and_deploying(world: World) -> None:
         await follow(world, page)
 
 
+@pytest.mark.thorough
 async def test_assets(world: World) -> None:
     await world.has("assets.py", block("docs/assets.md", 'DAG("load_orders"'))
     await eventually(lambda: world.here.tidemill.asset("orders"), lambda found: bool(found.producers))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import bash, dag, empty
@@ -113,6 +114,7 @@ def told(simulation: Simulation) -> Any:
     return runs, tries, summaries(simulation), load, pools_used(simulation, {}), simulation.notes
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds())
 def test_nothing_is_lost_by_telling_what_comes_again_once(drawn: tuple[list[DagSpec], Assumptions]) -> None:

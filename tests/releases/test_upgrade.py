@@ -25,6 +25,8 @@ from tidemill.model.spec.dag import DagSpec
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
 
+pytestmark = pytest.mark.thorough
+
 TURN_SECONDS = 6
 FORGOTTEN_SECONDS = 12
 """After so long without a poll, the server no longer waits for the worker that has a workflow in its cache."""

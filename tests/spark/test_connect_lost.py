@@ -17,7 +17,7 @@ from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
 from tidemill.worker.dev import free_port
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.thorough, pytest.mark.spark]
 
 
 @pytest.fixture

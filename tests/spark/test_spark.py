@@ -73,6 +73,7 @@ async def outcome_of(handle: Any) -> dict[str, Any]:
     return dict(json.loads(done.activity_task_completed_event_attributes.result.payloads[0].data))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("how", "told"),
     [
@@ -94,6 +95,7 @@ async def test_a_failure_shows_its_innermost_cause(spark: Stack, how: str, told:
     assert any("count.py" in line for line in failure.traceback)
 
 
+@pytest.mark.thorough
 async def test_options_are_templates_and_the_environment_arrives_by_both_names(spark: Stack, tmp_path: Path) -> None:
     (tmp_path / "more_2024.py").write_text("VALUE = 41")
     (tmp_path / "app.py").write_text(ENVIRONMENT)
@@ -112,6 +114,7 @@ async def test_a_file_that_is_not_there_fails_before_spark_begins(spark: Stack) 
     assert "jars: 'apps/no.jar' is not at" in (details.tasks[0].error or "")
 
 
+@pytest.mark.thorough
 async def test_an_application_that_is_not_there_fails_with_sparks_own_words(spark: Stack) -> None:
     details = await spark.run_once(counting("absent", "plain", 1, application="no/such/thing.py"))
     assert "thing.py" in (details.tasks[0].error or "")
@@ -140,6 +143,7 @@ async def outcome_of_task(here: Stack, workflow_id: str, task_id: str) -> dict[s
     raise AssertionError(f"{task_id} has not completed")
 
 
+@pytest.mark.thorough
 async def test_progress_is_seen_while_it_runs_and_cancelling_ends_the_driver(spark: Stack) -> None:
     await spark.tidemill.register(counting("watched", "slow", 60))
     run = await spark.tidemill.trigger("watched")
@@ -157,7 +161,7 @@ async def test_progress_is_seen_while_it_runs_and_cancelling_ends_the_driver(spa
     assert not processes_with(str(spark.home / "attempts"))
 
 
-@pytest.mark.parametrize("how", ["slow", "stubborn"])
+@pytest.mark.parametrize("how", [pytest.param("slow", marks=pytest.mark.thorough), "stubborn"])
 async def test_no_driver_outlives_its_worker(server: str, spark_home: Path, how: str) -> None:
     """SIGKILL of the worker: driver, JVM and Python workers are gone; a new worker runs the same try again."""
     async with stack(server, spark_home, no_remote_activities=True) as made:

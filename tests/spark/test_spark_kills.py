@@ -25,9 +25,9 @@ BOUNDARIES = [
     pytest.param("standalone-client", "while it runs", marks=pytest.mark.long),
     pytest.param("standalone-client", "after the work", marks=pytest.mark.long),
     pytest.param("standalone-cluster", "before the work", marks=pytest.mark.long),
-    ("standalone-cluster", "after the request"),
+    pytest.param("standalone-cluster", "after the request", marks=pytest.mark.thorough),
     pytest.param("standalone-cluster", "after the work", marks=pytest.mark.long),
-    ("standalone-cluster", "while it runs"),
+    pytest.param("standalone-cluster", "while it runs", marks=pytest.mark.thorough),
     pytest.param("standalone-cluster", "after tidemill.spark_watch", marks=pytest.mark.long),
     pytest.param("kubernetes", "before the work", marks=pytest.mark.long),
     ("kubernetes", "after the request"),
@@ -71,6 +71,7 @@ async def test_one_application_does_the_work(
         assert len(cluster.applications(dag_id)) == 1 + begun_again
 
 
+@pytest.mark.thorough
 async def test_a_java_application_is_not_run_again_when_its_end_could_not_be_told(
     server: str, spark_home: Path, tmp_path: Path
 ) -> None:
@@ -101,6 +102,7 @@ async def noted(folder: Path) -> list[str]:
     return [line.split()[0] for line in notes.read_text().splitlines()] if notes.exists() else []
 
 
+@pytest.mark.thorough
 async def test_a_zombie_that_overlaps_its_retry_changes_nothing(server: str, spark_home: Path, tmp_path: Path) -> None:
     """A worker that hangs without dying: its driver writes on, on a host that the retry knows nothing of."""
     elsewhere = tmp_path / "elsewhere"

@@ -19,7 +19,7 @@ DAG_FILE = Path(__file__).parents[1] / "dags" / "spark_modes.py"
 MODES = [
     "local",
     pytest.param("standalone-client", marks=pytest.mark.long),
-    "standalone-cluster",
+    pytest.param("standalone-cluster", marks=pytest.mark.thorough),
     "connect",
     "kubernetes",
 ]
@@ -52,6 +52,7 @@ async def test_what_an_application_writes_is_published_once(
     assert (pool.settings.slots, pool.occupied_slots) == (128, 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["standalone-cluster", "connect"])
 async def test_functions_and_sql_run_anywhere(
     server: str,
@@ -77,6 +78,7 @@ async def test_functions_and_sql_run_anywhere(
         assert pyarrow.parquet.read_table(tmp_path / "lake" / "of_sql").num_rows == 7
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["standalone-cluster", "connect", "kubernetes"], indirect=True)
 async def test_a_failure_is_told_in_the_users_terms(
     spark: Stack, where: dict[str, Any], request: pytest.FixtureRequest
@@ -91,6 +93,7 @@ async def test_a_failure_is_told_in_the_users_terms(
     assert any("fail.py" in line for line in failure.traceback)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["standalone-client", "standalone-cluster", "connect", "kubernetes"], indirect=True)
 async def test_cancelling_ends_the_application_before_the_run_says_so(
     spark: Stack, where: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
@@ -132,6 +135,7 @@ async def left_over(spark: Stack) -> list[str]:
     return [str(found) for found in processes_with(str(spark.home / "attempts"))]
 
 
+@pytest.mark.thorough
 async def test_terminating_a_run_leaves_no_driver_on_the_cluster(
     spark: Stack, standalone: Standalone, tmp_path: Path
 ) -> None:
@@ -160,6 +164,7 @@ def jobs_of_connect(ui: str) -> list[dict[str, Any]]:
     return jobs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seconds", [0, 0.5])
 async def test_cancelling_while_it_is_submitted_leaves_no_driver(
     spark: Stack, standalone: Standalone, tmp_path: Path, seconds: float
@@ -181,6 +186,7 @@ async def plans(home: Path, dag_id: str) -> list[Path]:
     return [path for path in (home / "attempts").rglob("plan.json") if dag_id in str(path)]
 
 
+@pytest.mark.thorough
 async def test_sql_that_a_function_returns_may_be_long_and_may_be_skipped(spark: Stack, tmp_path: Path) -> None:
     values = "', '".join(str(n) * 8 for n in range(6000))
     file = tmp_path / "long.py"

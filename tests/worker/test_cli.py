@@ -11,7 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 import typer
-from support import TIDEMILL, Stack, bash, dag, empty, eventually, run_command, told, without_times
+from forked_commands import forked
+from support import Stack, bash, dag, empty, eventually, run_command, told, without_times
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.worker.cli import Commands
@@ -69,9 +70,9 @@ async def test_operating_tasks_with_the_command_line(here: Stack, tmp_path: Path
     (tmp_path / "ok").touch()
     cleared = await told(here, "tasks", "clear", "operated", runs[0], "a", "--downstream", "--future", "--json")
     assert cleared == {run_id: ["a", "b"] for run_id in runs}
-    await eventually(
-        lambda: here.tidemill.runs("operated"), lambda found: {str(view.state) for view in found} == {"success"}
-    )
+    for run_id in runs:
+        await here.finished("operated", run_id)
+    assert {str(view.state) for view in await here.tidemill.runs("operated") if view.run_id in runs} == {"success"}
     marked = await told(here, "tasks", "mark", "operated", runs[1], "failed", "b", "--json")
     assert marked == {runs[1]: ["b"]} or marked == {runs[1]: []}
     await eventually(lambda: here.tidemill.find_run("operated", runs[1]), lambda view: view.state == "failed")
@@ -104,6 +105,7 @@ async def test_clearing_says_that_another_version_is_in_place(here: Stack) -> No
     )
     await here.tidemill.register(dag("mended_file", [bash("a", "true")]))
     for command in (("tasks", "clear", "mended_file", "mine", "a"), ("runs", "clear", "mended_file", "mine")):
+        await here.finished("mended_file", "mine")
         output = await told(here, *command)
         assert "It goes on with version" in output
         assert "--latest takes that" in output
@@ -245,7 +247,7 @@ async def test_a_bad_dag_file_registers_nothing_and_says_why(here: Stack, tmp_pa
 
 async def test_a_service_that_is_not_there_is_told_with_the_remedy(here: Stack) -> None:
     env = {**os.environ, "TEMPORAL_ADDRESS": "127.0.0.1:1"}
-    done = subprocess.run([TIDEMILL, "dags", "list"], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([forked(), "dags", "list"], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "no Temporal service answers at 127.0.0.1:1" in done.stderr
     assert "Start one with `tidemill dev`, or set TEMPORAL_ADDRESS" in done.stderr
@@ -306,7 +308,7 @@ def test_the_doctor_says_where_the_service_is_not_what_the_tests_run_on(release:
 
 def test_the_doctor_names_the_remedy(tmp_path: Path) -> None:
     env = {"PATH": str(tmp_path), "HOME": str(tmp_path), "TEMPORAL_ADDRESS": "127.0.0.1:1"}
-    done = subprocess.run([TIDEMILL, "doctor", "--json"], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([forked(), "doctor", "--json"], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert not checks["Java"]["ok"]

@@ -20,7 +20,7 @@ from tidemill.worker.dev import dev_server
 
 TIDEMILL = str(Path(sys.executable).with_name("tidemill"))
 DAYS = [f"2013-02-{day:02}" for day in range(4, 7)]
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.thorough, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @contextlib.contextmanager

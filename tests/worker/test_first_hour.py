@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TIDEMILL, Stack, at, bash, dag, empty, told, without_times
+from forked_commands import REAL
+from support import Stack, at, bash, dag, empty, told, without_times
 from tidemill.model.authoring.arguments import ACCEPTED, OF_KINDS, UNSAID
 from tidemill.model.authoring.nodes import FIELDS_OF_KINDS
 from tidemill.model.dropped_arguments import DROPPED
@@ -304,7 +305,7 @@ async def test_a_terminated_dag_does_not_look_well(here: Stack) -> None:
 
 @pytest.mark.parametrize("option", ["--version", "-h"])
 def test_what_every_command_line_answers(option: str) -> None:
-    done = subprocess.run([TIDEMILL, option], capture_output=True, text=True, check=True)
+    done = subprocess.run([REAL, option], capture_output=True, text=True, check=True)
     assert "tidemill" in done.stdout
 
 

@@ -130,6 +130,7 @@ async def test_runs_and_tries_are_told_with_their_assets(
     assert len({event["run"]["runId"] for event in got if event["job"]["name"] == "lined.fails"}) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 async def test_a_spark_application_is_told_whom_it_belongs_to_and_tells_of_its_outlets(
     server: str, spark_home: Path, tmp_path: Path

@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from support import Stack, at, bash, dag, empty, eventually, run_command, stack, told
 from tidemill.model.dag.row import DagRow, row_of_view
 from tidemill.model.run.identity import TriggerRequest
@@ -169,6 +170,7 @@ async def test_lists_need_no_worker_and_a_silent_dag_hides_no_other(server: str,
             await silent.terminate()
 
 
+@pytest.mark.thorough
 async def test_a_burst_of_changes_is_written_in_the_end(here: Stack) -> None:
     """A DAG whose runs come faster than the memo is written shows how things are once they calm down."""
     begin = at("2024-01-01")

@@ -77,6 +77,7 @@ def test_who_reports_too_rarely_to_be_missed_is_not_lost(interval: float) -> Non
     assert [seen.observe([Report("key", "worker", 1, interval)], now) for now in range(0, 90, 3)] == [[]] * 30
 
 
+@pytest.mark.thorough
 async def test_a_worker_is_gone_with_its_host_and_an_outage_takes_nobody_for_gone(tmp_path: Path) -> None:
     """Workers with homes of their own know as little of each other as those of two hosts."""
     mark, go = tmp_path / "mark", tmp_path / "go"

@@ -1,10 +1,13 @@
 """DAGs whose names are long, or differ from others' by case alone."""
 
+import pytest
 from support import Stack, bash, dag, empty, eventually
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.model.workflow_ids import LONGEST
 from tidemill.worker.older_runs import older_run
+
+pytestmark = pytest.mark.thorough
 
 LONG = "n" * 250
 

@@ -154,6 +154,7 @@ with DAG("files", tags=["x"], template_searchpath=["sql"], user_defined_macros={
     assert found["c"].splitlines() == ["echo of x", "", "echo HELLO 2024-05-06"]
 
 
+@pytest.mark.thorough
 async def test_a_fork_with_another_interpreter(here: Stack, tmp_path: Path) -> None:
     details = await ran(here, tmp_path, f"""
 with DAG("venvs"):

@@ -25,6 +25,7 @@ async def test_classic(here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "warehouse" / "sales_2026_01_03.txt").read_text() == "2026-01-03 3\n"
 
 
+@pytest.mark.thorough
 async def test_taskflow(here: Stack) -> None:
     states = await ran(here, "taskflow.py")
     assert states.pop("publish") == "skipped"
@@ -32,6 +33,7 @@ async def test_taskflow(here: Stack) -> None:
     assert "transform.scale[2]" in states
 
 
+@pytest.mark.thorough
 async def test_spark(server: str, spark_home: Path) -> None:
     async with stack(server, spark_home) as here:
         states = await ran(here, "spark.py")

@@ -4,13 +4,13 @@ import asyncio
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from forked_commands import forked
 from support import Stack, dag, empty, eventually, free_port, stack, worker_environment
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
@@ -100,6 +100,7 @@ async def ended(here: Stack, n: int, after: datetime | None = None) -> None:
     await eventually(lambda: here.tidemill.runs("ticks"), enough)
 
 
+@pytest.mark.thorough
 async def test_a_worker_sees_it_and_repairs_what_it_has_answered_since(
     service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -109,6 +110,7 @@ async def test_a_worker_sees_it_and_repairs_what_it_has_answered_since(
     assert "the service's store has gone back" in caplog.text
 
 
+@pytest.mark.thorough
 async def test_the_doctor_repairs_what_a_worker_has_left_that_has_ended(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -161,7 +163,7 @@ async def nothing_stands(here: Stack) -> None:
 
 async def repaired(here: Stack, *options: str) -> str:
     """What `tidemill doctor --repair` prints."""
-    command = [str(Path(sys.executable).with_name("tidemill")), "doctor", "--repair", *options]
+    command = [forked(), "doctor", "--repair", *options]
     env = worker_environment(here.address, here.home, here.task_queue)
     told = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout + told.stderr

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TIDEMILL, eventually, free_port, worker_environment
+from forked_commands import REAL
+from support import eventually, free_port, worker_environment
 from tidemill.worker.dev import server_command
 
 pytestmark = [pytest.mark.faults, pytest.mark.long]
@@ -119,7 +120,7 @@ async def test_a_severed_worker_gives_up_its_copy_and_works_again_afterwards(
     )
 
     async def tidemill(*arguments: str) -> str:
-        line = hosts.within(hosts.service, TIDEMILL, *arguments)
+        line = hosts.within(hosts.service, REAL, *arguments)
         done = await asyncio.to_thread(subprocess.run, line, env=env, capture_output=True, text=True, check=False)
         return done.stdout if done.returncode == 0 else f"exit code {done.returncode}: {done.stderr}"
 
@@ -134,7 +135,7 @@ async def test_a_severed_worker_gives_up_its_copy_and_works_again_afterwards(
 
     server = server_command(port=port, database=tmp_path / "temporal.db", ui_port=None)
     server[server.index("127.0.0.1")] = "0.0.0.0"
-    worker = [TIDEMILL, "worker"]
+    worker = [REAL, "worker"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with ExitStack() as stack:
         stack.enter_context(process(hosts.within(hosts.service, *server), **quiet))

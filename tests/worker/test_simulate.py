@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_commands import forked
 from support import Stack, bash, dag, empty, eventually, told
 from tidemill.model.pool.state import PoolSettings
 from tidemill.worker.cli import app
 from typer.testing import CliRunner
 
-TIDEMILL = str(Path(sys.executable).with_name("tidemill"))
 FILE = """
 from datetime import datetime, timezone
 from tidemill import DAG, BashOperator
@@ -30,7 +29,7 @@ DAYS = ("--from", "2026-01-01", "--to", "2026-01-03")
 def simulate(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     path = folder / "etl.py"
     path.write_text(FILE)
-    command = [TIDEMILL, "simulate", str(path), *DAYS, *options]
+    command = [forked(), "simulate", str(path), *DAYS, *options]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
@@ -77,7 +76,7 @@ def test_deadlines_pools_and_a_picture(tmp_path: Path) -> None:
     text = (tmp_path / "etl.py").read_text().replace("import datetime,", "import datetime, timedelta,")
     (tmp_path / "etl.py").write_text(text.replace('"exit 1")\n', '"exit 1", pool="db")\n'))
     late = ["--duration", "etl.report=2400", "--pool", "db=2", "--picture", "both.png", "--what-if", "catchup=true"]
-    command = [TIDEMILL, "simulate", "etl.py", *DAYS, *late]
+    command = [forked(), "simulate", "etl.py", *DAYS, *late]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")

@@ -119,6 +119,7 @@ async def test_a_run_is_one_trace_from_its_tick_to_its_tasks(server: str, tmp_pa
     assert {"tidemill_running_attempts", "temporal_workflow_completed"} <= collector.metrics
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 async def test_the_trace_of_a_run_reaches_its_spark_application(
     server: str, spark_home: Path, collector: Collector

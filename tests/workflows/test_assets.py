@@ -244,6 +244,7 @@ async def test_dags_that_come_and_go(here: Stack, tmp_path: Path) -> None:
     await eventually(lambda: known_to(here, "g_a"), lambda found: found == ())
 
 
+@pytest.mark.thorough
 async def test_a_chain_and_a_diamond_survive_kills(server: str, tmp_path: Path) -> None:
     """Workers are killed again and again; every event of the first asset is taken once by each that waits for it."""
     n = 12

@@ -323,6 +323,7 @@ async def test_a_timetable_that_has_raised_is_asked_again(
         assert (await here.tidemill.describe("reads")).broken is None
 
 
+@pytest.mark.thorough
 async def test_a_timetable_of_ones_own_answers_every_question(here: Stack, tmp_path: Path) -> None:
     """With arguments, beside the DAG file: the schedule's runs, a manual run's interval, a backfill, a preview."""
     (tmp_path / "every_nth_day.py").write_text(
@@ -433,6 +434,7 @@ async def test_busy_workers_do_not_hold_up_schedules(server: str, tmp_path: Path
         await made.all_finished("nimble", 4)
 
 
+@pytest.mark.thorough
 async def test_hundreds_of_runs_are_caught_up_while_being_asked_about(server: str, tmp_path: Path) -> None:
     """Asked about all the while. Replayed at the end, like every workflow here."""
     async with stack(server, tmp_path / "home") as made:

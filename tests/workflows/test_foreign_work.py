@@ -4,6 +4,7 @@ import uuid
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from support import Stack, bash, dag, empty, end_workflows, stack
 from temporalio import activity, workflow
 from temporalio.client import Client
@@ -71,6 +72,7 @@ async def test_what_they_raise_is_the_tasks_failure_and_costs_a_try(here: Stack)
     assert details.tasks[0].try_number == 2
 
 
+@pytest.mark.thorough
 async def test_sixty_four_triggers_at_once_hold_up_nobody(server: str, tmp_path: Path) -> None:
     """Each waits for another workflow, which needs this worker for its answer: they must not take that from it."""
     async with stack(server, tmp_path / "home") as here:

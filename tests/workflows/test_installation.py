@@ -95,6 +95,7 @@ async def test_several_workers_share_the_work(server: str, tmp_path: Path) -> No
 # After a downtime
 
 
+@pytest.mark.thorough
 async def test_a_deadline_that_is_missed_while_no_worker_runs_is_told_once(server: str, tmp_path: Path) -> None:
     told = tmp_path / "told"
     command = {"kind": "command", "command": f"echo missed >> {told}"}
@@ -122,6 +123,7 @@ async def test_a_deadline_that_is_missed_while_no_worker_runs_is_told_once(serve
     assert told.read_text().split() == ["missed"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("catchup", [True, False])
 async def test_dates_that_fall_due_while_no_worker_runs(server: str, tmp_path: Path, catchup: bool) -> None:
     """With catchup each is made up for, once and in order; without, only the last."""
@@ -275,6 +277,7 @@ async def listed(here: Stack, workflow_id: str) -> list[str]:
     return [one.id async for one in here.tidemill.client.list_workflows(f'WorkflowId = "{workflow_id}"')]
 
 
+@pytest.mark.thorough
 async def test_dags_that_wait_for_data_run_beside_many_that_are_always_due(here: Stack) -> None:
     for n in range(15):
         every_second = {"schedule": "* * * * * *", "start_date": ago(seconds=1)}
@@ -295,6 +298,7 @@ async def test_dags_that_wait_for_data_run_beside_many_that_are_always_due(here:
         await here.tidemill.pause(f"always_{n}")
 
 
+@pytest.mark.thorough
 async def test_dags_that_are_due_at_one_instant_all_run_and_jitter_spreads_them(here: Stack) -> None:
     due, jitter = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=20), timedelta(seconds=15)
     schedule = {"kind": "events", "event_dates": [due.isoformat()]}
@@ -310,6 +314,7 @@ async def test_dags_that_are_due_at_one_instant_all_run_and_jitter_spreads_them(
         assert run.queued_at >= due + spread(dag_id, due, jitter if dag_id.startswith("spread") else None)
 
 
+@pytest.mark.thorough
 async def test_small_dags_run_while_a_huge_one_is_under_way(here: Stack) -> None:
     """Several small runs, one after the other, are over before the huge one has done a half of its tasks."""
     huge = dag("huge", [bash(f"t{i}", "sleep 0.5") for i in range(5000)], max_active_tasks=50)

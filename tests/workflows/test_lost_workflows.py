@@ -23,6 +23,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dag_workflow, "TIE_AGAIN", timedelta(seconds=2))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["terminate", "cancel"])
 async def test_a_pool_that_was_ended_and_made_again_knows_its_holders(here: Stack, how: str) -> None:
     await here.tidemill.set_pool("db", PoolSettings(slots=1))

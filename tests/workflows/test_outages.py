@@ -16,7 +16,7 @@ from tidemill.model.spec.dag import read_dag
 from tidemill.model.states import RunState
 from tidemill.workflows.calls import ANSWER_WITHIN
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.thorough, pytest.mark.faults]
 
 AWAY_SECONDS = int(os.environ.get("AWAY_SECONDS", "25"))
 """`make chaos` has it away for two minutes."""

@@ -3,10 +3,12 @@
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from support import bash, dag, empty, eventually, most_at_once, stack, told, worker_environment, worker_process
 from tidemill.model.run.identity import TriggerRequest
 
 
+@pytest.mark.thorough
 async def test_it_holds_over_dags_and_workers(server: str, tmp_path: Path) -> None:
     async with stack(server, tmp_path / "home", no_remote_activities=True, parallelism=3) as made:
         env = worker_environment(server, made.home, made.task_queue) | {"TIDEMILL_PARALLELISM": "3"}
@@ -26,6 +28,7 @@ async def test_it_holds_over_dags_and_workers(server: str, tmp_path: Path) -> No
         await eventually(lambda: made.tidemill.pool("limit:parallelism"), lambda found: not found.holders)
 
 
+@pytest.mark.thorough
 async def test_what_waits_for_it_says_so_and_a_task_without_work_waits_for_nothing(server: str, tmp_path: Path) -> None:
     go_on = tmp_path / "go_on"
     async with stack(server, tmp_path / "home", parallelism=1) as made:

@@ -92,6 +92,7 @@ async def test_a_clear_that_a_running_run_waits_for_goes_over_the_limit(here: St
     assert [str(run.state) for run in await here.all_finished("one_slot_cleared", 2)] == ["success", "success"]
 
 
+@pytest.mark.thorough
 async def test_thousands_of_tasks_that_depend_on_the_past(here: Stack) -> None:
     """Two runs under way at once: what the first tells of its tasks stays in proportion to what has changed."""
     tasks = [empty(f"t{i}", depends_on_past=True) for i in range(1500)]
@@ -100,6 +101,7 @@ async def test_thousands_of_tasks_that_depend_on_the_past(here: Stack) -> None:
     assert [str(run.state) for run in runs] == ["success"] * 3
 
 
+@pytest.mark.thorough
 async def test_thousands_of_tasks_wait_for_a_failure_of_the_run_before(here: Stack) -> None:
     tasks = [bash("root", "test {{ ds }} != 2024-01-01", depends_on_past=True)]
     tasks += [empty(f"t{i}", "root", depends_on_past=True) for i in range(1500)]

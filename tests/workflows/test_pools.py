@@ -24,6 +24,7 @@ async def test_a_pool_holds_over_all_runs_and_dags(here: Stack) -> None:
     assert "db" in [pool.name for pool in await here.tidemill.pools()]
 
 
+@pytest.mark.thorough
 async def test_the_heaviest_goes_first_and_a_task_that_is_too_big_is_passed_over(here: Stack) -> None:
     await here.tidemill.set_pool("narrow", PoolSettings(slots=1))
     tasks = [

@@ -120,7 +120,7 @@ async def stages(tidemill: Tidemill, dag_id: str) -> set[tuple[str, bool]]:
 @pytest.mark.parametrize(
     ("world", "at_least"),
     [
-        pytest.param(world, 50, id="chosen"),
+        pytest.param(world, 50, id="chosen", marks=pytest.mark.thorough),
         *(
             pytest.param(
                 partial(drawn_world, seed), 6, id=f"drawn {seed}", marks=[pytest.mark.long] if seed > 2 else []

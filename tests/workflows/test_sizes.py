@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from support import Stack, bash, dag, empty, eventually, stack, temporal_server
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.views import RunDetails
@@ -13,6 +14,7 @@ def ended_well(details: RunDetails, n: int) -> None:
     assert details.progress.succeeded == n
 
 
+@pytest.mark.thorough
 async def test_five_thousand_tasks_in_waves(here: Stack) -> None:
     """Fifty waves of a hundred tasks, each behind a task that joins the wave before."""
     tasks = [empty("wave_0")]
@@ -49,6 +51,7 @@ async def test_a_run_does_not_stand_still_behind_its_slowest_task(impatient_serv
         ended_well(await here.finished("beside", run.run_id), 41)
 
 
+@pytest.mark.thorough
 async def test_hundreds_of_tasks_wait_for_a_pool_through_several_histories(tmp_path: Path) -> None:
     """Each execution goes on asking for what the one before has asked for, in one message."""
     suggest = {"limit.historyCount.suggestContinueAsNew": 500}
@@ -74,6 +77,7 @@ async def test_a_thousand_mapped_instances(here: Stack) -> None:
     ended_well(details, 1001)
 
 
+@pytest.mark.thorough
 async def test_many_due_runs_of_a_large_dag_are_all_made(here: Stack) -> None:
     """Started in one step they would be more than the server takes, and it would terminate the DAG without a word."""
     runs = 60

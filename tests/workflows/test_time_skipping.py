@@ -9,6 +9,7 @@ import uuid
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
 from support import at, dag, empty
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
@@ -36,6 +37,7 @@ def expected(state: DagState, until: datetime) -> list[datetime]:
     return [info.logical_date for info in answer.infos if info.run_after <= until]
 
 
+@pytest.mark.thorough
 async def test_a_year_with_a_pause_both_changes_of_the_clocks_and_a_new_schedule(tmp_path: Path) -> None:
     await with_skipped_time(lambda: a_year(tmp_path))
 
