@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar, cast
-from weakref import WeakValueDictionary
+from typing import TypeVar
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from ..model.interfaces.calls import QueryCall
+from .calling import query
+from .sharing import SharedQuestions
 
 T = TypeVar("T")
 ANSWERED_WITHIN = timedelta(seconds=5)
@@ -29,27 +30,6 @@ def is_busy(error: BaseException) -> bool:
     return isinstance(error, RPCError) and error.status in BUSY
 
 
-class Shared:
-    """Work that who wants the same shares: one that is under way serves nobody else, the one after it all others."""
-
-    def __init__(self) -> None:
-        self._next: dict[str, asyncio.Task[Any]] = {}
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    async def done(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of *work*, or of that of another caller with the same *key* that has begun after this call."""
-        if (shared := self._next.get(key)) is None:
-            turn = self._turns.setdefault(key, asyncio.Lock())
-            shared = self._next[key] = asyncio.create_task(self._in_turn(key, turn, work))
-            shared.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits any more
-        return cast("T", await asyncio.shield(shared))
-
-    async def _in_turn(self, key: str, turn: asyncio.Lock, work: Callable[[], Awaitable[T]]) -> T:
-        async with turn:
-            self._next.pop(key)
-            return await work()
-
-
 @dataclass(frozen=True)
 class Asking:
     """Asks workflows with the worker's client."""
@@ -57,14 +37,13 @@ class Asking:
     client: Client
     patience: timedelta
     """So long a workflow is asked again that is too busy to answer."""
-    _shared: Shared = field(default_factory=Shared)
+    _shared: SharedQuestions = field(default_factory=SharedQuestions)
 
-    async def query(self, workflow_id: str, name: str, kind: type[T], *arguments: Any) -> T:
+    async def query(self, workflow_id: str, call: QueryCall[T]) -> T:
         """The answer to a query. Raises RPCError; NOT_FOUND where there is no such workflow."""
 
         async def asked() -> T:
-            handle = self.client.get_workflow_handle(workflow_id)
-            return cast("T", await handle.query(name, args=arguments, result_type=kind, rpc_timeout=ANSWERED_WITHIN))
+            return await query(self.client.get_workflow_handle(workflow_id), call, within=ANSWERED_WITHIN)
 
         again = AsyncRetrying(
             retry=retry_if_exception(is_busy),
@@ -72,4 +51,4 @@ class Asking:
             wait=wait_random_exponential(multiplier=0.1, max=2),
             reraise=True,
         )
-        return await self._shared.done(f"{workflow_id} {name} {arguments}", lambda: again(asked))
+        return await self._shared.ask(f"{workflow_id} {call.name} {call.arguments}", lambda: again(asked))

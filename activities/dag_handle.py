@@ -11,13 +11,17 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from ..model.dag.manual_runs import read_request
 from ..model.dag.views import DagView
 from ..model.errors import InvalidInputError
+from ..model.interfaces.calls import QueryCall, UpdateCall
+from ..model.interfaces.dag import DagInterface
 from ..model.run.identity import TriggeredBy, dag_workflow_id
 from ..model.run.revisions import ClearRequest, ReviseQuestion
 from ..model.run.views import RunView
 from ..model.spec.dag import DagSpec
 from .asking import Asking
+from .calling import update
 
 T = TypeVar("T")
 
@@ -39,15 +43,15 @@ class DagHandle:
 
     async def view(self) -> DagView:
         """How the DAG stands."""
-        return await self._ask("describe", DagView)
+        return await self._ask(DagInterface.describe())
 
     async def spec(self) -> DagSpec:
         """The version of the DAG that is in place."""
-        return await self._ask("spec", DagSpec)
+        return await self._ask(DagInterface.spec())
 
     async def runs(self) -> Sequence[RunView]:
         """The runs that the DAG knows."""
-        return await self._ask("runs", list[RunView])
+        return await self._ask(DagInterface.runs())
 
     async def run(self, run_id: str | None, logical_date: datetime | None = None) -> RunView | None:
         """The run of that id, else the one of that date."""
@@ -58,28 +62,29 @@ class DagHandle:
 
     async def trigger(self, asked: dict[str, Any]) -> None:
         """Makes a run. A run of the same id that is there by now is it: a call that nobody heard the answer of."""
-        request = {**asked, "triggered_by": TriggeredBy.OPERATOR}
+        request = read_request({**asked, "triggered_by": TriggeredBy.OPERATOR}, self.dag_id)
         try:
-            await self._update("trigger_run", request)
+            await self._update(DagInterface.trigger_run(request))
         except TriggerRefusedError:
             if await self.run(asked["run_id"]) is None:
                 raise
 
     async def clear(self, run: RunView, once: str) -> None:
         """Has all tasks of *run* run again; called twice with the same *once*, it does so once."""
-        await self._update("revise_run", ReviseQuestion(workflow_id=run.workflow_id, clear=ClearRequest()), once)
+        question = ReviseQuestion(workflow_id=run.workflow_id, clear=ClearRequest())
+        await self._update(DagInterface.revise_run(question), once)
 
-    async def _update(self, name: str, request: Any, once: str | None = None) -> None:
+    async def _update(self, call: UpdateCall[Any], once: str | None = None) -> None:
         handle = self.asking.client.get_workflow_handle(dag_workflow_id(self.dag_id))
         try:
-            await handle.execute_update(name, request, id=once)
+            await update(handle, call, once=once)
         except WorkflowUpdateFailedError as error:
             told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
             raise TriggerRefusedError(told) from None
 
-    async def _ask(self, query: str, kind: type[T]) -> T:
+    async def _ask(self, call: QueryCall[T]) -> T:
         try:
-            return await self.asking.query(dag_workflow_id(self.dag_id), query, kind)
+            return await self.asking.query(dag_workflow_id(self.dag_id), call)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise

@@ -8,10 +8,12 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedErr
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.base import Model
+from ..model.interfaces.run import RunInterface
 from ..model.pool.state import RunLeases
 from ..model.run.identity import beginnings_of_runs
+from .calling import query
 
-RUNNING = 'WorkflowType = "DagRun" AND ExecutionStatus = "Running"'
+RUNNING = RunInterface.running()
 AT_ONCE = 32
 ANSWERS_WITHIN = timedelta(seconds=10)
 GONE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION)
@@ -51,10 +53,7 @@ async def find_holders(question: HoldersQuestion) -> Holders:
             activity.heartbeat()
             handle = client.get_workflow_handle(workflow_id)
             try:
-                leases: RunLeases = await handle.query(
-                    "leases", question.pool, result_type=RunLeases, rpc_timeout=ANSWERS_WITHIN
-                )
-                return leases
+                return await query(handle, RunInterface.leases(question.pool), within=ANSWERS_WITHIN)
             except (WorkflowQueryFailedError, WorkflowQueryRejectedError):  # of a release that cannot say
                 return RunLeases()
             except RPCError as error:

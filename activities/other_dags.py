@@ -12,11 +12,12 @@ from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from ..model.base import to_utc
+from ..model.interfaces.run import RunInterface
 from ..model.run.attempts import TaskAttempt
 from ..model.run.identity import operator_run_id
 from ..model.run.poking import PokeReturnValue, poked
 from ..model.run.task_instances import Failure, Outcome
-from ..model.run.views import RunDetails, RunView
+from ..model.run.views import RunView
 from ..model.spec.dag import enclosing
 from ..model.spec.tasks import ExternalTaskTask, TriggerDagTask
 from ..model.states import TaskState
@@ -147,7 +148,7 @@ async def _states(dag: DagHandle, run: RunView, task_ids: Sequence[str]) -> dict
     if not task_ids:
         return {f"run {run.run_id}": run.state}
     try:
-        details = await dag.asking.query(run.workflow_id, "describe", RunDetails)
+        details = await dag.asking.query(run.workflow_id, RunInterface.describe())
     except (RPCError, WorkflowQueryFailedError):
         return {f"run {run.run_id}": run.state} if run.state.finished else {run.run_id: "not there"}
     states: dict[str, str] = {view.key: view.state for view in details.tasks if view.task_id in task_ids}

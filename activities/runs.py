@@ -16,12 +16,14 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.base import Model
+from ..model.interfaces.run import RunInterface
 from ..model.run.changes import keeps_times
 from ..model.run.identity import RunIdentity
 from ..model.run.messages import RunReport
 from ..model.run.revisions import ReviseQuestion
 from ..model.run.state import DagRunState
 from ..model.states import RunState
+from .calling import query, update
 from .names import INVALID_INPUT
 
 QUERY_WITHIN = timedelta(seconds=10)
@@ -90,7 +92,7 @@ async def load_run(last: LastExecution) -> DagRunState:
     while True:
         handle = activity.client().get_workflow_handle(last.workflow_id, run_id=execution)
         try:
-            state: DagRunState = await handle.query("whole_state", result_type=DagRunState)
+            state = await query(handle, RunInterface.whole_state())
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -120,7 +122,7 @@ async def find_conf(workflow_id: str) -> RunConf:
     """
     handle = activity.client().get_workflow_handle(workflow_id)
     try:
-        run = await handle.query("identity", result_type=RunIdentity, rpc_timeout=QUERY_WITHIN)
+        run = await query(handle, RunInterface.identity(), within=QUERY_WITHIN)
         found = await handle.describe(rpc_timeout=QUERY_WITHIN)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
@@ -141,13 +143,13 @@ async def revise_run(question: ReviseQuestion) -> Revised:
         found = await handle.describe()
         if found.status is WorkflowExecutionStatus.RUNNING:
             return await _revise_running(handle, question)
-        run = await handle.query("identity", result_type=RunIdentity)
+        run = await query(handle, RunInterface.identity())
         keys: list[str] = []
         keeps = question.mark_run is not None
         if question.clear is not None:
-            keys = await handle.query("would_clear", question.clear, result_type=list[str])
+            keys = await query(handle, RunInterface.would_clear(question.clear))
         elif question.mark is not None:
-            keys = await handle.query("would_mark", question.mark, result_type=list[str])
+            keys = await query(handle, RunInterface.would_mark(question.mark))
             before = await load_run(LastExecution(workflow_id=question.workflow_id, execution=found.run_id))
             before.settle_ended()
             keeps = keeps_times(before, question.mark, None)
@@ -162,13 +164,13 @@ async def revise_run(question: ReviseQuestion) -> Revised:
 
 async def _revise_running(handle: WorkflowHandle[Any, Any], question: ReviseQuestion) -> Revised:
     try:
+        keys: list[str] = []
         if question.clear is not None:
-            keys = await handle.execute_update("clear_tasks", question.clear, result_type=list[str])
+            keys = await update(handle, RunInterface.clear_tasks(question.clear))
         elif question.mark is not None:
-            keys = await handle.execute_update("set_task_state", question.mark, result_type=list[str])
-        else:
-            await handle.execute_update("set_state", question.mark_run, result_type=RunState)
-            keys = []
+            keys = await update(handle, RunInterface.set_task_state(question.mark))
+        elif question.mark_run is not None:
+            await update(handle, RunInterface.set_state(question.mark_run))
     except RPCError as error:  # it has ended between the look and the update: asked again, it is found ended
         raise ApplicationError(f"the run has just ended: {error}", type="JustEnded") from None
     except WorkflowUpdateFailedError as error:

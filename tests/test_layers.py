@@ -20,6 +20,7 @@ ROOMS = {
     "dag": {"spec", "run", "bundle", "asset"},
     "authoring": {"spec", "run"},
     "simulation": {"spec", "asset", "run", "pool", "dag"},
+    "interfaces": {"spec", "asset", "run", "pool", "bundle", "dag"},
     "replay": set(),
 }
 """The rooms of the model, and which others each of them knows."""
@@ -81,6 +82,17 @@ def test_the_model_knows_neither_temporal_nor_processes() -> None:
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 assert node.func.attr not in ("now", "utcnow", "today"), f"{path}:{node.lineno} reads a clock"
+
+
+def test_no_message_is_named_where_it_is_sent() -> None:
+    """What a workflow answers to is declared in `model.interfaces`, with its types: nobody names it by a string."""
+    sent_by = {"query", "signal", "execute_update", "start_update", "execute_update_with_start_workflow"}
+    for layer in LAYERS:
+        for path in (ROOT / layer).rglob("*.py"):
+            for node in ast.walk(parsed(path)):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in sent_by:
+                    named = node.args and isinstance(node.args[0], ast.Constant | ast.JoinedStr)
+                    assert not named, f"{path}:{node.lineno} names a message by a string"
 
 
 def test_modules_that_docstrings_name_are_there() -> None:

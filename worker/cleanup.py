@@ -17,13 +17,15 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from ..activities.attempts.folder import HOST, AttemptFolder, find_process
+from ..activities.calling import query
 from ..activities.workplace import Workplace
 from ..model.base import Model
-from ..workflows.dag.workflow import DagWorkflow
+from ..model.interfaces.dag import DagInterface
+from ..model.interfaces.run import RunInterface
 from .connection import QUERY_TIMEOUT
 
-RUNS = 'WorkflowType = "DagRun"'
-DAGS = 'WorkflowType = "Dag" AND ExecutionStatus = "Running"'
+RUNS = RunInterface.listed()
+DAGS = DagInterface.running()
 
 
 class Removed(Model):
@@ -60,7 +62,7 @@ async def known_to_temporal(client: Client) -> Known:
             known.snapshots.add(str(memo["snapshot"]))
     async for dag in client.list_workflows(DAGS):
         try:
-            spec = await client.get_workflow_handle(dag.id).query(DagWorkflow.spec, rpc_timeout=QUERY_TIMEOUT)
+            spec = await query(client.get_workflow_handle(dag.id), DagInterface.spec(), within=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError):  # it may need any of the code
             known.unsure_until = datetime.now(UTC)
             continue

@@ -14,22 +14,22 @@ from weakref import WeakValueDictionary
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.client import (
     Client,
-    WithStartWorkflowOperation,
     WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowHandle,
     WorkflowQueryRejectedError,
     WorkflowUpdateFailedError,
 )
-from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..activities.bundles.register_dag import register_dag
+from ..activities.calling import query, signal, starting, update, update_with_start
+from ..activities.sharing import SharedQuestions
 from ..model.asset.events import AssetEvent
 from ..model.asset.gathering import Gathered, Unqueue
 from ..model.asset.state import AssetView, Tie, ToldEvent, asset_workflow_id
 from ..model.asset.watching import WatcherView, watcher_workflow_id
-from ..model.base import Record
 from ..model.bundle.data import BundleSettings, BundleView, FileView, bundle_workflow_id
 from ..model.bundle.state import BundleState
 from ..model.dag.assets import wanted_ties
@@ -44,6 +44,12 @@ from ..model.dag.row import DagRow
 from ..model.dag.ticks import Ticks
 from ..model.dag.views import DagView, QueuedRun, Registration
 from ..model.errors import InvalidInputError
+from ..model.interfaces.asset import AssetInterface, WatcherInterface
+from ..model.interfaces.bundle import BundleInterface
+from ..model.interfaces.calls import QueryCall, UpdateCall
+from ..model.interfaces.dag import DagInterface
+from ..model.interfaces.pool import PoolInterface
+from ..model.interfaces.run import RunInterface
 from ..model.pool.state import (
     PARALLELISM,
     PoolSettings,
@@ -78,12 +84,16 @@ from .listing import dag_rows
 from .older_runs import older_run
 from .pollers import pollers_of
 from .settings import Settings, read_settings
-from .sharing import SharedQuestions
 
 T = TypeVar("T")
 ENDLESS = ("dag:", "pool:", "bundle:", "asset:", "asset-alias:", "watcher:")
 """Workflows that go on for as long as what they are of exists."""
 
+BACKFILL_CHANGES = {
+    "pause": DagInterface.pause_backfill,
+    "unpause": DagInterface.unpause_backfill,
+    "cancel": DagInterface.cancel_backfill,
+}
 UPDATES_AT_ONCE = 8
 """The service takes ten updates of a workflow at a time, and refuses others."""
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 2.0
@@ -109,16 +119,16 @@ class Tidemill:
     async def register(self, spec: DagSpec) -> Registration:
         """Registers a DAG, or puts its new version in place."""
         async with clear_errors(f"DAG {spec.dag_id!r}", self.task_queue):
-            return await register_dag(self.client, spec, self.task_queue, rpc_timeout=UPDATE_TIMEOUT)
+            return await register_dag(self.client, spec, self.task_queue, within=UPDATE_TIMEOUT)
 
     async def pause(self, dag_id: str, paused: bool = True) -> None:
         """Stops the making of runs, or lets it go on. Runs that have started go on either way."""
         async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            await self._dag(dag_id).signal("pause" if paused else "unpause")
+            await signal(self._dag(dag_id), DagInterface.pause() if paused else DagInterface.unpause())
 
     async def take_over(self, dag_id: str, handed: HandOver) -> bool:
         """Has a DAG go on after the last run that another scheduler has made. False if it did already."""
-        return await self._change_dag(dag_id, "take_over", bool, handed)
+        return await self._change_dag(dag_id, DagInterface.take_over(handed))
 
     async def assign(self, dag_id: str, bundle: str | None) -> bool:
         """Have one bundle alone, or with None no bundle, register a DAG from now on. False if it was so already.
@@ -127,14 +137,14 @@ class Tidemill:
         """
         if bundle is not None:
             await self.bundle(bundle)
-        return await self._change_dag(dag_id, "assign", bool, Assignment(bundle=bundle))
+        return await self._change_dag(dag_id, DagInterface.assign(Assignment(bundle=bundle)))
 
     async def trigger(self, dag_id: str, request: TriggerRequest | None = None) -> RunIdentity:
         """Creates a manual run. Raises InvalidInputError, naming the run that holds the date if one does."""
         request = request or TriggerRequest()
         while True:
             try:
-                return await self._change_dag(dag_id, "trigger_run", RunIdentity, request)
+                return await self._change_dag(dag_id, DagInterface.trigger_run(request))
             except InvalidInputError as error:
                 # A DAG of the release before, which does not know a field yet: the run is worth more than that.
                 plain = request.without_later(name for name in request.later_fields if name in str(error))
@@ -144,18 +154,18 @@ class Tidemill:
 
     async def trigger_runs(self, dag_id: str, requests: Sequence[TriggerRequest]) -> list[RunIdentity]:
         """Creates several manual runs in one step, or none of them if one is refused. Raises InvalidInputError."""
-        return await self._change_dag(dag_id, "trigger_runs", list[RunIdentity], list(requests))
+        return await self._change_dag(dag_id, DagInterface.trigger_runs(list(requests)))
 
     async def set_conf(self, dag_id: str, run_id: str, conf: dict[str, Any]) -> RunIdentity:
         """Gives a run another conf that is still queued. Raises InvalidInputError for one that has begun."""
-        return await self._change_dag(dag_id, "set_conf", RunIdentity, ConfChange(run_id=run_id, conf=conf))
+        return await self._change_dag(dag_id, DagInterface.set_conf(ConfChange(run_id=run_id, conf=conf)))
 
     async def describe(self, dag_id: str) -> DagView:
-        return await self._ask_dag(dag_id, "describe", DagView)
+        return await self._ask_dag(dag_id, DagInterface.describe())
 
     async def spec(self, dag_id: str) -> DagSpec:
         """The version of the DAG that is in place."""
-        return await self._ask_dag(dag_id, "spec", DagSpec)
+        return await self._ask_dag(dag_id, DagInterface.spec())
 
     async def dags(self) -> tuple[list[DagRow], dict[str, str]]:
         """Every registered DAG; and by dag_id, what is the matter with those that cannot be shown.
@@ -166,15 +176,15 @@ class Tidemill:
 
     async def explain(self, dag_id: str) -> Explanation:
         """Why the DAG does what it does, or nothing."""
-        return await self._ask_dag(dag_id, "explain", Explanation)
+        return await self._ask_dag(dag_id, DagInterface.explain())
 
     async def gathered(self, dag_id: str) -> list[Gathered]:
         """The assets that are there for the DAG's next run."""
-        return await self._ask_dag(dag_id, "gathered", list[Gathered])
+        return await self._ask_dag(dag_id, DagInterface.gathered())
 
     async def unqueue(self, dag_id: str, asset: str | None = None, before: datetime | None = None) -> int:
         """Has an asset, or with None all, count as not there for the DAG's next run. Returns how many did."""
-        return await self._change_dag(dag_id, "unqueue", int, Unqueue(name=asset, before=before))
+        return await self._change_dag(dag_id, DagInterface.unqueue(Unqueue(name=asset, before=before)))
 
     async def upcoming(self, dag_id: str, n: int) -> list[DagRunInfo]:
         """The DAG's next *n* scheduled runs as things are."""
@@ -182,29 +192,28 @@ class Tidemill:
 
     async def ticks(self, dag_id: str, n: int) -> Ticks:
         """The same, with whether the schedule ends behind them. Of a timetable class of one's own, those known yet."""
-        return await self._ask_dag(dag_id, "upcoming", Ticks, n)
+        return await self._ask_dag(dag_id, DagInterface.upcoming(n))
 
     async def preview(self, spec: DagSpec) -> Preview:
         """What registering *spec* would do to the schedule of the DAG of its name."""
-        return await self._ask_dag(spec.dag_id, "preview", Preview, spec)
+        return await self._ask_dag(spec.dag_id, DagInterface.preview(spec))
 
     # Assets
 
     async def assets(self) -> list[str]:
         """The names of all assets that somebody has named. Visibility may lag behind by a moment."""
-        query = 'WorkflowType = "Asset" AND ExecutionStatus = "Running"'
-        found = [execution.id async for execution in self.client.list_workflows(query)]
+        found = [execution.id async for execution in self.client.list_workflows(AssetInterface.running())]
         return sorted(name.removeprefix("asset:") for name in found if name.startswith("asset:"))
 
     async def asset(self, name: str) -> AssetView:
         """The asset, who writes it, who waits for it."""
         async with clear_errors(f"asset {name!r}", self.task_queue):
-            return await self._query(asset_workflow_id(name), "describe", AssetView)
+            return await self._query(asset_workflow_id(name), AssetInterface.describe())
 
     async def asset_events(self, name: str) -> list[AssetEvent]:
         """Its last events, oldest first."""
         async with clear_errors(f"asset {name!r}", self.task_queue):
-            return await self._query(asset_workflow_id(name), "events", list[AssetEvent])
+            return await self._query(asset_workflow_id(name), AssetInterface.events())
 
     async def watchers(self, name: str) -> list[WatcherView]:
         """What looks for events of an asset outside of tidemill."""
@@ -212,7 +221,7 @@ class Tidemill:
         for watcher in (await self.asset(name)).watchers:
             try:
                 async with clear_errors(f"watcher {watcher!r} of asset {name!r}", self.task_queue):
-                    views.append(await self._query(watcher_workflow_id(name, watcher), "describe", WatcherView))
+                    views.append(await self._query(watcher_workflow_id(name, watcher), WatcherInterface.describe()))
             except NotFoundError as error:  # somebody has ended it; the next registration begins it anew
                 fields = {"asset": name, "name": watcher, "trigger": None, "found": 0, "last_found_at": None}
                 views.append(WatcherView.model_validate({**fields, "error": str(error)}))
@@ -222,7 +231,7 @@ class Tidemill:
         """Holds the asset's events back from DAGs, or has them told; its watchers rest meanwhile."""
         async with clear_errors(f"asset {name!r}", self.task_queue):
             handle = self.client.get_workflow_handle(asset_workflow_id(name))
-            await handle.signal("pause" if paused else "unpause")
+            await signal(handle, AssetInterface.pause() if paused else AssetInterface.unpause())
 
     async def emit(
         self,
@@ -239,9 +248,7 @@ class Tidemill:
         fields = {"extra": extra or {}, "partition_key": partition_key}
         told = ToldEvent.model_validate({"cause": cause or f"client/{uuid4()}", **fields})
         async with clear_errors(f"asset {name!r}", self.task_queue):
-            answer: Any = AssetEvent | None
-            event: AssetEvent | None = await self._update(asset_workflow_id(name), "emit", answer, told)
-            return event
+            return await self._update(asset_workflow_id(name), AssetInterface.emit(told))
 
     async def materialize(self, name: str, request: TriggerRequest | None = None) -> RunIdentity:
         """Has the DAG run that writes the asset, as *request* says (Airflow: materialize an asset).
@@ -259,21 +266,21 @@ class Tidemill:
 
     async def create_backfill(self, dag_id: str, request: BackfillRequest) -> BackfillPlan:
         """Runs the DAG over a range of the past; with `dry_run` only tells over what."""
-        return await self._change_dag(dag_id, "create_backfill", BackfillPlan, request)
+        return await self._change_dag(dag_id, DagInterface.create_backfill(request))
 
     async def backfills(self, dag_id: str) -> list[BackfillProgress]:
         """The DAG's backfills, oldest first."""
-        return await self._ask_dag(dag_id, "backfills", list[BackfillProgress])
+        return await self._ask_dag(dag_id, DagInterface.backfills())
 
     async def change_backfill(self, dag_id: str, backfill_id: str, change: str) -> BackfillProgress:
         """Pauses, unpauses or cancels a backfill (*change* is "pause", "unpause" or "cancel")."""
-        return await self._change_dag(dag_id, f"{change}_backfill", BackfillProgress, backfill_id)
+        return await self._change_dag(dag_id, BACKFILL_CHANGES[change](backfill_id))
 
     # Runs
 
     async def runs(self, dag_id: str) -> list[RunView]:
         """Queued, running and recent runs, newest first."""
-        return await self._ask_dag(dag_id, "runs", list[RunView])
+        return await self._ask_dag(dag_id, DagInterface.runs())
 
     async def run(self, dag_id: str, run_id: str) -> RunDetails:
         """A run with its tasks. A task whose worker has taken it up shows as running, with what it tells of itself."""
@@ -282,17 +289,16 @@ class Tidemill:
     async def state_of(self, workflow_id: str) -> DagRunState:
         """All that a run knows, with the results that are kept in its history."""
         async with clear_errors(f"run {workflow_id!r}", self.task_queue):
-            state = await self._query(workflow_id, "whole_state", DagRunState)
+            state = await self._query(workflow_id, RunInterface.whole_state())
             while state.revision is not None:  # it has not taken up yet what its last execution has left behind
-                state = await self._query_of(workflow_id, state.revision.execution, "whole_state", DagRunState)
+                state = await self._query_of(workflow_id, state.revision.execution, RunInterface.whole_state())
             return state
 
     async def queued_run(self, dag_id: str, run_id: str) -> QueuedRun | None:
         """Return a run that is queued for the first time, and why it waits; None where it is not."""
         with suppress(InvalidInputError):  # a worker of the release before does not know the question
             async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-                found: QueuedRun | None = await self._query(dag_workflow_id(dag_id), "queued_run", QueuedRun, run_id)
-                return found
+                return await self._query(dag_workflow_id(dag_id), DagInterface.queued_run(run_id))
         return None
 
     async def attempt_starts(self, workflow_id: str) -> list[AttemptStart]:
@@ -333,11 +339,11 @@ class Tidemill:
 
     async def run_by_workflow(self, workflow_id: str) -> RunDetails:
         async with clear_errors(f"run {workflow_id!r}", self.task_queue):
-            asked = self._query(workflow_id, "describe", RunDetails)
+            asked = self._query(workflow_id, RunInterface.describe())
             handle = self.client.get_workflow_handle(workflow_id)
             details, description = await asyncio.gather(asked, handle.describe())
             while details.goes_on_from is not None:
-                before = await self._query_of(workflow_id, details.goes_on_from, "describe", RunDetails)
+                before = await self._query_of(workflow_id, details.goes_on_from, RunInterface.describe())
                 details = before.model_copy(update={"run": details.run, "state": RunState.RUNNING})
         running, unclaimed, lost = {}, set(), {}
         for pending in description.raw_description.pending_activities:
@@ -388,7 +394,7 @@ class Tidemill:
         view = await self.find_run(dag_id, run_id)
         question = ReviseQuestion(workflow_id=view.workflow_id, **change)
         async with clear_errors(f"run {run_id!r}", self.task_queue):
-            return await self._update(dag_workflow_id(dag_id), "revise_run", list[str], question)
+            return await self._update(dag_workflow_id(dag_id), DagInterface.revise_run(question))
 
     async def cancel_runs(self, dag_id: str) -> list[str]:
         """Ends every run of the DAG that is under way, as `cancel_run` does. Returns their run_ids."""
@@ -435,13 +441,13 @@ class Tidemill:
             await self._dag(dag_id).terminate("deleted")
         for workflow_id in wanted_ties(spec):
             with suppress(RPCError):  # an asset that nobody has heard of
-                await self.client.get_workflow_handle(workflow_id).signal("tie", Tie(dag_id=dag_id))
+                await signal(self.client.get_workflow_handle(workflow_id), AssetInterface.tie(Tie(dag_id=dag_id)))
         return [view.workflow_id for view in runs if view.state.finished]
 
     async def delete_run(self, dag_id: str, run_id: str) -> None:
         """Forgets a run that is queued or has ended, with its history: its date can be run again."""
         view = await self.find_run(dag_id, run_id)
-        await self._change_dag(dag_id, "delete_run", type(None), run_id)
+        await self._change_dag(dag_id, DagInterface.delete_run(run_id))
         await delete_run_histories(self.client, view.workflow_id)
 
     async def respond(self, dag_id: str, run_id: str, answer: Answer) -> str:
@@ -451,38 +457,34 @@ class Tidemill:
             if task.key == answer.task and task.form is not None:
                 check_answer(task.form, answer)
         async with clear_errors(f"run {run_id!r}", self.task_queue):
-            return await self._update(view.workflow_id, "respond", str, answer)
+            return await self._update(view.workflow_id, RunInterface.respond(answer))
 
     # Bundles of DAG files
 
     async def set_bundle(self, settings: BundleSettings) -> BundleView:
         """Has a folder or repository looked after, or changes how it is."""
-        start = self._starting("DagBundle", BundleState(settings=settings), bundle_workflow_id(settings.name))
+        workflow_id, state = bundle_workflow_id(settings.name), BundleState(settings=settings)
+        start = starting(BundleInterface, state, workflow_id, self.task_queue)
         async with clear_errors(f"bundle {settings.name!r}", self.task_queue):
-            made: BundleView = await self.client.execute_update_with_start_workflow(
-                "configure",
-                settings,
-                start_workflow_operation=start,
-                result_type=BundleView,
-                rpc_timeout=UPDATE_TIMEOUT,
-            )
-            return made
+            call = BundleInterface.configure(settings)
+            return await update_with_start(self.client, start, call, within=UPDATE_TIMEOUT)
 
     async def bundle(self, name: str) -> BundleView:
         """How the bundle *name* is."""
         async with clear_errors(f"bundle {name!r}", self.task_queue):
-            return await self._query(bundle_workflow_id(name), "describe", BundleView)
+            return await self._query(bundle_workflow_id(name), BundleInterface.describe())
 
     async def bundles(self) -> list[BundleView]:
         """Every bundle that is looked after, by name."""
-        query = 'WorkflowType = "DagBundle" AND ExecutionStatus = "Running"'
-        names = sorted([found.id.removeprefix("bundle:") async for found in self.client.list_workflows(query)])
+        names = sorted(
+            [found.id.removeprefix("bundle:") async for found in self.client.list_workflows(BundleInterface.running())]
+        )
         return [await self.bundle(name) for name in names]
 
     async def dag_files(self, bundle: str) -> list[FileView]:
         """The files of a bundle, with what is wrong with them."""
         async with clear_errors(f"bundle {bundle!r}", self.task_queue):
-            return await self._query(bundle_workflow_id(bundle), "files", list[FileView])
+            return await self._query(bundle_workflow_id(bundle), BundleInterface.files())
 
     async def refresh_bundle(self, name: str, paths: Sequence[str] = (), *, all_removed: bool = False) -> BundleView:
         """Has files parsed now, changed or not; returns when their DAGs are registered.
@@ -491,11 +493,10 @@ class Tidemill:
         """
         async with clear_errors(f"bundle {name!r}", self.task_queue):
             if all_removed:
-                await self._update(bundle_workflow_id(name), "confirm_removals", BundleView)
+                await self._update(bundle_workflow_id(name), BundleInterface.confirm_removals())
             try:
-                return await self._update(
-                    bundle_workflow_id(name), "refresh", BundleView, [*paths], within=REFRESH_TIMEOUT
-                )
+                call = BundleInterface.refresh([*paths])
+                return await self._update(bundle_workflow_id(name), call, within=REFRESH_TIMEOUT)
             except WorkflowUpdateFailedError as error:
                 if not asked_to_ask_again(error):
                     raise
@@ -507,9 +508,8 @@ class Tidemill:
         async with clear_errors(f"bundle {name!r}", self.task_queue):
             while True:
                 try:
-                    return await self._update(
-                        bundle_workflow_id(name), "look_now", list[FileView], within=REFRESH_TIMEOUT
-                    )
+                    call = BundleInterface.look_now()
+                    return await self._update(bundle_workflow_id(name), call, within=REFRESH_TIMEOUT)
                 except WorkflowUpdateFailedError as error:
                     if not asked_to_ask_again(error):
                         raise
@@ -524,16 +524,14 @@ class Tidemill:
     async def set_pool(self, name: str, settings: PoolSettings) -> PoolView:
         """Makes a pool, or changes it. Slots that are held stay held. Raises InvalidInputError for a bad name."""
         check_pool_name(name)
-        start = self._starting("Pool", PoolState(name=name, settings=settings), pool_workflow_id(name))
+        state = PoolState(name=name, settings=settings)
+        start = starting(PoolInterface, state, pool_workflow_id(name), self.task_queue)
         async with clear_errors(f"pool {name!r}", self.task_queue):
-            made: PoolView = await self.client.execute_update_with_start_workflow(
-                "set", settings, start_workflow_operation=start, result_type=PoolView, rpc_timeout=UPDATE_TIMEOUT
-            )
-            return made
+            return await update_with_start(self.client, start, PoolInterface.set(settings), within=UPDATE_TIMEOUT)
 
     async def pool(self, name: str) -> PoolView:
         async with clear_errors(f"pool {name!r}", self.task_queue):
-            return await self._query(pool_workflow_id(name), "describe", PoolView)
+            return await self._query(pool_workflow_id(name), PoolInterface.describe())
 
     async def delete_pool(self, name: str) -> None:
         """Ends a pool. Raises InvalidInputError while somebody holds slots of it or waits for some.
@@ -549,63 +547,45 @@ class Tidemill:
 
     async def pools(self) -> list[PoolView]:
         """Every pool that a person has made, by name, and the limit of the installation, where there is one."""
-        query = 'WorkflowType = "Pool" AND ExecutionStatus = "Running"'
-        ids = [found.id async for found in self.client.list_workflows(query)]
+        ids = [found.id async for found in self.client.list_workflows(PoolInterface.running())]
         names = sorted(id_.removeprefix("pool:") for id_ in ids if id_.startswith("pool:") or id_ == PARALLELISM)
         return [await self.pool(name) for name in names]
 
-    # Workflows by their names: whoever calls them needs none of their code
-
-    def _starting(self, workflow: str, state: Record, workflow_id: str) -> WithStartWorkflowOperation[Any, None]:
-        """Starts a workflow of that id with *state*, unless there is one."""
-        return WithStartWorkflowOperation(
-            workflow,
-            state,
-            id=workflow_id,
-            task_queue=self.task_queue,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        )
+    # Workflows by their interfaces: whoever calls them needs none of their code
 
     def _dag(self, dag_id: str) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(dag_workflow_id(dag_id))
 
-    async def _ask_dag(self, dag_id: str, query: str, answer: type[T], *arguments: Any) -> T:
+    async def _ask_dag(self, dag_id: str, call: QueryCall[T]) -> T:
         async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            return await self._query(dag_workflow_id(dag_id), query, answer, *arguments)
+            return await self._query(dag_workflow_id(dag_id), call)
 
-    async def _change_dag(self, dag_id: str, update: str, answer: type[T], *arguments: Any) -> T:
+    async def _change_dag(self, dag_id: str, call: UpdateCall[T]) -> T:
         async with clear_errors(f"DAG {dag_id!r}", self.task_queue):
-            return await self._update(dag_workflow_id(dag_id), update, answer, *arguments)
+            return await self._update(dag_workflow_id(dag_id), call)
 
-    async def _query_of(self, workflow_id: str, execution: str, query: str, answer: type[T]) -> T:
+    async def _query_of(self, workflow_id: str, execution: str, call: QueryCall[T]) -> T:
         """Asks an execution that has ended."""
-        handle = self.client.get_workflow_handle(workflow_id, run_id=execution)
-        found: T = await handle.query(query, result_type=answer, rpc_timeout=QUERY_TIMEOUT)
-        return found
+        return await query(self.client.get_workflow_handle(workflow_id, run_id=execution), call, within=QUERY_TIMEOUT)
 
-    async def _query(self, workflow_id: str, query: str, answer: type[T], *arguments: Any) -> T:
+    async def _query(self, workflow_id: str, call: QueryCall[T]) -> T:
         handle = self.client.get_workflow_handle(workflow_id)
         reject = QueryRejectCondition.NOT_OPEN if workflow_id.startswith(ENDLESS) else None
-        ask = partial(
-            handle.query, query, args=arguments, result_type=answer, rpc_timeout=QUERY_TIMEOUT, reject_condition=reject
-        )
+        ask = partial(query, handle, call, within=QUERY_TIMEOUT, reject=reject)
 
         async def question() -> T:
             try:
-                found: T = await ask()
+                return await ask()
             except WorkflowQueryRejectedError as error:
                 if error.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
                     raise
-                found = await ask()  # it went on as another execution while it was asked
-            return found
+            return await ask()  # it went on as another execution while it was asked
 
-        if all(isinstance(given, str | int) for given in arguments):
-            return await self._shared.ask((workflow_id, query, answer, arguments), question)
+        if all(isinstance(given, str | int) for given in call.arguments):
+            return await self._shared.ask((workflow_id, call.name, call.arguments), question)
         return await question()
 
-    async def _update(
-        self, workflow_id: str, update: str, answer: type[T], *arguments: Any, within: timedelta = UPDATE_TIMEOUT
-    ) -> T:
+    async def _update(self, workflow_id: str, call: UpdateCall[T], *, within: timedelta = UPDATE_TIMEOUT) -> T:
         handle = self.client.get_workflow_handle(workflow_id)
         room = self._rooms.setdefault((asyncio.get_running_loop(), workflow_id), asyncio.Semaphore(UPDATES_AT_ONCE))
         try:
@@ -616,10 +596,9 @@ class Tidemill:
                 "or there are too many at a time. Try again"
             ) from None
         try:
-            made: T = await handle.execute_update(update, args=arguments, result_type=answer, rpc_timeout=within)
+            return await update(handle, call, within=within)
         finally:
             room.release()
-        return made
 
 
 def queue_of(task: TaskView, of_run: str) -> str:

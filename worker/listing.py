@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from ..activities.calling import query
 from ..model.dag.row import DagRow, row_of_view
+from ..model.interfaces.calls import QueryCall
+from ..model.interfaces.dag import DagInterface
+from ..model.interfaces.run import RunInterface
 from ..model.run.identity import beginnings_of_runs
 from ..model.run.row import RunRow
 from ..model.states import RunState
 from .connection import QUERY_TIMEOUT, clear_errors
 from .failing import problem_of
 
-DAGS = 'WorkflowType = "Dag" AND ExecutionStatus = "Running"'
-RUNS = 'WorkflowType = "DagRun"'
+DAGS = DagInterface.running()
+RUNS = RunInterface.listed()
 AT_ONCE = 50
 """How many executions are read at a time."""
 PAGE = 1000
@@ -75,9 +80,8 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
 
 async def _asked(client: Client, workflow_id: str, dag_id: str, task_queue: str) -> DagRow:
     async with clear_errors(f"DAG {dag_id!r}", task_queue):
-        view: dict[str, Any] = await client.get_workflow_handle(workflow_id).query(
-            "describe", result_type=dict, rpc_timeout=QUERY_TIMEOUT
-        )
+        as_it_is: QueryCall[Any] = replace(DagInterface.describe(), answer=dict[str, Any])  # of any release
+        view = await query(client.get_workflow_handle(workflow_id), as_it_is, within=QUERY_TIMEOUT)
     return row_of_view(view)
 
 

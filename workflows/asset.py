@@ -15,11 +15,13 @@ from ..model.asset.events import AssetEvent
 from ..model.asset.state import TOLD_LIMIT, AssetState, AssetView, Lateness, Tie, ToldEvent, WantedWatcher, check_event
 from ..model.asset.watching import WatcherState, Watching, watcher_workflow_id
 from ..model.errors import InvalidInputError
+from ..model.interfaces.asset import AssetInterface, WatcherInterface
+from ..model.interfaces.dag import DagInterface
 from ..model.run.identity import dag_workflow_id
 from ..model.run.notices import late_notice
 from .alarm import Alarm
 from .asset_messages import tell
-from .calls import refusing
+from .calls import refusing, send
 from .notifying import send_notice
 
 TOGETHER = 40
@@ -30,7 +32,7 @@ GONE = "not found"
 """In what Temporal says of a signal to a workflow that there is not."""
 
 
-@workflow.defn(name="Asset", sandboxed=False)
+@workflow.defn(name=AssetInterface.workflow, sandboxed=False)
 class AssetWorkflow:
     """An asset. Tasks tell it of events by signals, and it tells DAGs, each in order."""
 
@@ -79,7 +81,7 @@ class AssetWorkflow:
         fields = {} if wanted is None else wanted.model_dump()
         watching = Watching.model_validate({"asset": self.state.asset.name, "name": name, **fields})
         workflow_id = watcher_workflow_id(self.state.asset.name, name)
-        await tell(workflow_id, "watch", watching, "Watcher", WatcherState(watching=watching))
+        await tell(workflow_id, WatcherInterface.watch(watching), WatcherInterface, WatcherState(watching=watching))
 
     async def _tell_late(self, lateness: Lateness) -> None:
         notice = late_notice(self.state.asset.name, lateness, workflow.info().run_id)
@@ -99,9 +101,8 @@ class AssetWorkflow:
             while (delivery := self.state.next_delivery(dag_id)) is not None and not self._holding:
                 tie = self.state.ties.get(dag_id)
                 try:
-                    await workflow.get_external_workflow_handle(dag_workflow_id(dag_id)).signal(
-                        "asset_events", delivery
-                    )
+                    dag = workflow.get_external_workflow_handle(dag_workflow_id(dag_id))
+                    await send(dag, DagInterface.asset_events(delivery))
                 except FailureError as error:
                     if GONE in str(error).lower() and self.state.ties.get(dag_id) is tie:
                         self.state.forget(dag_id)

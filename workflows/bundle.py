@@ -23,6 +23,7 @@ from ..activities.bundles.registering import (
 from ..activities.names import ASK_AGAIN, FILES_SUFFIX
 from ..model.bundle.data import BundleSettings, BundleView, FileView, Listing, ParsedDag, ParseResult
 from ..model.bundle.state import BundleState
+from ..model.interfaces.bundle import BundleInterface
 from .alarm import Alarm
 from .calls import cause_of
 
@@ -39,7 +40,7 @@ UNTIL_IT_WORKS = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_inte
 REGISTERED_AT_ONCE = 4
 
 
-@workflow.defn(name="DagBundle", sandboxed=False)
+@workflow.defn(name=BundleInterface.workflow, sandboxed=False)
 class DagBundleWorkflow:
     """A bundle of DAG files: lists them, has those parsed that changed, and tells their DAGs."""
 

@@ -11,6 +11,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from ..activities.names import MOST_STARTS, OTHER_BUNDLE, control_queue
 from ..model.errors import InvalidInputError, OtherBundleError
+from ..model.interfaces.calls import SignalCall
 
 
 @contextmanager
@@ -27,6 +28,13 @@ def refusing() -> Iterator[None]:
 def cause_of(error: ActivityError) -> str:
     """What an activity failed of, in its own words."""
     return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+
+
+async def send(
+    handle: workflow.ExternalWorkflowHandle[Any] | workflow.ChildWorkflowHandle[Any, Any], call: SignalCall
+) -> None:
+    """Sends a signal to another workflow. Raises FailureError where it is not there."""
+    await handle.signal(call.name, args=call.arguments)
 
 
 Q = TypeVar("Q")

@@ -10,11 +10,12 @@ from temporalio.exceptions import FailureError
 from ..activities.holders import HoldersQuestion, find_holders
 from ..activities.names import calls_queue
 from ..activities.runs import RunsQuestion, find_ended_runs
-from ..model.pool.state import LeaseRequest, PoolSettings, PoolState, PoolView, dag_of_limit
+from ..model.interfaces.pool import PoolInterface
+from ..model.interfaces.run import RunInterface
+from ..model.pool.state import Granted, LeaseRequest, PoolSettings, PoolState, PoolView, dag_of_limit
 from . import metrics
 from .alarm import Alarm
-from .calls import FOR_EVER, look_up
-from .run.leases import Granted
+from .calls import FOR_EVER, look_up, send
 
 LOOK_FIRST = timedelta(seconds=5)
 LOOK_LAST = timedelta(minutes=1)
@@ -26,7 +27,7 @@ VISIBILITY_LAG = timedelta(seconds=10)
 """After so long a run that has begun is in lists."""
 
 
-@workflow.defn(name="Pool", sandboxed=False)
+@workflow.defn(name=PoolInterface.workflow, sandboxed=False)
 class PoolWorkflow:
     """A pool of slots. Runs ask for them, are told, and give them back, all by signals."""
 
@@ -104,7 +105,7 @@ class PoolWorkflow:
     async def _tell(self, holder: str, lease_ids: list[str]) -> None:
         answer = Granted(pool=workflow.info().workflow_id, lease_ids=tuple(lease_ids))
         try:
-            await workflow.get_external_workflow_handle(holder).signal("granted", answer)
+            await send(workflow.get_external_workflow_handle(holder), RunInterface.granted(answer))
         except FailureError:  # the run is gone: nobody will give these back
             self.state.forget(holder)
             self._alarm.ring()

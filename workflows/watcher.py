@@ -13,6 +13,7 @@ from temporalio.exceptions import ActivityError
 from ..activities.names import WATCHING_SUFFIX
 from ..model.asset.state import asset_workflow_id
 from ..model.asset.watching import LONGEST_LOOK, WatchAnswer, WatcherState, WatcherView, Watching, WatchQuestion
+from ..model.interfaces.asset import AssetInterface, WatcherInterface
 from .asset_messages import tell_asset
 from .calls import FOR_EVER, cause_of
 
@@ -21,7 +22,7 @@ LOOK_WITHIN = 3 * LONGEST_LOOK
 """A look that has not ended by then hangs."""
 
 
-@workflow.defn(name="Watcher", sandboxed=False)
+@workflow.defn(name=WatcherInterface.workflow, sandboxed=False)
 class WatcherWorkflow:
     """Looks for events of an asset outside of tidemill."""
 
@@ -46,7 +47,8 @@ class WatcherWorkflow:
     async def _tell(self) -> None:
         """Tells the asset of what was found, in order."""
         while self.state.unsent:
-            await tell_asset(asset_workflow_id(self.state.watching.asset), "tell", self.state.unsent[0], None)
+            call = AssetInterface.tell(self.state.unsent[0])
+            await tell_asset(asset_workflow_id(self.state.watching.asset), call, None)
             del self.state.unsent[0]
 
     async def _look(self) -> None:

@@ -13,15 +13,15 @@ from typing import Any, Protocol, TypeVar, cast
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from ...model.asset.events import AssetEvent
-from ...model.asset.state import AssetView
+from ...model.interfaces.asset import AssetInterface
+from ...model.interfaces.run import RunInterface
 from ...model.run.attempts import TaskAttempt, dag_path
 from ...model.run.facts import KnownRun, Question
 from ...model.run.identity import RunIdentity, beginnings_of_runs
 from ...model.run.messages import XComQuestion
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
-from ...model.run.views import RunDetails, RunView, TaskView
+from ...model.run.views import RunView, TaskView
 from ...model.spec.dag import DagSpec, enclosing
 from ...model.states import RunState, TaskState
 from ..asking import Asking, is_busy
@@ -171,7 +171,7 @@ class RunFacts:
     async def _identity(self, run: RunView) -> RunIdentity | None:
         """What the run was made as; None where it has not begun, or Temporal has forgotten it."""
         try:
-            return await self._asking.query(run.workflow_id, "identity", RunIdentity)
+            return await self._asking.query(run.workflow_id, RunInterface.identity())
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -184,7 +184,7 @@ class RunFacts:
     async def _states(self, question: Question) -> dict[str, Any]:
         """The task instances by their keys; those of a run that has not begun have no state, as in Airflow."""
         if question.of_workflow:
-            return states_of((await self._asking.query(question.of_workflow, "describe", RunDetails)).tasks)
+            return states_of((await self._asking.query(question.of_workflow, RunInterface.describe())).tasks)
         found: dict[str, Any] = {}
         for view in await self._views(question):
             found |= await self._states_in(question.dag_id, view)
@@ -192,7 +192,7 @@ class RunFacts:
 
     async def _states_in(self, dag_id: str, run: RunView) -> dict[str, Any]:
         try:
-            return states_of((await self._asking.query(run.workflow_id, "describe", RunDetails)).tasks)
+            return states_of((await self._asking.query(run.workflow_id, RunInterface.describe())).tasks)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND or run.state is RunState.FAILED:
                 raise
@@ -206,7 +206,7 @@ class RunFacts:
         views = await self._views(question)
         if not views:
             return {}
-        state = await self._asking.query(views[0].workflow_id, "whole_state", DagRunState)
+        state = await self._asking.query(views[0].workflow_id, RunInterface.whole_state())
         found = {task_id: _result(state, task_id, question.key) for task_id in question.task_ids}
         left = {task_id: value for task_id, value in found.items() if value is not None}
         filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, left, dag_path(question.dag_id))
@@ -217,7 +217,7 @@ class RunFacts:
         wanted = XComQuestion(task_id=question.task_ids[0], key=question.key)
         found: dict[str, Any] = {}
         for workflow_id in await self._runs_with(question):
-            found = await self._asking.query(workflow_id, "xcom", dict[str, Any], wanted)
+            found = await self._asking.query(workflow_id, RunInterface.xcom(wanted))
             if found:
                 break
         filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, found, dag_path(question.dag_id))
@@ -240,7 +240,7 @@ class RunFacts:
     async def _asset(self, question: Question) -> dict[str, Any]:
         """An asset by the id of its workflow; nothing where there is none."""
         try:
-            found = await self._asking.query(question.key, "describe", AssetView)
+            found = await self._asking.query(question.key, AssetInterface.describe())
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -249,13 +249,13 @@ class RunFacts:
 
     async def _consumed(self, question: Question) -> list[dict[str, Any]]:
         """The events that a run was made for."""
-        identity = await self._asking.query(question.key, "identity", RunIdentity)
+        identity = await self._asking.query(question.key, RunInterface.identity())
         return [event.model_dump(mode="json") for event in identity.asset_events]
 
     async def _events(self, question: Question) -> list[dict[str, Any]]:
         """The last events of an asset; none where there is no such asset."""
         try:
-            found = await self._asking.query(question.key, "events", list[AssetEvent])
+            found = await self._asking.query(question.key, AssetInterface.events())
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise

@@ -19,9 +19,11 @@ from ...model.bundle.data import DagFileState, ParsedDag, bundle_workflow_id
 from ...model.dag.row import DagRow
 from ...model.dag.views import Registration
 from ...model.errors import InvalidInputError
+from ...model.interfaces.dag import DagInterface
 from ...model.run.identity import dag_workflow_id
 from ...model.spec.dag import DagSpec, read_dag
 from ..attempts.watch import HEARTBEAT_EVERY
+from ..calling import signal
 from ..names import FILES_SUFFIX, OTHER_BUNDLE
 from ..workplace import Workplace
 from .files import spec_name
@@ -30,7 +32,7 @@ from .register_dag import register_dag
 AT_ONCE = 8
 """How many DAGs are spoken to at a time."""
 ANSWERS_WITHIN = 60.0
-RUNNING_DAGS = 'WorkflowType = "Dag" AND ExecutionStatus = "Running"'
+RUNNING_DAGS = DagInterface.running()
 REFUSALS = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.PERMISSION_DENIED)
 """What no other attempt changes soon, such as a DAG that is too large."""
 
@@ -193,7 +195,7 @@ async def _end_claim(dag_id: str, bundle: str) -> bool:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
     state = DagFileState(bundle=bundle, is_stale=True)
-    await client.get_workflow_handle(dag_workflow_id(dag_id)).signal("file_state", state)
+    await signal(client.get_workflow_handle(dag_workflow_id(dag_id)), DagInterface.file_state(state))
     return True
 
 
@@ -205,7 +207,8 @@ async def tell_dags(question: TellQuestion) -> None:
     async def tell(dag_id: str, state: DagFileState) -> None:
         async with room:
             try:
-                await activity.client().get_workflow_handle(dag_workflow_id(dag_id)).signal("file_state", state)
+                dag = activity.client().get_workflow_handle(dag_workflow_id(dag_id))
+                await signal(dag, DagInterface.file_state(state))
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise

@@ -12,7 +12,9 @@ from ...model.asset.events import AssetEvent
 from ...model.asset.state import asset_workflow_id
 from ...model.asset.watching import PAGE, Sighting, WatchAnswer
 from ...model.errors import InvalidInputError
+from ...model.interfaces.asset import AssetInterface
 from ...model.spec.assets.watchers import AssetTrigger
+from ..calling import query
 
 WITHIN = timedelta(seconds=20)
 
@@ -48,12 +50,11 @@ class OtherNamespaces:
         )
         handle = there.get_workflow_handle(asset_workflow_id(trigger.name))
         try:
-            found: list[AssetEvent] = await handle.query("events", result_type=list[AssetEvent], rpc_timeout=WITHIN)
+            return await query(handle, AssetInterface.events(), within=WITHIN)
         except RPCError as error:
             raise InvalidInputError(
                 f"asset {trigger.name!r} of namespace {trigger.namespace!r} does not answer: {error.message}"
             ) from None
-        return found
 
 
 def _sighting(trigger: AssetTrigger, event: AssetEvent) -> Sighting:

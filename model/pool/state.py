@@ -64,6 +64,13 @@ class LeaseRequest(WithLaterFields, Model):
         return (-self.priority_weight, self.date, self.map_index, self.lease_id)
 
 
+class Granted(Model):
+    """A pool's answer to a run: which of its requests have their slots."""
+
+    pool: str
+    lease_ids: tuple[str, ...]
+
+
 class RunLeases(Model):
     """What one run, or all runs together, have of a pool: what a pool cannot know that was ended, and made again."""
 

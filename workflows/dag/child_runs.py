@@ -14,13 +14,14 @@ from temporalio.exceptions import ChildWorkflowError, FailureError, WorkflowAlre
 from ...activities.runs import RunsQuestion, find_conf, find_ended_runs
 from ...model.dag.records import DecisionKind, TrackedRun
 from ...model.dag.state import DagState
+from ...model.interfaces.run import RunInterface
 from ...model.run.messages import RunReport
 from ...model.run.revisions import ClearRequest, Revision
 from ...model.run.state import DagRunState
 from ...model.spec.dag import DagSpec, with_default_pools
 from ...model.states import RunState, TaskState
 from ..alarm import Alarm
-from ..calls import look_up
+from ..calls import look_up, send
 from ..command_budget import CommandBudget
 from ..memo_view import SHOWS_VIEW
 from ..run.workflow import DagRunWorkflow
@@ -243,7 +244,7 @@ class ChildRuns:
     async def _send_news(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> None:
         run = workflow.get_external_workflow_handle(tracked.run.workflow_id)
         with suppress(FailureError):  # it has ended meanwhile, and will be reported as ended
-            await run.signal("news", self._state.news_for(tracked, changed))
+            await send(run, RunInterface.news(self._state.news_for(tracked, changed)))
 
     def tell_changes(self, runs: Sequence[TrackedRun], changed: Mapping[str, TaskState]) -> None:
         """Tells *runs* that tasks of the run before have *changed*: one message at a time, with all that there is."""

@@ -32,6 +32,8 @@ from ...model.dag.state import MOST_RUNNING, DagState
 from ...model.dag.ticks import Ticks, TicksQuestion
 from ...model.dag.views import Change, DagView, QueuedRun, Registration, dag_row, dag_view, queued_run, run_views
 from ...model.errors import InvalidInputError
+from ...model.interfaces.asset import AssetInterface
+from ...model.interfaces.dag import DagInterface
 from ...model.run.identity import RunIdentity, TriggeredBy, run_key, run_workflow_id
 from ...model.run.messages import TasksEnded
 from ...model.run.revisions import ReviseQuestion, Revision
@@ -60,7 +62,7 @@ MOST_ASKED_FOR = 100
 """Runs in one request: their answers come in one activity, and each may have a large conf."""
 
 
-@workflow.defn(name="Dag", sandboxed=False)
+@workflow.defn(name=DagInterface.workflow, sandboxed=False)
 class DagWorkflow:
     """One DAG. Its input is the DAG as JSON; starting the workflow is registering the DAG."""
 
@@ -138,7 +140,7 @@ class DagWorkflow:
             return
         bare = ties_need_bundle(self.state.spec) and not workflow.patched("ties-of-bundles")
         for workflow_id, tie in self.state.ties_to_tell(of_before=bare).items():
-            task = asyncio.create_task(tell_asset(workflow_id, "tie", tie, tie.asset))
+            task = asyncio.create_task(tell_asset(workflow_id, AssetInterface.tie(tie), tie.asset))
             self._tying.add(task)
             task.add_done_callback(self._tying.discard)
 

@@ -5,6 +5,7 @@ import asyncio
 from temporalio import workflow
 
 from ...model.asset.outlets import Emission, OutletEvent, emissions
+from ...model.interfaces.asset import AssetInterface
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
 from ..asset_messages import tell_asset
@@ -52,4 +53,4 @@ async def _tell(found: list[Emission]) -> None:
     for emission in found:
         for workflow_id in emission.workflow_ids:
             asset = emission.asset if workflow_id.startswith("asset:") else None
-            await tell_asset(workflow_id, "tell", emission.told, asset)
+            await tell_asset(workflow_id, AssetInterface.tell(emission.told), asset)

@@ -7,11 +7,13 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
 
-from ...model.base import Model, iso
+from ...model.base import iso
+from ...model.interfaces.pool import PoolInterface
 from ...model.pool.state import (
     LIMIT,
     PARALLELISM,
     SPARK_POOL_SETTINGS,
+    Granted,
     LeaseRequest,
     PoolSettings,
     PoolState,
@@ -24,18 +26,12 @@ from ...model.run.ready_tasks import parallelism_reached
 from ...model.run.state import DagRunState, HeldLease
 from ...model.spec.tasks import BaseTask
 from ...model.spec.tasks.spark import SPARK_POOL
+from ..calls import send
 from .pool_messages import TOGETHER, PoolMessages
 
 ASK_AGAIN = timedelta(seconds=15)
 REMIND_FIRST, REMIND_LAST = timedelta(minutes=1), timedelta(minutes=8)
 """How often a pool that does not answer is asked again: it may have been ended, and made anew without its memory."""
-
-
-class Granted(Model):
-    """A pool's answer."""
-
-    pool: str
-    lease_ids: tuple[str, ...]
 
 
 class Leases:
@@ -142,7 +138,7 @@ class Leases:
             elif not self._plan.grant(key):
                 self.give_back([key])
         if unwanted:
-            self._messages.tell(answer.pool, "give_back", unwanted)
+            self._messages.tell(answer.pool, PoolInterface.give_back, unwanted)
 
     def give_back(self, keys: Iterable[str]) -> None:
         """*keys* are done with their slots, or do not want them now."""
@@ -153,14 +149,14 @@ class Leases:
                 for pool in held.pools[: held.granted + 1]:
                     told.setdefault(pool, []).append(held.lease_id)
         for pool, lease_ids in told.items():
-            self._messages.tell(pool, "give_back", lease_ids)
+            self._messages.tell(pool, PoolInterface.give_back, lease_ids)
 
     def park(self, key: str) -> None:
         """*key* waits outside of a worker: its pools may count it or not."""
         held = self._state.leases.get(key)
         if held is not None:
             for pool in held.pools:
-                self._messages.tell(pool, "park", [held.lease_id])
+                self._messages.tell(pool, PoolInterface.park, [held.lease_id])
 
     def why(self, key: str) -> str | None:
         """What keeps *key* waiting that the plan does not know: a pool that is missing, or the last of several."""
@@ -190,7 +186,7 @@ class Leases:
     async def _ask_pool(self, pool: str, requests: Sequence[LeaseRequest]) -> None:
         while True:
             try:
-                await workflow.get_external_workflow_handle(pool).signal("ask", requests)
+                await send(workflow.get_external_workflow_handle(pool), PoolInterface.ask(requests))
                 return
             except FailureError:
                 if pool.startswith(LIMIT):
@@ -229,7 +225,7 @@ class Leases:
     async def _make(self, state: PoolState, pool: str) -> None:
         try:
             await workflow.start_child_workflow(
-                "Pool",
+                PoolInterface.workflow,
                 state,
                 id=pool,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,

@@ -3,12 +3,13 @@
 from temporalio import workflow
 from temporalio.common import VersioningBehavior
 
+from ...model.interfaces.run import RunInterface
 from ...model.run.state import DagRunState
 from .workflow import DagRunWorkflow
 
 
 # Where workers do not take part, the server refuses a workflow that says how.
-@workflow.defn(name="DagRun", sandboxed=False, versioning_behavior=VersioningBehavior.PINNED)
+@workflow.defn(name=RunInterface.workflow, sandboxed=False, versioning_behavior=VersioningBehavior.PINNED)
 class PinnedDagRunWorkflow(DagRunWorkflow):
     """The same workflow, pinned."""
 

@@ -10,7 +10,9 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
+from ...model.interfaces.calls import Signal
 from ...model.pool.state import LeaseRequest
+from ..calls import send
 
 PER_MESSAGE = 1000
 """How many requests one message to a pool may have."""
@@ -26,7 +28,7 @@ class PoolMessages:
     def __init__(self, ask: Asking) -> None:
         self._ask = ask
         self._requests: dict[str, list[LeaseRequest]] = {}
-        self._news: dict[str, dict[str, list[str]]] = {}
+        self._news: dict[str, dict[Signal[[list[str]]], list[str]]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._telling: dict[str, asyncio.Task[None]] = {}
         self._asking_alone: set[asyncio.Task[None]] = set()
@@ -41,7 +43,7 @@ class PoolMessages:
         if pool not in self._asking:
             self._asking[pool] = asyncio.create_task(self._ask_all(pool))
 
-    def tell(self, pool: str, message: str, lease_ids: Sequence[str]) -> None:
+    def tell(self, pool: str, message: Signal[[list[str]]], lease_ids: Sequence[str]) -> None:
         """Tells *pool* that leases are given back, or parked."""
         if not workflow.patched(TOGETHER):
             self._send_alone(_tell(pool, message, lease_ids), self._telling_alone)
@@ -82,8 +84,8 @@ class PoolMessages:
             del self._telling[pool]
 
 
-async def _tell(pool: str, message: str, lease_ids: Sequence[str]) -> None:
+async def _tell(pool: str, message: Signal[[list[str]]], lease_ids: Sequence[str]) -> None:
     try:
-        await workflow.get_external_workflow_handle(pool).signal(message, lease_ids)
+        await send(workflow.get_external_workflow_handle(pool), message([*lease_ids]))
     except FailureError:
-        workflow.logger.warning("%s is gone; %s of %s is not told", pool, message, lease_ids)
+        workflow.logger.warning("%s is gone; %s of %s is not told", pool, message.name, lease_ids)

@@ -14,7 +14,10 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 from ...activities.runs import LastExecution, load_run
 from ...model.errors import InvalidInputError
-from ...model.pool.state import RunLeases
+from ...model.interfaces.calls import SignalCall
+from ...model.interfaces.dag import DagInterface
+from ...model.interfaces.run import RunInterface
+from ...model.pool.state import Granted, RunLeases
 from ...model.run.changes import Change, answer_of, cleared, form_of, keeps_times, marked, resumed
 from ...model.run.forms import answered, response_to
 from ...model.run.identity import RunIdentity, dag_workflow_id
@@ -30,10 +33,9 @@ from ...model.run.views import RunDetails, run_details, run_row
 from ...model.spec.tasks import ApprovalTask
 from ...model.states import RunState, TaskState
 from .. import lineage, metrics
-from ..calls import look_up, refusing
+from ..calls import look_up, refusing, send
 from ..memo_view import MemoView, memo_with_view
 from .deadlines import of_queueing
-from .leases import Granted
 from .tasks import RunTasks
 
 MOST_EVENTS = 20_000
@@ -43,7 +45,7 @@ SHORT = timedelta(seconds=10)
 """A task that has been under way for longer may take any time."""
 
 
-@workflow.defn(name="DagRun", sandboxed=False)
+@workflow.defn(name=RunInterface.workflow, sandboxed=False)
 class DagRunWorkflow:
     """One run of a DAG, with the version of the DAG that it was created with."""
 
@@ -73,7 +75,7 @@ class DagRunWorkflow:
             self._untold.add(instance.task_id)
         else:
             ended = TasksEnded(key=self.state.run.key, states=self.state.past_for_next)
-            self._send(self._tell_dag("tasks_ended", ended))
+            self._send(self._tell_dag(DagInterface.tasks_ended(ended)))
 
     def _tell_of_tasks(self) -> None:
         """Tells the DAG what the next run looks back at: together, and in order, since a message names only changes."""
@@ -85,7 +87,9 @@ class DagRunWorkflow:
         while self._untold:
             states = self.state.past_of_tasks(self._untold)
             self._untold.clear()
-            await self._tell_dag("tasks_ended", TasksEnded(key=self.state.run.key, states=states, is_delta=True))
+            await self._tell_dag(
+                DagInterface.tasks_ended(TasksEnded(key=self.state.run.key, states=states, is_delta=True))
+            )
         self._telling = False
 
     def _revised(self, change: Change) -> list[str]:
@@ -261,15 +265,15 @@ class DagRunWorkflow:
             past=self.state.past_for_next,
             progress=progress(self.tasks.plan.counts),
         )
-        await self._tell_dag("run_finished", report)
+        await self._tell_dag(DagInterface.run_finished(report))
         # A slot may have been granted meanwhile, and be on its way back.
         while self.tasks.leases.telling and workflow.patched("returns-late-grants"):
             await self.tasks.leases.all_told()
 
-    async def _tell_dag(self, signal: str, message: RunReport | TasksEnded) -> None:
+    async def _tell_dag(self, call: SignalCall) -> None:
         dag = workflow.get_external_workflow_handle(dag_workflow_id(self.state.run.dag_id))
         try:
-            await dag.signal(signal, message)
+            await send(dag, call)
         except FailureError:
             workflow.logger.warning("the DAG's workflow is gone; nobody is told of %s", self.state.run.run_id)
 

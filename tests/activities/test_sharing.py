@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tidemill.worker.sharing import SharedQuestions
+from tidemill.activities.sharing import SharedQuestions
 
 
 class Service:
