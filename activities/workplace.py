@@ -36,7 +36,7 @@ from .processes.children import Children
 from .processes.forks import CodePlace, Forks
 from .processes.users import RunAs
 from .spark.driver_memory import MemoryBudget, budget_of_host
-from .work.dag_import import archive_of
+from .work.dag_code import archive_of
 from .work.needing_airflow import INSTALL
 
 MOST_SPARK_TASKS = 32

@@ -57,7 +57,7 @@ for n in range({CRONS}):
              start_date=datetime.fromisoformat("{NOW.isoformat()}")):
         nothing()
 """
-FORKS = "tidemill.activities.processes.fork_server"
+FORKS = "tidemill.activities.work.fork_server"
 TASKS = {"bench_chain": CHAIN, "bench_fan": FAN}
 CRON_IDS = [f"bench_cron_{n}" for n in range(CRONS)]
 Found = dict[str, float]

@@ -3,6 +3,7 @@
 import ast
 import gc
 import re
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,35 @@ def test_the_model_knows_neither_temporal_nor_processes() -> None:
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 assert node.func.attr not in ("now", "utcnow", "today"), f"{path}:{node.lineno} reads a clock"
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the layers by its name below `tidemill`."""
+    found = [path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in found}
+
+
+def imported_modules(path: Path, known: dict[str, Path]) -> set[str]:
+    """The modules that the file at *path* imports anywhere: at its top, in functions, and for types only."""
+    package = path.relative_to(ROOT).parent.parts
+    found = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.ImportFrom):
+            base = [*package[: len(package) - node.level + 1]] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])]).removeprefix("tidemill.")
+            named = [f"{module}.{alias.name}" for alias in node.names]
+            found |= {name if name in known else module for name in named} & known.keys()
+    return found
+
+
+def test_no_module_imports_itself_by_others() -> None:
+    """Also not in a function or for a type: who reads one of a circle has to read them all."""
+    known = modules()
+    order = TopologicalSorter({name: imported_modules(path, known) - {name} for name, path in known.items()})
+    try:
+        order.prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle of imports: {' -> '.join(reversed(error.args[1]))}")
 
 
 def test_no_message_is_named_where_it_is_sent() -> None:

@@ -83,7 +83,7 @@ def test_a_worker_imports_neither_spark_nor_pandas() -> None:
     """They are of an extra that not every worker has."""
     code = (
         "import sys; import tidemill.worker.cli.dag_commands, tidemill.worker.plugin\n"
-        "import tidemill.activities.processes.fork_server\n"
+        "import tidemill.activities.work.fork_server\n"
         "print(sorted({name.split('.')[0] for name in sys.modules} & {'pyspark', 'pandas', 'sqlparse', 'matplotlib'}))"
     )
     told = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
@@ -92,7 +92,7 @@ def test_a_worker_imports_neither_spark_nor_pandas() -> None:
 
 def test_what_a_child_runs_imports_no_temporal() -> None:
     """It stays small, and holds nothing of its worker's."""
-    code = "import sys; import tidemill.activities.processes.fork_server; print('temporalio' in sys.modules)"
+    code = "import sys; import tidemill.activities.work.fork_server; print('temporalio' in sys.modules)"
     told = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
     assert told.stdout.strip() == "False"
 

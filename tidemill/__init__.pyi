@@ -70,7 +70,8 @@ from .model.exceptions import (
     AirflowSkipException,
     AirflowTaskTimeout,
 )
-from .model.run.context import Context, get_current_context
+from .model.run.context import Context
+from .model.run.current_context import get_current_context
 from .model.run.poking import PokeReturnValue
 from .model.spec.assets.mappers import (
     AllowedKeyMapper,

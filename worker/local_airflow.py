@@ -15,7 +15,8 @@ from ..activities.attempts.outcomes import outcome_of
 from ..activities.dag_files import root_of
 from ..activities.processes.children import airflow_variables
 from ..activities.secrets import names_of
-from ..activities.work.dag_import import Code, import_code
+from ..activities.work.dag_code import Code
+from ..activities.work.dag_import import import_code
 from ..activities.workplace import has_airflow
 from ..model.errors import InvalidInputError
 from ..model.run.attempts import TaskAttempt

@@ -216,7 +216,7 @@ class Forks:
 
     def _started(self) -> tuple[Server, "subprocess.Popen[bytes]"]:
         mine, theirs = channel.pair()
-        argv = [self.settings.python, "-P", "-m", "tidemill.activities.processes.fork_server", str(theirs.fileno())]
+        argv = [self.settings.python, "-P", "-m", "tidemill.activities.work.fork_server", str(theirs.fileno())]
         with theirs, self._log() as printed:
             process = subprocess.Popen(
                 [*argv, *self.settings.preload],

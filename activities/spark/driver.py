@@ -299,7 +299,7 @@ def as_json(value: Any) -> Any:
 def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, Any]:
     """Calls the attempt's function of the DAG file that *code* names."""
     from pyspark import cloudpickle
-    from tidemill.activities.work.dag_import import import_dags, module_name
+    from tidemill.activities.work.dag_code import import_dags, module_name
     from tidemill.activities.work.function import perform
     from tidemill.model.run.attempts import TaskAttempt
 

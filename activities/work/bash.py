@@ -27,7 +27,7 @@ from .rendered import shown
 from .templates import filled, settings_for
 
 if TYPE_CHECKING:
-    from .child import Job
+    from .job import Job
 
 
 def run(job: Job) -> dict[str, Any]:

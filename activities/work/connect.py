@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..spark.driver import finish, run_function, run_script, run_statements, write_json
 
 if TYPE_CHECKING:
-    from .child import Job
+    from .job import Job
 
 
 def preload() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ...model.exceptions import AirflowFailException
 from ...model.run.task_instances import Failure
 from ..secrets import masked
-from .dag_import import shown_path
+from .dag_code import shown_path
 
 OURS = (str(Path(__file__).parents[2]), "<frozen importlib", "<frozen runpy")
 """Where the frames of a traceback begin that tell its author nothing."""

@@ -13,7 +13,7 @@ from ..secrets import Connection, masked
 from .templates import filled, settings_for
 
 if TYPE_CHECKING:
-    from .child import Job
+    from .job import Job
 
 
 def run(job: Job) -> dict[str, Any]:

@@ -26,8 +26,9 @@ from ...model.authoring.own_operators import OperatorWork
 from ...model.errors import InvalidInputError
 from ...model.exceptions import AirflowSkipException
 from ...model.run.attempts import CallbackCall, TaskAttempt
-from ...model.run.context import context, resolve, running
+from ...model.run.context import context, resolve
 from ...model.run.context_views import date_of
+from ...model.run.current_context import running
 from ...model.run.facts import Facts
 from ...model.run.poking import poked
 from ...model.run.task_instances import Outcome
@@ -37,14 +38,14 @@ from ...model.spec.tasks import SensorTask
 from ...model.states import TaskState
 from ..secrets import TEMPLATE_NAMES
 from . import other_python
-from .dag_import import dag_of, file_of
+from .dag_code import dag_of, file_of
 from .failures import describe_failure, print_failure
 from .macros import MACROS
 from .rendered import shown
 from .templates import TemplateSettings, filled, settings_of
 
 if TYPE_CHECKING:
-    from .child import Job
+    from .job import Job
 
 XCOM_LIMIT = 64 * 1024 * 1024
 """The most bytes that a task's results may have, also where they are not kept in history."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...model.spec.params import conf_problem
 
 if TYPE_CHECKING:
-    from .child import Job
+    from .job import Job
 
 
 def run(job: Job) -> dict[str, Any]:

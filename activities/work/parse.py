@@ -14,7 +14,8 @@ from ...model.authoring.dags import DAG, paused_at_creation
 from ...model.errors import InvalidInputError, NotAllowedError
 from ...model.spec.dag import DagSource, DagSpec
 from ...model.spec.tasks.spark import SparkWork
-from .dag_import import Code, digest_of, import_code, shown_path
+from .dag_code import Code, digest_of, shown_path
+from .dag_import import import_code
 from .failures import describe_failure, place_of
 from .moving_dates import moving_start_dates
 from .needing_airflow import NeedsAirflow, noticing
@@ -22,7 +23,7 @@ from .outside import OpenedOutside, leaves_its_folder
 from .templates import check, settings_of
 
 if TYPE_CHECKING:
-    from .child import Job
+    from .job import Job
 
 TASK = re.compile(r"task '([\w.\-]+)'")
 """How messages name a task."""

@@ -17,14 +17,14 @@ from ...model.run.attempts import TaskAttempt
 from ...model.run.context import context, resolve
 from ...model.spec.references import texts
 from ..secrets import TEMPLATE_NAMES, refuse_lookups
-from .dag_import import dag_of
+from .dag_code import dag_of
 from .limits import limited
 from .macros import MACROS
 from .template_errors import advice
 from .template_filters import FILTERS
 
 if TYPE_CHECKING:
-    from .child import Job
+    from .job import Job
 
 PROCESSOR_SECONDS = 10
 """How long the templates of a task may take: they fill in values, and work belongs into tasks."""

@@ -15,7 +15,7 @@ from ...model.dag.ticks import IntervalQuestion, Question, TicksQuestion, questi
 from ...model.spec.timetables import Custom
 
 if TYPE_CHECKING:
-    from .child import Job
+    from .job import Job
 
 
 PART_SECONDS = 1.0

@@ -19,7 +19,7 @@ from ...model.spec.assets.watchers import FilesTrigger
 from .failures import describe_failure, print_failure
 
 if TYPE_CHECKING:
-    from .child import Job
+    from .job import Job
 
 POSITION_LIMIT = 256 * 1024
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .child import Job
+    from .job import Job
 
 
 def run(job: Job) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """What a task sees of its run: Airflow's template variables, and `ti` for results of other tasks."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import Any
 
 import lazy_object_proxy
@@ -39,8 +37,6 @@ CONTEXT_NAMES = frozenset(
 
 Context = dict[str, Any]
 """What `execute(self, context: Context)` is given: by Airflow's names."""
-
-_context: ContextVar[dict[str, Any] | None] = ContextVar("tidemill_context", default=None)
 
 
 def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
@@ -149,24 +145,6 @@ def resolve(value: Any, xcom: dict[str, dict[str, Any]]) -> Any:
     if isinstance(value, list | tuple):
         return [resolve(part, xcom) for part in value]
     return value
-
-
-def get_current_context() -> dict[str, Any]:
-    """The context of the task that is running. Raises RuntimeError outside of one (as in Airflow)."""
-    current = _context.get()
-    if current is None:
-        raise RuntimeError("get_current_context() is only for the inside of a running task. Call it there")
-    return current
-
-
-@contextmanager
-def running(values: dict[str, Any]) -> Iterator[None]:
-    """Makes *values* what `get_current_context` answers."""
-    token = _context.set(values)
-    try:
-        yield
-    finally:
-        _context.reset(token)
 
 
 def _key_str(attempt: TaskAttempt) -> str:

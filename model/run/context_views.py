@@ -11,6 +11,7 @@ import pendulum
 from ..errors import InvalidInputError
 from ..spec.references import RETURN_VALUE
 from .attempts import TaskAttempt
+from .current_context import get_current_context
 from .facts import Facts, KnownRun, Question, runs_of, successful_before
 from .identity import run_key, run_workflow_id
 
@@ -129,8 +130,6 @@ class TaskInstanceView:
 
     def get_template_context(self) -> dict[str, Any]:
         """The context of the task."""
-        from .context import get_current_context
-
         return get_current_context()
 
     def get_previous_dagrun(self, state: str | None = None) -> "DagRunView | None":

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..dag.records import TrackedRun
 from ..pool.state import LeaseRequest, pools_of
@@ -19,9 +18,7 @@ from ..spec.dag import with_default_pools
 from ..spec.tasks import EmptyTask, TimeTask
 from ..states import RunState, TaskState
 from .spans import TrySpan
-
-if TYPE_CHECKING:
-    from .world import World
+from .surroundings import Surroundings
 
 ASSUMED = Failure(error_type="Assumed", message="the simulation has it fail")
 
@@ -30,7 +27,7 @@ ASSUMED = Failure(error_type="Assumed", message="the simulation has it fail")
 class SimulatedRun:
     """A run in its world. *ended* is called once."""
 
-    world: World
+    world: Surroundings
     turn: int
     """Of the DAG, among what happens at one moment."""
     tracked: TrackedRun

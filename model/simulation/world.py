@@ -26,14 +26,14 @@ from .calendars import Calendar, Calendars
 from .clock import Clock
 from .repetition import Places, Repetition, may_repeat
 from .run import SimulatedRun
-from .slots import Pools, WorkerSlots
-from .spans import RunSpan, TrySpan
+from .spans import RunSpan
+from .surroundings import Surroundings
 
 MOST_NOTED = 10_000
 """Of a DAG's runs that are due at the end and were kept from being made, as many are counted."""
 
 
-class World:
+class World(Surroundings):
     """What some DAGs share: they are simulated until *end*."""
 
     def __init__(
@@ -45,16 +45,11 @@ class World:
         calendars: Calendars,
     ) -> None:
         self.specs = {spec.dag_id: spec for spec in specs}
-        self.clock = Clock(start)
-        self.assumptions = assumptions
+        super().__init__(Clock(start), assumptions)
         self.calendars = calendars
-        self.pools = Pools(self.clock, assumptions.pools)
-        self.slots = WorkerSlots(assumptions.worker_slots)
-        self.leases_made = 0
         self.open_runs = 0
         self.runs: list[RunSpan] = []
         """Of the present busy period, as are the tries."""
-        self.tries: list[TrySpan] = []
         self.periods: list[BusyPeriod] = []
         self._end = end
         self._dags = [SimulatedDag(self, spec, turn) for turn, spec in enumerate(self.specs.values())]

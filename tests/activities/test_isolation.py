@@ -199,7 +199,7 @@ async def test_a_killed_fork_server_costs_its_tasks_a_start_and_no_try(here: Sta
     run = await here.tidemill.trigger("orphaned")
     await eventually(lambda: asyncio.to_thread(mark.exists), bool)
     for process in psutil.Process().children():
-        if "tidemill.activities.processes.fork_server" in process.cmdline():
+        if "tidemill.activities.work.fork_server" in process.cmdline():
             process.send_signal(signal.SIGKILL)
     details = await here.finished("orphaned", run.run_id)
     assert details.state is RunState.SUCCESS

@@ -8,8 +8,8 @@ from ..client import Tidemill
 from ..doctor import Check, all_checks
 from ..repair import Standing, all_standing, repair
 from ..security import security_checks
+from .home import Home, with_home
 from .output import Json, Markup, console, make_table, print_json, run
-from .processes import Home, with_home
 
 
 def doctor(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.logging import RichHandler
 
 from ...activities.spark.archive import build_archive
 from ...activities.workplace import find_java
@@ -25,23 +24,13 @@ from ..doctor import all_checks
 from ..folder import keep_looking_after, look_after, register_folder, watch_folder
 from ..home import make_home
 from ..process import plugin_for, running_worker, until_stopped
-from ..settings import Settings, read_settings
+from ..settings import Settings
 from .durations import read_duration
-from .output import Json, console, errors, fail, make_table, print_json, run
-
-Home = Annotated[
-    Path | None, typer.Option(help="Where logs and state are kept; by default TIDEMILL_HOME or .tidemill.")
-]
+from .home import Home, set_up_logging, with_home
+from .output import Json, console, fail, make_table, print_json, run
 
 SHORT_JOBS = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
 """Drivers that end within seconds do not live to see what Java's second compiler is for."""
-
-
-def set_up_logging() -> None:
-    logging.basicConfig(
-        level=logging.INFO, format="%(message)s", handlers=[RichHandler(console=errors, show_path=False)]
-    )
-    logging.getLogger("temporalio").setLevel(logging.WARNING)
 
 
 def worker(
@@ -233,8 +222,3 @@ def cleanup(
     rows = [(kind, n, f"{sum(t.size for t in removed if t.kind == kind):,}") for kind, n in sorted(by_kind.items())]
     console.print(make_table(["KIND", "WOULD BE REMOVED" if dry_run else "REMOVED", "BYTES"], rows))
     return None
-
-
-def with_home(home: Path | None) -> Settings:
-    settings = read_settings()
-    return settings if home is None else settings.model_copy(update={"home": home})

@@ -23,8 +23,8 @@ from ..dev import free_port
 from ..home import make_web_home
 from ..process import until_stopped
 from ..settings import LOOPBACK, Settings
+from .home import Home, set_up_logging, with_home
 from .output import Json, console, errors, fail, make_table, read_instant, run, show
-from .processes import Home, set_up_logging, with_home
 
 if TYPE_CHECKING:
     import uvicorn

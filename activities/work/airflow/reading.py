@@ -13,7 +13,7 @@ from ....model.base import LONGEST_DURATION
 from ....model.spec.dag import DagSource, DagSpec, read_dag
 from ....model.spec.notifiers import Event
 from ....model.spec.zones import offset_name
-from ..dag_import import module_name
+from ..dag_code import module_name
 from .assets import TYPE, VAR, leaf_of
 from .deadlines import deadlines_of
 from .mapping import expansion_of

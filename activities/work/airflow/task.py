@@ -15,7 +15,7 @@ from ....model.run.attempts import CallbackCall, TaskAttempt, attempt_uuid
 from ....model.run.identity import operator_run_id
 from ....model.run.task_instances import Outcome
 from ....model.spec.notifiers import Event
-from ..dag_import import dag_of, file_of
+from ..dag_code import dag_of, file_of
 from ..failures import describe_failure, print_failure
 from .answers import Asking
 from .answers.assets import consumed
@@ -28,7 +28,7 @@ from .told import Told
 from .wire import answered
 
 if TYPE_CHECKING:
-    from ..child import Job
+    from ..job import Job
 
 TRIGGERS_RUNS = "TriggerDagRunOperator"
 ENDS_WELL = ("success", "skipped", "deferred", "up_for_reschedule", "awaiting_input")

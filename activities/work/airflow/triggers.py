@@ -21,7 +21,7 @@ from .told import Told
 from .wire import answered
 
 if TYPE_CHECKING:
-    from ..child import Job
+    from ..job import Job
 
 NAME = "tidemill-trigger"
 IN_ORDER_WITHIN = 60.0

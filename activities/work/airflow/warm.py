@@ -6,10 +6,10 @@ Nothing of Airflow's own machinery comes with it: no metadata database, no confi
 import os
 from typing import Any
 
+from .decoding import keep
+
 AS_LIBRARY = "_AIRFLOW__AS_LIBRARY"
 """Without it, importing Airflow sets up its database access and its logging."""
-
-_decoder: list[Any] = []
 
 
 def warm_up() -> None:
@@ -29,17 +29,12 @@ def warm_up() -> None:
     settings.load_policy_plugins(settings.get_policy_plugin_manager())
     settings.import_local_settings()
     # What the module makes for itself is made anew for each task; built once, it costs nothing.
-    _decoder.append(TypeAdapter(comms.ToTask))
+    keep(TypeAdapter(comms.ToTask))
     _import_what_most_use()
     supervisor.block_orm_access()
     from . import warm_task
 
     warm_task.run()
-
-
-def decoder() -> Any:
-    """Reads what a task is answered."""
-    return _decoder[0]
 
 
 def _log_as_others_do() -> None:

@@ -24,7 +24,7 @@ from .told import Told
 from .wire import answered
 
 if TYPE_CHECKING:
-    from ..child import Job
+    from ..job import Job
 
 
 class _Nobody:

@@ -19,7 +19,7 @@ from .triggers import comms_for_many, put_in_order
 from .wire import answered
 
 if TYPE_CHECKING:
-    from ..child import Job
+    from ..job import Job
 
 TOGETHER_SECONDS = 0.5
 """What a trigger says so soon after its first event is told with that: a queue may have given it many at once."""

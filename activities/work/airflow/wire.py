@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from .decoding import decoder
 from .log_lines import log_pipe
-from .warm import decoder
 
 Message = dict[str, Any]
 Answer = Callable[[Message, dict[str, str] | None], Message | None]

@@ -27,11 +27,11 @@ from pathlib import Path
 
 import psutil
 
-from ..work import child
-from ..work.dag_import import Code
-from ..work.warm_up import warm_up
-from . import channel
-from .supervisor import PR_SET_CHILD_SUBREAPER, prctl
+from ..processes import channel
+from ..processes.supervisor import PR_SET_CHILD_SUBREAPER, prctl
+from . import child
+from .dag_code import Code
+from .warm_up import warm_up
 
 ENDS_WITHIN_SECONDS = 10.0
 
@@ -106,7 +106,8 @@ class ForkServer:
                 other.channel.close()
             os.close(self._wake)
             os.close(self._woken)
-            code = child.run(id_, mine, output, self._code, [socket.socket(fileno=each) for each in control])
+            sockets = [socket.socket(fileno=each) for each in control]
+            code = child.run(id_, mine, output, self._code, sockets, serve)
         except BaseException:
             traceback.print_exc()
         finally:
