@@ -9,7 +9,7 @@ RELEASE := .venv-release/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test check chaos faults dst mutants temporal airflow bench format docs dist extras types schema lock histories clean
+.PHONY: help env demo test thorough check chaos faults dst mutants temporal airflow bench format docs dist extras types schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -95,8 +95,11 @@ format: env ## Format the code, and mend what the linter can mend
 build/kubelite: tests/kubelite/go.mod tests/kubelite/main.go scripts/build_kubelite.sh
 	@scripts/build_kubelite.sh
 
-clusters: env build/kubelite ## Run Spark on a real API of Kubernetes, which is built once in minutes (needs Go, kubectl and root)
-	@$(BIN)/python -m pytest -q -m spark -k kubernetes tests/spark $(ARGS)
+build/yarn/.ready: tests/yarn/pom.xml tests/yarn/SmallYarn.java scripts/fetch_yarn.sh
+	@scripts/fetch_yarn.sh
+
+clusters: env build/kubelite build/yarn/.ready ## Run Spark on a real Kubernetes API and a real YARN, which are built once in minutes (needs Go, kubectl, Maven and root)
+	@$(BIN)/python -m pytest -q -m spark -k "kubernetes or yarn" tests/spark $(ARGS)
 
 chaos: env ## Kill workers and the server at random for a long while, then check every history
 	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)

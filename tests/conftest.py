@@ -3,6 +3,7 @@
 import faulthandler
 import os
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from spark_clusters import Standalone, spark_connect, standalone_cluster
 from support import Stack, stack, temporal_server
 from tidemill.activities.spark.archive import build_archive
 from tidemill.activities.workplace import find_java
+from yarn_cluster import YarnCluster, yarn_cluster
+from yarn_cluster import missing as yarn_missing
 
 # Every JVM of the tests lives for seconds: what its second compiler would do costs more than it ever saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
@@ -145,16 +148,38 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesC
 
 
 @pytest.fixture(scope="session")
+def yarn(homes: Path) -> Iterator[YarnCluster]:
+    """A cluster of YARN that sees nothing of workers' homes; spark-submit finds it."""
+    if (reason := yarn_missing()) is not None:
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="tidemill-yarn-"))
+    try:
+        with (
+            yarn_cluster(folder / "cluster", [homes]) as cluster,
+            pytest.MonkeyPatch.context() as set_,
+        ):
+            set_.setenv("HADOOP_CONF_DIR", str(cluster.conf))
+            yield cluster
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
 def connect(spark_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """A Spark Connect server: its URL, and that of its UI."""
     with spark_connect(tmp_path_factory.mktemp("connect"), spark_cache.parent) as urls:
         yield urls
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the homes of workers are that run Spark: a cluster hides it from its containers."""
+    return tmp_path_factory.mktemp("homes")
+
+
 @pytest.fixture
-def spark_home(spark_cache: Path, tmp_path: Path) -> Path:
+def spark_home(spark_cache: Path, homes: Path) -> Path:
     """A home of the test's own in which Spark starts quickly."""
-    home = tmp_path / "home"
-    home.mkdir()
+    home = Path(tempfile.mkdtemp(dir=homes))
     (home / "cache").symlink_to(spark_cache)
     return home

@@ -137,6 +137,8 @@ def options_for(request: pytest.FixtureRequest, mode: str) -> dict[str, Any]:
             dict[str, Any],
             request.getfixturevalue("kubernetes").options(request.getfixturevalue("spark_home").resolve()),
         )
+    if mode == "yarn":
+        return cast(dict[str, Any], request.getfixturevalue("yarn").options())
     if mode == "connect":
         return {"master": request.getfixturevalue("connect")[0]}
     cluster: Standalone = request.getfixturevalue("standalone")

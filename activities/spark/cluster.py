@@ -24,7 +24,7 @@ from .driver import CLAIM
 from .kubernetes import Kubernetes
 from .place import invalid
 from .standalone import Standalone
-from .starts import SparkStart, pod_name
+from .starts import SparkStart, cluster_name
 from .yarn import Yarn
 
 ASK_EVERY = 1.0
@@ -41,9 +41,9 @@ APPLICATION = re.compile(r"(application_\d+_\d+|app-\d+-\d+|driver-\d+-\d+|spark
 def cluster_of(work: SparkStart, watch: Watch) -> Cluster:
     """The cluster that the attempt's options name."""
 
-    def launch() -> str:
-        """Runs spark-submit, which hands the application over and ends; what it printed."""
-        ended = launched(work, spark_submit(work), watch)
+    def launch(*shipped: str) -> str:
+        """Runs spark-submit, which hands the application over with the files *shipped* and ends; what it printed."""
+        ended = launched(work, spark_submit(work, shipped=shipped), watch)
         told = "\n".join(ended.tail)
         code = ended.result["ended"]["code"]
         if code != 0:
@@ -57,7 +57,7 @@ def cluster_of(work: SparkStart, watch: Watch) -> Cluster:
 
     match work.options.mode:
         case SparkMode.YARN:
-            return Yarn(work, launch)
+            return Yarn(work, launch, watch)
         case SparkMode.KUBERNETES:
             return Kubernetes(work, launch, watch=watch)
         case _:
@@ -90,7 +90,7 @@ def claimed(work: SparkStart) -> str | None:
     if claim is None or not APPLICATION.fullmatch(str(claim.get("application_id"))):
         return None
     # There the driver knows Spark's own name of the application, and not that of its pod.
-    return pod_name(work) if work.options.mode is SparkMode.KUBERNETES else str(claim["application_id"])
+    return cluster_name(work) if work.options.mode is SparkMode.KUBERNETES else str(claim["application_id"])
 
 
 def _recorded(work: SparkStart, cluster: Cluster) -> str | None:

@@ -16,13 +16,13 @@ from .. import lineage, tracing
 from ..attempts.watch import task_failed
 from ..processes.environment import for_children
 from ..processes.users import RunAs, acting_as
-from .shipping import application_in_pod
-from .starts import SparkStart, pod_name
+from .shipping import application_there
+from .starts import SparkStart, cluster_name
 
 DRIVER = Path(__file__).with_name("driver.py")
 PROPERTIES = "spark.conf"
 MOUNTED_AT, ARCHIVE, POD_TEMPLATE = "/opt/tidemill", "attempt.zip", "pod.yaml"
-"""On Kubernetes: where a driver finds its side of tidemill and its archive; what the worker leaves of its pod."""
+"""On Kubernetes: where a driver finds its side of tidemill; on YARN, too: its archive; what is left of its pod."""
 GLOB = frozenset("*?[{")
 PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 TRIMMED = "".join(map(chr, range(33))).replace("\r", "").replace("\n", "")
@@ -44,14 +44,14 @@ def spark_home() -> Path:
     return Path(found.origin).parent
 
 
-def spark_submit(work: SparkStart, java_options: str = "") -> list[str]:
-    """The command line, from the program to the application's last argument."""
+def spark_submit(work: SparkStart, java_options: str = "", shipped: Sequence[str] = ()) -> list[str]:
+    """The command line, from the program to the application's last argument. *shipped*: as `flags` has it."""
     options = work.options
     argv = [str(spark_home() / "bin" / "spark-submit"), "--master", options.master or DEFAULT_MASTER]
     # Always said, lest a properties file say something else.
     argv += ["--deploy-mode", options.deploy_mode or "client"]
     argv += ["--name", options.name or work.attempt.name]
-    argv += flags(options, work.file, work.folder.user)
+    argv += flags(options, work.file, work.folder.user, shipped)
     if options.properties_file is None:
         argv.append("--load-spark-defaults")
     argv += ["--properties-file", str(leave_properties(work, java_options))]
@@ -100,7 +100,9 @@ def application(work: SparkStart) -> list[str]:
     """What comes after the flags: the driver's own side of tidemill and what it runs, or a Java application."""
     task = work.attempt.task
     if work.options.mode is SparkMode.KUBERNETES and not work.is_java:
-        return [f"local://{MOUNTED_AT}/{DRIVER.name}", f"{MOUNTED_AT}/{ARCHIVE}", *application_in_pod(work)]
+        return [f"local://{MOUNTED_AT}/{DRIVER.name}", f"{MOUNTED_AT}/{ARCHIVE}", *application_there(work)]
+    if work.options.mode is SparkMode.YARN and not work.is_java:
+        return [str(DRIVER), ARCHIVE, *application_there(work)]
     if not isinstance(task, SparkSubmitTask):
         return [str(DRIVER), str(work.folder.work)]
     name = str(work.file(work.filled["application"]))
@@ -110,8 +112,13 @@ def application(work: SparkStart) -> list[str]:
     return [str(DRIVER), str(work.folder.work), name, *arguments]
 
 
-def flags(options: SparkOptions, file: Callable[[str], Path], user: RunAs | None = None) -> list[str]:
-    """The options as flags; *file* finds what a relative path means, *user* has to read what it is."""
+def flags(
+    options: SparkOptions, file: Callable[[str], Path], user: RunAs | None = None, shipped: Sequence[str] = ()
+) -> list[str]:
+    """The options as flags; *file* finds what a relative path means, *user* has to read what it is.
+
+    *shipped*: files that go with those of the options.
+    """
 
     def paths(option: str, names: tuple[str, ...]) -> str:
         return ",".join(_found(option, name, file, user) for name in names)
@@ -129,7 +136,7 @@ def flags(options: SparkOptions, file: Callable[[str], Path], user: RunAs | None
         ("--repositories", ",".join(options.repositories)),
         ("--jars", paths("jars", options.jars)),
         ("--py-files", paths("py_files", options.py_files)),
-        ("--files", paths("files", options.files)),
+        ("--files", ",".join(filter(None, [paths("files", options.files), *shipped]))),
         ("--archives", paths("archives", options.archives)),
         ("--driver-class-path", options.driver_class_path),
         ("--queue", options.yarn_queue),
@@ -202,7 +209,7 @@ def identity(work: SparkStart) -> dict[str, str]:
         case SparkMode.YARN:
             own = options.conf.get("spark.yarn.tags")
             return {
-                "spark.yarn.tags": f"{own},tidemill-{tag}" if own else f"tidemill-{tag}",
+                "spark.yarn.tags": f"{own},{cluster_name(work)}" if own else cluster_name(work),
                 "spark.yarn.maxAppAttempts": "1",
                 "spark.yarn.submit.waitAppCompletion": "false",
                 **{f"spark.yarn.appMasterEnv.{name}": value for name, value in env.items()},
@@ -210,7 +217,7 @@ def identity(work: SparkStart) -> dict[str, str]:
         case SparkMode.KUBERNETES:
             return {
                 "spark.kubernetes.namespace": namespace_of(options),
-                "spark.kubernetes.driver.pod.name": pod_name(work),
+                "spark.kubernetes.driver.pod.name": cluster_name(work),
                 "spark.kubernetes.driver.podTemplateFile": str(work.folder.work / POD_TEMPLATE),
                 "spark.kubernetes.driver.label.tidemill-attempt": tag,
                 **{f"spark.kubernetes.driver.annotation.tidemill/{name}": value for name, value in whose(work).items()},

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import traceback
+import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -69,6 +70,27 @@ def whereabouts() -> dict[str, Any]:
         "host": os.uname().nodename,
         "pid": os.getpid(),
     }
+
+
+def is_first(tag: str, resource_managers: list[str]) -> bool:
+    """Whether YARN has no older application of *tag* than the one of this container.
+
+    spark-submit may have been begun twice for an attempt, when a worker was stopped and another took over. True where
+    no ResourceManager answers from here.
+    """
+    yarn = _YARN_CONTAINER.fullmatch(os.environ.get("CONTAINER_ID", ""))
+    if yarn is None:
+        return True
+    for url in resource_managers:
+        try:
+            asked = f"{url}/ws/v1/cluster/apps?applicationTags={tag}&user.name={os.environ.get('USER', '')}"
+            with urllib.request.urlopen(asked, timeout=10) as answer:  # noqa: S310 - of the worker's configuration
+                listed = (json.load(answer).get("apps") or {}).get("app") or []
+        except (OSError, ValueError) as error:
+            print(f"[tidemill] {url} does not say whether there is another application: {error}", flush=True)
+        else:
+            return min((str(app["id"]) for app in listed), default="") in ("", f"application_{yarn[1]}")
+    return True
 
 
 # Progress
@@ -304,8 +326,8 @@ def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, 
     from tidemill.model.run.attempts import TaskAttempt
 
     attempt = TaskAttempt.model_validate_json((folder / "attempt.json").read_text())
-    path = Path(code["path"])
-    dags = import_dags(path, [Path(root) for root in code["roots"]])
+    path = Path(code["path"]).absolute()
+    dags = import_dags(path, [Path(root).absolute() for root in code["roots"]])
     # Executors do not have the DAG file: what functions refer to in it travels with them.
     cloudpickle.register_pickle_by_value(sys.modules[module_name(path)])
     return perform(dags, attempt, (session,))
@@ -351,11 +373,11 @@ def tell(attempt: str, about: str, content: dict[str, Any]) -> None:
 
 
 def unpacked(place: Path) -> Path:
-    """The attempt's folder: *place*, or where the archive is unpacked that *place* is."""
+    """The attempt's folder: *place*, or where the archive is unpacked that *place* is; below the current one, say."""
     if place.is_dir():
         return place
     with zipfile.ZipFile(place) as archive:
-        folder = Path(json.loads(archive.read("plan.json"))["folder"])
+        folder: Path = Path.cwd() / json.loads(archive.read("plan.json"))["folder"]
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         archive.extractall(folder)
     return folder
@@ -365,6 +387,11 @@ def main() -> int:
     folder, application = unpacked(Path(sys.argv[1])), sys.argv[2:]
     plan = json.loads((folder / "plan.json").read_text())
     known: dict[str, Any] = {}
+    if "only_one" in plan and not is_first(**plan["only_one"]):
+        print("another application has this attempt; this one ends without doing anything")
+        return 0
+    if application and Path(application[0]).exists():
+        application[0] = str(Path(application[0]).absolute())
     if plan.get("on_cluster"):
         known = whereabouts()
         if not take_claim(folder, known):

@@ -26,12 +26,14 @@ from .kubectl import Kubectl, Run, is_taken, run_tool
 from .place import invalid
 from .pod import status_of, volumes_of
 from .shipping import archive
-from .starts import SparkStart, pod_name
+from .starts import SparkStart, cluster_name
 
 ATTEMPT, GIVEN_UP = "tidemill-attempt", "tidemill-given-up"
 """Labels: whose it is; and that nothing may begin any more."""
 TEMPLATE, CONTAINER = "spark.kubernetes.driver.podTemplateFile", "spark.kubernetes.driver.podTemplateContainerName"
 SEEN = "pod_log.json"
+LARGEST = 900_000
+"""In bytes, of what the driver needs: a ConfigMap has 1 MiB at most, with all that is said about it."""
 LOG_EVERY = 5.0
 """Seconds between looks at what a running driver has printed."""
 LOG_WITHIN = 60.0
@@ -49,7 +51,7 @@ class Kubernetes:
         self, work: SparkStart, launch: Callable[[], str], run: Run = run_tool, watch: Watch | None = None
     ) -> None:
         self._work, self._watch = work, watch
-        self._pod = pod_name(work)
+        self._pod = cluster_name(work)
         self._api = Kubectl(work.options.master or "", namespace_of(work.options), run)
         self._launch = launch
         self._lines = DriverLines(work.attempt.uuid.hex)
@@ -89,7 +91,7 @@ class Kubernetes:
 
     def _files(self) -> dict[str, Any]:
         """Return the attempt's ConfigMap, made if it is not there. Raises where the attempt was given up."""
-        data = {} if self._work.is_java else {ARCHIVE: base64.b64encode(archive(self._work)).decode()}
+        data = {} if self._work.is_java else {ARCHIVE: base64.b64encode(archive(self._work, LARGEST)).decode()}
         content = {**self._config_map(), "data": {DRIVER.name: DRIVER.read_text()}, "binaryData": data}
         try:
             return self._api.create(content)

@@ -11,8 +11,8 @@ from ..processes.users import acting_as
 from .place import invalid
 from .starts import SparkStart
 
-LARGEST = 900_000
-"""In bytes: a ConfigMap has 1 MiB at most, with all that is said about it."""
+LARGEST_FILE = 50_000_000
+"""In bytes, before it is zipped."""
 APPLICATION, CODE = "application", "code"
 FIXED = (1980, 1, 1, 0, 0, 0)
 """When every file is from, so that equal archives have equal bytes."""
@@ -23,9 +23,9 @@ def is_shipped(work: SparkStart) -> bool:
     return isinstance(work.attempt.task, SparkSubmitTask) and ":" not in str(work.filled["application"])
 
 
-def archive(work: SparkStart) -> bytes:
-    """Return the driver's side, the attempt's plan, and the code of it, zipped. Fails the task if that is too large."""
-    plan = work.plan(ships=work.attempt.uuid.hex, folder=work.driver_folder)
+def archive(work: SparkStart, largest: int, **more: Any) -> bytes:
+    """Return the attempt's plan, with *more*, and its code, zipped. Fails the task if it has over *largest* bytes."""
+    plan = work.plan(ships=work.attempt.uuid.hex, folder=work.driver_folder, **more)
     kept = io.BytesIO()
     with zipfile.ZipFile(kept, "w", zipfile.ZIP_DEFLATED) as made:
         if isinstance(work.attempt.task, PySparkTask):
@@ -37,16 +37,16 @@ def archive(work: SparkStart) -> bytes:
         _add(made, "attempt.json", work.attempt.model_dump_json().encode())
         _add(made, "plan.json", json.dumps(plan).encode())
     found = kept.getvalue()
-    if len(found) > LARGEST:
+    if len(found) > largest:
         told = (
-            f"what the driver needs has {len(found):,} bytes zipped, and {LARGEST:,} can be sent to a pod. Put the "
-            "code into the image, and name it local:///path/in/the/image.py"
+            f"what the driver needs has {len(found):,} bytes zipped, and {largest:,} can be sent to its cluster. "
+            "Put the code where the driver runs, and name it local:///path/there.py"
         )
         raise invalid(told)
     return found
 
 
-def application_in_pod(work: SparkStart) -> list[str]:
+def application_there(work: SparkStart) -> list[str]:
     """Return what the driver's side is given after its archive: the application as it finds it, and its arguments."""
     if not isinstance(work.attempt.task, SparkSubmitTask):
         return []
@@ -72,12 +72,12 @@ def _add_code(made: zipfile.ZipFile, work: SparkStart) -> dict[str, Any]:
 
 def _bytes_of(place: Path) -> bytes:
     try:
-        if place.stat().st_size > 50 * LARGEST:
-            raise invalid(f"{place.name} is too large to be sent to a pod. Put it into the image")
+        if place.stat().st_size > LARGEST_FILE:
+            raise invalid(f"{place.name} is too large to be sent to a cluster. Put it where the driver runs")
         return place.read_bytes()
     except OSError as error:
         raise invalid(
-            f"{place} cannot be read: {error.strerror}. Put it beside the DAG file, or into the image"
+            f"{place} cannot be read: {error.strerror}. Put it beside the DAG file, or where the driver runs"
         ) from None
 
 

@@ -62,10 +62,17 @@ class SparkStart:
 
     @property
     def driver_folder(self) -> str:
-        """Where the driver leaves what it leaves: in the attempt's folder, or in a container of its own."""
-        if self.options.mode is SparkMode.KUBERNETES:
-            return f"/tmp/tidemill-{self.attempt.uuid.hex}"  # noqa: S108 - nobody else is in the container
-        return str(self.folder.work)
+        """Where the driver leaves what it leaves: in the attempt's folder, or in a container of its own.
+
+        A container of YARN has a folder of its own, in which the driver begins, and shares the host with others.
+        """
+        match self.options.mode:
+            case SparkMode.KUBERNETES:
+                return f"/tmp/{cluster_name(self)}"  # noqa: S108 - nobody else is in the container
+            case SparkMode.YARN:
+                return cluster_name(self)
+            case _:
+                return str(self.folder.work)
 
     @cached_property
     def staged(self) -> StagedOutput | None:
@@ -146,8 +153,8 @@ class SparkStart:
         return statements
 
 
-def pod_name(work: SparkStart) -> str:
-    """Return the name of the attempt's driver pod, and of what belongs to it."""
+def cluster_name(work: SparkStart) -> str:
+    """Return what a cluster knows the attempt by: the name of its driver's pod, the tag of its YARN application."""
     return f"tidemill-{work.attempt.uuid.hex}"
 
 

@@ -1,9 +1,13 @@
 """YARN in cluster mode: spark-submit hands the application over, the ResourceManager's REST API tells of it."""
 
 import getpass
+import json
 import os
 import re
-from collections.abc import Callable, Mapping
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,25 +15,48 @@ from xml.etree import ElementTree
 
 import httpx
 
-from ..attempts.watch import handed_over
-from .clusters import Life, NotConfiguredError, SharedFolder, Status
-from .starts import SparkStart
+from ..attempts.folder import RESULT
+from ..attempts.watch import Watch, handed_over
+from ..processes.users import acting_as
+from ..secrets import fresh_masker
+from .clusters import Life, NotConfiguredError, Status
+from .command import ARCHIVE
+from .driver_lines import DriverLines
+from .shipping import archive
+from .starts import SparkStart, cluster_name
+from .yarn_logs import END_OF_LOG, container_log, log_of
 
 PATIENCE = 10.0
+LARGEST = 100_000_000
+"""In bytes, of what the driver needs: spark-submit uploads it, and every container fetches it."""
+LOG_EVERY = 5.0
+"""Seconds between looks at what a running driver has printed."""
+LOG_WITHIN = 60.0
+"""Seconds within which the log of a driver that has ended can be read, or is taken for lost."""
+SUBMITTED_WITHIN = 60.0
+"""Seconds after which a spark-submit that another worker had begun has handed its application over, or never will."""
 PORT, SECURE_PORT = 8088, 8090
 _APPLICATION = re.compile(r"application_\d+_\d+")
 WAITING = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
 ENDED = ("FINISHED", "FAILED", "KILLED")
 
 
-class Yarn(SharedFolder):
-    """The attempt is known by its application tag, which YARN keeps for ended applications, too."""
+class Yarn:
+    """The attempt is known by its application tag, which YARN keeps for ended applications, too.
 
-    def __init__(self, work: SparkStart, launch: Callable[[], str]) -> None:
-        super().__init__(work)
-        self._tag = f"tidemill-{work.attempt.uuid.hex}"
+    Nothing of the worker's disk is there: spark-submit brings the plan and the code, and what comes of the driver is
+    among the lines that it prints.
+    """
+
+    def __init__(self, work: SparkStart, launch: Callable[..., str], watch: Watch | None = None) -> None:
+        self._work, self._watch = work, watch
+        self._tag = cluster_name(work)
         self._launch = launch
         self._named = work.options.rest_url
+        self._lines = DriverLines(work.attempt.uuid.hex)
+        self._looked_at = 0.0
+        self._silent_since: float | None = None
+        self._is_given_up = False
 
     @cached_property
     def _urls(self) -> list[str]:
@@ -38,29 +65,100 @@ class Yarn(SharedFolder):
         return resource_managers(os.environ)
 
     def find(self) -> str | None:
+        """Return the attempt's application: the oldest, as its driver has it that finds itself the second."""
         listed = self._ask("GET", "apps", applicationTags=self._tag).json()
         found = (listed.get("apps") or {}).get("app") or []
-        return str(found[0]["id"]) if found else None
+        return min((str(app["id"]) for app in found), default=None)
 
     def submit(self) -> str:
-        self.leave_plan()
-        printed = _APPLICATION.search(self._launch())
-        found = printed[0] if printed else self.find()
+        """Have spark-submit hand the application over."""
+        with self._archive() as shipped:
+            printed = _APPLICATION.search(self._launch(*shipped))
+        found = self.find() or (printed[0] if printed else None)
         if found is None:
             raise handed_over("spark-submit ended, and YARN does not list the application")
         return found
 
+    @contextmanager
+    def _archive(self) -> Iterator[list[str]]:
+        """What spark-submit brings to the driver, as long as the block. Hadoop takes no path with a colon in it."""
+        if self._work.is_java:
+            yield []
+            return
+        only_one = {"tag": self._tag, "resource_managers": self._urls}
+        content = archive(self._work, LARGEST, only_one=only_one)
+        with acting_as(self._work.folder.user):
+            opened, name = tempfile.mkstemp(prefix=f"{self._tag}-", suffix=".zip")
+            with os.fdopen(opened, "wb") as file:
+                file.write(content)
+        try:
+            yield [f"{name}#{ARCHIVE}"]
+        finally:
+            Path(name).unlink(missing_ok=True)
+
     def status(self, application_id: str) -> Status:
+        """Return how the application stands; what its driver has told until now is in the attempt's folder then."""
         answer = self._ask("GET", f"apps/{application_id}")
         if answer.status_code == httpx.codes.NOT_FOUND:
             return Status(Life.UNKNOWN, "the ResourceManager does not know the application")
         app = answer.json()["app"]
         state, final = str(app["state"]), str(app["finalStatus"])
         words = f"{state}, {final}"
+        self._take_log(app, has_ended=state in ENDED)
         if state in ENDED:
             said = str(app.get("diagnostics") or "").strip()
+            if final != "SUCCEEDED" and app.get("amContainerLogs"):
+                said = f"{said} Its log: {app['amContainerLogs']}".strip()
             return Status(Life.ENDED, f"{words}: {said}" if said else words, succeeded=final == "SUCCEEDED")
         return Status(Life.WAITING if state in WAITING else Life.RUNNING, words)
+
+    def _take_log(self, app: Mapping[str, Any], *, has_ended: bool) -> None:
+        """Keep what the driver has printed. Raises OSError while the log of one that has ended may be there yet."""
+        now, folder = time.monotonic(), self._work.folder
+        if self._work.is_java or self._is_given_up or not app.get("amContainerLogs") or app["state"] in WAITING:
+            return
+        if folder.left(RESULT) is not None or (not has_ended and now - self._looked_at < LOG_EVERY):
+            return
+        self._looked_at = now
+        if not has_ended:
+            with suppress(OSError):  # its node does not answer, say: what YARN knows of it counts
+                self._lines_of(container_log(app, "stdout", END_OF_LOG))
+            return
+        try:
+            printed = self._lines_of(log_of(app, "stdout"))
+        except OSError:
+            self._silent_since = self._silent_since or now
+            if now - self._silent_since < LOG_WITHIN:
+                raise
+            return
+        with suppress(OSError):
+            printed = [*log_of(app, "stderr").splitlines(), *printed]
+        with self._work.workplace.log_at(folder.log, fresh_masker()) as log:
+            log.feed("".join(f"{line}\n" for line in printed).encode())
+        if (told := self._lines.told.get("result")) is not None:  # how it went is told when it has ended
+            folder.hand_over(RESULT, json.dumps(told))
+
+    def _lines_of(self, text: str) -> list[str]:
+        """Return the lines that are the application's own; what the others tell of its progress is kept."""
+        lines = [line for line in text.splitlines() if not self._lines.take(line)]
+        if (told := self._lines.told.get("progress")) is not None:
+            self._work.folder.hand_over("progress.json", json.dumps(told))
+        return lines
+
+    def give_up(self) -> bool:
+        """Wait until no spark-submit of an earlier start is under way any more. False if there is an application.
+
+        Those of this start have ended: this worker stands over them.
+        """
+        self._is_given_up = True
+        deadline = time.monotonic() + (SUBMITTED_WITHIN if self._work.number > 1 else 0)
+        while self.find() is None:
+            if time.monotonic() >= deadline:
+                return True
+            if self._watch is not None:
+                self._watch.check({"cluster": "waits for what an earlier start may have submitted"})
+            time.sleep(1)
+        return False
 
     def kill(self, application_id: str) -> None:
         """Ends it, unless it is somebody else's: the task itself may have named it."""

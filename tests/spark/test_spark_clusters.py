@@ -1,6 +1,11 @@
-"""YARN: what tidemill asks for there, and makes of the answers. No such cluster is here to ask."""
+"""YARN: what tidemill asks for there, and makes of the answers.
+
+The ResourceManager is a model of what one answers; `make clusters` asks a real one (tests/spark/test_spark_modes.py).
+"""
 
 import json
+import sys
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -10,8 +15,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from spark_starts import KUBERNETES, YARN, conf_of, start
+from tidemill.activities.spark import yarn as yarn_module
+from tidemill.activities.spark import yarn_logs
 from tidemill.activities.spark.clusters import Life
 from tidemill.activities.spark.command import spark_submit
+from tidemill.activities.spark.driver import is_first, tell
+from tidemill.activities.spark.starts import SparkStart, cluster_name
 from tidemill.activities.spark.yarn import Yarn, resource_managers
 from tidemill.worker.dev import free_port
 
@@ -29,7 +38,8 @@ def test_the_command_line_on_yarn(tmp_path: Path) -> None:
     assert conf["spark.yarn.submit.waitAppCompletion"] == "false"
     assert conf["spark.yarn.appMasterEnv.REGION"] == "eu"
     assert conf["spark.tidemill.data_interval_end"] == "2024-01-02T00:00:00+00:00"
-    assert argv[-2:] == ["/dags/load.py", "2024-01-01"]
+    assert argv[-3:] == ["attempt.zip", f"tidemill-{tag}/application/load.py", "2024-01-01"]
+    assert conf["spark.tidemill.result"] == f"tidemill-{tag}/xcom.json"
 
 
 def test_another_try_has_another_identity_and_the_same_try_the_same(tmp_path: Path) -> None:
@@ -45,6 +55,8 @@ class ResourceManager:
     def __init__(self) -> None:
         self.apps: dict[str, dict[str, Any]] = {}
         self.asked: list[str] = []
+        self.printed: dict[str, str] = {}
+        """By the name of the log: what the driver of every application has printed; its node answers at this place."""
         self.standby_of: str | None = None
         outer = self
 
@@ -58,7 +70,9 @@ class ResourceManager:
                     return
                 outer.asked.append(f"{self.command} {unquote(self.path)}")
                 *_, last = url.path.split("/")
-                if last == "apps":
+                if "/node/containers/" in url.path:
+                    self._text(outer.printed.get(last))
+                elif last == "apps":
                     [tag] = parse_qs(url.query)["applicationTags"]
                     found = [app for app in outer.apps.values() if tag in app["applicationTags"].split(",")]
                     self._answer(200, {"apps": {"app": found} if found else None})
@@ -72,6 +86,11 @@ class ResourceManager:
                 wanted = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 outer.apps[urlsplit(self.path).path.split("/")[-2]].update(state=wanted["state"], finalStatus="KILLED")
                 self._answer(202, wanted)
+
+            def _text(self, text: str | None) -> None:
+                self.send_response(404 if text is None else 200)
+                self.end_headers()
+                self.wfile.write((text or "").encode())
 
             def _answer(self, code: int, body: dict[str, Any]) -> None:
                 self.send_response(code)
@@ -95,8 +114,9 @@ class ResourceManager:
 
     def add(self, tag: str, state: str, final: str = "UNDEFINED", diagnostics: str = "") -> str:
         name = f"application_1700000000000_{len(self.apps):04}"
-        app = {"id": name, "state": state, "finalStatus": final, "applicationTags": f"etl,{tag}"}
-        self.apps[name] = {**app, "diagnostics": diagnostics}
+        app = {"id": name, "state": state, "finalStatus": final, "applicationTags": f"etl,{tag}", "user": "me"}
+        logs = f"{self.url}/node/containerlogs/{name.replace('application', 'container')}_01_000001/me"
+        self.apps[name] = {**app, "diagnostics": diagnostics, "amContainerLogs": logs}
         return name
 
 
@@ -106,11 +126,94 @@ def resource_manager() -> Iterator[ResourceManager]:
         yield running
 
 
+def started(home: Path, resource_manager: ResourceManager) -> SparkStart:
+    """An attempt whose script is there."""
+    (home / "load.py").write_text("print('loads')")
+    return start(home, {**YARN, "rest_url": resource_manager.url}, application=str(home / "load.py"))
+
+
+def test_spark_submit_brings_the_plan_and_the_code_and_nothing_is_left_of_them(
+    tmp_path: Path, resource_manager: ResourceManager
+) -> None:
+    work, seen = started(tmp_path, resource_manager), []
+
+    def launch(shipped: str) -> str:
+        path, _, name = shipped.partition("#")
+        assert name == "attempt.zip"
+        assert ":" not in path  # Hadoop takes no such path, and run ids have colons
+        assert f"--files {shipped}" in " ".join(spark_submit(work, shipped=[shipped]))
+        with zipfile.ZipFile(path) as packed:
+            assert packed.read("application/load.py") == b"print('loads')"
+            plan = json.loads(packed.read("plan.json"))
+        assert plan["only_one"] == {"tag": cluster_name(work), "resource_managers": [resource_manager.url]}
+        seen.append(Path(path))
+        return resource_manager.add(cluster_name(work), "ACCEPTED")
+
+    assert Yarn(work, launch).submit() in resource_manager.apps
+    assert not seen[0].exists()
+
+
+def test_of_two_applications_of_an_attempt_the_older_one_works(
+    tmp_path: Path, resource_manager: ResourceManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was stopped in the middle of spark-submit wakes up, when another has taken over."""
+    work = started(tmp_path, resource_manager)
+    first, second = (resource_manager.add(cluster_name(work), "RUNNING") for _ in range(2))
+    assert Yarn(work, lambda: "").find() == first
+    for application, works in ((first, True), (second, False)):
+        monkeypatch.setenv("CONTAINER_ID", f"{application.replace('application', 'container_e17')}_01_000001")
+        assert is_first(cluster_name(work), [f"http://127.0.0.1:{free_port()}", resource_manager.url]) is works
+    assert is_first(cluster_name(work), [f"http://127.0.0.1:{free_port()}"])  # nobody can say
+
+
+def test_what_the_driver_has_printed_is_its_log_and_says_how_it_went(
+    tmp_path: Path, resource_manager: ResourceManager, capfd: pytest.CaptureFixture[str]
+) -> None:
+    work = started(tmp_path, resource_manager)
+    print("forty rows")
+    tell(work.attempt.uuid.hex, "progress", {"stage": 1})
+    tell(work.attempt.uuid.hex, "result", {"outcome": {"state": "success", "xcom": {"return_value": 40}}})
+    sys.stdout.flush()
+    resource_manager.printed = {"stdout": capfd.readouterr().out, "stderr": "WARN of Spark\n"}
+    application = resource_manager.add(cluster_name(work), "RUNNING")
+    yarn = Yarn(work, lambda: "")
+    assert yarn.status(application).life is Life.RUNNING
+    assert work.progress() == {"stage": 1}
+    assert work.earlier_result() is None  # it has not ended
+    resource_manager.apps[application].update(state="FINISHED", finalStatus="SUCCEEDED")
+    yarn._looked_at = -1000.0
+    assert yarn.status(application).succeeded
+    outcome = work.earlier_result()
+    assert outcome is not None
+    assert outcome.xcom == {"return_value": 40}
+    log = work.folder.log.read_text()
+    assert "WARN of Spark" in log
+    assert "forty rows" in log
+    assert "tidemill:" not in log
+
+
+def test_a_log_that_is_nowhere_is_waited_for_and_then_counts_as_lost(
+    tmp_path: Path, resource_manager: ResourceManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yarn_logs, "_gathered", refused)
+    yarn = Yarn(started(tmp_path, resource_manager), lambda: "")
+    application = resource_manager.add("x", "FAILED", "FAILED", "exited with 1")
+    with pytest.raises(OSError, match=r"404.*yarn logs"):
+        yarn.status(application)
+    monkeypatch.setattr(yarn_module, "LOG_WITHIN", 0.0)
+    yarn._looked_at = -1000.0
+    assert "Its log: http" in yarn.status(application).told
+
+
+def refused(*_: str) -> str:
+    raise OSError("yarn logs: nothing was gathered")
+
+
 def test_an_application_on_yarn_is_found_by_its_tag(tmp_path: Path, resource_manager: ResourceManager) -> None:
-    work = start(tmp_path, {**YARN, "rest_url": resource_manager.url})
+    work = started(tmp_path, resource_manager)
     made: list[str] = []
 
-    def launch() -> str:
+    def launch(*_: str) -> str:
         made.append(resource_manager.add(f"tidemill-{work.attempt.uuid.hex}", "ACCEPTED"))
         return "spark-submit printed no id"
 
@@ -118,6 +221,7 @@ def test_an_application_on_yarn_is_found_by_its_tag(tmp_path: Path, resource_man
     resource_manager.add("tidemill-of-another", "RUNNING")
     assert yarn.find() is None
     assert [yarn.submit()] == [yarn.find()] == made
+    assert not yarn.give_up()
     yarn.kill(made[0])
     assert yarn.status(made[0]).life is Life.ENDED
     assert all("user.name=" in asked for asked in resource_manager.asked)
@@ -137,7 +241,8 @@ def test_an_application_on_yarn_is_found_by_its_tag(tmp_path: Path, resource_man
 def test_what_yarn_says_of_an_application(
     tmp_path: Path, resource_manager: ResourceManager, state: str, final: str, life: Life, succeeded: bool
 ) -> None:
-    yarn = Yarn(start(tmp_path, {**YARN, "rest_url": resource_manager.url}), lambda: "")
+    resource_manager.printed = {"stdout": "", "stderr": ""}
+    yarn = Yarn(started(tmp_path, resource_manager), lambda: "")
     status = yarn.status(resource_manager.add("x", state, final, "AM exited with 13"))
     assert (status.life, status.succeeded) == (life, succeeded)
     assert ("AM exited with 13" in status.told) is (life is Life.ENDED)

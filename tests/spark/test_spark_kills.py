@@ -14,6 +14,7 @@ from tidemill.activities.spark.output import MARK
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.views import RunDetails
 from tidemill.model.states import RunState
+from yarn_cluster import YarnCluster
 
 pytestmark = pytest.mark.spark
 DAY = TriggerRequest.model_validate(ON_DAY)
@@ -33,6 +34,10 @@ BOUNDARIES = [
     ("kubernetes", "after the request"),
     pytest.param("kubernetes", "while it runs", marks=pytest.mark.long),
     pytest.param("kubernetes", "after the work", marks=pytest.mark.long),
+    pytest.param("yarn", "before the work", marks=pytest.mark.long),
+    pytest.param("yarn", "after the request", marks=pytest.mark.thorough),
+    pytest.param("yarn", "while it runs", marks=pytest.mark.long),
+    pytest.param("yarn", "after the work", marks=pytest.mark.long),
     pytest.param("connect", "before the work", marks=pytest.mark.long),
     pytest.param("connect", "while it runs", marks=pytest.mark.long),
     pytest.param("connect", "after the work", marks=pytest.mark.long),
@@ -59,12 +64,15 @@ async def test_one_application_does_the_work(
         assert details.state is RunState.SUCCESS, told(details)
         assert details.tasks[0].try_number == 1
     assert rows(tmp_path) == 40
-    begun_again = when == "while it runs" and mode not in ("standalone-cluster", "kubernetes")
+    begun_again = when == "while it runs" and mode not in ("standalone-cluster", "kubernetes", "yarn")
     assert await noted(tmp_path) == (["begun"] if begun_again else []) + ["begun", "written"]
     await eventually(lambda: asyncio.to_thread(processes_with, str(spark_home / "attempts")), lambda left: not left)
     if mode == "kubernetes":
         pods: KubernetesCluster = request.getfixturevalue("kubernetes")
         assert len(pods.pods(dag_id)) == len(pods.pods(dag_id, "Succeeded")) == 1
+    if mode == "yarn":
+        yarn: YarnCluster = request.getfixturevalue("yarn")
+        assert [app["finalStatus"] for app in yarn.applications(dag_id)] == ["SUCCEEDED"]
     if mode.startswith("standalone"):
         cluster: Standalone = request.getfixturevalue("standalone")
         await eventually(lambda: asyncio.to_thread(cluster.drivers, active=True), lambda drivers: not drivers)

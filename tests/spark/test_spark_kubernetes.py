@@ -25,10 +25,10 @@ from tidemill.activities.spark.client import driver_environment
 from tidemill.activities.spark.clusters import Life
 from tidemill.activities.spark.command import ARCHIVE, DRIVER, spark_submit
 from tidemill.activities.spark.driver_lines import DriverLines
-from tidemill.activities.spark.kubernetes import GIVEN_UP, Kubernetes
+from tidemill.activities.spark.kubernetes import GIVEN_UP, LARGEST, Kubernetes
 from tidemill.activities.spark.pod import status_of
 from tidemill.activities.spark.shipping import archive
-from tidemill.activities.spark.starts import SparkStart, pod_name
+from tidemill.activities.spark.starts import SparkStart, cluster_name
 
 Object = dict[str, Any]
 
@@ -90,7 +90,7 @@ def begun(home: Path, spark: Object = KUBERNETES, **fields: Any) -> tuple[SparkS
     work, api = start(home, spark, **fields), Api()
 
     def launch() -> str:
-        api.pod(pod_name(work), "Pending")
+        api.pod(cluster_name(work), "Pending")
         return ""
 
     return work, api, Kubernetes(work, launch, api)
@@ -100,7 +100,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     work, _, _ = begun(tmp_path, env={"REGION": "eu"})
     argv = spark_submit(work)
     conf = conf_of(argv)
-    assert conf["spark.kubernetes.driver.pod.name"] == pod_name(work) == f"tidemill-{work.attempt.uuid.hex}"
+    assert conf["spark.kubernetes.driver.pod.name"] == cluster_name(work) == f"tidemill-{work.attempt.uuid.hex}"
     assert conf["spark.kubernetes.namespace"] == "pipelines"
     assert conf["spark.kubernetes.submission.waitAppCompletion"] == "false"
     assert conf["spark.kubernetes.driverEnv.REGION"] == "eu"
@@ -113,14 +113,14 @@ def test_the_command_line(tmp_path: Path) -> None:
 def test_an_application_of_the_image_is_not_sent(tmp_path: Path) -> None:
     work, _, _ = begun(tmp_path, application="local:///app/load.py")
     assert spark_submit(work)[-2:] == ["/app/load.py", "2024-01-01"]
-    assert zipfile.ZipFile(BytesIO(archive(work))).namelist() == ["attempt.json", "plan.json"]
+    assert zipfile.ZipFile(BytesIO(archive(work, LARGEST))).namelist() == ["attempt.json", "plan.json"]
 
 
 def test_the_pod_is_given_all_that_its_driver_needs_and_is_owned_by_it(tmp_path: Path) -> None:
     work, api, kubernetes = begun(tmp_path)
     assert kubernetes.find() is None
-    assert kubernetes.submit() == kubernetes.find() == pod_name(work)
-    kept = api.config_map(pod_name(work))
+    assert kubernetes.submit() == kubernetes.find() == cluster_name(work)
+    kept = api.config_map(cluster_name(work))
     assert kept["data"] == {DRIVER.name: DRIVER.read_text()}
     packed = zipfile.ZipFile(BytesIO(base64.b64decode(kept["binaryData"][ARCHIVE])))
     assert packed.read("application/load.py") == b"print('loads')"
@@ -150,7 +150,7 @@ def test_a_template_of_the_users_is_kept(tmp_path: Path) -> None:
 def test_code_that_is_too_large_to_be_sent_is_refused_with_the_remedy(tmp_path: Path) -> None:
     _, _, kubernetes = begun(tmp_path)
     (tmp_path / "dags" / "load.py").write_bytes(b"#" + base64.b64encode(os.urandom(1_500_000)))
-    with pytest.raises(ApplicationError, match=r"local:///path/in/the/image\.py"):
+    with pytest.raises(ApplicationError, match=r"local:///path/there\.py"):
         kubernetes.submit()
 
 
@@ -162,7 +162,7 @@ def test_a_driver_in_a_folder_of_its_own_runs_what_it_was_sent(tmp_path: Path) -
         "pathlib.Path(__file__).parents[1].joinpath('xcom.json').write_text(json.dumps(['x' * 5000, sys.argv[1]]))"
     )
     kubernetes.submit()
-    kept = api.config_map(pod_name(work))
+    kept = api.config_map(cluster_name(work))
     mounted = tmp_path / "mounted"
     mounted.mkdir()
     (mounted / DRIVER.name).write_text(kept["data"][DRIVER.name])
@@ -173,8 +173,8 @@ def test_a_driver_in_a_folder_of_its_own_runs_what_it_was_sent(tmp_path: Path) -
     )
     assert ran.returncode == 0, ran.stderr
     api.printed = [f"2026-01-01T00:00:{n:02}Z {line}" for n, line in enumerate(ran.stdout.splitlines())]
-    api.pod(pod_name(work), "Succeeded")
-    assert kubernetes.status(pod_name(work)).succeeded
+    api.pod(cluster_name(work), "Succeeded")
+    assert kubernetes.status(cluster_name(work)).succeeded
     outcome = work.earlier_result()
     assert outcome is not None
     assert outcome.xcom == {"return_value": ["x" * 5000, "2024-01-01"]}
@@ -186,7 +186,7 @@ def test_what_the_driver_prints_is_in_the_log_once_and_what_it_tells_is_not(
     monkeypatch.setattr(kubernetes_module, "LOG_EVERY", -1)
     work, api, kubernetes = begun(tmp_path)
     kubernetes.submit()
-    pod, uuid = pod_name(work), work.attempt.uuid.hex
+    pod, uuid = cluster_name(work), work.attempt.uuid.hex
     told = "eJyrVkrOLFayUlAqLU4tUqoFAC0cBWA="  # something of another attempt's
     api.printed = [
         "2026-01-01T00:00:00Z one",
@@ -207,11 +207,11 @@ def test_what_the_driver_prints_is_in_the_log_once_and_what_it_tells_is_not(
 def test_an_end_empties_what_was_sent_and_leaves_it_to_the_pod(tmp_path: Path) -> None:
     work, api, kubernetes = begun(tmp_path)
     kubernetes.submit()
-    api.pod(pod_name(work), "Failed")
-    assert kubernetes.status(pod_name(work)).life is Life.ENDED
-    kept = api.config_map(pod_name(work))
+    api.pod(cluster_name(work), "Failed")
+    assert kubernetes.status(cluster_name(work)).life is Life.ENDED
+    kept = api.config_map(cluster_name(work))
     assert "data" not in kept
-    assert kept["metadata"]["ownerReferences"][0]["uid"] == api.objects["pod", pod_name(work)]["metadata"]["uid"]
+    assert kept["metadata"]["ownerReferences"][0]["uid"] == api.objects["pod", cluster_name(work)]["metadata"]["uid"]
 
 
 def test_nothing_begins_for_an_attempt_that_was_given_up(tmp_path: Path) -> None:
@@ -221,9 +221,9 @@ def test_nothing_begins_for_an_attempt_that_was_given_up(tmp_path: Path) -> None
         if submits:
             kubernetes.submit()
         assert kubernetes.give_up()
-        kubernetes.kill(pod_name(work))
-        assert "data" not in api.config_map(pod_name(work))
-        assert GIVEN_UP in api.config_map(pod_name(work))["metadata"]["labels"]
+        kubernetes.kill(cluster_name(work))
+        assert "data" not in api.config_map(cluster_name(work))
+        assert GIVEN_UP in api.config_map(cluster_name(work))["metadata"]["labels"]
         with pytest.raises(ApplicationError, match="given up"):
             Kubernetes(work, lambda: pytest.fail("it was submitted"), api).submit()
 
@@ -233,10 +233,10 @@ def test_the_end_of_a_pod_that_is_given_up_lets_nothing_begin(tmp_path: Path) ->
     work, api, kubernetes = begun(tmp_path)
     kubernetes.submit()
     kubernetes.give_up()
-    api.pod(pod_name(work), "Failed")
-    kubernetes.status(pod_name(work))
-    Kubernetes(work, lambda: "", api).status(pod_name(work))  # of who follows it meanwhile
-    kept = api.config_map(pod_name(work))["metadata"]
+    api.pod(cluster_name(work), "Failed")
+    kubernetes.status(cluster_name(work))
+    Kubernetes(work, lambda: "", api).status(cluster_name(work))  # of who follows it meanwhile
+    kept = api.config_map(cluster_name(work))["metadata"]
     assert GIVEN_UP in kept["labels"]
     assert "ownerReferences" not in kept
 
@@ -246,18 +246,18 @@ def test_a_pod_whose_node_is_gone_is_lost_and_not_waited_for(tmp_path: Path, mon
     work, api, kubernetes = begun(tmp_path)
     kubernetes.submit()
     leaving = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    api.pod(pod_name(work), "Running", **leaving)
+    api.pod(cluster_name(work), "Running", **leaving)
     monkeypatch.setattr(api, "printed", None)  # nor does it tell what was printed
-    found = kubernetes.status(pod_name(work))
+    found = kubernetes.status(cluster_name(work))
     assert (found.life, found.told) == (Life.RUNNING, "Running, being deleted")
     monkeypatch.setattr(kubernetes_module, "LEAVES_WITHIN", -1)
-    assert kubernetes.status(pod_name(work)).life is Life.UNKNOWN
-    api.pod(pod_name(work), "Succeeded")
+    assert kubernetes.status(cluster_name(work)).life is Life.UNKNOWN
+    api.pod(cluster_name(work), "Succeeded")
     with pytest.raises(OSError, match="no log"):
-        kubernetes.status(pod_name(work))
+        kubernetes.status(cluster_name(work))
     monkeypatch.setattr(kubernetes_module, "LOG_WITHIN", -1)
-    assert kubernetes.status(pod_name(work)).life is Life.ENDED
-    assert "data" in api.config_map(pod_name(work)), "for whoever can read the log after all"
+    assert kubernetes.status(cluster_name(work)).life is Life.ENDED
+    assert "data" in api.config_map(cluster_name(work)), "for whoever can read the log after all"
 
 
 def test_a_pod_without_what_it_mounts_is_removed_and_submitted_again(
@@ -267,12 +267,12 @@ def test_a_pod_without_what_it_mounts_is_removed_and_submitted_again(
     monkeypatch.setattr(kubernetes_module, "SUBMITTED_WITHIN", 0)
     work, api, kubernetes = begun(tmp_path)
     spec = {"volumes": [{"name": "conf", "configMap": {"name": "spark-drv-conf-map"}}]}
-    api.pod(pod_name(work), "Pending", spec=spec)
+    api.pod(cluster_name(work), "Pending", spec=spec)
     assert kubernetes.find() is None
-    assert kubernetes.submit() == pod_name(work)
+    assert kubernetes.submit() == cluster_name(work)
     api.put("configmap", "spark-drv-conf-map", {})
-    api.pod(pod_name(work), "Pending", spec=spec)
-    assert kubernetes.find() == pod_name(work)
+    api.pod(cluster_name(work), "Pending", spec=spec)
+    assert kubernetes.find() == cluster_name(work)
 
 
 @pytest.mark.parametrize(("status", "life", "words"), [
@@ -354,7 +354,7 @@ def test_a_pod_that_is_there_already_is_the_attempts_own(tmp_path: Path, told: s
         raise OSError(told)
 
     work, api, _ = begun(tmp_path)
-    assert Kubernetes(work, launch, api).submit() == pod_name(work)
+    assert Kubernetes(work, launch, api).submit() == cluster_name(work)
 
 
 def test_lines_that_are_cut_or_forged_tell_nothing() -> None:

@@ -14,6 +14,7 @@ from support import Stack, eventually, processes_with, stack
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
+from yarn_cluster import YarnCluster
 
 DAG_FILE = Path(__file__).parents[1] / "dags" / "spark_modes.py"
 MODES = [
@@ -22,6 +23,7 @@ MODES = [
     pytest.param("standalone-cluster", marks=pytest.mark.thorough),
     "connect",
     "kubernetes",
+    "yarn",
 ]
 pytestmark = pytest.mark.spark
 
@@ -79,7 +81,7 @@ async def test_functions_and_sql_run_anywhere(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("where", ["standalone-cluster", "connect", "kubernetes"], indirect=True)
+@pytest.mark.parametrize("where", ["standalone-cluster", "connect", "kubernetes", "yarn"], indirect=True)
 async def test_a_failure_is_told_in_the_users_terms(
     spark: Stack, where: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
@@ -94,7 +96,9 @@ async def test_a_failure_is_told_in_the_users_terms(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("where", ["standalone-client", "standalone-cluster", "connect", "kubernetes"], indirect=True)
+@pytest.mark.parametrize(
+    "where", ["standalone-client", "standalone-cluster", "connect", "kubernetes", "yarn"], indirect=True
+)
 async def test_cancelling_ends_the_application_before_the_run_says_so(
     spark: Stack, where: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -121,6 +125,9 @@ async def test_cancelling_ends_the_application_before_the_run_says_so(
         await eventually(lambda: asyncio.to_thread(pods.pods, dag_id), lambda names: not names)
         given_up = pods.kubectl("get", "configmap", "--selector", "tidemill-given-up", "--output", "name")
         assert pod in given_up, "nothing of it can begin any more"
+    elif mode == "yarn":
+        yarn: YarnCluster = request.getfixturevalue("yarn")
+        assert yarn.running(dag_id) == []
     else:
         cluster: Standalone = request.getfixturevalue("standalone")
         assert cluster.drivers(active=True) == []

@@ -188,8 +188,8 @@ class SparkOptions(Brief, Model):
     def untried(self) -> str | None:
         """The kind of cluster that the application would run on, if tidemill's tests have had none of that kind."""
         master = self.master or DEFAULT_MASTER
-        if master == "yarn":
-            return "YARN cluster"
+        if master == "yarn" and self.mode is SparkMode.CLIENT:
+            return "YARN cluster in client mode"
         if master.startswith("k8s://") and self.mode is SparkMode.CLIENT:
             return "Kubernetes cluster in client mode"
         return None
