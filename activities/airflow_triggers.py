@@ -22,12 +22,12 @@ from ..model.run.deferrals import TriggerEnd
 from ..model.run.triggering import TriggerQuestion
 from ..model.spec.owned import OwnedNames
 from .attempts.key_values import ANY_TASK
-from .attempts.watch import handed_over
-from .attempts.way import Conversation
+from .attempts.lifecycle import ChildListener
+from .attempts.supervision import infrastructure_error
 from .processes.call import ServerGone
 from .processes.forks import ImportFailed
-from .secrets import fresh_masker
-from .workplace import Workplace
+from .secrets import new_masker
+from .worker_context import WorkerContext
 
 HEARTBEAT_EVERY = 1.0
 FULL_FOR = 0.05
@@ -95,7 +95,7 @@ class _Host:
         self.closed = True
         for future in self.waiting.values():
             if not future.done():
-                future.set_exception(handed_over(reason))
+                future.set_exception(infrastructure_error(reason))
         self.waiting.clear()
         self.outgoing.put(None)
 
@@ -112,11 +112,11 @@ class _Host:
             raise _Over
 
 
-class _Listening(Conversation):
+class _Listening(ChildListener):
     """What is heard of a process that watches triggers."""
 
-    def __init__(self, host: _Host, workplace: Workplace, owns: OwnedNames | None) -> None:
-        super().__init__(None, fresh_masker(), workplace.facts, workplace.key_values, ANY_TASK, owns)
+    def __init__(self, host: _Host, workplace: WorkerContext, owns: OwnedNames | None) -> None:
+        super().__init__(None, new_masker(), workplace.facts, workplace.key_values, ANY_TASK, owns)
         self._host = host
 
     def output(self, data: bytes) -> None:
@@ -138,7 +138,7 @@ class _Listening(Conversation):
 class TriggerActivities:
     """The triggers of a worker."""
 
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
         self._hosts: dict[str, _Host] = {}
 
@@ -203,6 +203,6 @@ async def _first(future: asyncio.Future[TriggerEnd], timeout_at: datetime | None
                 return TriggerEnd(error=TOO_LONG)
         await asyncio.wait([future], timeout=left)
         if activity.is_worker_shutdown() and not future.done():
-            raise handed_over("the worker that watched the trigger is stopped")
+            raise infrastructure_error("the worker that watched the trigger is stopped")
         activity.heartbeat()
     return future.result()

@@ -9,13 +9,13 @@ from ..model.run.task_instances import Failure, Outcome
 from ..model.spec.references import RETURN_VALUE
 from ..model.spec.tasks import BashSensorTask
 from ..model.states import TaskState
+from .attempts.lifecycle import ChildResult, WorkKind, execute_attempt
 from .attempts.outcomes import describe_end, instant, outcome_of
-from .attempts.watch import task_failed
-from .attempts.way import Ended, Kind, carried_out
-from .workplace import Workplace
+from .attempts.supervision import task_failure
+from .worker_context import WorkerContext
 
 
-def _outcome(attempt: TaskAttempt, ended: Ended) -> Outcome:
+def _outcome(attempt: TaskAttempt, ended: ChildResult) -> Outcome:
     """What the command's end means; of a function that was to name the command, perhaps an outcome of its own."""
     if "outcome" in ended.result:
         return outcome_of(ended.result)
@@ -28,7 +28,7 @@ def _outcome(attempt: TaskAttempt, ended: Ended) -> Outcome:
         return Outcome(state=TaskState.SKIPPED, started_at=started_at, note=f"exit code {end['code']}")
     if end["code"] != 0:
         message = end.get("error") or f"the command {describe_end(end)}"
-        raise task_failed(Failure(error_type="BashFailed", message=message, traceback=ended.tail[-15:]))
+        raise task_failure(Failure(error_type="BashFailed", message=message, traceback=ended.tail[-15:]))
     return Outcome(
         asset_events=said,
         xcom={} if ended.last_line is None else {RETURN_VALUE: ended.last_line},
@@ -36,12 +36,12 @@ def _outcome(attempt: TaskAttempt, ended: Ended) -> Outcome:
     )
 
 
-COMMAND = Kind(work="bash", calls_code=False, outcome=_outcome)
-FUNCTION = Kind(work="bash_function", calls_code=True, outcome=_outcome)
+COMMAND = WorkKind(work="bash", calls_code=False, outcome=_outcome)
+FUNCTION = WorkKind(work="bash_function", calls_code=True, outcome=_outcome)
 
 
 class BashActivities:
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
 
     @activity.defn(name="tidemill.bash", no_thread_cancel_exception=True)
@@ -51,9 +51,9 @@ class BashActivities:
         Started again for the same try, it returns what an earlier start's command ended with, and
         ends a command that still runs here before it starts a new one.
         """
-        return carried_out(self._workplace, attempt, COMMAND)
+        return execute_attempt(self._workplace, attempt, COMMAND)
 
     @activity.defn(name="tidemill.bash_function", no_thread_cancel_exception=True)
     def run_function(self, attempt: TaskAttempt) -> Outcome:
         """Asks the task's function for a command, and runs that."""
-        return carried_out(self._workplace, attempt, FUNCTION)
+        return execute_attempt(self._workplace, attempt, FUNCTION)

@@ -13,11 +13,11 @@ from typing import Any
 from ..model.errors import InvalidInputError
 from ..model.run.attempts import TaskAttempt
 from ..model.spec.dag import DagSpec, read_dag
-from .attempts.watch import Unattended
-from .attempts.way import rendered
+from .attempts.lifecycle import rendered
+from .attempts.supervision import Unattended
 from .bundles.listing import IGNORE_FILE, Tree
 from .bundles.parsing import PARSE_TIMEOUT, FileToParse, parsed
-from .workplace import Workplace
+from .worker_context import WorkerContext
 
 ALL = ("*",)
 DAGS = "dags"
@@ -104,10 +104,10 @@ def own_workplace(
     results_url: str | None = None,
     airflow_python: str | None = None,
     environment: tuple[str, ...] = ALL,
-) -> Iterator[Workplace]:
+) -> Iterator[WorkerContext]:
     """A workplace without a worker, as long as the block. Its children find what *environment* has of the caller's."""
     with tempfile.TemporaryDirectory() as home:
-        workplace = Workplace(
+        workplace = WorkerContext(
             home=Path(home),
             environment=environment,
             dags_are_paused_at_creation=paused_at_creation,
@@ -120,7 +120,7 @@ def own_workplace(
             workplace.close()
 
 
-def _parse(workplace: Workplace, root: Path, path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
+def _parse(workplace: WorkerContext, root: Path, path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
     name = path.relative_to(root).as_posix()
     paused = workplace.dags_are_paused_at_creation
     kept = workplace.key_values

@@ -20,8 +20,8 @@ from ..model.run.identity import TriggeredBy, dag_workflow_id
 from ..model.run.revisions import ClearRequest, ReviseQuestion
 from ..model.run.views import RunView
 from ..model.spec.dag import DagSpec
-from .asking import Asking
 from .calling import update
+from .workflow_caller import WorkflowCaller
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class TriggerRefusedError(InvalidInputError):
 class DagHandle:
     """A DAG by its id. Every question raises DagNotFoundError where there is no such DAG."""
 
-    asking: Asking
+    asking: WorkflowCaller
     dag_id: str
 
     async def view(self) -> DagView:

@@ -12,19 +12,19 @@ from ..model.run.notices import Notice
 from ..model.spec.notifiers import CommandNotifier, EmailNotifier, FunctionNotifier, WebhookNotifier
 from .attempts.folder import RESULT
 from .attempts.last_words import LastWords
+from .attempts.lifecycle import ChildListener, run_in_child
 from .attempts.outcomes import describe_exit, outcome_of
-from .attempts.watch import Watch, handed_over, stopping_cleanly
-from .attempts.way import Conversation, forked
+from .attempts.supervision import AttemptSupervisor, infrastructure_error, stopping_cleanly
 from .processes.call import ServerGone
-from .secrets import Connection, fresh_masker
+from .secrets import Connection, new_masker
 from .work import mail, webhook
-from .workplace import Workplace
+from .worker_context import WorkerContext
 
 WITHIN_SECONDS = 60
 
 
 class NotifyActivities:
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
 
     @activity.defn(name="tidemill.notify", no_thread_cancel_exception=True)
@@ -48,7 +48,9 @@ class NotifyActivities:
             # A file may have DAGs of both kinds: the callbacks of one for Airflow have no tasks of tidemill's.
             work = "airflow" if notice.written_for == "airflow" else "function"
             log_url = self._workplace.log_url_of(attempt.seen_by_callback)
-            forks = forked(self._workplace, attempt, folder, work, Watch(None), calls_code=True, log_url=log_url)
+            forks = run_in_child(
+                self._workplace, attempt, folder, work, AttemptSupervisor(None), calls_code=True, log_url=log_url
+            )
             earlier = forks.result
         outcome_of(earlier)
         self._workplace.leftovers.add(folder.path)
@@ -61,7 +63,7 @@ def environment(notice: Notice, base_url: str | None = None) -> dict[str, str]:
     return {**facts, "TIDEMILL_NOTICE_KEY": notice.key}
 
 
-def run_command(command: str, notice: Notice, workplace: Workplace) -> None:
+def run_command(command: str, notice: Notice, workplace: WorkerContext) -> None:
     """Runs the command as a task of the DAG is run, with what happened in its environment.
 
     Raises ApplicationError if it fails or takes too long.
@@ -69,25 +71,27 @@ def run_command(command: str, notice: Notice, workplace: Workplace) -> None:
     source = notice.attempt.source
     forks = workplace.forks(source.bundle if source is not None else None)
     refused = workplace.refused_of(notice.attempt)
-    printed = LastWords(Conversation(None, fresh_masker(), owns=notice.attempt.owns, refused=refused))
+    printed = LastWords(ChildListener(None, new_masker(), owns=notice.attempt.owns, refused=refused))
     request = {
         "argv": ["/bin/sh", "-c", command],
         "variables": environment(notice, workplace.base_url),
         "directory": _beside_its_file(notice, workplace),
         "grace": workplace.grace.total_seconds(),
     }
-    within = Watch(timedelta(seconds=WITHIN_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s"))
+    within = AttemptSupervisor(
+        timedelta(seconds=WITHIN_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s")
+    )
     try:
         answer = forks.call("command", request, listener=printed, checks=within, grace=workplace.grace.total_seconds())
     except ServerGone:
-        raise handed_over("the process above the notifier's command ended") from None
+        raise infrastructure_error("the process above the notifier's command ended") from None
     end = (answer.result or {}).get("ended", {"code": answer.code})
     if end["code"] != 0:
         said = end.get("error") or next(iter(printed.lines()[-1:]), "it said nothing")
         raise _failed(f"{describe_exit(end['code'])}: {said}")
 
 
-def _beside_its_file(notice: Notice, workplace: Workplace) -> str:
+def _beside_its_file(notice: Notice, workplace: WorkerContext) -> str:
     """Where the command of a notice runs; an alarm is given, too, where the code that it is about is gone."""
     try:
         return str(workplace.directory(notice.attempt))
@@ -99,7 +103,7 @@ def _failed(how: str) -> ApplicationError:
     return ApplicationError(f"the notifier's command {how}", type="NotifierFailed")
 
 
-def post(notifier: WebhookNotifier, notice: Notice, workplace: Workplace) -> None:
+def post(notifier: WebhookNotifier, notice: Notice, workplace: WorkerContext) -> None:
     """Posts the facts as JSON, the notice's key as Idempotency-Key. Raises ApplicationError for an error answer."""
     url, headers, name = notifier.url or "", notifier.headers, notifier.url
     if notifier.conn_id is not None:
@@ -121,7 +125,7 @@ def post(notifier: WebhookNotifier, notice: Notice, workplace: Workplace) -> Non
         raise ApplicationError(f"{name} answered {answer['status']}", type="NotifierFailed")
 
 
-def connection_of(conn_id: str, notice: Notice, workplace: Workplace) -> Connection:
+def connection_of(conn_id: str, notice: Notice, workplace: WorkerContext) -> Connection:
     """Return the connection, if the bundle of the notice may use it. Raises ApplicationError if it may not."""
     owns = notice.attempt.owns
     if owns is not None and (refused := owns.problem("connection", conn_id)) is not None:
@@ -130,7 +134,7 @@ def connection_of(conn_id: str, notice: Notice, workplace: Workplace) -> Connect
     return Connection.get(conn_id)
 
 
-def send_mail(notifier: EmailNotifier, notice: Notice, workplace: Workplace) -> None:
+def send_mail(notifier: EmailNotifier, notice: Notice, workplace: WorkerContext) -> None:
     """Send the facts as a mail, whose Message-ID is the notice's own. Raises ApplicationError if it is not taken."""
     connection = connection_of(notifier.conn_id, notice, workplace)
     extra, facts = connection.extra_dejson, notice.facts(workplace.base_url)
@@ -180,14 +184,16 @@ def is_true(value: object) -> bool:
     return value is True or str(value).lower() in ("true", "1", "yes")
 
 
-def _sent_by_task(work: str, request: dict[str, Any], notice: Notice, workplace: Workplace) -> dict[str, Any]:
+def _sent_by_task(work: str, request: dict[str, Any], notice: Notice, workplace: WorkerContext) -> dict[str, Any]:
     """Sends it from where tasks are: the worker's network is not the DAG author's."""
     source = notice.attempt.source
-    within = Watch(timedelta(seconds=2 * WITHIN_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s"))
+    within = AttemptSupervisor(
+        timedelta(seconds=2 * WITHIN_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s")
+    )
     forks = workplace.forks(source.bundle if source is not None else None)
-    listener = Conversation(None, fresh_masker(), owns=notice.attempt.owns)
+    listener = ChildListener(None, new_masker(), owns=notice.attempt.owns)
     try:
         answer = forks.call(work, request, listener=listener, checks=within)
     except ServerGone:
-        raise handed_over(f"the process above the {work}'s ended") from None
+        raise infrastructure_error(f"the process above the {work}'s ended") from None
     return answer.result or {"error": describe_exit(answer.code)}

@@ -21,23 +21,23 @@ from ..model.run.views import RunView
 from ..model.spec.dag import enclosing
 from ..model.spec.tasks import ExternalTaskTask, TriggerDagTask
 from ..model.states import TaskState
-from .asking import Asking
-from .attempts.watch import task_failed
+from .attempts.supervision import task_failure
 from .dag_handle import DagHandle, DagNotFoundError, TriggerRefusedError
 from .waiting import filled
-from .workplace import Workplace
+from .worker_context import WorkerContext
+from .workflow_caller import WorkflowCaller
 
 PATIENCE = timedelta(seconds=60)
 """Less than the time that a look at another workflow may take."""
 
 
 class OtherDagsActivities:
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
 
     @cached_property
-    def _asking(self) -> Asking:
-        return Asking(activity.client(), PATIENCE)
+    def _asking(self) -> WorkflowCaller:
+        return WorkflowCaller(activity.client(), PATIENCE)
 
     @activity.defn(name="tidemill.trigger_dag")
     async def trigger_dag(self, attempt: TaskAttempt) -> Outcome:
@@ -69,7 +69,7 @@ class OtherDagsActivities:
 
 
 def _failed(error_type: str, message: str, *, retryable: bool = True) -> Exception:
-    return task_failed(Failure(error_type=error_type, message=message, retryable=retryable))
+    return task_failure(Failure(error_type=error_type, message=message, retryable=retryable))
 
 
 async def _triggered(attempt: TaskAttempt, task: TriggerDagTask, dag: DagHandle, values: Sequence[Any]) -> Outcome:

@@ -4,14 +4,14 @@ from temporalio import activity
 
 from ..model.run.attempts import TaskAttempt
 from ..model.run.task_instances import Outcome
-from .attempts.way import Kind, carried_out
-from .workplace import Workplace
+from .attempts.lifecycle import WorkKind, execute_attempt
+from .worker_context import WorkerContext
 
-FUNCTION = Kind(work="function", calls_code=True)
+FUNCTION = WorkKind(work="function", calls_code=True)
 
 
 class PythonActivities:
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
 
     @activity.defn(name="tidemill.python", no_thread_cancel_exception=True)
@@ -20,4 +20,4 @@ class PythonActivities:
 
         Started again for the same try, it returns the result that an earlier start left, if any.
         """
-        return carried_out(self._workplace, attempt, FUNCTION)
+        return execute_attempt(self._workplace, attempt, FUNCTION)

@@ -102,7 +102,7 @@ def backends() -> list[Backend]:
     """Those that are asked, in order: the user's own, the environment, the file, the store (Airflow's order)."""
     found: list[Backend] = []
     if name := os.environ.get("TIDEMILL_SECRETS_BACKEND"):
-        found.append(_Remembering(_made(name)))
+        found.append(CachingBackend(_made(name)))
     found.append(Environment())
     if path := os.environ.get("TIDEMILL_SECRETS_FILE"):
         found.append(File(Path(path)))
@@ -138,7 +138,7 @@ def _made(name: str) -> Any:
         ) from None
 
 
-class _Remembering:
+class CachingBackend:
     """A backend of the user's own, such as a vault: what it said counts for a while, and then it is asked again."""
 
     def __init__(self, backend: Any) -> None:
@@ -271,7 +271,7 @@ def _leaves(text: str | None) -> list[str]:
         return [text]
 
 
-def fresh_masker() -> Masker:
+def new_masker() -> Masker:
     """Knows what is secret in this worker's environment and file, and whatever was looked up through it."""
     return Masker({*known_secrets(), *HERE.secrets})
 

@@ -19,21 +19,21 @@ from ..model.dag.manual_runs import (
     question_of,
     read_and_check,
 )
-from ..model.dag.ticks import Question, Ticks, TicksQuestion, coming_runs, named_by_run_after
+from ..model.dag.ticks import Question, Ticks, TimetableQuery, coming_runs, named_by_run_after
 from ..model.errors import InvalidInputError
 from ..model.spec.dag import DagSpec
 from ..model.spec.params import has_schema, is_costly
 from ..model.spec.timetables import Custom, DataInterval
+from .attempts.lifecycle import ChildListener
 from .attempts.outcomes import describe_exit
-from .attempts.watch import handed_over
-from .attempts.way import Conversation
+from .attempts.supervision import infrastructure_error
 from .masking import Masker
 from .processes.call import ServerGone
 from .processes.forks import Forks
 from .work.airflow.schedules import OWN
-from .work.needing_airflow import INSTALL
+from .work.airflow_detection import INSTALL
 from .work.timetable import in_time
-from .workplace import Workplace
+from .worker_context import WorkerContext
 
 ANSWER_WITHIN_SECONDS = 20
 SCHEMA_WITHIN_SECONDS = 5
@@ -59,11 +59,11 @@ class _Deadline:
 class TimetableActivities:
     """What timetables are asked."""
 
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
 
     @activity.defn(name="tidemill.coming_runs")
-    def ask_timetable(self, question: TicksQuestion) -> Ticks:
+    def ask_timetable(self, question: TimetableQuery) -> Ticks:
         """The coming runs. What the timetable raises is part of the answer, for the DAG to show."""
         try:
             if isinstance(question.timetable, Custom):
@@ -72,7 +72,7 @@ class TimetableActivities:
             renames = self._workplace.names_runs_by_run_after and question.timetable.names_runs_by_interval
             return named_by_run_after(found) if renames else found
         except ServerGone:
-            raise handed_over("the process above the timetable's ended") from None
+            raise infrastructure_error("the process above the timetable's ended") from None
         except Exception as error:
             return Ticks(error=_last_words(error))
 
@@ -114,7 +114,7 @@ class TimetableActivities:
         except InvalidInputError as error:
             return TriggerAnswer(error=str(error))
         except ServerGone:
-            raise handed_over("the process above the timetable's ended") from None
+            raise infrastructure_error("the process above the timetable's ended") from None
         except Exception as error:
             return TriggerAnswer(error=f"the run cannot be worked out: {_last_words(error)}")
 
@@ -124,7 +124,7 @@ class TimetableActivities:
                 return BackfillBatch.model_validate_json(self._ask_elsewhere(question))
             return backfill_batch(question.timetable.next_dagrun_info, question, in_time())
         except ServerGone:
-            raise handed_over("the process above the timetable's ended") from None
+            raise infrastructure_error("the process above the timetable's ended") from None
         except Exception as error:
             return BackfillBatch(total=0, error=_last_words(error))
 
@@ -136,7 +136,7 @@ class TimetableActivities:
         bundle, owns = (spec.source.bundle, spec.source.owns) if spec.source is not None else (None, None)
         request = {"params": params, "conf": {name: conf[name] for name in params if name in conf}}
         listener, checks = (
-            Conversation(None, Masker(), owns=owns, refused=self._refused_of(bundle, spec.dag_id)),
+            ChildListener(None, Masker(), owns=owns, refused=self._refused_of(bundle, spec.dag_id)),
             _Deadline("a schema of its params", SCHEMA_WITHIN_SECONDS),
         )
         answer = self._workplace.forks(bundle).call("params", request, listener=listener, checks=checks)
@@ -154,7 +154,7 @@ class TimetableActivities:
         """The answer of a user's timetable, as JSON. Raises TimetableRaisedError, or ServerGone."""
         request = {"question": question.model_dump_json()}
         refused = self._refused_of(question.bundle, None)
-        listener = Conversation(
+        listener = ChildListener(
             None, Masker(), key_values=self._workplace.key_values, owns=question.owns, refused=refused
         )
         checks = deadline or _Deadline()

@@ -12,9 +12,9 @@ from ..model.run.poking import poked
 from ..model.run.task_instances import Failure, Outcome
 from ..model.spec.tasks import TimeTask
 from ..model.spec.timetables.cron import zone
-from .attempts.watch import Unattended, task_failed
-from .attempts.way import Ended, Kind, carried_out, rendered
-from .workplace import Workplace
+from .attempts.lifecycle import ChildResult, WorkKind, execute_attempt, rendered
+from .attempts.supervision import Unattended, task_failure
+from .worker_context import WorkerContext
 
 RENDERED_WITHIN = timedelta(seconds=25)
 """Below what a workflow waits for an answer."""
@@ -33,7 +33,7 @@ class Rendered(Model):
     values: tuple[Any, ...]
 
 
-def filled(workplace: Workplace, attempt: TaskAttempt, value: Any) -> Any:
+def filled(workplace: WorkerContext, attempt: TaskAttempt, value: Any) -> Any:
     """*value* with results of other tasks and templates in it filled in. Fails the task where that cannot be done.
 
     It comes into history, so that there are no variables and connections in it. Templates are filled by a child.
@@ -41,18 +41,18 @@ def filled(workplace: Workplace, attempt: TaskAttempt, value: Any) -> Any:
     return rendered(workplace, attempt, value, for_history=True, watch=Unattended(RENDERED_WITHIN))
 
 
-def _poked(attempt: TaskAttempt, ended: Ended) -> Outcome:
+def _poked(attempt: TaskAttempt, ended: ChildResult) -> Outcome:
     if "invalid" in ended.result:
-        raise task_failed(Failure(error_type="TemplateError", message=ended.result["invalid"]))
+        raise task_failure(Failure(error_type="TemplateError", message=ended.result["invalid"]))
     path, found = ended.result["path"], ended.result["found"]
     return poked(attempt, found, datetime.now(UTC), f"no file {path} yet")
 
 
-FILE = Kind(work="file", calls_code=False, outcome=_poked)
+FILE = WorkKind(work="file", calls_code=False, outcome=_poked)
 
 
 class WaitingActivities:
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
 
     @activity.defn(name="tidemill.render", no_thread_cancel_exception=True)
@@ -72,13 +72,13 @@ class WaitingActivities:
             at = since + (task.delta or timedelta()) if target is None else _at(target, task.timezone, since)
         except ValueError as error:
             told = f"target_time = {target!r}: {error}. Write a time such as 06:30, or a date and time"
-            raise task_failed(Failure(error_type="InvalidInput", message=told, retryable=False)) from None
+            raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False)) from None
         return Moment(at=at, note=f"waits for {iso(at)}")
 
     @activity.defn(name="tidemill.file_sensor", no_thread_cancel_exception=True)
     def poke_file(self, attempt: TaskAttempt) -> Outcome:
         """Whether a file that the path or pattern means is there."""
-        return carried_out(self._workplace, attempt, FILE)
+        return execute_attempt(self._workplace, attempt, FILE)
 
 
 def _at(target: str, timezone: str, since: datetime) -> datetime:

@@ -27,7 +27,7 @@ from .guard import LOOPBACK, Guard
 from .pages import tabs
 from .pages.render import rendered
 from .read.archiver import archive_for_ever
-from .read.source import Source
+from .read.cached_client import CachedClient
 from .routes import (
     approvals,
     assets,
@@ -36,13 +36,13 @@ from .routes import (
     config,
     connections,
     dags,
+    event_logs,
     grid,
     health,
     home,
     installation,
     logs,
-    notices,
-    offers,
+    not_offered,
     pools,
     queued_events,
     runs,
@@ -55,8 +55,8 @@ from .routes import (
 from .static_ui import WHEEL, ui_folder
 
 ROUTERS = (
-    offers, config, health, home, dags, runs, approvals, xcom, logs, state_stores, task_instances, task_groups, grid,
-    pools, bulk_runs, queued_events, installation, backfills, notices, assets, variables, connections,
+    not_offered, config, health, home, dags, runs, approvals, xcom, logs, state_stores, task_instances, task_groups, grid,
+    pools, bulk_runs, queued_events, installation, backfills, event_logs, assets, variables, connections,
 )  # fmt: skip
 """The more particular paths first."""
 ICON = Path(__file__).parent / "pages" / "tidemill.svg"
@@ -66,7 +66,7 @@ def make_app(
     tidemill: Tidemill, settings: Settings, hosts: Collection[str] = LOOPBACK, access: Access | None = None
 ) -> FastAPI:
     """The application. *hosts*: the names that it may be called by. *access*: who gets in; None: nobody logs in."""
-    source = Source(tidemill, settings)
+    source = CachedClient(tidemill, settings)
     app = FastAPI(
         lifespan=partial(_as_long_as_it_serves, source),
         title="tidemill",
@@ -105,7 +105,7 @@ class _Files(StaticFiles):
 
 
 @asynccontextmanager
-async def _as_long_as_it_serves(source: Source, _: FastAPI) -> AsyncIterator[None]:
+async def _as_long_as_it_serves(source: CachedClient, _: FastAPI) -> AsyncIterator[None]:
     """Keeps runs that end, where there is an archive."""
     beside = [asyncio.create_task(_listed(source))]
     if source.keeps_all:
@@ -119,7 +119,7 @@ async def _as_long_as_it_serves(source: Source, _: FastAPI) -> AsyncIterator[Non
         source.close()
 
 
-async def _listed(source: Source) -> None:
+async def _listed(source: CachedClient) -> None:
     """Lists all DAGs before somebody looks: with thousands of them that takes seconds."""
     with suppress(RPCError, TimeoutError, RuntimeError):  # whoever looks is told
         await source.rows()

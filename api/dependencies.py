@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ..model.errors import InvalidInputError
 from ..model.states import TaskState
-from .read.source import Source
+from .read.cached_client import CachedClient
 
 REFUSING = (403, 501)
 """The statuses of operations that answer nothing else."""
@@ -16,8 +16,8 @@ MOST = 1000
 """The longest page (Airflow: maximum_page_limit)."""
 
 
-async def _source(request: Request) -> Source:
-    source: Source = request.app.state.source
+async def _source(request: Request) -> CachedClient:
+    source: CachedClient = request.app.state.source
     return source
 
 
@@ -44,7 +44,7 @@ def parameters_of(app: FastAPI) -> dict[tuple[str, str], set[str]]:
     }
 
 
-Here = Annotated[Source, Depends(_source)]
+Here = Annotated[CachedClient, Depends(_source)]
 Limit = Annotated[int, Query(ge=0, le=MOST)]
 
 

@@ -18,9 +18,9 @@ import psutil
 from figures import Figure
 from temporalio.client import Client
 from temporalio.worker import Worker
-from tidemill.activities.attempts.watch import Unattended
+from tidemill.activities.attempts.supervision import Unattended
 from tidemill.activities.bundles.parsing import PARSE_TIMEOUT, FileToParse, parsed
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.worker.client import Tidemill
@@ -90,7 +90,7 @@ def _delays(runs: list[float], tasks: list[float]) -> Found:
     return found
 
 
-def _specs(place: Workplace, folder: Path) -> list[DagSpec]:
+def _specs(place: WorkerContext, folder: Path) -> list[DagSpec]:
     path = folder / "bench_airflow.py"
     path.write_text(FILE)
     watch = Unattended(PARSE_TIMEOUT, too_long=TimeoutError)
@@ -99,7 +99,7 @@ def _specs(place: Workplace, folder: Path) -> list[DagSpec]:
 
 
 async def _ours(address: str, folder: Path) -> Found:
-    place = Workplace(home=folder / "home", airflow_python=str(PYTHON))
+    place = WorkerContext(home=folder / "home", airflow_python=str(PYTHON))
     client = await Client.connect(address, plugins=[TidemillPlugin(workplace=place)])
     queue = f"bench-{uuid.uuid4().hex[:8]}"
     found: Found = {}

@@ -15,8 +15,8 @@ from installation import Installation
 from page_times import page_times
 from pydantic import SecretStr
 from temporalio.client import Client
-from tidemill.api.read.ended_runs import EndedRun, EndedRuns
-from tidemill.api.read.source import Source
+from tidemill.api.read.cached_client import CachedClient
+from tidemill.api.read.ended_runs import EndedRun, RunArchive
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.worker.cli.web import web_server
@@ -63,7 +63,7 @@ async def web(client: Client, server: DevServer, place: Path, sizes: tuple[int, 
         async with web_server(tidemill, settings, "127.0.0.1", 0) as url:
             figures.append(await _viewers(url, tidemill, dag_id))
         archive = f"sqlite:///{place / 'archive.db'}"
-        await _fill(Source(tidemill, settings), archive, dag_id)
+        await _fill(CachedClient(tidemill, settings), archive, dag_id)
         settings = settings.model_copy(update={"archive": SecretStr(archive)})
         async with web_server(tidemill, settings, "127.0.0.1", 0) as url:
             figures += await page_times(url, _archived(dag_id), f"{ARCHIVED:,} archived runs")
@@ -116,14 +116,14 @@ def _archived(dag_id: str) -> dict[str, str]:
     }
 
 
-async def _fill(source: Source, archive: str, dag_id: str) -> None:
+async def _fill(source: CachedClient, archive: str, dag_id: str) -> None:
     """Puts copies of a run into the archive, an hour after each other, of a hundred DAGs in turn."""
     run = await source.tidemill.find_run(dag_id, "r1")
     await source.ended.begin()
     await source.details(dag_id, run)
     known = await source.ended.find(dag_id, "r1")
     assert known is not None
-    kept = EndedRuns(archive, source.tidemill.client)
+    kept = RunArchive(archive, source.tidemill.client)
     await kept.begin()
     now = datetime.now(UTC)
     for part in range(0, ARCHIVED, 1000):

@@ -21,7 +21,7 @@ from tidemill.activities.spark.archive import build_archive, fast_start
 from tidemill.activities.spark.command import environment, spark_home
 from tidemill.activities.spark.standalone import Standalone as Rest
 from tidemill.activities.spark.starts import SparkStart
-from tidemill.activities.workplace import Workplace, find_java
+from tidemill.activities.worker_context import WorkerContext, find_java
 from tidemill.examples import tpch
 from tidemill.model.run.attempts import TaskAttempt
 from tidemill.model.run.identity import TriggerRequest
@@ -117,7 +117,7 @@ class SparkBench:
         }  # fmt: skip
         [task] = self.dag_of("by_hand", spark).tasks
         attempt = TaskAttempt.model_validate({"run": run, "task": task.model_dump(), "try_number": 1})
-        rest = Rest(SparkStart.of(attempt, Workplace(home=self.folder)))
+        rest = Rest(SparkStart.of(attempt, WorkerContext(home=self.folder)))
         request = rest.request()
         request["appArgs"] = [*request["appArgs"][:-3], str(self.job)]  # without tidemill's own side of the driver
         url = f"{spark['rest_url']}/v1/submissions"
@@ -265,7 +265,7 @@ async def spark(address: str) -> list[Figure]:
         build_archive(home, java)
         cluster = running.enter_context(standalone_cluster(folder / "standalone", home / "cache"))
         connect, _ = running.enter_context(spark_connect(folder / "connect", home))
-        place = Workplace(home=home, spark_connections={"connect": SparkOptions(master=connect)})
+        place = WorkerContext(home=home, spark_connections={"connect": SparkOptions(master=connect)})
         client = await Client.connect(address, plugins=[TidemillPlugin(workplace=place)])
         queue = f"bench-{uuid.uuid4().hex[:8]}"
         async with Worker(client, task_queue=queue):

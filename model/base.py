@@ -72,11 +72,11 @@ def build_models() -> None:
         waiting += model.__subclasses__()
 
 
-TELLING_APART = ("kind", "mapper", "asks")
+DISCRIMINATORS = ("kind", "mapper", "asks")
 """Fields by which one of several models is known."""
 
 
-class Brief(BaseModel):
+class OmitDefaults(BaseModel):
     """Is written without the fields that have their default.
 
     For what a run has thousands of, and so that a field added later changes no hash of what does not use it.
@@ -92,7 +92,7 @@ class Brief(BaseModel):
         }
 
 
-class WithLaterFields(BaseModel):
+class OmitNewDefaults(BaseModel):
     """Is written without the fields that a release has added, where they have their default.
 
     Release 0.1 refuses a message that has a field which it does not know.
@@ -121,7 +121,7 @@ def _defaults(model: type[BaseModel]) -> dict[str, Any]:
     return {
         name: field.get_default(call_default_factory=True)
         for name, field in model.model_fields.items()
-        if not field.is_required() and name not in TELLING_APART
+        if not field.is_required() and name not in DISCRIMINATORS
     }
 
 

@@ -15,7 +15,7 @@ from kubernetes_cluster import KubernetesCluster, kubernetes_cluster, missing
 from spark_clusters import Standalone, spark_connect, standalone_cluster
 from support import Stack, stack, temporal_server
 from tidemill.activities.spark.archive import build_archive
-from tidemill.activities.workplace import find_java
+from tidemill.activities.worker_context import find_java
 from yarn_cluster import YarnCluster, yarn_cluster
 from yarn_cluster import missing as yarn_missing
 

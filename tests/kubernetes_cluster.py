@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.activities.spark.command import spark_home
-from tidemill.activities.workplace import find_java
+from tidemill.activities.worker_context import find_java
 from tidemill.worker.dev import free_port
 
 ROOT = Path(__file__).parents[1]

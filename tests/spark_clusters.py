@@ -17,7 +17,7 @@ from support import dag
 from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.activities.spark.archive import fast_start
 from tidemill.activities.spark.command import environment
-from tidemill.activities.workplace import find_java
+from tidemill.activities.worker_context import find_java
 from tidemill.model.run.views import RunDetails
 from tidemill.model.spec.dag import DagSpec
 from tidemill.worker.connect_server import arguments

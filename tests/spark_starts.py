@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.spark.starts import SparkStart
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.attempts import TaskAttempt
 
 YARN = {"master": "yarn", "deploy_mode": "cluster", "yarn_queue": "etl", "num_executors": 4, "executor_memory": "2g"}
@@ -30,7 +30,7 @@ def start(home: Path, spark: dict[str, Any], **fields: Any) -> SparkStart:
     }
     task = {"kind": "spark_submit", "task_id": "load", "application": "load.py", "application_args": ["{{ ds }}"]}
     attempt = TaskAttempt.model_validate({"run": run, "task": {**task, "spark": spark, **fields}, "try_number": 2})
-    workplace = Workplace(home=home, dags_folder=Path("/dags"))
+    workplace = WorkerContext(home=home, dags_folder=Path("/dags"))
     try:
         return cast(SparkStart, ActivityEnvironment().run(SparkStart.of, attempt, workplace))
     finally:

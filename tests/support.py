@@ -34,7 +34,7 @@ from tidemill.activities.processes.children import Children
 from tidemill.activities.processes.forks import Forks
 from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.activities.processes.users import RunAs
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.views import RunDetails, RunView
 from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.worker.client import Tidemill
@@ -245,7 +245,7 @@ SHARED: dict[tuple[str, ...], Children] = {}
 """By what DAG files may read when they are imported: those of the last test that has set something are kept."""
 
 
-def sharing(place: Workplace) -> Workplace:
+def sharing(place: WorkerContext) -> WorkerContext:
     """*place* with fork servers that other tests use, too: for tests in which nobody ends or counts these."""
     set_by_test = sorted(f"{name}={value}" for name, value in os.environ.items() if re.match("TEST_|MODES_", name))
     key = (*place.environment, *set_by_test)
@@ -266,12 +266,12 @@ async def stack(
     home: Path,
     *,
     cached: int = 100,
-    place: Workplace | None = None,
+    place: WorkerContext | None = None,
     parallelism: int | None = None,
     **worker_options: Any,
 ) -> AsyncIterator[Stack]:
     task_queue = f"test-{uuid.uuid4().hex[:8]}"
-    place = place or sharing(Workplace(home=home, environment=("TEST_*", "MODES_*")))
+    place = place or sharing(WorkerContext(home=home, environment=("TEST_*", "MODES_*")))
     client = await Client.connect(address, plugins=[TidemillPlugin(home, workplace=place, parallelism=parallelism)])
     async with patient(Worker(client, task_queue=task_queue, max_cached_workflows=cached, **worker_options)):
         made = Stack(Tidemill(client, task_queue), address, home, task_queue)

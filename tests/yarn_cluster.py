@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.activities.spark.command import spark_home
-from tidemill.activities.workplace import find_java
+from tidemill.activities.worker_context import find_java
 
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "build" / "yarn"

@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 
 from ..activities.attempts.folder import HOST, AttemptFolder, find_process
 from ..activities.calling import query
-from ..activities.workplace import Workplace
+from ..activities.worker_context import WorkerContext
 from ..model.base import Model
 from ..model.interfaces.dag import DagInterface
 from ..model.interfaces.run import RunInterface
@@ -71,7 +71,7 @@ async def known_to_temporal(client: Client) -> Known:
     return known
 
 
-def cleanup(workplace: Workplace, known: Known, older_than: timedelta, *, dry_run: bool = False) -> list[Removed]:
+def cleanup(workplace: WorkerContext, known: Known, older_than: timedelta, *, dry_run: bool = False) -> list[Removed]:
     """Removes what is older than *older_than* and not needed; what that was, largest kinds of things first to last.
 
     With *dry_run* nothing is removed.
@@ -134,7 +134,7 @@ def _old_snapshots(snapshots: Path, known: Known, before: datetime) -> Iterator[
             yield Removed(kind="code laid out", name=str(path), size=size)
 
 
-def _old_objects(workplace: Workplace, known: Known, before: datetime, *, dry_run: bool) -> Iterator[Removed]:
+def _old_objects(workplace: WorkerContext, known: Known, before: datetime, *, dry_run: bool) -> Iterator[Removed]:
     """Results and kept code in the store that workers share."""
     files, root = fsspec.core.url_to_fs(workplace.results.url)
     if not files.exists(root):

@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ..activities.bundles.register_dag import register_dag
 from ..activities.calling import query, signal, starting, update, update_with_start
-from ..activities.sharing import SharedQuestions
+from ..activities.single_flight import SingleFlight
 from ..model.asset.events import AssetEvent
 from ..model.asset.gathering import Gathered, Unqueue
 from ..model.asset.state import AssetView, Tie, ToldEvent, asset_workflow_id
@@ -105,7 +105,7 @@ class Tidemill:
     def __init__(self, client: Client, task_queue: str = "tidemill") -> None:
         self.client = client
         self.task_queue = task_queue
-        self._shared = SharedQuestions()
+        self._shared = SingleFlight()
         self._rooms: WeakValueDictionary[Any, asyncio.Semaphore] = WeakValueDictionary()
 
     @classmethod

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..activities.processes.supervised import start_supervised, stop
 from ..activities.spark.archive import fast_start
 from ..activities.spark.command import environment
-from ..activities.workplace import find_java
+from ..activities.worker_context import find_java
 from .dev import free_port
 from .spark_daemon import command
 

@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from ..activities.spark.command import spark_home
-from ..activities.workplace import find_java
+from ..activities.worker_context import find_java
 from ..model.base import Model
 from ..model.dag.row import DagRow
 from ..model.errors import InvalidInputError

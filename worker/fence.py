@@ -17,7 +17,7 @@ from hashlib import sha256
 
 import fsspec
 
-from ..activities.attempts.watch import cut_off
+from ..activities.attempts.supervision import cut_off
 
 FOLDER = "workers"
 ANSWERS = 3

@@ -17,7 +17,7 @@ from ..activities.processes.children import airflow_variables
 from ..activities.secrets import names_of
 from ..activities.work.dag_code import Code
 from ..activities.work.dag_import import import_code
-from ..activities.workplace import has_airflow
+from ..activities.worker_context import has_airflow
 from ..model.errors import InvalidInputError
 from ..model.run.attempts import TaskAttempt
 from ..model.run.deferrals import TriggerEnd
@@ -44,7 +44,7 @@ class AirflowFile:
     """A DAG file that is imported here, with Airflow."""
 
     def __init__(self, path: Path) -> None:
-        from ..activities.work.airflow.warm import warm_up
+        from ..activities.work.airflow.prefork import warm_up
 
         os.environ.update(airflow_variables(sys.executable, path.parent))
         warm_up()
@@ -53,7 +53,7 @@ class AirflowFile:
 
     def spec(self, dag_id: str) -> DagSpec:
         """A DAG of the file as data. Raises InvalidInputError if there is none of that id."""
-        from ..activities.work.airflow.reading import spec_of
+        from ..activities.work.airflow.dag_conversion import spec_of
 
         source = DagSource(path=str(self.path), sha256="0" * 64, imports_airflow=True)
         for dag in self.code.airflow_dags:

@@ -15,7 +15,7 @@ from typing import Any
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from ..activities.attempts.run_facts import of_dag, states_of
+from ..activities.attempts.run_lookup import of_dag, states_of
 from ..activities.attempts.xcom_store import XComStore
 from ..activities.bash import BashActivities
 from ..activities.dag_files import own_workplace
@@ -25,13 +25,13 @@ from ..activities.spark.activity import SparkActivities
 from ..activities.spark.output import OutputActivities
 from ..activities.waiting import WaitingActivities
 from ..activities.work.function import perform
-from ..activities.workplace import Workplace
+from ..activities.worker_context import WorkerContext
 from ..model.asset.outlets import OutletEvent
 from ..model.authoring.dags import DAG
 from ..model.errors import InvalidInputError
 from ..model.run.attempts import SubmittedAttempt, TaskAttempt, dag_path
 from ..model.run.engine import CANCELLED, RunEngine
-from ..model.run.facts import KnownRun, Question
+from ..model.run.facts import Question, RunSummary
 from ..model.run.identity import TriggerRequest, manual_run
 from ..model.run.notices import EVENTS, Notice, end_of_run, notices_of
 from ..model.run.progress import progress
@@ -129,7 +129,7 @@ class LocalFacts:
     """What tasks of a run without a server may ask: of their own DAG and run."""
 
     state: DagRunState
-    run: KnownRun
+    run: RunSummary
     results: XComStore
     log_url: str = ""
     started_at: datetime | None = None
@@ -162,18 +162,18 @@ class LocalFacts:
 class _LocalRun:
     """One run, task after task: the driver of its engine; see model.run.engine.RunDriver."""
 
-    def __init__(self, state: DagRunState, dag: LocalDag, workplace: Workplace, told: Told) -> None:
+    def __init__(self, state: DagRunState, dag: LocalDag, workplace: WorkerContext, told: Told) -> None:
         self.engine = RunEngine(state, self)
         self.state = state
         known = {"run_type": str(state.run.run_type), "state": RunState.RUNNING, "queued_at": state.started_at}
         fields = {name: getattr(state.run, name) for name in ("run_id", "logical_date", "run_after")}
         self._facts = LocalFacts(
             state,
-            KnownRun(**fields, **known, conf=state.run.conf, started_at=state.started_at),
+            RunSummary(**fields, **known, conf=state.run.conf, started_at=state.started_at),
             workplace.results,
             started_at=state.started_at,
         )
-        workplace.facts.run_facts = self._facts
+        workplace.facts.lookup = self._facts
         self._dag = dag
         self._workplace = workplace
         self.results = workplace.results

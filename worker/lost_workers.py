@@ -23,7 +23,7 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from ..activities.attempts.watch import cut_off
+from ..activities.attempts.supervision import cut_off
 from .fence import ANSWERS, Fence
 
 ANSWERS_WITHIN = timedelta(seconds=10)

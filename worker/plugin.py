@@ -24,7 +24,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from ..activities.airflow import AirflowActivities
 from ..activities.airflow_triggers import TriggerActivities
-from ..activities.attempts.run_facts import RunFacts
+from ..activities.attempts.run_lookup import RunLookup
 from ..activities.bash import BashActivities
 from ..activities.bundles.files import FileActivities
 from ..activities.bundles.registering import RegisterActivities, tell_dags
@@ -49,7 +49,7 @@ from ..activities.timetables import TimetableActivities
 from ..activities.waiting import WaitingActivities
 from ..activities.watching.activity import WatchActivities
 from ..activities.watching.other_namespaces import OtherNamespaces
-from ..activities.workplace import Workplace
+from ..activities.worker_context import WorkerContext
 from ..model.base import build_models
 from ..workflows.kinds import workflow_kinds
 from ..workflows.parallelism import ParallelismInterceptor
@@ -101,12 +101,12 @@ class TidemillPlugin(SimplePlugin):
         self,
         home: Path | str = ".tidemill",
         *,
-        workplace: Workplace | None = None,
+        workplace: WorkerContext | None = None,
         pins_runs: bool = False,
         parallelism: int | None = None,
         lost_after: timedelta | None = None,
     ) -> None:
-        place = workplace or Workplace(home=Path(home).resolve())
+        place = workplace or WorkerContext(home=Path(home).resolve())
 
         self._spark_activities = SparkActivities(place)
         self._watch_activities = WatchActivities(place)
@@ -147,7 +147,7 @@ class TidemillPlugin(SimplePlugin):
         loop = asyncio.get_running_loop()
         self._spark_activities.temporal = TemporalAccess(worker.client, loop)
         self._watch_activities.other_namespaces = OtherNamespaces(worker.client, loop)
-        self.place.facts.run_facts = RunFacts(worker.client, loop, self.place.results, self.place.key_values)
+        self.place.facts.lookup = RunLookup(worker.client, loop, self.place.results, self.place.key_values)
         beside = self._workers_beside(worker)
         _stop_together(worker, beside)
         build_models()

@@ -17,7 +17,7 @@ from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from ..activities.processes.users import RunAs
 from ..activities.secrets import backends, mask_names
-from ..activities.workplace import Workplace
+from ..activities.worker_context import WorkerContext
 from ..model.errors import InvalidInputError
 from .airflow_settings import notices_of_environment, of_environment
 from .client import Tidemill
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def plugin_for(settings: Settings) -> TidemillPlugin:
-    place = Workplace(
+    place = WorkerContext(
         home=settings.home.resolve(),
         dags_folder=settings.dags_folder.absolute() if settings.dags_folder is not None else None,
         spark_master=settings.spark_master,

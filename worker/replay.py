@@ -16,7 +16,7 @@ from ..model.replay.steps import Step
 from ..workflows.replaying import Recorder, Seen
 from .attempt_starts import MOST_EXECUTIONS
 from .connection import NotFoundError
-from .history_words import RecordedStep, steps_of
+from .history_text import RecordedStep, steps_of
 from .plugin import TidemillPlugin
 
 

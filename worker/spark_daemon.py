@@ -9,7 +9,7 @@ import os
 import sys
 
 from ..activities.spark.command import environment, spark_home
-from ..activities.workplace import find_java
+from ..activities.worker_context import find_java
 
 CLASSES = {
     "master": "org.apache.spark.deploy.master.Master",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .way import Conversation
+from .lifecycle import ChildListener
 
 MOST_BYTES, MOST_LINES = 500, 3
 
@@ -10,7 +10,7 @@ MOST_BYTES, MOST_LINES = 500, 3
 class LastWords:
     """Answers a child as *conversation* does, and keeps the last that it prints."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: ChildListener) -> None:
         self._conversation = conversation
         self._printed = b""
 

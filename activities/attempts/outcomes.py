@@ -7,7 +7,7 @@ from typing import Any
 
 from ...model.run.task_instances import Failure, Outcome
 from ..masking import Masker
-from .watch import task_failed
+from .supervision import task_failure
 
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """How a process ends that the kernel has ended, or a shell whose last command was."""
@@ -17,7 +17,7 @@ def outcome_of(result: dict[str, Any], masker: Masker | None = None) -> Outcome:
     """The outcome that *result* tells of. Raises the task's failure if it tells of one, without any secret."""
     if "failure" in result:
         failure = result["failure"] if masker is None else masker.masked_all(result["failure"])
-        raise task_failed(Failure.model_validate(failure))
+        raise task_failure(Failure.model_validate(failure))
     return Outcome.model_validate(result["outcome"])
 
 

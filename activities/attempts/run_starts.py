@@ -10,8 +10,8 @@ from typing import Any
 from ...model.base import to_utc
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import TaskAttempt
-from ..asking import Asking
 from ..dag_handle import DagHandle
+from ..workflow_caller import WorkflowCaller
 from .key_values import KeyValues
 
 TRIGGERS, CLEARS = "triggers", "clears"
@@ -22,7 +22,7 @@ TRIGGERS, CLEARS = "triggers", "clears"
 class RunStarts:
     """Starts runs with the worker's client. *marks* knows which of them a try has begun to start."""
 
-    asking: Asking
+    asking: WorkflowCaller
     marks: KeyValues
 
     async def start(self, attempt: TaskAttempt, wanted: dict[str, Any]) -> dict[str, Any]:

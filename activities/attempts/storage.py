@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from .watch import Watch
+from .supervision import AttemptSupervisor
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ CHECKS_EVERY = 0.2
 LONGEST_PAUSE = 30.0
 
 
-def until_stored(store: Callable[[], T], told: str, watch: Watch) -> T:
+def until_stored(store: Callable[[], T], told: str, watch: AttemptSupervisor) -> T:
     """Returns what *store* returns, tried again while it raises OSError. *told* says what cannot be done meanwhile.
 
     Raises an OSError that no waiting changes, the last one after WITHIN seconds, and what *watch* raises where the

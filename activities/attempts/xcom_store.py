@@ -16,7 +16,7 @@ from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.references import RETURN_VALUE, STORED, is_stored, replace, stored_reference
 from ...model.spec.tasks import BranchTask, ShortCircuitTask
 from ..names import TASK_FAILED
-from .watch import task_failed
+from .supervision import task_failure
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class XComStore:
             failure = Failure.model_validate(error.details[0])
             if not failure.xcom:
                 raise
-            raise task_failed(self._put_pushed(attempt, failure)) from None
+            raise task_failure(self._put_pushed(attempt, failure)) from None
 
     def _put_pushed(self, attempt: TaskAttempt, failure: Failure) -> Failure:
         try:
@@ -86,7 +86,7 @@ class XComStore:
         url = str(reference[STORED])
         if not url.startswith(f"{self.url.rstrip('/')}/{within}/") or ".." in url:
             told = f"a result is said to be at {url!r}, which is not where its run keeps results. Return something else"
-            raise task_failed(Failure(error_type="InvalidInput", message=told, retryable=False))
+            raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
         with fsspec.open(url, "r") as file:
             found = json.load(file)
         if "at" not in reference:

@@ -18,10 +18,10 @@ from ...model.spec.dag import DagSpec, read_dag
 from ...model.spec.owned import OwnedNames
 from ...model.spec.tasks import SparkSqlTask, SparkSubmitTask, SparkWork
 from .. import metrics
-from ..attempts.watch import Watch, beating, stopping_cleanly
+from ..attempts.supervision import AttemptSupervisor, beating, stopping_cleanly
 from ..names import BUNDLE_PROBLEM
 from ..processes.users import acting_as
-from ..workplace import Workplace
+from ..worker_context import WorkerContext
 from .listing import Tree
 from .parsing import FileToParse, parsed
 from .snapshots import is_inside
@@ -34,7 +34,7 @@ LISTING = Path(__file__).with_name("listing.py")
 class FileActivities:
     """What a worker does for bundles, on a task queue of their own."""
 
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
 
     @activity.defn(name="tidemill.list_files", no_thread_cancel_exception=True)
@@ -106,7 +106,7 @@ class FileActivities:
         )
         airflow = self._workplace.airflow_forks_of(settings.name)
         forks = self._workplace.forks(settings.name)
-        answer = parsed(forks, airflow, file, Watch(file.timeout, too_long=TimeoutError))
+        answer = parsed(forks, airflow, file, AttemptSupervisor(file.timeout, too_long=TimeoutError))
         seconds = time.monotonic() - start
         with acting_as(user):
             modules = Tree(root).closure(question.path)

@@ -12,12 +12,12 @@ from typing import Any
 from ...model.spec.owned import OwnedNames
 from ..attempts.key_values import KeyValues
 from ..attempts.last_words import LastWords
+from ..attempts.lifecycle import ChildListener
 from ..attempts.outcomes import describe_exit
-from ..attempts.watch import Watch, handed_over
-from ..attempts.way import Conversation
+from ..attempts.supervision import AttemptSupervisor, infrastructure_error
 from ..processes.call import ServerGone
 from ..processes.forks import Forks, ImportFailed
-from ..secrets import fresh_masker
+from ..secrets import new_masker
 
 LACKS_VARIABLE = re.compile(r"KeyError: '?([A-Za-z_]\w*)'?")
 PARSE_TIMEOUT = timedelta(seconds=50)  # Airflow's dag_file_processor_timeout
@@ -45,7 +45,7 @@ class FileToParse:
     """Keeps what the file is refused: an operation, and why."""
 
 
-def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: Watch) -> dict[str, Any]:
+def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: AttemptSupervisor) -> dict[str, Any]:
     """The file's DAGs as JSON or its `error`, and which `files` below the root it read, as far as that is known.
 
     A file that imports Airflow is read below *airflow*, if there is one.
@@ -54,7 +54,7 @@ def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: Watch)
     if the trouble is not the file's.
     """
     if not file.root.is_dir():
-        raise handed_over(f"{file.root} is not there on this worker")
+        raise infrastructure_error(f"{file.root} is not there on this worker")
     answer = _parsed(forks, file, watch, airflow_is_offered=airflow is not None)
     if airflow is not None:
         if answer.get("needs_airflow"):
@@ -83,7 +83,9 @@ def advised(answer: dict[str, Any]) -> dict[str, Any]:
     return {**answer, "error": f"{answer['error']}\n  {told}"}
 
 
-def _parsed(forks: Forks, file: FileToParse, watch: Watch, *, airflow_is_offered: bool = False) -> dict[str, Any]:
+def _parsed(
+    forks: Forks, file: FileToParse, watch: AttemptSupervisor, *, airflow_is_offered: bool = False
+) -> dict[str, Any]:
     file = replace(file, airflow_is_offered=airflow_is_offered)
     try:
         return _ask(forks, file, watch, "files")
@@ -95,7 +97,7 @@ def _parsed(forks: Forks, file: FileToParse, watch: Watch, *, airflow_is_offered
         return {"error": "importing the file ends the process that imports it, and the one above that"}
 
 
-def _ask(forks: Forks, file: FileToParse, watch: Watch, separate: str) -> dict[str, Any]:
+def _ask(forks: Forks, file: FileToParse, watch: AttemptSupervisor, separate: str) -> dict[str, Any]:
     request: dict[str, Any] = {
         "root": str(file.root),
         "name": file.name,
@@ -104,7 +106,7 @@ def _ask(forks: Forks, file: FileToParse, watch: Watch, separate: str) -> dict[s
         "paused_at_creation": file.paused_at_creation,
         "airflow_is_offered": file.airflow_is_offered,
     }
-    listener = Conversation(None, fresh_masker(), key_values=file.key_values, owns=file.owns, refused=file.refused)
+    listener = ChildListener(None, new_masker(), key_values=file.key_values, owns=file.owns, refused=file.refused)
     printed = LastWords(listener)
     watch.restart()
     try:
@@ -112,7 +114,9 @@ def _ask(forks: Forks, file: FileToParse, watch: Watch, separate: str) -> dict[s
             request |= {"folder": folder}
             answer = forks.call("parse", request, listener=printed, checks=watch, separate=separate)
     except ImportFailed as error:
-        raise handed_over(f"the process that parses DAG files did not start: {error.args[0]['message']}") from None
+        raise infrastructure_error(
+            f"the process that parses DAG files did not start: {error.args[0]['message']}"
+        ) from None
     except TimeoutError:
         limit = file.timeout.total_seconds()
         return {"error": f"importing the file took more than {limit:g} s. Move slow work into tasks"}

@@ -22,10 +22,10 @@ from ...model.errors import InvalidInputError
 from ...model.interfaces.dag import DagInterface
 from ...model.run.identity import dag_workflow_id
 from ...model.spec.dag import DagSpec, read_dag
-from ..attempts.watch import HEARTBEAT_EVERY
+from ..attempts.supervision import HEARTBEAT_EVERY
 from ..calling import signal
 from ..names import FILES_SUFFIX, OTHER_BUNDLE
-from ..workplace import Workplace
+from ..worker_context import WorkerContext
 from .files import spec_name
 from .register_dag import register_dag
 
@@ -92,7 +92,7 @@ class TellQuestion(Model):
 
 
 class RegisterActivities:
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
 
     @activity.defn(name="tidemill.register_dags")

@@ -9,7 +9,7 @@ from .call import ForkSettings
 from .forks import Forks
 from .users import RunAs
 
-WARM_UP = "tidemill.activities.work.airflow.warm:warm_up"
+WARM_UP = "tidemill.activities.work.airflow.prefork:warm_up"
 NO_DATABASE = "airflow-db-not-allowed:///"
 """No task and no DAG file has Airflow's metadata database: there is none."""
 PASSED_ON = ("AIRFLOW_HOME", "AIRFLOW__*")

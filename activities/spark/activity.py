@@ -11,14 +11,14 @@ from ...model.spec.tasks import SparkMode, SparkSqlFunctionTask
 from ...model.states import TaskState
 from .. import tracing
 from ..attempts.folder import RESULT
+from ..attempts.lifecycle import run_in_child
 from ..attempts.outcomes import outcome_of
 from ..attempts.rendered_fields import keep_rendered
-from ..attempts.watch import Closing, Stopped, Watch, handed_over, stopping_cleanly
-from ..attempts.way import forked
+from ..attempts.supervision import AttemptSupervisor, Closing, Stopped, infrastructure_error, stopping_cleanly
 from ..names import MOST_STARTS, TASK_FAILED
-from ..secrets import fresh_masker
+from ..secrets import new_masker
 from ..work.rendered import shown
-from ..workplace import Workplace
+from ..worker_context import WorkerContext
 from . import client, cluster, connect
 from .outlets import with_outlet_events
 from .starts import SparkStart, sql_of
@@ -28,7 +28,7 @@ from .temporal_access import TemporalAccess
 class SparkActivities:
     """What a worker does for Spark tasks, on the task queue that they have to themselves."""
 
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
         self.temporal: TemporalAccess | None = None
         """Set by the worker that these belong to."""
@@ -49,7 +49,7 @@ class SparkActivities:
                     return asked
                 filled = sql_of(filled, asked)
             work = self._start(filled, untried=activity.info().attempt == 1)
-            keep_rendered(work.folder.log, shown(work.filled), fresh_masker())
+            keep_rendered(work.folder.log, shown(work.filled), new_masker())
             match work.options.mode:
                 case SparkMode.CLIENT:
                     with tracing.spark_application(attempt.name, work.progress):
@@ -98,12 +98,12 @@ class SparkActivities:
             case SparkMode.CLIENT:
                 work.folder.end_earlier_start()
             case SparkMode.CONNECT:
-                connect.end_sessions(work, [*range(1, MOST_STARTS + 1)], Watch(None))
+                connect.end_sessions(work, [*range(1, MOST_STARTS + 1)], AttemptSupervisor(None))
             case _:
                 try:
-                    cluster.end(work, known, Watch(None))
+                    cluster.end(work, known, AttemptSupervisor(None))
                 except OSError as error:
-                    raise handed_over(str(error)) from None
+                    raise infrastructure_error(str(error)) from None
 
     def _noted(self, attempt: TaskAttempt) -> AbstractContextManager[None]:
         """For when this worker dies under it."""
@@ -116,7 +116,7 @@ class SparkActivities:
         except ApplicationError as error:
             if untried or error.type != TASK_FAILED:
                 raise
-            raise handed_over(f"this worker cannot run the attempt: {error.message}") from None
+            raise infrastructure_error(f"this worker cannot run the attempt: {error.message}") from None
 
     def _submit(self, work: SparkStart) -> Outcome:
         try:
@@ -142,6 +142,6 @@ class SparkActivities:
         """What the task's function returns."""
         folder = self._workplace.attempt_folder(attempt, part="function")
         if (earlier := folder.ending(RESULT)) is None:
-            watch = Watch(attempt.timeout, drain=self._workplace.drain)
-            earlier = forked(self._workplace, attempt, folder, "function", watch, calls_code=True).result
+            watch = AttemptSupervisor(attempt.timeout, drain=self._workplace.drain)
+            earlier = run_in_child(self._workplace, attempt, folder, "function", watch, calls_code=True).result
         return outcome_of(earlier)

@@ -8,12 +8,12 @@ from ...model.spec.tasks import PySparkTask
 from ...model.spec.tasks.spark import DEFAULT_MASTER
 from .. import metrics
 from ..attempts.folder import EXIT, RESULT
+from ..attempts.lifecycle import ChildResult, attempt_variables, run_in_child
 from ..attempts.log import last_lines
 from ..attempts.outcomes import describe_end, instant
-from ..attempts.watch import Watch, task_failed
-from ..attempts.way import Ended, attempt_variables, forked
+from ..attempts.supervision import AttemptSupervisor, task_failure
 from ..processes.environment import for_drivers
-from ..workplace import find_java
+from ..worker_context import find_java
 from .archive import fast_start
 from .causes import cause_of
 from .command import environment, spark_submit
@@ -45,10 +45,10 @@ def run_client(work: SparkStart) -> Outcome:
         return _submit(work, watch)
 
 
-def _submit(work: SparkStart, watch: Watch) -> Outcome:
+def _submit(work: SparkStart, watch: AttemptSupervisor) -> Outcome:
     java = find_java()
     if java is None:
-        raise task_failed(
+        raise task_failure(
             Failure(error_type="JavaNotFound", message="Spark needs Java 17 or later. Install it, or set JAVA_HOME")
         )
     work.leave_plan()
@@ -68,12 +68,12 @@ def _by_exit_code(work: SparkStart, end: dict[str, Any], tail: tuple[str, ...] =
     """What spark-submit's own end says, where nobody else has told anything."""
     if end["code"] == 0:
         return work.ended({"outcome": {"started_at": instant(end["started"]).isoformat()}})
-    raise task_failed(unexplained(end, tail or last_lines(work.folder.log)))
+    raise task_failure(unexplained(end, tail or last_lines(work.folder.log)))
 
 
-def launched(work: SparkStart, argv: list[str], watch: Watch) -> Ended:
+def launched(work: SparkStart, argv: list[str], watch: AttemptSupervisor) -> ChildResult:
     """Runs spark-submit to its end, below a process that ends whatever it leaves."""
-    return forked(
+    return run_in_child(
         work.workplace,
         work.attempt,
         work.folder,

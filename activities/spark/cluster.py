@@ -15,10 +15,10 @@ from ...model.run.task_instances import Failure, Outcome, Submission
 from ...model.spec.tasks import SparkMode
 from ..attempts.folder import RESULT
 from ..attempts.log import last_lines
-from ..attempts.watch import Watch, handed_over, task_failed
+from ..attempts.supervision import AttemptSupervisor, infrastructure_error, task_failure
 from .causes import cause_of, is_refusal
 from .client import launched
-from .clusters import Cluster, Life, NotConfiguredError, Status
+from .clusters import AppState, Cluster, NotConfiguredError, Status
 from .command import spark_submit
 from .driver import CLAIM
 from .kubernetes import Kubernetes
@@ -38,7 +38,7 @@ APPLICATION = re.compile(r"(application_\d+_\d+|app-\d+-\d+|driver-\d+-\d+|spark
 """How clusters call what they run: the claim is written where the task may write, too."""
 
 
-def cluster_of(work: SparkStart, watch: Watch) -> Cluster:
+def cluster_of(work: SparkStart, watch: AttemptSupervisor) -> Cluster:
     """The cluster that the attempt's options name."""
 
     def launch(*shipped: str) -> str:
@@ -50,7 +50,7 @@ def cluster_of(work: SparkStart, watch: Watch) -> Cluster:
             cause = cause_of(ended.tail)
             if is_refusal(cause):
                 failure = Failure(error_type="SparkSubmitRefused", message=f"the cluster refuses it: {cause}")
-                raise task_failed(failure)
+                raise task_failure(failure)
             exists = " (AlreadyExists)" if "AlreadyExists" in told else ""
             raise OSError(f"spark-submit ended with exit code {code}: {cause}{exists}")
         return told
@@ -80,7 +80,7 @@ def submit(work: SparkStart) -> Outcome:
     except NotConfiguredError as error:
         raise invalid(str(error)) from None
     except OSError as error:
-        raise handed_over(str(error)) from None
+        raise infrastructure_error(str(error)) from None
     return Outcome(submission=Submission(application_id=found, submitted_at=datetime.now(UTC)))
 
 
@@ -96,7 +96,7 @@ def claimed(work: SparkStart) -> str | None:
 def _recorded(work: SparkStart, cluster: Cluster) -> str | None:
     """The application that an earlier start left a note of, if the cluster still has it."""
     note = work.folder.read("submission.json")
-    if note is None or cluster.status(note["application_id"]).life in (Life.UNKNOWN, Life.ENDED):
+    if note is None or cluster.status(note["application_id"]).life in (AppState.UNKNOWN, AppState.ENDED):
         return None
     return str(note["application_id"])
 
@@ -116,21 +116,21 @@ def follow(work: SparkStart, submission: Submission) -> Outcome:
             asked_at = time.time()
         except OSError as error:
             # It cannot be asked; the driver itself still can.
-            watch.status = Status(Life.RUNNING, str(error))
+            watch.status = Status(AppState.RUNNING, str(error))
             if time.time() - max(asked_at, _last_word(work)) > NOBODY_ANSWERS_AFTER:
                 told = f"neither the driver nor its cluster has answered for {NOBODY_ANSWERS_AFTER:g} s: {error}"
-                raise handed_over(told) from None
+                raise infrastructure_error(told) from None
         if _over(work, watch.status) and not _late_result(work):
             if work.is_java and watch.status.succeeded:
                 return _started(work.ended({"outcome": {}}), submission)
-            raise task_failed(_lost(work, watch.status))
+            raise task_failure(_lost(work, watch.status))
         time.sleep(ASK_EVERY)
 
 
 def _over(work: SparkStart, status: Status) -> bool:
-    if status.life is Life.ENDED:
+    if status.life is AppState.ENDED:
         return True
-    if status.life is not Life.UNKNOWN:
+    if status.life is not AppState.UNKNOWN:
         return False
     return time.time() - _last_word(work) > SILENT_AFTER
 
@@ -168,7 +168,7 @@ def _started(outcome: Outcome, submission: Submission) -> Outcome:
     return outcome.model_copy(update={"started_at": outcome.started_at or submission.submitted_at})
 
 
-class _Following(Watch):
+class _Following(AttemptSupervisor):
     """A watch over what runs elsewhere: its time began with the submission, its progress includes the cluster's."""
 
     def __init__(self, work: SparkStart, submission: Submission) -> None:
@@ -185,7 +185,7 @@ class _Following(Watch):
         return {**told, **(self._work.folder.left("progress.json") or {})}
 
 
-def end(work: SparkStart, known: str | None, watch: Watch) -> None:
+def end(work: SparkStart, known: str | None, watch: AttemptSupervisor) -> None:
     """Ends whatever the attempt has on its cluster, and returns when it is dead and none can begin.
 
     Raises OSError while that cannot be made sure.
@@ -199,7 +199,7 @@ def end(work: SparkStart, known: str | None, watch: Watch) -> None:
         return
     cluster.kill(known)
     deadline = time.monotonic() + DIES_WITHIN
-    while cluster.status(known).life in (Life.WAITING, Life.RUNNING):
+    while cluster.status(known).life in (AppState.WAITING, AppState.RUNNING):
         if time.monotonic() > deadline:
             raise OSError(f"{known} is still there {DIES_WITHIN:g} s after it was killed")
         watch.check({"ending": known, "fenced": fenced})

@@ -13,7 +13,7 @@ class NotConfiguredError(OSError):
     """This worker is not told where the cluster is: no other start of the try would know."""
 
 
-class Life(StrEnum):
+class AppState(StrEnum):
     """What a cluster says of an application."""
 
     WAITING = "waiting"
@@ -28,7 +28,7 @@ class Life(StrEnum):
 class Status:
     """An application as its cluster sees it."""
 
-    life: Life
+    life: AppState
     told: str
     """In the cluster's own words."""
     succeeded: bool = False

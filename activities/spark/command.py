@@ -13,7 +13,7 @@ from ...model.run.task_instances import Failure
 from ...model.spec.tasks import SparkMode, SparkOptions, SparkSubmitTask
 from ...model.spec.tasks.spark import DEFAULT_MASTER, megabytes
 from .. import lineage, tracing
-from ..attempts.watch import task_failed
+from ..attempts.supervision import task_failure
 from ..processes.environment import for_children
 from ..processes.users import RunAs, acting_as
 from .shipping import application_there
@@ -40,7 +40,7 @@ def spark_home() -> Path:
         message = (
             "Spark is not installed on this worker. Install it with pip install 'tidemill[spark]', or set SPARK_HOME"
         )
-        raise task_failed(Failure(error_type="SparkNotFound", message=message, retryable=False))
+        raise task_failure(Failure(error_type="SparkNotFound", message=message, retryable=False))
     return Path(found.origin).parent
 
 
@@ -66,7 +66,7 @@ def blank_edged(conf: Mapping[str, str]) -> list[str]:
     found = {key: value for key, value in conf.items() if value.strip(TRIMMED) != value}
     if (secret := next((key for key in found if SECRET.search(key)), None)) is not None:
         told = f"conf {secret!r} begins or ends with blanks, which Spark takes off. Leave them out"
-        raise task_failed(Failure(error_type="InvalidInput", message=told, retryable=False))
+        raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
     return [part for key, value in found.items() for part in ("--conf", f"{key}={value}")]
 
 
@@ -166,7 +166,7 @@ def _found(option: str, name: str, file: Callable[[str], Path], user: RunAs | No
     place = file(path)
     if not _is_there(place, user) and GLOB.isdisjoint(path):
         told = f"{option}: {path!r} is not at {place}. Put it beside the DAG file, or correct the path"
-        raise task_failed(Failure(error_type="InvalidInput", message=told, retryable=False))
+        raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
     return f"{place}{mark}{alias}"
 
 

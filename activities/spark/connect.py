@@ -14,8 +14,8 @@ from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Outcome
 from ...model.spec.tasks import PySparkTask, SparkSubmitTask
 from ..attempts.folder import RESULT
-from ..attempts.watch import Closing, Watch, handed_over
-from ..attempts.way import attempt_variables, forked
+from ..attempts.lifecycle import attempt_variables, run_in_child
+from ..attempts.supervision import AttemptSupervisor, Closing, infrastructure_error
 from .command import contract, plain
 from .place import shown
 from .starts import SparkStart
@@ -42,19 +42,23 @@ def run_connect(work: SparkStart) -> Outcome:
         end_sessions(work, [work.number], Closing())
         raise
     if lost is not None:
-        raise handed_over(f"the Spark Connect server at {shown(work.options.master)} {lost}: the try begins again")
+        raise infrastructure_error(
+            f"the Spark Connect server at {shown(work.options.master)} {lost}: the try begins again"
+        )
     result = work.folder.left(RESULT)
     assert result is not None  # noqa: S101 - the client has answered that it is there
     return work.ended(result)
 
 
-def _client(work: SparkStart, plan: dict[str, Any], watch: Watch, *, calls_code: bool = False) -> str | None:
+def _client(
+    work: SparkStart, plan: dict[str, Any], watch: AttemptSupervisor, *, calls_code: bool = False
+) -> str | None:
     """Has a fork of a warm client do what *plan* says. Raises the task's failure if it does not come to its end.
 
     Returns what has become of the server, where that was lost under it.
     """
     place, attempt, folder = work.workplace, work.attempt, work.folder
-    ended = forked(place, attempt, folder, "connect", watch, calls_code=calls_code, connect=True, plan=plan)
+    ended = run_in_child(place, attempt, folder, "connect", watch, calls_code=calls_code, connect=True, plan=plan)
     lost: str | None = (ended.result or {}).get("lost")
     return lost
 
@@ -74,7 +78,7 @@ def _plan(work: SparkStart) -> dict[str, Any]:
     return plan
 
 
-def end_sessions(work: SparkStart, numbers: list[int], watch: Watch) -> None:
+def end_sessions(work: SparkStart, numbers: list[int], watch: AttemptSupervisor) -> None:
     """Ends what starts *numbers* of the attempt run on the server; returns when the server has confirmed it."""
     plan = {"remote": work.options.master, "end": [session_id(work.attempt, number) for number in numbers]}
     try:
@@ -82,4 +86,4 @@ def end_sessions(work: SparkStart, numbers: list[int], watch: Watch) -> None:
     except ApplicationError as error:
         where = shown(work.options.master)
         message = f"Spark Connect sessions of an earlier start could not be ended at {where}: {error.message}"
-        raise handed_over(message) from None
+        raise infrastructure_error(message) from None

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 
 from ...model.run.task_instances import Failure
-from ..attempts.watch import POLL_EVERY, Watch, task_failed
+from ..attempts.supervision import POLL_EVERY, AttemptSupervisor, task_failure
 
 SHARE = 0.8
 """Of the host's memory, or of the container's; the rest is for the worker, its Python tasks, and the system."""
@@ -24,14 +24,14 @@ class MemoryBudget:
         self._lock = threading.Lock()
 
     @contextmanager
-    def reserved(self, wanted: int, watch: Watch) -> Iterator[None]:
+    def reserved(self, wanted: int, watch: AttemptSupervisor) -> Iterator[None]:
         """Holds *wanted* MiB as long as the block; waits for them before, which the heartbeat tells."""
         if wanted > self.megabytes:
             told = (
                 f"the driver would take {wanted:,} MiB (its memory and Spark's overhead), and drivers on this worker "
                 f"have {self.megabytes:,} MiB. Ask for less driver_memory, or set TIDEMILL_SPARK_MEMORY_MB higher"
             )
-            raise task_failed(Failure(error_type="InvalidInput", message=told, retryable=False))
+            raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
         while not self._take(wanted):
             watch.check({"waiting_for": f"memory: {wanted:,} MiB wanted, {self._free:,} of {self.megabytes:,} free"})
             threading.Event().wait(4 * POLL_EVERY)

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..attempts.watch import Watch, handed_over
+from ..attempts.supervision import AttemptSupervisor, infrastructure_error
 from ..processes.users import acting_as
-from ..secrets import fresh_masker
-from .clusters import Life, Status
+from ..secrets import new_masker
+from .clusters import AppState, Status
 from .command import ARCHIVE, DRIVER, MOUNTED_AT, POD_TEMPLATE, namespace_of
 from .driver_lines import DriverLines
 from .kubectl import Kubectl, Run, is_taken, run_tool
@@ -48,7 +48,7 @@ class Kubernetes:
     """The attempt is its driver's pod."""
 
     def __init__(
-        self, work: SparkStart, launch: Callable[[], str], run: Run = run_tool, watch: Watch | None = None
+        self, work: SparkStart, launch: Callable[[], str], run: Run = run_tool, watch: AttemptSupervisor | None = None
     ) -> None:
         self._work, self._watch = work, watch
         self._pod = cluster_name(work)
@@ -64,7 +64,7 @@ class Kubernetes:
         """Return the attempt's pod. One whose spark-submit was ended before it had made all is removed."""
         began, removed = time.monotonic(), False
         while (pod := self._api.get("pod", self._pod)) is not None:
-            if status_of(pod).life is not Life.WAITING or self._has_all(pod):
+            if status_of(pod).life is not AppState.WAITING or self._has_all(pod):
                 return self._pod
             if time.monotonic() - began > SUBMITTED_WITHIN + LEAVES_WITHIN:
                 raise OSError(f"pod {self._pod} is not gone {LEAVES_WITHIN:g} s after it was removed")
@@ -98,7 +98,7 @@ class Kubernetes:
         except FileExistsError:
             found = self._api.get("configmap", self._pod)
         if found is None or GIVEN_UP in found["metadata"].get("labels", {}):
-            raise handed_over("the attempt was given up: nothing of it begins any more")
+            raise infrastructure_error("the attempt was given up: nothing of it begins any more")
         return found
 
     def _config_map(self, **labels: str) -> dict[str, Any]:
@@ -117,26 +117,26 @@ class Kubernetes:
         """Return how the pod stands; what its driver has told until now is in the attempt's folder then."""
         pod = self._api.get("pod", application_id)
         if pod is None:
-            return Status(Life.UNKNOWN, "there is no such pod")
+            return Status(AppState.UNKNOWN, "there is no such pod")
         status = self._unless_lost(pod, status_of(pod))
         if self._is_given_up:
             return status
-        if status.life is Life.ENDED:
+        if status.life is AppState.ENDED:
             if self._has_read_log(whole=True):
                 self._let_go(pod)
-        elif status.life is Life.RUNNING and time.monotonic() - self._looked_at > LOG_EVERY:
+        elif status.life is AppState.RUNNING and time.monotonic() - self._looked_at > LOG_EVERY:
             with suppress(OSError):  # its node does not answer, say: what the API knows of the pod counts
                 self._read_log()
         return status
 
     def _unless_lost(self, pod: dict[str, Any], status: Status) -> Status:
         """Return *status*, or that nobody knows the pod: one whose node is gone is deleted, and stays for ever."""
-        if "deletionTimestamp" not in pod.get("metadata", {}) or status.life is Life.ENDED:
+        if "deletionTimestamp" not in pod.get("metadata", {}) or status.life is AppState.ENDED:
             return status
         now = time.monotonic()
         self._leaving_since = self._leaving_since or now
         if now - self._leaving_since > LEAVES_WITHIN:
-            return Status(Life.UNKNOWN, f"{status.told}, deleted and not gone: its node does not answer")
+            return Status(AppState.UNKNOWN, f"{status.told}, deleted and not gone: its node does not answer")
         return Status(status.life, f"{status.told}, being deleted")
 
     def _has_read_log(self, *, whole: bool) -> bool:
@@ -167,7 +167,7 @@ class Kubernetes:
             if whole or about != "result":  # how it went is told when the pod has ended
                 folder.hand_over(f"{about}.json", json.dumps(content))
         if printed:
-            with self._work.workplace.log_at(folder.log, fresh_masker()) as log:
+            with self._work.workplace.log_at(folder.log, new_masker()) as log:
                 log.feed("".join(f"{text}\n" for _, text in printed).encode())
             folder.write(SEEN, {"since": printed[-1][0]})
 

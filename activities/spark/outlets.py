@@ -7,7 +7,7 @@ from ...model.run.asset_context import OutletEventAccessors
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.references import RETURN_VALUE
-from ..attempts.watch import task_failed
+from ..attempts.supervision import task_failure
 
 SAID = "outlet_events"
 
@@ -28,7 +28,7 @@ def with_outlet_events(attempt: TaskAttempt, outcome: Outcome) -> Outcome:
                 events[name].add_partitions(told["partition_keys"])
         said = tuple(events.said())
     except (InvalidInputError, TypeError, ValueError) as error:
-        raise task_failed(
+        raise task_failure(
             Failure(error_type="InvalidInput", message=f"the result's {error}", retryable=False)
         ) from None
     return outcome.model_copy(update={"asset_events": said})

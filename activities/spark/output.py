@@ -19,9 +19,9 @@ from temporalio import activity
 
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import StagedOutput
-from ..attempts.watch import beating, handed_over
+from ..attempts.supervision import beating, infrastructure_error
 from ..processes.users import acting_as
-from ..workplace import Workplace
+from ..worker_context import WorkerContext
 from .place import invalid
 
 STAGING = "_tidemill"
@@ -58,7 +58,7 @@ def check_publishable(place: str) -> None:
 
 
 class OutputActivities:
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
 
     @activity.defn(name="tidemill.publish")
@@ -141,7 +141,7 @@ def _exchange(one: Path, other: Path) -> None:
         if not libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
             return
         if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
-            raise handed_over(f"{other} cannot be replaced: {os.strerror(ctypes.get_errno())}")
+            raise infrastructure_error(f"{other} cannot be replaced: {os.strerror(ctypes.get_errno())}")
     old = one.with_name(one.name + ".old")
     other.rename(old)
     one.rename(other)

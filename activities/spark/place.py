@@ -8,12 +8,12 @@ from typing import Any
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Failure
 from ...model.spec.tasks import SparkOptions, SparkSqlTask, SparkSubmitTask, SparkWork
-from ..attempts.watch import Watch, task_failed
-from ..attempts.way import rendered
+from ..attempts.lifecycle import rendered
+from ..attempts.supervision import AttemptSupervisor, task_failure
 from ..masking import HERE
 from ..processes.users import acting_as
 from ..secrets import Connection, look_up
-from ..workplace import Workplace
+from ..worker_context import WorkerContext
 
 DEFAULT_CONNECTION = "default"
 AIRFLOWS_DEFAULT = "spark_default"
@@ -26,7 +26,7 @@ def spark_task(attempt: TaskAttempt) -> SparkWork:
 
 
 def place_of(
-    attempt: TaskAttempt, workplace: Workplace, watch: Watch, file: Callable[[str], Path]
+    attempt: TaskAttempt, workplace: WorkerContext, watch: AttemptSupervisor, file: Callable[[str], Path]
 ) -> tuple[SparkOptions, dict[str, Any]]:
     """The options that hold and the templated fields of the task, templates filled in by a child.
 
@@ -88,7 +88,7 @@ def shown(master: str | None) -> str:
     return re.sub(r";token=[^;]+", ";token=***", master or "")
 
 
-def _connection(options: SparkOptions, workplace: Workplace) -> SparkOptions:
+def _connection(options: SparkOptions, workplace: WorkerContext) -> SparkOptions:
     known = workplace.spark_connections
     defaults = SparkOptions(conf=dict(workplace.spark_conf))
     is_default = options.conn_id == AIRFLOWS_DEFAULT and AIRFLOWS_DEFAULT not in known
@@ -125,4 +125,4 @@ def of_connection(connection: Connection) -> SparkOptions:
 
 def invalid(message: str) -> Exception:
     """The failure of a task that cannot be run as it is written, however often it is tried."""
-    return task_failed(Failure(error_type="InvalidInput", message=message, retryable=False))
+    return task_failure(Failure(error_type="InvalidInput", message=message, retryable=False))

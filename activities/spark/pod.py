@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from .clusters import Life, Status
+from .clusters import AppState, Status
 
-LIVES = {"Pending": Life.WAITING, "Succeeded": Life.ENDED, "Failed": Life.ENDED}
+LIVES = {"Pending": AppState.WAITING, "Succeeded": AppState.ENDED, "Failed": AppState.ENDED}
 
 
 def status_of(pod: dict[str, Any]) -> Status:
@@ -12,7 +12,9 @@ def status_of(pod: dict[str, Any]) -> Status:
     status = pod.get("status", {})
     phase = str(status.get("phase"))
     why = _why(status)
-    return Status(LIVES.get(phase, Life.RUNNING), f"{phase}: {why}" if why else phase, succeeded=phase == "Succeeded")
+    return Status(
+        LIVES.get(phase, AppState.RUNNING), f"{phase}: {why}" if why else phase, succeeded=phase == "Succeeded"
+    )
 
 
 def _why(status: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from .clusters import Life, SharedFolder, Status
+from .clusters import AppState, SharedFolder, Status
 from .command import DRIVER, conf_of, environment, spark_submit
 from .place import invalid
 from .starts import SparkStart
@@ -41,12 +41,12 @@ class Standalone(SharedFolder):
     def status(self, application_id: str) -> Status:
         answer = self._ask("GET", f"status/{application_id}")
         if not answer.get("success"):
-            return Status(Life.UNKNOWN, "the master does not know the driver")
+            return Status(AppState.UNKNOWN, "the master does not know the driver")
         state = str(answer.get("driverState"))
         told = f"{state}: {answer['message']}" if answer.get("message") else state
         if state == "RUNNING":
-            return Status(Life.RUNNING, told)
-        return Status(Life.WAITING if state in WAITING else Life.ENDED, told)
+            return Status(AppState.RUNNING, told)
+        return Status(AppState.WAITING if state in WAITING else AppState.ENDED, told)
 
     def kill(self, application_id: str) -> None:
         self._ask("POST", f"kill/{application_id}")

@@ -20,11 +20,11 @@ from ...model.spec.tasks import (
 )
 from ...model.states import TaskState
 from ..attempts.folder import RESULT, AttemptFolder
+from ..attempts.lifecycle import made_folder, workplace_watch
 from ..attempts.outcomes import outcome_of
-from ..attempts.watch import Watch
-from ..attempts.way import made_folder, workplace_watch
-from ..secrets import fresh_masker
-from ..workplace import Workplace
+from ..attempts.supervision import AttemptSupervisor
+from ..secrets import new_masker
+from ..worker_context import WorkerContext
 from .output import stage
 from .place import invalid, place_of
 
@@ -34,7 +34,7 @@ class SparkStart:
     """An attempt, where it runs, and its files."""
 
     attempt: TaskAttempt
-    workplace: Workplace
+    workplace: WorkerContext
     options: SparkOptions
     folder: AttemptFolder
     filled: dict[str, Any]
@@ -43,7 +43,7 @@ class SparkStart:
     """Which start of the attempt this is, from 1: a killed worker's attempt is started again elsewhere."""
 
     @classmethod
-    def of(cls, attempt: TaskAttempt, workplace: Workplace, number: int = 1) -> "SparkStart":
+    def of(cls, attempt: TaskAttempt, workplace: WorkerContext, number: int = 1) -> "SparkStart":
         """Raises the task's failure if it cannot be run as it is written."""
         watch, task = workplace_watch(workplace, attempt.timeout), attempt.task
         options, fields = place_of(attempt, workplace, watch, lambda name: workplace.file_of(attempt, name))
@@ -84,7 +84,7 @@ class SparkStart:
         task = self.attempt.task
         return isinstance(task, SparkSubmitTask) and task.is_java
 
-    def watch(self) -> Watch:
+    def watch(self) -> AttemptSupervisor:
         return workplace_watch(self.workplace, self.attempt.timeout, progress=self.progress)
 
     def progress(self) -> dict[str, Any] | None:
@@ -98,7 +98,7 @@ class SparkStart:
 
     def ended(self, result: dict[str, Any]) -> Outcome:
         """The outcome that *result* tells of, with the folder that is to be published. Raises the failure."""
-        outcome = outcome_of(result, fresh_masker())
+        outcome = outcome_of(result, new_masker())
         outcome = outcome.model_copy(update={"staged": None, "submission": None})  # these the worker alone says
         if outcome.state is TaskState.SUCCESS and self.filled["output"] is not None:
             source = self.attempt.source

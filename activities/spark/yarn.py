@@ -16,10 +16,10 @@ from xml.etree import ElementTree
 import httpx
 
 from ..attempts.folder import RESULT
-from ..attempts.watch import Watch, handed_over
+from ..attempts.supervision import AttemptSupervisor, infrastructure_error
 from ..processes.users import acting_as
-from ..secrets import fresh_masker
-from .clusters import Life, NotConfiguredError, Status
+from ..secrets import new_masker
+from .clusters import AppState, NotConfiguredError, Status
 from .command import ARCHIVE
 from .driver_lines import DriverLines
 from .shipping import archive
@@ -48,7 +48,7 @@ class Yarn:
     among the lines that it prints.
     """
 
-    def __init__(self, work: SparkStart, launch: Callable[..., str], watch: Watch | None = None) -> None:
+    def __init__(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor | None = None) -> None:
         self._work, self._watch = work, watch
         self._tag = cluster_name(work)
         self._launch = launch
@@ -76,7 +76,7 @@ class Yarn:
             printed = _APPLICATION.search(self._launch(*shipped))
         found = self.find() or (printed[0] if printed else None)
         if found is None:
-            raise handed_over("spark-submit ended, and YARN does not list the application")
+            raise infrastructure_error("spark-submit ended, and YARN does not list the application")
         return found
 
     @contextmanager
@@ -100,7 +100,7 @@ class Yarn:
         """Return how the application stands; what its driver has told until now is in the attempt's folder then."""
         answer = self._ask("GET", f"apps/{application_id}")
         if answer.status_code == httpx.codes.NOT_FOUND:
-            return Status(Life.UNKNOWN, "the ResourceManager does not know the application")
+            return Status(AppState.UNKNOWN, "the ResourceManager does not know the application")
         app = answer.json()["app"]
         state, final = str(app["state"]), str(app["finalStatus"])
         words = f"{state}, {final}"
@@ -109,8 +109,8 @@ class Yarn:
             said = str(app.get("diagnostics") or "").strip()
             if final != "SUCCEEDED" and app.get("amContainerLogs"):
                 said = f"{said} Its log: {app['amContainerLogs']}".strip()
-            return Status(Life.ENDED, f"{words}: {said}" if said else words, succeeded=final == "SUCCEEDED")
-        return Status(Life.WAITING if state in WAITING else Life.RUNNING, words)
+            return Status(AppState.ENDED, f"{words}: {said}" if said else words, succeeded=final == "SUCCEEDED")
+        return Status(AppState.WAITING if state in WAITING else AppState.RUNNING, words)
 
     def _take_log(self, app: Mapping[str, Any], *, has_ended: bool) -> None:
         """Keep what the driver has printed. Raises OSError while the log of one that has ended may be there yet."""
@@ -133,7 +133,7 @@ class Yarn:
             return
         with suppress(OSError):
             printed = [*log_of(app, "stderr").splitlines(), *printed]
-        with self._work.workplace.log_at(folder.log, fresh_masker()) as log:
+        with self._work.workplace.log_at(folder.log, new_masker()) as log:
             log.feed("".join(f"{line}\n" for line in printed).encode())
         if (told := self._lines.told.get("result")) is not None:  # how it went is told when it has ended
             folder.hand_over(RESULT, json.dumps(told))

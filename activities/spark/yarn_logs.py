@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from ..workplace import find_java
+from ..worker_context import find_java
 from .command import spark_home
 
 END_OF_LOG = 64 * 1024

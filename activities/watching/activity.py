@@ -14,10 +14,10 @@ from ...model.run.identity import asset_pseudo_run
 from ...model.run.task_instances import Failure
 from ...model.spec.assets.watchers import AssetTrigger, FilesTrigger
 from ...model.spec.tasks import EmptyTask
-from ..attempts.watch import Watch, beating, stopping_cleanly, task_failed
-from ..attempts.way import forked
+from ..attempts.lifecycle import run_in_child
+from ..attempts.supervision import AttemptSupervisor, beating, stopping_cleanly, task_failure
 from ..names import TASK_FAILED
-from ..workplace import Workplace
+from ..worker_context import WorkerContext
 from .other_namespaces import OtherNamespaces
 
 LONGEST_ERROR = 2000
@@ -28,7 +28,7 @@ SLICE = 0.2
 
 
 class WatchActivities:
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
         self.other_namespaces: OtherNamespaces | None = None
 
@@ -45,7 +45,7 @@ class WatchActivities:
                     return self._in_child(question, files=None)
 
     def _repeat(self, trigger: AssetTrigger, position: Any) -> WatchAnswer:
-        watch, until = Watch(None), time.monotonic() + LONGEST_LOOK.total_seconds()
+        watch, until = AttemptSupervisor(None), time.monotonic() + LONGEST_LOOK.total_seconds()
         while True:
             with beating():
                 answer = self._once(trigger, position)
@@ -85,7 +85,7 @@ class WatchActivities:
         }
         calls_code = more["files"] is None
         try:
-            ended = forked(self._workplace, attempt, folder, "watch", _patience(), calls_code=calls_code, **more)
+            ended = run_in_child(self._workplace, attempt, folder, "watch", _patience(), calls_code=calls_code, **more)
         except ApplicationError as error:
             if error.type != TASK_FAILED:
                 raise
@@ -100,11 +100,11 @@ def _told(error: ApplicationError) -> str:
     return f"{failure.error_type}: {failure.message}" if failure is not None else error.message
 
 
-def _patience() -> Watch:
+def _patience() -> AttemptSupervisor:
     """A look that hangs becomes an error that is shown."""
-    return Watch(
+    return AttemptSupervisor(
         LONGEST_LOOK + PATIENCE,
-        too_long=lambda limit: task_failed(
+        too_long=lambda limit: task_failure(
             Failure(error_type="WatcherTimeout", message=f"the look has not ended within {limit:g} s")
         ),
     )

@@ -12,7 +12,7 @@ def import_code(path: Path, roots: Iterable[Path], *, shortens: bool = True) -> 
     """Imports the DAG file at *path*. Whatever it raises passes through. *shortens*: as `import_dags` has it."""
     if "airflow.sdk" not in sys.modules:
         return Code(path, import_dags(path, [*roots], shortens=shortens))
-    from .airflow.reading import FoundDags
+    from .airflow.dag_conversion import FoundDags
 
     found = FoundDags(module_name(path))
     with asked_while_imported():
@@ -28,7 +28,7 @@ def asked_while_imported() -> Iterator[None]:
         yield
         return
     from .airflow.answers.importing import answer_of_file
-    from .airflow.wire import answered
+    from .airflow.supervisor_socket import answered
 
     with answered(answer_of_file):
         yield

@@ -14,11 +14,11 @@ from ...model.authoring.dags import DAG, paused_at_creation
 from ...model.errors import InvalidInputError, NotAllowedError
 from ...model.spec.dag import DagSource, DagSpec
 from ...model.spec.tasks.spark import SparkWork
+from .airflow_detection import NeedsAirflow, noticing
 from .dag_code import Code, digest_of, shown_path
 from .dag_import import import_code
+from .dynamic_start_dates import moving_start_dates
 from .failures import describe_failure, place_of
-from .moving_dates import moving_start_dates
-from .needing_airflow import NeedsAirflow, noticing
 from .outside import OpenedOutside, leaves_its_folder
 from .templates import check, settings_of
 
@@ -61,7 +61,7 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offer
 def _with_airflow(result: dict[str, Any], code: Code, source: DagSource) -> dict[str, Any]:
     """*result*, and the DAGs of the file that are written for Airflow."""
     if code.airflow_dags:
-        from .airflow.reading import spec_of
+        from .airflow.dag_conversion import spec_of
 
         for dag in code.airflow_dags:
             spec, notices = spec_of(dag, source, paused_at_creation=paused_at_creation.get())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from ...model.dag.backfill_walk import BackfillQuestion, backfill_batch
-from ...model.dag.ticks import IntervalQuestion, Question, TicksQuestion, question_adapter, walk
+from ...model.dag.ticks import IntervalQuestion, Question, TimetableQuery, question_adapter, walk
 from ...model.spec.timetables import Custom
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def answer(question: Question) -> BaseModel:
         case IntervalQuestion():
             interval: BaseModel = timetable.manual_interval(question.run_after)
             return interval
-        case TicksQuestion():
+        case TimetableQuery():
             return walk(timetable.next_dagrun_info, question)
         case BackfillQuestion():
             return backfill_batch(timetable.next_dagrun_info, question, in_time())

@@ -2,7 +2,7 @@
 
 from fastapi import HTTPException, Request
 
-from ..read.source import Source
+from ..read.cached_client import CachedClient
 from .rates import CHANGES, LOGINS, READS, Rates
 from .sessions import Access
 from .tokens import ANYBODY, Person, Role
@@ -78,7 +78,7 @@ async def authorise(request: Request) -> Person:
     return person
 
 
-async def check_tags(source: Source, person: Person, dag_id: str | None) -> None:
+async def check_tags(source: CachedClient, person: Person, dag_id: str | None) -> None:
     """Answers 403 where somebody's role holds for DAGs with certain tags, and this is none of them."""
     if not person.tags:
         return

@@ -13,11 +13,11 @@ from ...model.errors import InvalidInputError
 from ...model.run.identity import dag_workflow_id
 from ...model.run.instance_keys import UNMAPPED, split_key
 from ...model.spec.tasks.spark import SparkWork
-from ...model.spec.timetables.words import in_words
+from ...model.spec.timetables.describe import in_words
 from ...worker.connection import NotFoundError
 from ..dependencies import Here
+from ..read.cached_client import CachedClient
 from ..read.instances import instances_of, one_instance
-from ..read.source import Source
 from ..read.timeline import Timeline, timeline
 from .render import rendered
 from .spark import share_done, spark_options
@@ -134,7 +134,7 @@ async def replay_run(source: Here, dag_id: str, run_id: str) -> str:
     return await _replay(source, run.workflow_id, f"Decisions of {dag_id} in {run_id}")
 
 
-async def _replay(source: Source, workflow_id: str, title: str) -> str:
+async def _replay(source: CachedClient, workflow_id: str, title: str) -> str:
     try:
         found = await source.replays.of(source.tidemill.client, workflow_id)
         steps, problem = found[-STEPS_SHOWN:], None

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from ...model.run.row import RunRow
 from ...worker.connection import NotFoundError
 from ...worker.listing import ended_rows
+from .cached_client import CachedClient
 from .database import patiently
-from .source import Source
 
 log = logging.getLogger(__name__)
 EVERY = 30.0
@@ -19,7 +19,7 @@ AT_ONCE = 4
 """So many runs are asked at a time: each may have to be replayed by a worker."""
 
 
-async def archive_for_ever(source: Source) -> None:
+async def archive_for_ever(source: CachedClient) -> None:
     """Keeps runs that end, until it is cancelled."""
     while True:
         try:
@@ -31,7 +31,7 @@ async def archive_for_ever(source: Source) -> None:
         await asyncio.sleep(EVERY)
 
 
-async def sweep(source: Source) -> int:
+async def sweep(source: CachedClient) -> int:
     """Keeps the runs that have ended since the last sweep; how many. Those that cannot be asked are left for the next.
 
     Raises RPCError where Temporal does not answer.

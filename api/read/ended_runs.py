@@ -45,7 +45,7 @@ class EndedRun:
     state: DagRunState
 
 
-class EndedRuns:
+class RunArchive:
     """Those of the client's namespace. *most*: so many are kept, the newest; None: all of them, as an archive does."""
 
     def __init__(self, url: str, client: Client, most: int | None = None) -> None:

@@ -8,14 +8,14 @@ from ...model.run.revisions import ClearRequest, MarkRequest, selected, to_clear
 from ...model.run.views import TaskView
 from ...model.spec.dag import DagSpec
 from ...worker.connection import NotFoundError
-from .source import Source
+from .cached_client import CachedClient
 
 MOST_RUNS = 100
 """So many runs are changed by one request at most."""
 Instances = tuple[RunIdentity, DagSpec | None, list[TaskView]]
 
 
-async def instances_of(source: Source, dag_id: str, run_id: str) -> Instances:
+async def instances_of(source: CachedClient, dag_id: str, run_id: str) -> Instances:
     """A run, its version of the DAG, and its instances. Raises NotFoundError for a run that is not there."""
     run = await source.run(dag_id, run_id)
     details = await source.details(dag_id, run)
@@ -25,7 +25,7 @@ async def instances_of(source: Source, dag_id: str, run_id: str) -> Instances:
 
 
 async def one_instance(
-    source: Source, dag_id: str, run_id: str, task_id: str, map_index: int
+    source: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int
 ) -> tuple[RunIdentity, DagSpec | None, TaskView]:
     """An instance. Raises NotFoundError if there is none."""
     run, spec, views = await instances_of(source, dag_id, run_id)
@@ -36,7 +36,7 @@ async def one_instance(
     raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no task {task_id!r}{told}")
 
 
-async def runs_between(source: Source, dag_id: str, since: datetime | None, until: datetime | None) -> list[str]:
+async def runs_between(source: CachedClient, dag_id: str, since: datetime | None, until: datetime | None) -> list[str]:
     """The runs of a DAG by their logical date, or by run_after where they have none, oldest first; both ends included.
 
     Raises InvalidInputError for more than can be changed by one request.
@@ -53,7 +53,7 @@ async def runs_between(source: Source, dag_id: str, since: datetime | None, unti
     return [run_id for _, run_id in found]
 
 
-async def runs_around(source: Source, dag_id: str, run_id: str, *, past: bool, future: bool) -> list[str]:
+async def runs_around(source: CachedClient, dag_id: str, run_id: str, *, past: bool, future: bool) -> list[str]:
     """The run, and those before and after it where they are meant (Airflow: include_past, include_future)."""
     run = await source.run(dag_id, run_id)
     if not (past or future):
@@ -62,14 +62,14 @@ async def runs_around(source: Source, dag_id: str, run_id: str, *, past: bool, f
     return await runs_between(source, dag_id, None if past else date, None if future else date)
 
 
-async def would_clear(source: Source, dag_id: str, run_id: str, request: ClearRequest) -> Instances:
+async def would_clear(source: CachedClient, dag_id: str, run_id: str, request: ClearRequest) -> Instances:
     """The instances that would run again."""
     run, spec, views = await instances_of(source, dag_id, run_id)
     keys = {*to_clear(_known(spec), {view.key: view.state for view in views}, request)}
     return run, spec, [view for view in views if view.key in keys]
 
 
-async def would_mark(source: Source, dag_id: str, run_id: str, request: MarkRequest) -> Instances:
+async def would_mark(source: CachedClient, dag_id: str, run_id: str, request: MarkRequest) -> Instances:
     """The instances that would be marked."""
     run, spec, views = await instances_of(source, dag_id, run_id)
     keys = {*selected(_known(spec), {view.key: view.state for view in views}, request)}

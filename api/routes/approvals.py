@@ -14,9 +14,9 @@ from ..auth.sessions import Access
 from ..auth.tokens import Person
 from ..dependencies import Here, Limit, Offset, TaskStateName
 from ..errors import ConflictError
+from ..read.concurrency import each
 from ..read.filters import matches, ordered, page
 from ..read.instances import instances_of, one_instance
-from ..read.together import each
 from ..refusals import bad_requests
 from ..responses.approvals import detail_of, details_of, user_named
 from ..responses.common import Body

@@ -18,10 +18,10 @@ from ...worker.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
 from ..dependencies import Here, Limit, Moment, Offset
+from ..read.cached_client import CachedClient
+from ..read.concurrency import after_change, each
 from ..read.filters import matches, ordered, page
 from ..read.notes import noted
-from ..read.source import Source
-from ..read.together import after_change, each
 from ..refusals import bad_requests
 from ..responses.common import Body, Note, asset_number, number_of
 from ..responses.dags import asset_expression
@@ -34,11 +34,11 @@ AT_ONCE = 20
 BEGINNING = "1970-01-01T00:00:00Z"
 
 
-async def _views(source: Source) -> list[AssetView]:
+async def _views(source: CachedClient) -> list[AssetView]:
     return await each(await source.assets(), source.asset)
 
 
-async def named_asset(source: Source, number: int) -> AssetView:
+async def named_asset(source: CachedClient, number: int) -> AssetView:
     """The asset that a number means. Raises NotFoundError."""
     for name in await source.assets():
         if asset_number(name) == number:
@@ -185,7 +185,7 @@ async def get_events(
     return {"asset_events": await _event_answers(source, part.items), "total_entries": part.total}
 
 
-async def _event_answers(source: Source, events: Sequence[AssetEvent]) -> list[dict[str, Any]]:
+async def _event_answers(source: CachedClient, events: Sequence[AssetEvent]) -> list[dict[str, Any]]:
     async def group_of(name: str) -> tuple[str, str]:
         return name, (await source.asset(name)).group
 

@@ -12,9 +12,9 @@ from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
 from ..dependencies import Here, Limit, Offset
 from ..errors import ConflictError
+from ..read.cached_client import CachedClient
+from ..read.concurrency import after_change, each
 from ..read.filters import ordered, page
-from ..read.source import Source
-from ..read.together import after_change, each
 from ..responses.common import Answer, Body, number_of
 
 router = APIRouter()
@@ -73,7 +73,7 @@ class BackfillBody(Body):
     run_on_latest_version: bool | None = True
 
 
-async def found_in(source: Source, dag_ids: list[str]) -> list[tuple[BackfillAnswer, BackfillProgress]]:
+async def found_in(source: CachedClient, dag_ids: list[str]) -> list[tuple[BackfillAnswer, BackfillProgress]]:
     found = [
         (BackfillAnswer.of(dag_id, await source.display_name(dag_id), one), one)
         for dag_id in dag_ids
@@ -83,7 +83,7 @@ async def found_in(source: Source, dag_ids: list[str]) -> list[tuple[BackfillAns
     return found
 
 
-async def _by_number(source: Source, number: int) -> tuple[str, BackfillProgress]:
+async def _by_number(source: CachedClient, number: int) -> tuple[str, BackfillProgress]:
     """The backfill that a number means: where it was seen last, else wherever it is."""
     seen = source.backfills_seen.get(number)
     for dag_id in [seen] if seen is not None else [row.dag_id for row in await source.rows()]:
@@ -94,7 +94,7 @@ async def _by_number(source: Source, number: int) -> tuple[str, BackfillProgress
 
 
 async def _listed(
-    source: Source, dag_id: str | None, active: bool | None, limit: int, offset: int, order_by: list[str]
+    source: CachedClient, dag_id: str | None, active: bool | None, limit: int, offset: int, order_by: list[str]
 ) -> BackfillCollection:
     dag_ids = [dag_id] if dag_id is not None else [row.dag_id for row in await source.rows()]
     parts = (
@@ -216,7 +216,7 @@ async def cancel_backfill(source: Here, backfill_id: int, person: Who) -> Backfi
     return await _change(source, person, backfill_id, "cancel")
 
 
-async def _change(source: Source, person: Person, number: int, change: str) -> BackfillAnswer:
+async def _change(source: CachedClient, person: Person, number: int, change: str) -> BackfillAnswer:
     dag_id, one = await _by_number(source, number)
     await check_tags(source, person, dag_id)
     if one.completed_at is not None:

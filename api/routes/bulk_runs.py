@@ -16,9 +16,9 @@ from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person, Role
 from ..dependencies import Here
 from ..errors import REFUSALS
+from ..read.cached_client import CachedClient
+from ..read.concurrency import AT_ONCE
 from ..read.instances import would_clear
-from ..read.source import Source
-from ..read.together import AT_ONCE
 from ..responses.runs import BulkRunBody, BulkRunClearBody, RunAnswer, RunClearBody, RunCollection, RunPatch
 from ..responses.tasks import BulkInstanceBody, ClearedInstances, InstancePatch, instance_answer
 from .bulk import BulkAnswer, BulkBody, BulkOutcomes, Create, Delete
@@ -107,7 +107,7 @@ async def clear_runs(
 
 
 async def _carry_out(
-    source: Source,
+    source: CachedClient,
     outcomes: BulkOutcomes,
     action: Any,
     keyed: Sequence[tuple[Key, E | str]],
@@ -133,7 +133,7 @@ async def _carry_out(
             outcomes.done(action.action, named(key))
 
 
-async def _there(source: Source, keys: Iterable[Key]) -> list[Key]:
+async def _there(source: CachedClient, keys: Iterable[Key]) -> list[Key]:
     """Those of *keys* whose run is there, and has the instance that is meant; in their order.
 
     Raises what is raised where nobody answers: that is no sign that one is missing.
@@ -152,7 +152,7 @@ async def _there(source: Source, keys: Iterable[Key]) -> list[Key]:
     return [key for key, is_there in zip(wanted, found, strict=True) if is_there]
 
 
-async def _is_there(source: Source, key: Key) -> bool:
+async def _is_there(source: CachedClient, key: Key) -> bool:
     run = await source.run(key[0], key[1])
     if len(key) == 2:
         return True

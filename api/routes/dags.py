@@ -16,10 +16,10 @@ from ...worker.connection import NotFoundError
 from ..auth.access import check_tags
 from ..dependencies import Here, Limit, Mask, Offset
 from ..errors import ConflictError
+from ..read.cached_client import CachedClient
+from ..read.concurrency import AT_ONCE, after_change, each
 from ..read.filters import NOT_FILTERS, matches, ordered, page
 from ..read.instances import instances_of
-from ..read.source import Source
-from ..read.together import AT_ONCE, after_change, each
 from ..responses.approvals import details_of
 from ..responses.dags import (
     DagAnswer,
@@ -180,7 +180,7 @@ async def get_dags_with_runs(source: Here, filters: Annotated[UiDagFilters, Quer
     return DagsWithRuns(dags=await each(part.items, answer, in_short), total_entries=part.total)
 
 
-async def runs_that_wait(source: Source) -> dict[str, list[str]]:
+async def runs_that_wait(source: CachedClient) -> dict[str, list[str]]:
     """By DAG, the runs in which a task waits for a person."""
     found: dict[str, list[str]] = {}
     for row in await source.all_runs():
@@ -189,7 +189,7 @@ async def runs_that_wait(source: Source) -> dict[str, list[str]]:
     return found
 
 
-async def favourites_of(source: Source, request: Request, *, has_to_know: bool = False) -> frozenset[str]:
+async def favourites_of(source: CachedClient, request: Request, *, has_to_know: bool = False) -> frozenset[str]:
     """The DAGs that who asks has marked."""
     return await source.favourites_of(request.state.person.known_as, has_to_know=has_to_know)
 
@@ -338,7 +338,7 @@ def row_source(spec: DagSpec) -> str:
     return spec.source.path if spec.source is not None else "registered without a file"
 
 
-def _read_source(source: Source, place: DagSource) -> str | None:
+def _read_source(source: CachedClient, place: DagSource) -> str | None:
     """The file as it was kept with the version, else as it is now, if it is the same."""
     if place.snapshot is not None and place.name is not None:
         results = source.settings.xcom_url or (source.settings.home / "xcom").resolve().as_uri()

@@ -17,10 +17,10 @@ from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Moment, Offset
+from ..read.cached_client import CachedClient
 from ..read.filters import matches, ordered, page
 from ..read.graph import edges, reached, tree
 from ..read.graph_assets import add_assets
-from ..read.source import Source
 from ..read.summaries import summaries
 from ..responses.runs import GridRun
 from ..responses.tasks import shown_name, shown_state, state_of_try
@@ -131,7 +131,7 @@ async def get_summaries(
     return StreamingResponse(_lines(source, dag_id, run_ids), media_type="application/x-ndjson")
 
 
-async def _lines(source: Source, dag_id: str, run_ids: list[str]) -> AsyncIterator[str]:
+async def _lines(source: CachedClient, dag_id: str, run_ids: list[str]) -> AsyncIterator[str]:
     for run_id in run_ids:
         try:
             run = await source.run(dag_id, run_id)

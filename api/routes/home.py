@@ -10,8 +10,8 @@ from ...model.dag.row import DagRow
 from ...model.errors import InvalidInputError
 from ...model.states import TaskState
 from ..dependencies import Here
-from ..read.source import MOST_RUNS
-from ..read.together import each
+from ..read.cached_client import MOST_RUNS
+from ..read.concurrency import each
 from ..responses.tasks import shown_state
 
 router = APIRouter()

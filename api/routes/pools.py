@@ -9,8 +9,8 @@ from ...model.pool.state import LIMIT, PoolSettings, PoolView
 from ...model.states import RunState
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Mask, Offset
+from ..read.cached_client import CachedClient
 from ..read.filters import matches, ordered, page
-from ..read.source import Source
 from ..refusals import BadRequestError
 from ..responses.common import Answer, Body
 from .bulk import BulkAnswer, BulkBody, BulkOutcomes, Delete
@@ -53,7 +53,7 @@ class PoolAnswer(Answer):
         )
 
 
-async def _default_pool(source: Source, views: list[PoolView]) -> PoolAnswer:
+async def _default_pool(source: CachedClient, views: list[PoolView]) -> PoolAnswer:
     """Airflow's pool of tasks that name none: here they are in none. The limit of all tasks is listed by itself."""
     running = sum(row.counts.get("running", 0) for row in await source.all_runs() if row.state is RunState.RUNNING)
     held = {key for view in views if not view.name.startswith(LIMIT) for key in view.holders}

@@ -12,8 +12,8 @@ from ...worker.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
 from ..dependencies import Here, Moment
-from ..read.source import Source
-from ..read.together import each
+from ..read.cached_client import CachedClient
+from ..read.concurrency import each
 from ..responses.common import asset_number
 from .assets import named_asset
 
@@ -34,7 +34,7 @@ def _event(dag_id: str, name: str, row: Gathered) -> dict[str, Any]:
     }
 
 
-async def _queued(source: Source, dag_id: str, before: datetime | None) -> list[dict[str, Any]]:
+async def _queued(source: CachedClient, dag_id: str, before: datetime | None) -> list[dict[str, Any]]:
     rows = await source.tidemill.gathered(dag_id)
     name = await source.display_name(dag_id)
     return [_event(dag_id, name, row) for row in rows if before is None or row.since < before]

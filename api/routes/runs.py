@@ -24,11 +24,11 @@ from ...worker.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
 from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset
+from ..read.cached_client import CachedClient
+from ..read.concurrency import after_change, each
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
 from ..read.instances import would_clear
 from ..read.notes import noted
-from ..read.source import Source
-from ..read.together import after_change, each
 from ..refusals import bad_requests
 from ..responses.dags import DagVersion, version_in_place, version_of
 from ..responses.runs import (
@@ -90,7 +90,7 @@ ORDERS: dict[str, Any] = {
 }
 
 
-async def known_runs(source: Source, dag_id: str) -> list[RunAnswer]:
+async def known_runs(source: CachedClient, dag_id: str) -> list[RunAnswer]:
     """The runs of a DAG; for `~` those of all, as far as visibility has them."""
     if dag_id != "~":
         return [run_answer(dag_id, run) for run in await source.runs(dag_id)]
@@ -140,7 +140,7 @@ async def list_runs(source: Here, dag_id: Literal["~"], body: RunBatch) -> RunCo
     return RunCollection(dag_runs=await _whole(source, part.items), total_entries=part.total)
 
 
-async def _whole(source: Source, runs: Sequence[RunAnswer]) -> list[RunAnswer]:
+async def _whole(source: CachedClient, runs: Sequence[RunAnswer]) -> list[RunAnswer]:
     """*runs* with what only the workflow of each, or the archive, knows; without it where nobody answers in time."""
 
     until = time.monotonic() + WHOLE_WITHIN
@@ -167,11 +167,11 @@ async def get_run(source: Here, dag_id: str, dag_run_id: str) -> RunAnswer:
     return await _noted(source, await _run_alone(source, dag_id, dag_run_id))
 
 
-async def _noted(source: Source, run: RunAnswer) -> RunAnswer:
+async def _noted(source: CachedClient, run: RunAnswer) -> RunAnswer:
     return (await noted(source.notes, [run]))[0]
 
 
-async def _run_alone(source: Source, dag_id: str, run_id: str) -> RunAnswer:
+async def _run_alone(source: CachedClient, dag_id: str, run_id: str) -> RunAnswer:
     """A run, without its note: of one that has ended all else never changes."""
     run = await source.run(dag_id, run_id)
     details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
@@ -204,7 +204,7 @@ async def trigger_run(
     return await _noted(source, run_answer(dag_id, seen, made, await version_in_place_of(source, dag_id)))
 
 
-async def version_in_place_of(source: Source, dag_id: str) -> DagVersion | None:
+async def version_in_place_of(source: CachedClient, dag_id: str) -> DagVersion | None:
     """The version that a run which has just been made has; None where the DAG does not answer."""
 
     async def ask() -> DagVersion | None:
@@ -270,7 +270,9 @@ async def wait_for_run(
     return StreamingResponse(lines)  # without a media type, as Airflow: its client takes no other
 
 
-async def _states(source: Source, dag_id: str, run_id: str, interval: float, wanted: list[str]) -> AsyncIterator[str]:
+async def _states(
+    source: CachedClient, dag_id: str, run_id: str, interval: float, wanted: list[str]
+) -> AsyncIterator[str]:
     while not (run := await source.run(dag_id, run_id)).state.finished:
         yield json.dumps({"state": str(run.state)}) + "\n"
         await asyncio.sleep(interval)

@@ -16,9 +16,9 @@ from ...model.run.attempts import task_path
 from ...model.run.instance_keys import UNMAPPED
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Offset
+from ..read.cached_client import CachedClient
 from ..read.filters import page
 from ..read.instances import instances_of, one_instance
-from ..read.source import Source
 from ..read.stores import in_time
 from ..responses.common import Answer, Body
 from .assets import named_asset
@@ -82,12 +82,12 @@ class TaskValues(Answer):
     total_entries: int
 
 
-def _values(source: Source) -> KeyValues:
+def _values(source: CachedClient) -> KeyValues:
     results = source.settings.xcom_url or (source.settings.home / "xcom").resolve().as_uri()
     return KeyValues.beside(results)
 
 
-async def _kept(source: Source, scopes: tuple[str, ...]) -> dict[str, Kept]:
+async def _kept(source: CachedClient, scopes: tuple[str, ...]) -> dict[str, Kept]:
     """What is kept in *scopes*, by its key; of one key in several of them that of the first."""
 
     def read() -> dict[str, Kept]:
@@ -99,7 +99,7 @@ async def _kept(source: Source, scopes: tuple[str, ...]) -> dict[str, Kept]:
     return await _answered(read)
 
 
-async def _one(source: Source, scopes: tuple[str, ...], key: str) -> Kept:
+async def _one(source: CachedClient, scopes: tuple[str, ...], key: str) -> Kept:
     for scope in scopes:
         found = await _answered(partial(_values(source).find, scope, key))
         if found is not None:
@@ -107,7 +107,7 @@ async def _one(source: Source, scopes: tuple[str, ...], key: str) -> Kept:
     raise NotFoundError(f"nothing is kept as {key!r}")
 
 
-async def _put(source: Source, scope: str, key: str, value: JsonValue, until: datetime | None) -> Response:
+async def _put(source: CachedClient, scope: str, key: str, value: JsonValue, until: datetime | None) -> Response:
     text = until.isoformat() if until is not None else None
     try:
         return await _changed(lambda: _values(source).put(scope, key, value, text))
@@ -115,7 +115,7 @@ async def _put(source: Source, scope: str, key: str, value: JsonValue, until: da
         raise InvalidInputError(f"value: {error}") from None
 
 
-async def _delete(source: Source, scopes: tuple[str, ...], key: str | None = None) -> Response:
+async def _delete(source: CachedClient, scopes: tuple[str, ...], key: str | None = None) -> Response:
     def remove() -> None:
         values = _values(source)
         for scope in scopes:
@@ -139,7 +139,7 @@ async def _answered(work: Callable[[], T]) -> T:
         raise HTTPException(503, f"values beside the results: {error.strerror or error}") from None
 
 
-async def _of_asset(source: Source, asset_id: int) -> tuple[str, ...]:
+async def _of_asset(source: CachedClient, asset_id: int) -> tuple[str, ...]:
     view = await named_asset(source, asset_id)
     return asset_scopes(view.name, view.uri)
 
@@ -178,7 +178,7 @@ async def delete_value_of_asset(source: Here, asset_id: int, key: str) -> Respon
     return await _delete(source, await _of_asset(source, asset_id), key)
 
 
-async def _of_task(source: Source, dag_id: str, run_id: str, task_id: str, map_index: int) -> tuple[str]:
+async def _of_task(source: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int) -> tuple[str]:
     await one_instance(source, dag_id, run_id, task_id, map_index)
     return (task_path(dag_id, run_id, task_id, map_index),)
 

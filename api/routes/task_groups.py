@@ -8,10 +8,10 @@ from ...model.run.views import TaskView
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Mask
+from ..read.cached_client import CachedClient
 from ..read.graph import members_of
 from ..read.instances import instances_of, would_mark
 from ..read.notes import noted
-from ..read.source import Source
 from ..responses.tasks import InstanceCollection, InstancePatch, instance_answer
 from .runs import RUN
 from .task_instances import gives_note, mark_of, marked
@@ -20,14 +20,14 @@ router = APIRouter()
 GROUP = RUN + "/taskGroupInstances/{group_id}"
 
 
-async def _mark(source: Source, dag_id: str, run_id: str, group_id: str, body: InstancePatch) -> MarkRequest:
+async def _mark(source: CachedClient, dag_id: str, run_id: str, group_id: str, body: InstancePatch) -> MarkRequest:
     """What is to be marked. Raises NotFoundError for a group that the run has not, and InvalidInputError."""
     if body.include_future or body.include_past:
         raise InvalidInputError("include_future and include_past are not offered for groups: mark run by run")
     return mark_of(tuple(view.key for view in await _members(source, dag_id, run_id, group_id)), body)
 
 
-async def _members(source: Source, dag_id: str, run_id: str, group_id: str) -> list[TaskView]:
+async def _members(source: CachedClient, dag_id: str, run_id: str, group_id: str) -> list[TaskView]:
     """The instances of the group's tasks. Raises NotFoundError for a group that the run has not."""
     _, spec, views = await instances_of(source, dag_id, run_id)
     members = members_of(spec, group_id) if spec is not None else set()

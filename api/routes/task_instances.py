@@ -19,13 +19,13 @@ from ...worker.connection import NotFoundError
 from ...worker.task_logs import TaskLog
 from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset, TaskStateName
 from ..errors import REFUSALS, ConflictError
+from ..read.cached_client import CachedClient
+from ..read.concurrency import PATIENCE, after_change, each
 from ..read.filters import NOTHING, cursor_page, matches, ordered, page
 from ..read.graph import members_of
 from ..read.instances import Instances, instances_of, one_instance, runs_around, runs_between, would_clear, would_mark
 from ..read.notes import Key, noted
-from ..read.source import Source
 from ..read.stores import in_time
-from ..read.together import PATIENCE, after_change, each
 from ..responses.tasks import (
     ClearBody,
     Dependencies,
@@ -112,7 +112,7 @@ OF_RUNS = ("run_after", "logical_date", "dag_id", "run_id")
 
 
 async def known_instances(
-    source: Source, dag_id: str, run_id: str, wanted: Mapping[str, Any]
+    source: CachedClient, dag_id: str, run_id: str, wanted: Mapping[str, Any]
 ) -> tuple[list[Any], bool]:
     """Instances of a run; for `~` those of the newest runs that are wanted, and whether that is not all."""
     if run_id != "~":
@@ -124,7 +124,7 @@ async def known_instances(
     return [one for part in found for one in part], len(found) < len(runs)
 
 
-async def _of_run(source: Source, dag_id: str, run_id: str) -> list[InstanceAnswer]:
+async def _of_run(source: CachedClient, dag_id: str, run_id: str) -> list[InstanceAnswer]:
     try:
         run, spec, views = await instances_of(source, dag_id, run_id)
     except NotFoundError:
@@ -270,7 +270,7 @@ async def get_mapped_instance(
     return (await noted(source.notes, [answer.model_copy(update={"rendered_fields": fields, **host})]))[0]
 
 
-async def _host_of(source: Source, dag_id: str, run_id: str, key: str, try_number: int) -> dict[str, Any]:
+async def _host_of(source: CachedClient, dag_id: str, run_id: str, key: str, try_number: int) -> dict[str, Any]:
     """Where a try of a run that has ended has run: its history is read once. Of others that would be each time."""
 
     async def ask() -> list[AttemptStart]:
@@ -363,7 +363,7 @@ async def in_each(
     return [one for part in found if not isinstance(part, Exception) for one in part]
 
 
-async def _meant(source: Source, dag_id: str, body: ClearBody) -> list[tuple[str, ClearRequest, Instances]]:
+async def _meant(source: CachedClient, dag_id: str, body: ClearBody) -> list[tuple[str, ClearRequest, Instances]]:
     """By run, what is to be cleared there, and the instances that this means; runs without any are left out.
 
     Raises InvalidInputError, ConflictError.
@@ -398,7 +398,7 @@ async def _meant(source: Source, dag_id: str, body: ClearBody) -> list[tuple[str
     return found
 
 
-async def _runs_meant(source: Source, dag_id: str, body: ClearBody) -> list[str]:
+async def _runs_meant(source: CachedClient, dag_id: str, body: ClearBody) -> list[str]:
     dates = body.start_date, body.end_date
     if body.dag_run_id is not None:
         if any(dates):
@@ -459,12 +459,12 @@ async def try_marking(
     return InstanceCollection(task_instances=found, total_entries=len(found))
 
 
-async def _runs_of(source: Source, dag_id: str, run_id: str, body: InstancePatch) -> list[str]:
+async def _runs_of(source: CachedClient, dag_id: str, run_id: str, body: InstancePatch) -> list[str]:
     return await runs_around(source, dag_id, run_id, past=body.include_past, future=body.include_future)
 
 
 async def _changed_by(
-    source: Source, dag_id: str, run_id: str, request: MarkRequest, *, must: bool
+    source: CachedClient, dag_id: str, run_id: str, request: MarkRequest, *, must: bool
 ) -> list[InstanceAnswer]:
     """The instances of a run that have another state yet; without *must* none where the run has no such task."""
     try:
@@ -513,7 +513,7 @@ async def mark_instance(
 
 
 async def _marked_in(
-    source: Source, dag_id: str, run_id: str, before: list[InstanceAnswer], body: InstancePatch
+    source: CachedClient, dag_id: str, run_id: str, before: list[InstanceAnswer], body: InstancePatch
 ) -> list[InstanceAnswer]:
     """The instances that a mark has changed, once the run tells of it."""
     changed = {(one.task_id, one.map_index) for one in before}
@@ -528,7 +528,7 @@ async def _marked_in(
 
 
 async def marked(
-    source: Source, dag_id: str, run_id: str, before: InstanceCollection, body: InstancePatch
+    source: CachedClient, dag_id: str, run_id: str, before: InstanceCollection, body: InstancePatch
 ) -> InstanceCollection:
     """The instances that were *before* the mark what it changes, as they are now; as marked where nobody answers."""
     changed = {(one.task_id, one.map_index) for one in before.task_instances}
@@ -553,7 +553,7 @@ def gives_note(body: InstancePatch, update_mask: list[str] | None) -> bool:
 
 
 async def note_instances(
-    source: Source, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None
+    source: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None
 ) -> list[InstanceAnswer]:
     """Writes a note about an instance; of a mapped task without a map_index about all of them. Returns them.
 
@@ -565,7 +565,7 @@ async def note_instances(
 
 
 async def _noted_keys(
-    source: Source, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None
+    source: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None
 ) -> tuple[list[InstanceAnswer], list[Key]]:
     """The instances that a note is about, and the keys under which it has to be kept."""
     run, spec, views = await instances_of(source, dag_id, run_id)

@@ -12,9 +12,9 @@ from ...model.run.views import RunView
 from ...model.spec.references import is_stored
 from ...worker.connection import NotFoundError
 from ..dependencies import Here, Limit, Moment, Offset
+from ..read.cached_client import CachedClient
+from ..read.concurrency import each
 from ..read.filters import matches, ordered, page
-from ..read.source import Source
-from ..read.together import each
 from ..responses.common import Answer
 from ..responses.tasks import shown_name
 from .runs import known_runs
@@ -109,13 +109,13 @@ def _results(state: DagRunState, run: RunView) -> list[ResultAnswer]:
     ]
 
 
-async def _of_run(source: Source, dag_id: str, run_id: str) -> list[ResultAnswer]:
+async def _of_run(source: CachedClient, dag_id: str, run_id: str) -> list[ResultAnswer]:
     run = await source.run(dag_id, run_id)
     state = await source.state(dag_id, run)
     return _results(state, run) if state is not None else []
 
 
-async def _of_task(source: Source, dag_id: str, run_id: str, task_id: str) -> list[ResultAnswer]:
+async def _of_task(source: CachedClient, dag_id: str, run_id: str, task_id: str) -> list[ResultAnswer]:
     """Those of one task. Raises NotFoundError where the run has no such task."""
     run = await source.run(dag_id, run_id)
     state = await source.state(dag_id, run)

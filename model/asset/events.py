@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..base import Brief, Instant, Model
+from ..base import Instant, Model, OmitDefaults
 from ..sizes import json_size
 from ..spec.assets.condition import Condition, aliases_in, assets_in, refs_in
 from ..spec.assets.identity import AssetKey
 
 
-class AssetEvent(Brief, Model):
+class AssetEvent(OmitDefaults, Model):
     """One update of an asset (Airflow: AssetEvent). Its cause says which: told twice, it is one event."""
 
     cause: str

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from ..base import Brief, Model
+from ..base import Model, OmitDefaults
 from ..spec.assets.identity import Asset, AssetAlias, AssetRef
 from ..spec.tasks import BaseTask
 from .state import ToldEvent, alias_workflow_id, asset_workflow_id, named_asset
 
 
-class OutletEvent(Brief, Model):
+class OutletEvent(OmitDefaults, Model):
     """What a task has said of one of its outlets; by an alias, of an asset that it has come upon."""
 
     asset: Asset

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from ..base import Brief, Instant, Model, Record, Request, iso
+from ..base import Instant, Model, OmitDefaults, Record, Request, iso
 from ..errors import InvalidInputError
 from ..sizes import json_size
 from ..spec.assets.identity import Asset
@@ -51,7 +51,7 @@ def without_version(source: DagSource) -> DagSource:
     return source.model_copy(update={"sha256": "", "snapshot": None})
 
 
-class Tie(Brief, Model):
+class Tie(OmitDefaults, Model):
     """What a DAG has to do with an asset."""
 
     dag_id: str
@@ -68,7 +68,7 @@ class Tie(Brief, Model):
     """The DAG's file, where something of it is done for the asset."""
 
 
-class ToldEvent(Brief, Request):
+class ToldEvent(OmitDefaults, Request):
     """An event as whoever caused it tells of it."""
 
     cause: str
@@ -118,7 +118,7 @@ class Outgoing(Model):
     history: bool = False
 
 
-class WantedWatcher(Brief, Model):
+class WantedWatcher(OmitDefaults, Model):
     """A watcher that a DAG which waits for the asset has declared."""
 
     watcher: Watcher
@@ -138,7 +138,7 @@ class Lateness(Model):
     """Which of the asset's notices it is."""
 
 
-class AssetState(Brief, Record):
+class AssetState(OmitDefaults, Record):
     """What an asset's workflow knows; travels through continue-as-new, and so has bounds."""
 
     asset: Asset

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..base import Brief, Instant, Model, Record
+from ..base import Instant, Model, OmitDefaults, Record
 from ..errors import InvalidInputError
 from ..sizes import json_size
 from ..spec.assets.watchers import Trigger, Watcher
@@ -26,7 +26,7 @@ def watcher_workflow_id(asset: str, name: str) -> str:
     return bounded(f"watcher:{short_name(asset)}/{name}")
 
 
-class Watching(Brief, Model):
+class Watching(OmitDefaults, Model):
     """What a watcher is told to look for; without *watcher* for nothing, since no DAG waits for the asset."""
 
     asset: str
@@ -41,7 +41,7 @@ class Watching(Brief, Model):
         return self.watcher.trigger if self.watcher is not None else None
 
 
-class Sighting(Brief, Model):
+class Sighting(OmitDefaults, Model):
     """Something that a watcher has found."""
 
     key: str | None = None
@@ -50,14 +50,14 @@ class Sighting(Brief, Model):
     partition_key: str | None = None
 
 
-class WatchQuestion(Brief, Model):
+class WatchQuestion(OmitDefaults, Model):
     """Look from *position* on. None: from the beginning."""
 
     watching: Watching
     position: Any = None
 
 
-class WatchAnswer(Brief, Model):
+class WatchAnswer(OmitDefaults, Model):
     """What was found, and the position behind it; nothing, after a long look. Or why nothing can be seen."""
 
     found: tuple[Sighting, ...] = ()
@@ -83,7 +83,7 @@ class WatcherView(Model):
     """What it may have missed last."""
 
 
-class WatcherState(Brief, Record):
+class WatcherState(OmitDefaults, Record):
     """What a watcher's workflow knows; travels through continue-as-new."""
 
     watching: Watching

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, field_validator
 
-from ..base import NAME, Brief, Instant, Model, PositiveDuration, Request, WithLaterFields
+from ..base import NAME, Instant, Model, OmitDefaults, OmitNewDefaults, PositiveDuration, Request
 from ..spec.owned import OwnedNames
 from ..workflow_ids import bounded
 
@@ -13,7 +13,7 @@ CHANGING = "changing"
 """The digest of a file that changed while it was parsed."""
 
 
-class BundleSettings(WithLaterFields, Request):
+class BundleSettings(OmitNewDefaults, Request):
     """Where DAG files come from, and how often they are looked at. The names of the options are Airflow's."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("mass_removal_threshold", "dag_discovery_safe_mode", "owns")
@@ -105,7 +105,7 @@ class ParseResult(Model):
     extras: tuple[str, ...] = ()
 
 
-class DagFileState(Brief, Model):
+class DagFileState(OmitDefaults, Model):
     """What a DAG is told of its file."""
 
     bundle: str | None = None

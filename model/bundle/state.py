@@ -6,7 +6,7 @@ Pure decisions over plain data; the `DagBundle` workflow carries them out.
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from ..base import Brief, Instant, Record, iso
+from ..base import Instant, OmitDefaults, Record, iso
 from .data import (
     CHANGING,
     BundleSettings,
@@ -31,7 +31,7 @@ def _is_below(path: str, folder: str) -> bool:
     return path.startswith(f"{folder}/")
 
 
-class FileRecord(Brief, Record):
+class FileRecord(OmitDefaults, Record):
     """A DAG file."""
 
     listed: str
@@ -50,7 +50,7 @@ class FileRecord(Brief, Record):
     forced: bool = False
 
 
-class OwnedDag(Brief, Record):
+class OwnedDag(OmitDefaults, Record):
     """A DAG of the bundle."""
 
     path: str

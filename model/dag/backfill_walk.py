@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from ..base import Brief, Instant, Model
+from ..base import Instant, Model, OmitDefaults
 from ..spec.owned import OwnedNames
 from ..spec.timetables import DagRunInfo, DataInterval, Timetable
 from ..spec.timetables.base import NextRun, infos_between
@@ -25,7 +25,7 @@ PAGE = 1000
 """Runs from one place to the next that a backfill which runs backwards can be taken up at."""
 
 
-class BackfillQuestion(Brief, Model):
+class BackfillQuestion(OmitDefaults, Model):
     """Which runs a backfill has, as of `now`: those after `after`, without the first `skip` of them."""
 
     asks: Literal["backfill"] = "backfill"
@@ -58,7 +58,7 @@ class BackfillPage(Model):
     runs: int
 
 
-class BackfillBatch(Brief, Model):
+class BackfillBatch(OmitDefaults, Model):
     """Some of a backfill's runs, in the order in which they are created."""
 
     total: int

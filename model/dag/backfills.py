@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import model_validator
 
-from ..base import Brief, Instant, Model, Record, iso
+from ..base import Instant, Model, OmitDefaults, Record, iso
 from ..errors import InvalidInputError
 from ..run.progress import Progress, percent, together
 from ..spec.dag import DagSpec
@@ -21,7 +21,7 @@ from .backfill_request import BackfillRequest, ReprocessBehavior
 from .backfill_walk import BATCH, BackfillBatch, BackfillPage, BackfillQuestion
 
 
-class BackfillPlan(Brief, Model):
+class BackfillPlan(OmitDefaults, Model):
     """What a backfill is, or with dry_run would be: its first runs, and how many there are in all."""
 
     backfill_id: str | None
@@ -31,7 +31,7 @@ class BackfillPlan(Brief, Model):
     """Whether `total` is all; a large range is counted on while the first runs run."""
 
 
-class BackfillProgress(Brief, Model):
+class BackfillProgress(OmitDefaults, Model):
     """How far a backfill is: its runs, and in `tasks` what they are made of."""
 
     backfill_id: str
@@ -74,7 +74,7 @@ class BackfillProgress(Brief, Model):
         return fields
 
 
-class Backfill(Brief, Record):
+class Backfill(OmitDefaults, Record):
     """One backfill in its DAG's state. `infos` are its next runs; those after `offset` are asked for when needed."""
 
     backfill_id: str

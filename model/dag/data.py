@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 from ..asset.gathering import Gathering
 from ..asset.partitioning import Partitioning
 from ..asset.state import Tie
-from ..base import Instant, Record, WithLaterFields
+from ..base import Instant, OmitNewDefaults, Record
 from ..bundle.data import DagFileState
 from ..run.identity import RunIdentity
 from ..spec.dag import DagSpec
@@ -21,7 +21,7 @@ DECISIONS_KEPT = 10
 DATES_KEPT = 5000
 
 
-class DagData(WithLaterFields, Record):
+class DagData(OmitNewDefaults, Record):
     """The fields of a DAG's state, and what all decisions about it share."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("gathering", "partitioning", "ties", "assigned_to")

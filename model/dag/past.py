@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ..run.identity import RunIdentity
-from ..run.messages import DagNews, TasksEnded
+from ..run.messages import DagUpdate, TasksEnded
 from ..run.past import Past, remembered, run_before
 from ..states import RunState, TaskState
 from .data import DagData
@@ -49,12 +49,12 @@ class DagPast(DagData):
         """The runs under way that look back at the run *before*."""
         return [t for t in self.runs.values() if t.previous == before and t.state is RunState.RUNNING]
 
-    def news_for(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> DagNews:
+    def news_for(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> DagUpdate:
         """What a run under way has to hear: all of the run before it, or only what has *changed* there."""
         self.news += 1
         if changed is not None and tracked.previous is not None:
             past = Past(run_id=tracked.previous, states=dict(changed))
-            return DagNews(number=self.news, is_paused=self.is_paused, past=past, is_delta=True)
+            return DagUpdate(number=self.news, is_paused=self.is_paused, past=past, is_delta=True)
         before = self.past_of(tracked)
         tracked.previous = before.run_id if before is not None else None
-        return DagNews(number=self.news, is_paused=self.is_paused, past=before)
+        return DagUpdate(number=self.news, is_paused=self.is_paused, past=before)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from ..base import Brief, Instant, Model, Record
+from ..base import Instant, Model, OmitDefaults, Record
 from ..run.identity import RunIdentity, RunType
 from ..run.revisions import Revision
 from ..states import RunState, TaskState
@@ -38,7 +38,7 @@ class TrackedRun(Record):
     """Whether this execution of the workflow hears of the run's end by itself, however it ends."""
 
 
-class RunRecord(Brief, Model):
+class RunRecord(OmitDefaults, Model):
     """A finished run as the ledger keeps it, beyond the time that Temporal keeps its history."""
 
     run_id: str

@@ -25,7 +25,7 @@ from .assignment import BY_HAND, Assignment
 from .backfilling import DagBackfills
 from .hand_over import HandOver
 from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun, short_past
-from .ticks import Ticks, TicksQuestion, due, spread
+from .ticks import Ticks, TimetableQuery, due, spread
 
 LEDGER_LENGTH = 500
 MOST_RUNNING = 1000
@@ -45,7 +45,7 @@ class DagState(DagAssets, DagBackfills):
 
     # The schedule
 
-    def question(self, now: datetime) -> TicksQuestion | None:
+    def question(self, now: datetime) -> TimetableQuery | None:
         """What has to be asked of the timetable before anything can be decided at *now*; None if nothing."""
         if self.broken is not None or self.ticks_ended:
             return None if not self._late(now) else self.ask(now)
@@ -62,11 +62,11 @@ class DagState(DagAssets, DagBackfills):
         due_now = due(self.ticks, now)
         return due_now >= 2 and due_now > due(self.ticks, self.ticks_asked_at)
 
-    def ask(self, now: datetime) -> TicksQuestion:
+    def ask(self, now: datetime) -> TimetableQuery:
         """What the timetable has to be asked to know the coming runs."""
         many = self.spec.catchup and (not self.ticks or due(self.ticks, now) == len(self.ticks))
         most = TICKS_AHEAD_CATCHING_UP if many else TICKS_PLANNED
-        return TicksQuestion(
+        return TimetableQuery(
             timetable=self.spec.schedule,
             restriction=self._restriction(),
             last=self.last_automated_interval,

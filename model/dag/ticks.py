@@ -14,7 +14,7 @@ from ..spec.timetables.base import NextRun
 from .backfill_walk import BackfillQuestion
 
 
-class TicksQuestion(Model):
+class TimetableQuery(Model):
     """Which runs follow the automated run over `last`, as of `now`; at most `most` of them."""
 
     asks: Literal["ticks"] = "ticks"
@@ -42,7 +42,7 @@ class IntervalQuestion(Model):
     owns: OwnedNames | None = None
 
 
-Question = TicksQuestion | IntervalQuestion | BackfillQuestion
+Question = TimetableQuery | IntervalQuestion | BackfillQuestion
 question_adapter: TypeAdapter[Question] = TypeAdapter(Annotated[Question, Field(discriminator="asks")])
 
 
@@ -55,7 +55,7 @@ class Ticks(Model):
     """What the timetable raised, if it did."""
 
 
-def coming_runs(question: TicksQuestion) -> Ticks:
+def coming_runs(question: TimetableQuery) -> Ticks:
     """The runs that *question* asks for."""
     return walk(question.timetable.next_dagrun_info, question)
 
@@ -67,7 +67,7 @@ def named_by_run_after(ticks: Ticks) -> Ticks:
     return ticks.model_copy(update={"infos": tuple(named)})
 
 
-def walk(next_run: NextRun, question: TicksQuestion) -> Ticks:
+def walk(next_run: NextRun, question: TimetableQuery) -> Ticks:
     """Asks *next_run* again and again, each time about the run after the one before.
 
     Without catchup an answer depends on when it is asked: each run after the first is what the

@@ -4,7 +4,7 @@ from typing import Any
 
 from ..pool.state import Granted, RunLeases
 from ..run.identity import RunIdentity
-from ..run.messages import Answer, DagNews, XComQuestion
+from ..run.messages import Answer, DagUpdate, XComQuestion
 from ..run.progress import Progress
 from ..run.revisions import ClearRequest, MarkRequest, RunMark
 from ..run.state import DagRunState
@@ -17,7 +17,7 @@ class RunInterface(Interface):
     """What a run answers to."""
 
     workflow = "DagRun"
-    news: Signal[[DagNews]]
+    news: Signal[[DagUpdate]]
     granted: Signal[[Granted]]
     clear_tasks: Update[[ClearRequest], list[str]]
     set_task_state: Update[[MarkRequest], list[str]]

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pydantic import Field, PositiveInt
 
-from ..base import Instant, Model, Record, Request, WithLaterFields, iso
+from ..base import Instant, Model, OmitNewDefaults, Record, Request, iso
 from ..errors import InvalidInputError
 from ..run.instance_keys import UNMAPPED
 from ..run.ready_tasks import counts_in_parallelism
@@ -39,7 +39,7 @@ SPARK_POOL_SETTINGS = PoolSettings(slots=128, description="Spark tasks that name
 """As many as Airflow's default pool has."""
 
 
-class LeaseRequest(WithLaterFields, Model):
+class LeaseRequest(OmitNewDefaults, Model):
     """An instance of a task that asks to be let in. Sent again, it is the same request."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("limit_as_of",)
@@ -99,7 +99,7 @@ class PoolView(Model):
     queued: tuple[str, ...]
 
 
-class PoolState(WithLaterFields, Record):
+class PoolState(OmitNewDefaults, Record):
     """A pool's state. Only its workflow changes it."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("limit_as_of", "again", "returned")

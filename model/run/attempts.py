@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from ..base import Brief, Instant, Model
+from ..base import Instant, Model, OmitDefaults
 from ..spec.dag import DagSource
 from ..spec.notifiers import Event
 from ..spec.owned import OwnedNames
@@ -34,7 +34,7 @@ WHOLE_RUN = "__run__"
 """In the place of a task_id: what is called for a run as a whole."""
 
 
-class EndedTry(Brief, Model):
+class EndedTry(OmitDefaults, Model):
     """The last try of a task instance, as the end of its run is told with it."""
 
     task_id: str
@@ -47,7 +47,7 @@ class EndedTry(Brief, Model):
     ended_at: Instant | None = None
 
 
-class CallbackCall(Brief, Model):
+class CallbackCall(OmitDefaults, Model):
     """Which of the DAG file's callbacks is called, in the place of the task's function."""
 
     event: Event
@@ -61,7 +61,7 @@ class CallbackCall(Brief, Model):
     """Of the end of a run: the task instance by which it has ended."""
 
 
-class TaskAttempt(Brief, Model):
+class TaskAttempt(OmitDefaults, Model):
     """Try *try_number* (from 1) of a task in a run. Its folder and its log are found from this alone."""
 
     run: RunIdentity

@@ -14,7 +14,7 @@ from ..states import RunState
 from .asset_context import InletEventsAccessors, OutletEventAccessors, TriggeringAssetEvents
 from .attempts import TaskAttempt
 from .context_views import DagInContext, DagRunView, PreviousSuccess, TaskInstanceView, date_of
-from .facts import Facts, KnownRun, NoFacts, Question
+from .facts import Facts, NoFacts, Question, RunSummary
 from .identity import RunType
 
 OF_THE_PAST = {
@@ -103,10 +103,10 @@ def _events_of(leaf: Any, facts: Facts) -> list[AssetEvent]:
     return [AssetEvent.model_validate(event) for event in found or ()]
 
 
-def _known(attempt: TaskAttempt) -> KnownRun:
+def _known(attempt: TaskAttempt) -> RunSummary:
     """The task's own run, as the attempt tells of it."""
     run, interval = attempt.run, attempt.run.data_interval
-    return KnownRun(
+    return RunSummary(
         run_id=run.run_id,
         run_type=str(run.run_type),
         state=RunState.RUNNING,

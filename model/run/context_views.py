@@ -12,7 +12,7 @@ from ..errors import InvalidInputError
 from ..spec.references import RETURN_VALUE
 from .attempts import TaskAttempt
 from .current_context import get_current_context
-from .facts import Facts, KnownRun, Question, runs_of, successful_before
+from .facts import Facts, Question, RunSummary, runs_of, successful_before
 from .identity import run_key, run_workflow_id
 
 
@@ -165,7 +165,7 @@ class TaskInContext:
 class DagRunView:
     """`dag_run`: the run that a task belongs to."""
 
-    def __init__(self, dag_id: str, known: KnownRun, conf: dict[str, Any], facts: Facts) -> None:
+    def __init__(self, dag_id: str, known: RunSummary, conf: dict[str, Any], facts: Facts) -> None:
         self.dag_id = dag_id
         self.run_id = known.run_id
         self.run_type = known.run_type
@@ -190,7 +190,7 @@ class DagRunView:
         return [*found]
 
     @cached_property
-    def _now(self) -> KnownRun | None:
+    def _now(self) -> RunSummary | None:
         return next(iter(runs_of(self._facts, self.dag_id, self.run_id)), None)
 
     @property
@@ -258,7 +258,7 @@ class PreviousSuccess:
         self._facts = facts
 
     @cached_property
-    def _found(self) -> KnownRun | None:
+    def _found(self) -> RunSummary | None:
         run = self._attempt.run
         found = successful_before(runs_of(self._facts, run.dag_id), run.logical_date)
         if found is None:

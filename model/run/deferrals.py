@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..base import Brief, Instant, Model
+from ..base import Instant, Model, OmitDefaults
 from .forms import InputForm
 
 UNWATCHED_FOR = timedelta(minutes=1)
@@ -13,7 +13,7 @@ FAILED_BY_TRIGGER = "__failed_by_trigger__"
 """Where a trigger has failed its task: nothing of that is called but its callbacks."""
 
 
-class Deferral(Brief, Model):
+class Deferral(OmitDefaults, Model):
     """What a try waits for, and the method that it goes on with. Values are as Airflow's serde writes them."""
 
     next_method: str

@@ -22,7 +22,7 @@ class Question(Model):
     """Whether the latest earlier run is meant that has what is asked for."""
 
 
-class KnownRun(Model):
+class RunSummary(Model):
     """A run as its DAG knows it."""
 
     run_id: str
@@ -70,12 +70,12 @@ class NoFacts:
         return [] if question.about == "runs" else {}
 
 
-def runs_of(facts: Asked, dag_id: str, run_id: str | None = None) -> list[KnownRun]:
+def runs_of(facts: Asked, dag_id: str, run_id: str | None = None) -> list[RunSummary]:
     """The runs of a DAG, newest first; or one of them, with its interval and its conf."""
-    return [KnownRun.model_validate(run) for run in facts.facts(Question(about="runs", dag_id=dag_id, run_id=run_id))]
+    return [RunSummary.model_validate(run) for run in facts.facts(Question(about="runs", dag_id=dag_id, run_id=run_id))]
 
 
-def successful_before(runs: Sequence[KnownRun], date: Instant | None) -> KnownRun | None:
+def successful_before(runs: Sequence[RunSummary], date: Instant | None) -> RunSummary | None:
     """The run of the latest logical date before *date* that has succeeded (as in Airflow)."""
     found = [
         run

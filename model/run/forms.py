@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from ..base import Brief, Instant, Model
+from ..base import Instant, Model, OmitDefaults
 from ..errors import InvalidInputError
 from ..sizes import json_size
 from ..spec.params import is_costly, param_problem
@@ -13,7 +13,7 @@ RESERVED = "__classname__"
 """By which Airflow's serde knows what it has written itself."""
 
 
-class InputForm(Brief, Model):
+class InputForm(OmitDefaults, Model):
     """What a person is asked (Airflow: HITLDetail)."""
 
     subject: str
@@ -27,7 +27,7 @@ class InputForm(Brief, Model):
     """Who may answer; none: everybody who may answer at all."""
 
 
-class Response(Brief, Model):
+class Response(OmitDefaults, Model):
     """What a person was asked, and what came of it (Airflow: HITLDetail, with its response)."""
 
     form: InputForm

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ..asset.events import AssetEvent
 from ..asset.gathering import Taken
 from ..asset.partitioning import TakenPartition
-from ..base import Instant, Model, Request, WithLaterFields, iso, to_utc
+from ..base import Instant, Model, OmitNewDefaults, Request, iso, to_utc
 from ..sizes import json_size
 from ..spec.timetables import CronPartition, DagRunInfo, DataInterval
 from ..spec.timetables.base import BaseTimetable
@@ -49,7 +49,7 @@ LONGEST_RUN_ID = 200
 EVENTS_CARRIED, BYTES_CARRIED = 20, 16 * 1024
 
 
-class RunIdentity(WithLaterFields, Model):
+class RunIdentity(OmitNewDefaults, Model):
     """A run as everyone else knows it, fixed when it is created.
 
     A run about no particular data (`logical_date` None) is told apart by its run_id alone.
@@ -264,7 +264,7 @@ def asset_pseudo_run(asset: str, dag_id: str, at: datetime) -> RunIdentity:
     )
 
 
-class TriggerRequest(WithLaterFields, Request):
+class TriggerRequest(OmitNewDefaults, Request):
     """A manual run as its author asks for it (Airflow's REST body for a new run).
 
     Without `logical_date` the run is about no particular data and any number may exist. With a

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..base import Brief, Instant, Model, Request
+from ..base import Instant, Model, OmitDefaults, Request
 from ..states import RunState, TaskState
 from .past import Past
 from .progress import Progress
@@ -23,7 +23,7 @@ class RunReport(Model):
     """How its tasks ended, counted. None: it has not begun, or an earlier release tells of it."""
 
 
-class TasksEnded(Brief, Model):
+class TasksEnded(OmitDefaults, Model):
     """What a run tells its DAG while it goes on, where the next run looks back at some of its tasks."""
 
     key: str
@@ -32,7 +32,7 @@ class TasksEnded(Brief, Model):
     """Whether only the tasks are named whose state is another than was told before."""
 
 
-class DagNews(Brief, Model):
+class DagUpdate(OmitDefaults, Model):
     """What a DAG tells a run that goes on. Of two, the one with the higher number holds."""
 
     number: int

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..asset.state import Lateness
-from ..base import Brief, Model
+from ..base import Model, OmitDefaults
 from ..spec.notifiers import Event, FunctionNotifier, Notifier
 from ..spec.tasks import EmptyTask
 from ..states import RunState, TaskState
@@ -14,7 +14,7 @@ from .state import DagRunState
 from .task_instances import TaskInstance
 
 
-class Notice(Brief, Model):
+class Notice(OmitDefaults, Model):
     """Something that happened, for one notifier."""
 
     notifier: Notifier

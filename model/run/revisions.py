@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..base import Brief, Instant, Model, Request
+from ..base import Instant, Model, OmitDefaults, Request
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec
 from ..spec.graph import ancestors
@@ -13,7 +13,7 @@ from ..states import FAILURES, TaskState
 from .instance_keys import split_key
 
 
-class Selection(Brief, Request):
+class Selection(OmitDefaults, Request):
     """Instances of tasks in one run."""
 
     tasks: tuple[str, ...] = ()

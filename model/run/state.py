@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Self
 
-from ..base import Instant, Record, WithLaterFields, iso
+from ..base import Instant, OmitNewDefaults, Record, iso
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec
 from ..spec.graph import ancestors
@@ -35,7 +35,7 @@ class HeldLease(Record):
     """Why the next one cannot be asked."""
 
 
-class DagRunState(WithLaterFields, Record):
+class DagRunState(OmitNewDefaults, Record):
     """A run's state, also the input of its workflow: how it starts, and how it goes on after continue-as-new."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("parallelism", "queued_at", "began_at", "ended_at")

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Any
 
 from ..asset.outlets import OutletEvent
-from ..base import Brief, Instant, Model, Record
+from ..base import Instant, Model, OmitDefaults, Record
 from ..spec.tasks import BaseTask, PokedTask
 from ..states import TaskState, check_transition
 from .deferrals import Deferral
@@ -16,7 +16,7 @@ from .instance_keys import UNMAPPED, instance_key
 LONGEST_RETRY_DELAY = timedelta(days=1)
 
 
-class Failure(Brief, Model):
+class Failure(OmitDefaults, Model):
     """Why an attempt failed, as its user should read it: the innermost cause, not an exit code."""
 
     error_type: str
@@ -34,7 +34,7 @@ class Failure(Brief, Model):
     """What the instance of a mapped task calls itself."""
 
 
-class Submission(Brief, Model):
+class Submission(OmitDefaults, Model):
     """An application that runs on a cluster by itself, and is followed from there."""
 
     application_id: str
@@ -52,7 +52,7 @@ class StagedOutput(Model):
     """Whose DAG has made it: it takes its place with the rights of that bundle's tasks."""
 
 
-class Outcome(Brief, Model):
+class Outcome(OmitDefaults, Model):
     """What an attempt that did not fail reports."""
 
     state: TaskState = TaskState.SUCCESS
@@ -76,7 +76,7 @@ class Outcome(Brief, Model):
     """What an instance of a mapped task calls itself (Airflow: rendered_map_index)."""
 
 
-class Attempt(Brief, Model):
+class Attempt(OmitDefaults, Model):
     """One finished try of a task."""
 
     try_number: int
@@ -86,7 +86,7 @@ class Attempt(Brief, Model):
     failure: Failure | None = None
 
 
-class TaskInstance(Brief, Record):
+class TaskInstance(OmitDefaults, Record):
     """A task in a run. Only the run's workflow changes it."""
 
     task_id: str

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar
 
-from ..base import Instant, Model, WithLaterFields, iso
+from ..base import Instant, Model, OmitNewDefaults, iso
 from ..spec.dag import DagSpec
 from ..spec.tasks import AirflowTask
 from ..states import RunState, TaskState
@@ -19,7 +19,7 @@ from .state import DagRunState
 from .task_instances import Attempt, TaskInstance
 
 
-class RunView(WithLaterFields, Model):
+class RunView(OmitNewDefaults, Model):
     """A run in a list: queued, running or finished."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("partition_key", "triggered_by", "triggering_user_name")
@@ -39,7 +39,7 @@ class RunView(WithLaterFields, Model):
     workflow_id: str
 
 
-class TaskView(WithLaterFields, Model):
+class TaskView(OmitNewDefaults, Model):
     """A task of a run."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("operator", "map_label", "form", "response")

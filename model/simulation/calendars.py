@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ..dag.ticks import Ticks, TicksQuestion, coming_runs
+from ..dag.ticks import Ticks, TimetableQuery, coming_runs
 from ..spec.timetables import DagRunInfo
 
 AT_A_TIME = 100
@@ -23,7 +23,7 @@ def offsets(info: DagRunInfo, since: datetime) -> Offsets:
 class Calendar:
     """The runs of a schedule, one after the other, if each is made as soon as it is due."""
 
-    def __init__(self, first: tuple[DagRunInfo, ...], question: TicksQuestion, places: Places) -> None:
+    def __init__(self, first: tuple[DagRunInfo, ...], question: TimetableQuery, places: Places) -> None:
         self._question = question
         self._places = places
         self._infos: list[DagRunInfo] = []
@@ -85,7 +85,7 @@ class Calendars:
         self._places: dict[str, Places] = {}
         self._firsts: dict[str, Ticks] = {}
 
-    def place(self, coming: tuple[DagRunInfo, ...], question: TicksQuestion) -> tuple[Calendar, int]:
+    def place(self, coming: tuple[DagRunInfo, ...], question: TimetableQuery) -> tuple[Calendar, int]:
         """Where the next run of a DAG is that would ask *question*; it knows of these *coming* runs already."""
         asked = _by_the_clock(question)
         places = self._places.setdefault(_key(asked), {})
@@ -93,7 +93,7 @@ class Calendars:
         found = places.get((interval.start, interval.end))
         return found if found is not None else (Calendar(coming, asked, places), 0)
 
-    def answer(self, question: TicksQuestion) -> Ticks:
+    def answer(self, question: TimetableQuery) -> Ticks:
         """What the timetable answers."""
         last = question.last
         if last is None:
@@ -107,7 +107,7 @@ class Calendars:
                 return calendar.from_place(n + 1, question.most)
         return coming_runs(question)
 
-    def _first(self, question: TicksQuestion) -> Ticks:
+    def _first(self, question: TimetableQuery) -> Ticks:
         """Many DAGs have the same schedule and start date."""
         key = question.model_dump_json()
         if key not in self._firsts:
@@ -115,7 +115,7 @@ class Calendars:
         return self._firsts[key]
 
 
-def _by_the_clock(question: TicksQuestion) -> TicksQuestion:
+def _by_the_clock(question: TimetableQuery) -> TimetableQuery:
     """*question* without a start date that has no effect any more."""
     bounds, last = question.restriction, question.last
     if last is None or bounds.earliest is None or bounds.earliest > last.end:
@@ -125,6 +125,6 @@ def _by_the_clock(question: TicksQuestion) -> TicksQuestion:
     return question.model_copy(update={"restriction": bounds.model_copy(update={"earliest": None})})
 
 
-def _key(question: TicksQuestion) -> str:
+def _key(question: TimetableQuery) -> str:
     """What DAGs have in common whose runs are the same from a run on."""
     return f"{question.timetable.model_dump_json()} {question.restriction.model_dump_json()}"

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..base import AS_WRITTEN, NAME, Brief, Instant, Model, PositiveDuration, bounded
+from ..base import AS_WRITTEN, NAME, Instant, Model, OmitDefaults, PositiveDuration, bounded
 from ..errors import InvalidInputError, explain
 from .assets.condition import assets_in, leaves
 from .assets.identity import Asset, has_password
@@ -42,7 +42,7 @@ MOST_TERMS = 1000
 TypeOfRun = Literal["scheduled", "manual", "backfill", "asset_triggered", "asset_materialization", "operator_triggered"]
 
 
-class DagSource(Brief, Model):
+class DagSource(OmitDefaults, Model):
     """The file that a DAG was read from: where functions of its tasks are found."""
 
     path: str
@@ -71,7 +71,7 @@ class DagSource(Brief, Model):
         return name
 
 
-class DagSpec(Brief, Model):
+class DagSpec(OmitDefaults, Model):
     """A DAG: its tasks and when they run. Names and defaults are Airflow's.
 
     `schedule` may be written as a timetable, a cron string or preset, a number of seconds, or

@@ -5,10 +5,10 @@ from typing import Literal, Self
 
 from pydantic import NonNegativeInt, model_validator
 
-from ..base import LONGEST_DURATION, Brief, Instant, Model
+from ..base import LONGEST_DURATION, Instant, Model, OmitDefaults
 
 
-class DeadlineAlert(Brief, Model):
+class DeadlineAlert(OmitDefaults, Model):
     """When a run should have ended at the latest. Told once, if it has not."""
 
     number: NonNegativeInt

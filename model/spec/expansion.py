@@ -5,10 +5,10 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from ..base import Brief, Model
+from ..base import Model, OmitDefaults
 
 
-class Expansion(Brief, Model):
+class Expansion(OmitDefaults, Model):
     """The values that a task, or a group of tasks, is mapped over (Airflow: expand and expand_kwargs).
 
     `by` is mapped over every combination of its arguments' values, the last changing fastest;

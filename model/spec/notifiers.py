@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ..base import Brief, Model
+from ..base import Model, OmitDefaults
 
 
 class Event(StrEnum):
@@ -22,7 +22,7 @@ class Event(StrEnum):
     """Of an asset, never of a task or a run."""
 
 
-class FunctionNotifier(Brief, Model):
+class FunctionNotifier(OmitDefaults, Model):
     """A function of the DAG file, called with the context as Airflow calls its callbacks."""
 
     kind: Literal["function"] = "function"
@@ -30,7 +30,7 @@ class FunctionNotifier(Brief, Model):
     """Which of the functions that the file gives for the event."""
 
 
-class CommandNotifier(Brief, Model):
+class CommandNotifier(OmitDefaults, Model):
     """A command; what happened is in its environment as TIDEMILL_EVENT, TIDEMILL_DAG_ID and so on."""
 
     kind: Literal["command"] = "command"
@@ -38,7 +38,7 @@ class CommandNotifier(Brief, Model):
     """A bash command."""
 
 
-class WebhookNotifier(Brief, Model):
+class WebhookNotifier(OmitDefaults, Model):
     """A POST of what happened, as JSON, with an Idempotency-Key by which a repetition can be told."""
 
     kind: Literal["webhook"] = "webhook"
@@ -56,7 +56,7 @@ class WebhookNotifier(Brief, Model):
         return self
 
 
-class EmailNotifier(Brief, Model):
+class EmailNotifier(OmitDefaults, Model):
     """A mail about what happened (Airflow: SmtpNotifier, email_on_failure)."""
 
     kind: Literal["email"] = "email"

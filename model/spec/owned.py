@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from ..base import Brief, Model
+from ..base import Model, OmitDefaults
 from ..errors import NotAllowedError
 
 Kind = Literal["dag_id", "pool", "asset", "variable", "connection"]
 
 
-class OwnedNames(Brief, Model):
+class OwnedNames(OmitDefaults, Model):
     """By kind, what names have to begin with; names of a kind without prefixes may be any."""
 
     dag_id: tuple[str, ...] = ()

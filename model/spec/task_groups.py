@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ..base import NAME, Brief, Model
+from ..base import NAME, Model, OmitDefaults
 from .expansion import Expansion
 
 
-class TaskGroup(Brief, Model):
+class TaskGroup(OmitDefaults, Model):
     """A group (Airflow: TaskGroup). Its tasks are those whose `group` is its id, or begins with it and a dot."""
 
     group_id: Annotated[str, Field(pattern=NAME, max_length=250)]

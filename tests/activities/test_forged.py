@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.attempts.folder import AttemptFolder
 from tidemill.activities.attempts.key_values import ANY_TASK, KeyValues
-from tidemill.activities.attempts.way import Conversation
+from tidemill.activities.attempts.lifecycle import ChildListener
 from tidemill.activities.attempts.xcom_store import XComStore
 from tidemill.activities.bundles import snapshots
 from tidemill.activities.bundles.files import _listed
@@ -26,7 +26,7 @@ from tidemill.activities.masking import Masker
 from tidemill.activities.processes.users import RunAs
 from tidemill.activities.spark.output import OutputActivities, stage
 from tidemill.activities.spark.starts import SparkStart
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.asset.state import AssetState
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.dag.assets import ties_need_bundle, wanted_ties
@@ -61,8 +61,8 @@ def attempt(dag_id: str = "a_dag", **fields: Any) -> TaskAttempt:
     return TaskAttempt(run=run, task=task, try_number=1, execution="e", **fields)
 
 
-def conversation(url: Path, task: str | None = "dag_id=a_dag/run_id=r/task_id=t") -> Conversation:
-    return Conversation(None, Masker(), key_values=KeyValues(f"file://{url}"), task=task, owns=OF_A)
+def conversation(url: Path, task: str | None = "dag_id=a_dag/run_id=r/task_id=t") -> ChildListener:
+    return ChildListener(None, Masker(), key_values=KeyValues(f"file://{url}"), task=task, owns=OF_A)
 
 
 @pytest.mark.parametrize("kind", ["model_extra", "pool", "asset", "dag_id", "connections", "__dict__", "", None, 1])
@@ -129,7 +129,7 @@ def test_output_is_published_to_folders_and_object_stores_alone(target: str) -> 
 
 
 def test_what_a_driver_says_is_published_is_not_believed(tmp_path: Path) -> None:
-    place = Workplace(home=tmp_path / "home")
+    place = WorkerContext(home=tmp_path / "home")
     forged = {"staged": "local:///etc", "target": "local:///tmp/pub"}
     told = {
         "outcome": {"state": "success", "staged": forged, "submission": {"application_id": "x", "submitted_at": NOW}}

@@ -14,7 +14,7 @@ from support import Stack, eventually, stack
 from tidemill.activities.attempts.log import AttemptLog
 from tidemill.activities.attempts.lossy_file import LossyFile
 from tidemill.activities.attempts.storage import until_stored
-from tidemill.activities.attempts.watch import Watch
+from tidemill.activities.attempts.supervision import AttemptSupervisor
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.masking import Masker
 from tidemill.model.states import RunState
@@ -113,7 +113,7 @@ def test_what_no_waiting_changes_is_not_waited_for(tmp_path: Path) -> None:
         (tmp_path / ("x" * 300)).mkdir()
 
     with pytest.raises(OSError, match="File name too long"):
-        until_stored(made, "no folder can be made", Watch(None))
+        until_stored(made, "no folder can be made", AttemptSupervisor(None))
 
 
 FIRST = """

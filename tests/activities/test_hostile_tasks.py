@@ -25,7 +25,7 @@ from tidemill.activities.notifying import NotifyActivities
 from tidemill.activities.processes import channel
 from tidemill.activities.processes.users import RunAs, acting_as, make_folder, read_left
 from tidemill.activities.spark.output import STAGING, OutputActivities
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.asset.state import Lateness
 from tidemill.model.run.notices import late_notice
 from tidemill.model.run.task_instances import StagedOutput
@@ -59,7 +59,7 @@ def secret(ground: Path) -> Path:
 
 @pytest.fixture
 async def here(server: str, ground: Path) -> AsyncIterator[Stack]:
-    place = Workplace(home=ground / "home", run_as=NOBODY)
+    place = WorkerContext(home=ground / "home", run_as=NOBODY)
     async with stack(server, ground / "home", place=place) as made:
         yield made
 
@@ -163,7 +163,7 @@ def test_output_takes_its_place_with_the_rights_of_the_task(ground: Path, secret
     staged = owned_by_nobody(ground / STAGING) / "keys.1-1"
     staged.mkdir()
     os.chown(staged, NOBODY.uid, NOBODY.gid)
-    place = Workplace(home=ground / "home", run_as_users={"team_a": NOBODY})
+    place = WorkerContext(home=ground / "home", run_as_users={"team_a": NOBODY})
     output = StagedOutput(staged=str(staged), target=str(secret.parent / "keys"), bundle="team_a")
     with pytest.raises(PermissionError):
         ActivityEnvironment().run(OutputActivities(place).publish, output)
@@ -331,7 +331,7 @@ async def test_bundles_may_have_users_of_their_own(server: str, ground: Path, se
         source = spec.source.model_copy(update={"bundle": path.stem})
         specs[name] = spec.model_copy(update={"source": source})
     daemon = RunAs(1, 1)
-    place = Workplace(home=ground / "home", run_as=NOBODY, run_as_users={"team_b": daemon})
+    place = WorkerContext(home=ground / "home", run_as=NOBODY, run_as_users={"team_b": daemon})
     async with stack(server, ground / "home", place=place) as here:
         for name, uid in (("team_a.py", NOBODY.uid), ("team_b.py", daemon.uid)):
             details = await here.run_once(specs[name])
@@ -352,7 +352,7 @@ def no_network() -> Iterator[Path]:
 @needs_root
 async def test_tasks_may_be_without_the_route_to_temporal(server: str, ground: Path, no_network: Path) -> None:
     host, port = server.split(":")
-    place = Workplace(home=ground / "home", run_as=NOBODY, network=no_network, preload=OF_HTTPX)
+    place = WorkerContext(home=ground / "home", run_as=NOBODY, network=no_network, preload=OF_HTTPX)
     async with stack(server, ground / "home", place=place) as here:
         connects = f"if (exec 3<>/dev/tcp/{host}/{port}); then echo reached; else echo unreachable; fi"
         details = await here.run_once(dag("connects", [bash("connects", connects)]))

@@ -18,7 +18,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.processes.users import RunAs
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
@@ -142,7 +142,7 @@ def test_a_task_without_a_function_has_no_on_kill() -> None:
 async def test_a_draining_worker_lets_its_tasks_finish(server: str, tmp_path: Path) -> None:
     """Not one of them is begun anew elsewhere, where its worker has the time to see it through."""
     mark, home = tmp_path / "mark", tmp_path / "home"
-    place = Workplace(home=home, drain=timedelta(minutes=5))
+    place = WorkerContext(home=home, drain=timedelta(minutes=5))
     async with stack(server, home, no_remote_activities=True) as here:
         await here.tidemill.register(of_file("takes_a_while"))
         async with second_worker(here, place):
@@ -158,17 +158,17 @@ async def test_a_stopped_workers_functions_go_on_elsewhere_as_the_same_try(serve
     mark, home = tmp_path / "mark", tmp_path / "home"
     async with stack(server, home, no_remote_activities=True) as here:
         await here.tidemill.register(of_file("takes_a_while"))
-        async with second_worker(here, Workplace(home=home)):
+        async with second_worker(here, WorkerContext(home=home)):
             run = await here.tidemill.trigger("takes_a_while", TriggerRequest(conf={"mark": str(mark)}))
             await eventually(lambda: asyncio.to_thread(mark.exists), bool)
-        async with second_worker(here, Workplace(home=home)):
+        async with second_worker(here, WorkerContext(home=home)):
             details = await here.finished("takes_a_while", run.run_id)
     assert mark.read_text().split() == ["began", "began", "ended"]
     assert (details.state, details.tasks[0].try_number) == (RunState.SUCCESS, 1)
 
 
 @asynccontextmanager
-async def second_worker(here: Stack, place: Workplace) -> AsyncIterator[None]:
+async def second_worker(here: Stack, place: WorkerContext) -> AsyncIterator[None]:
     client = await Client.connect(here.address, plugins=[TidemillPlugin(workplace=place)])
     async with Worker(client, task_queue=here.task_queue):
         yield
@@ -233,7 +233,7 @@ async def test_tasks_may_run_as_another_user(server: str) -> None:
         Path(folder).chmod(0o755)
         home, dags = Path(folder, "home"), Path(folder, "isolation.py")
         dags.write_text(FILE.read_text())
-        place = Workplace(home=home, run_as=RunAs(65534, 65534))
+        place = WorkerContext(home=home, run_as=RunAs(65534, 65534))
         async with stack(server, home, place=place) as here:
             spec = next(spec for spec in parse_dag_file(dags).dags if spec.dag_id == "who")
             details = await here.run_once(spec)

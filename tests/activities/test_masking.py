@@ -7,7 +7,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 from tidemill.activities import secrets
-from tidemill.activities.attempts.way import Conversation
+from tidemill.activities.attempts.lifecycle import ChildListener
 from tidemill.activities.masking import HERE, MASK, MOST_SECRETS, Masker, forms_of
 from tidemill.activities.secrets import Connection, is_sensitive, mask_names
 
@@ -72,10 +72,10 @@ def test_the_path_of_a_webhook_is_a_secret() -> None:
 
 def test_a_task_blinds_no_log_but_its_own() -> None:
     HERE.clear()
-    mine, other = Conversation(None, Masker()), Conversation(None, secrets.fresh_masker())
+    mine, other = ChildListener(None, Masker()), ChildListener(None, secrets.new_masker())
     mine.mask("works")
     assert mine.masker.masked("it works") == "it ***"
-    assert other.masker.masked("it works") == secrets.fresh_masker().masked("it works") == "it works"
+    assert other.masker.masked("it works") == secrets.new_masker().masked("it works") == "it works"
 
 
 def test_what_is_masked_is_bounded() -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.bundles.registering import RegisterActivities, RegisterQuestion
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.bundle.data import ParsedDag
 
 
 async def test_a_version_that_this_worker_cannot_find_is_not_taken_for_refused(tmp_path: Path) -> None:
-    activities = RegisterActivities(Workplace(home=tmp_path))
+    activities = RegisterActivities(WorkerContext(home=tmp_path))
     question = RegisterQuestion(dags=(ParsedDag(dag_id="x", version="0123"),))
     done = await ActivityEnvironment().run(activities.register_dags, question)
     assert done.errors == {}

@@ -101,7 +101,7 @@ def test_a_backend_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch)
             return f"version {len(asked)}"
 
     monkeypatch.setattr(secrets.time, "monotonic", lambda: now[0])
-    remembering = secrets._Remembering(Vault())
+    remembering = secrets.CachingBackend(Vault())
     assert [remembering.get_variable("a") for _ in range(3)] == ["version 1"] * 3
     now[0] += secrets.SECRETS_COUNT_FOR_SECONDS - 1
     assert remembering.get_variable("a") == "version 1"

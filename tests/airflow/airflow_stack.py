@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from support import Stack, sharing, stack
-from tidemill.activities.attempts.watch import Unattended
+from tidemill.activities.attempts.supervision import Unattended
 from tidemill.activities.bundles.parsing import PARSE_TIMEOUT, FileToParse, parsed
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.spec.dag import DagSpec, read_dag
 
 ROOT = Path(__file__).parents[2]
@@ -26,12 +26,12 @@ needs_airflow = pytest.mark.skipif(
 )
 
 
-def airflow_place(home: Path, *, shared: bool = True, **more: object) -> Workplace:
+def airflow_place(home: Path, *, shared: bool = True, **more: object) -> WorkerContext:
     """The surroundings of a worker that reads DAG files that import Airflow.
 
     Not *shared* where Airflow is to read its settings anew.
     """
-    place = Workplace(home=home, airflow_python=str(PYTHON), environment=("TEST_*",), **more)  # type: ignore[arg-type]
+    place = WorkerContext(home=home, airflow_python=str(PYTHON), environment=("TEST_*",), **more)  # type: ignore[arg-type]
     return sharing(place) if shared and not more else place
 
 
@@ -44,14 +44,14 @@ def emptied_out() -> Path:
     return out
 
 
-def read_file(place: Workplace, path: Path) -> dict[str, DagSpec]:
+def read_file(place: WorkerContext, path: Path) -> dict[str, DagSpec]:
     """The DAGs of a file, by dag_id. Fails if it cannot be read."""
     answer = answer_of(place, path)
     assert "error" not in answer, answer["error"]
     return {dag["dag_id"]: read_dag(dag) for dag in answer["dags"]}
 
 
-def answer_of(place: Workplace, path: Path) -> dict[str, object]:
+def answer_of(place: WorkerContext, path: Path) -> dict[str, object]:
     """What reading a file comes to."""
     file = FileToParse(path.parent, path.name, str(path))
     watch = Unattended(PARSE_TIMEOUT, too_long=TimeoutError)

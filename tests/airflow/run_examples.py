@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "airflow")]
 
 from airflow_stack import PYTHON, airflow_place, answer_of, register  # noqa: E402
 from support import Stack, stack, temporal_server  # noqa: E402
-from tidemill.activities.workplace import Workplace  # noqa: E402
+from tidemill.activities.worker_context import WorkerContext  # noqa: E402
 from tidemill.model.errors import InvalidInputError  # noqa: E402
 from tidemill.model.run.identity import TriggerRequest  # noqa: E402
 from tidemill.model.run.messages import Answer  # noqa: E402
@@ -161,7 +161,7 @@ async def run_file(made: Stack, result: Result, specs: list[DagSpec], date: date
         result.reasons += [f"{task.key} is {task.state}: {task.why}"[:160] for task in waiting[:1]]
 
 
-def read_again(place: Workplace, path: Path) -> list[DagSpec]:
+def read_again(place: WorkerContext, path: Path) -> list[DagSpec]:
     dags: Any = answer_of(place, path).get("dags", ())
     return [read_dag(dag) for dag in dags]
 
@@ -198,7 +198,7 @@ async def all_results(names: list[str], *, reference: bool) -> list[Result]:
     return results
 
 
-async def run_again(made: Stack, place: Workplace, result: Result, path: Path) -> None:
+async def run_again(made: Stack, place: WorkerContext, result: Result, path: Path) -> None:
     specs = await asyncio.to_thread(read_again, place, path)
     await run_file(made, result, specs, datetime.now(UTC), SECONDS_AGAIN)
     print(f"again {result.name}: {counted(result.ours)}", flush=True)

@@ -16,7 +16,7 @@ import pytest
 from airflow_stack import DAGS, PYTHON, airflow_place, answer_of, emptied_out, needs_airflow, read_file, register
 from forked_commands import forked
 from support import Stack, eventually, stack
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest
@@ -48,9 +48,9 @@ async def airflow(server: str, tmp_path: Path, out: Path) -> AsyncIterator[Stack
         yield made
 
 
-def place_of(made: Stack) -> Workplace:
+def place_of(made: Stack) -> WorkerContext:
     plugin: Any = made.tidemill.client.config()["plugins"][0]
-    found: Workplace = plugin.place
+    found: WorkerContext = plugin.place
     return found
 
 
@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_used_says_so_by_file_and_line(tmp_path: Path) -> 
 
 
 def test_without_airflow_the_error_names_what_to_install(tmp_path: Path) -> None:
-    place = Workplace(home=tmp_path / "home")
+    place = WorkerContext(home=tmp_path / "home")
     try:
         assert place.airflow_forks_of(None) is None
         told = str(answer_of(place, DAGS / "workdays.py")["error"])

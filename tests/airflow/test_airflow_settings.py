@@ -10,7 +10,7 @@ import pytest
 from airflow_stack import DAGS, PYTHON, airflow_place, answer_of, needs_airflow, read_file
 from support import Stack, stack
 from test_airflow_dags import out, run_once, specs_of, states
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.messages import XComQuestion
 from tidemill.model.spec.dag import DagSource
 
@@ -95,7 +95,9 @@ def test_policies_of_the_cluster_are_kept(tmp_path: Path, out: Path, airflow_hom
 
 
 def test_each_bundle_may_have_a_python_of_its_own(tmp_path: Path) -> None:
-    place = Workplace(home=tmp_path, airflow_python=str(PYTHON), airflow_pythons={"team_a": "/opt/team_a/bin/python"})
+    place = WorkerContext(
+        home=tmp_path, airflow_python=str(PYTHON), airflow_pythons={"team_a": "/opt/team_a/bin/python"}
+    )
     try:
 
         def python_of(bundle: str | None) -> str:

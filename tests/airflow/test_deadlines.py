@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow_stack import airflow_place, answer_of, needs_airflow, read_file, register
 from support import Stack, eventually, stack
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.revisions import ClearRequest
 from tidemill.model.spec.deadlines import DeadlineAlert
@@ -60,17 +60,17 @@ with DAG("one_deadline", schedule=None, deadline=ALERTS[4]):
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Workplace:
+def place(tmp_path: Path) -> WorkerContext:
     return airflow_place(tmp_path / "home")
 
 
 @pytest.fixture
-async def airflow(server: str, tmp_path: Path, place: Workplace) -> AsyncIterator[Stack]:
+async def airflow(server: str, tmp_path: Path, place: WorkerContext) -> AsyncIterator[Stack]:
     async with stack(server, tmp_path / "home", place=place) as made:
         yield made
 
 
-async def test_each_is_told_once_by_its_own_callback(airflow: Stack, place: Workplace, tmp_path: Path) -> None:
+async def test_each_is_told_once_by_its_own_callback(airflow: Stack, place: WorkerContext, tmp_path: Path) -> None:
     out, file = tmp_path / "out", tmp_path / "deadlines.py"
     file.write_text(FILE.format(out=str(out)))
     await register(airflow, read_file(place, file).values())
@@ -90,7 +90,7 @@ async def test_each_is_told_once_by_its_own_callback(airflow: Stack, place: Work
     assert len(await told()) == 3
 
 
-def test_what_cannot_be_counted_is_noticed(place: Workplace, tmp_path: Path) -> None:
+def test_what_cannot_be_counted_is_noticed(place: WorkerContext, tmp_path: Path) -> None:
     file = tmp_path / "deadlines.py"
     file.write_text(FILE.format(out="unused"))
     notices = answer_of(place, file)["notices"]
@@ -165,7 +165,7 @@ with DAG("late", schedule=None, deadline=after(8, missed, "late")):
 """
 
 
-async def test_deadlines_as_public_reports_have_them(airflow: Stack, place: Workplace, tmp_path: Path) -> None:
+async def test_deadlines_as_public_reports_have_them(airflow: Stack, place: WorkerContext, tmp_path: Path) -> None:
     """60927, 43999: none after the run has ended; 68732: also of a version that is new for another reason.
 
     58560: a notifier as the callback; 61372: one that counts from queueing counts anew when its run is cleared.

@@ -13,7 +13,7 @@ import pytest
 from airflow_stack import PYTHON, airflow_place, answer_of, needs_airflow
 from forked_commands import forked
 from support import Stack, at, eventually, stack, told
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.model.states import RunState
 from tidemill.worker.migration.files import Verdict, check_files
@@ -57,12 +57,12 @@ with DAG("inside_job", schedule=None):
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Workplace:
+def place(tmp_path: Path) -> WorkerContext:
     return airflow_place(tmp_path / "home")
 
 
 @pytest.fixture
-async def airflow(server: str, tmp_path: Path, place: Workplace) -> AsyncIterator[Stack]:
+async def airflow(server: str, tmp_path: Path, place: WorkerContext) -> AsyncIterator[Stack]:
     async with stack(server, tmp_path / "home", place=place) as made:
         yield made
 
@@ -110,7 +110,7 @@ async def test_what_is_inside_the_folder_is_kept_with_the_version(airflow: Stack
     assert source.snapshot is not None
 
 
-def test_folders_beside_a_file_do_not_hide_packages(place: Workplace, tmp_path: Path) -> None:
+def test_folders_beside_a_file_do_not_hide_packages(place: WorkerContext, tmp_path: Path) -> None:
     """As Airflow has it, which looks there last; a module of one's own is found there all the same."""
     (tmp_path / "dags" / "kubernetes").mkdir(parents=True)
     (tmp_path / "dags" / "kubernetes" / "__init__.py").touch()
@@ -124,7 +124,7 @@ def test_folders_beside_a_file_do_not_hide_packages(place: Workplace, tmp_path: 
     assert list(specs(place, file)) == ["shadow_pods"]
 
 
-def test_what_only_airflows_environment_has_may_be_imported_first(place: Workplace, tmp_path: Path) -> None:
+def test_what_only_airflows_environment_has_may_be_imported_first(place: WorkerContext, tmp_path: Path) -> None:
     file = tmp_path / "first.py"
     body = "with DAG('imports_first', schedule=None): BashOperator(task_id='a', bash_command='true')\n"
     imports = "from airflow.sdk import DAG\nfrom airflow.providers.standard.operators.bash import BashOperator\n"
@@ -136,7 +136,7 @@ def test_what_only_airflows_environment_has_may_be_imported_first(place: Workpla
     assert "No module named 'nowhere_to_be_found'" in str(answer_of(place, file)["error"])
 
 
-def specs(place: Workplace, file: Path) -> dict[str, DagSpec]:
+def specs(place: WorkerContext, file: Path) -> dict[str, DagSpec]:
     answer: Any = answer_of(place, file)
     assert "error" not in answer, answer["error"]
     return {dag["dag_id"]: read_dag(dag) for dag in answer["dags"]}
@@ -171,7 +171,7 @@ async def run_cli(*argv: str) -> str:
 
 
 @pytest.mark.parametrize("offset", ["hours=-5", "hours=5, minutes=30"])
-def test_a_start_date_may_have_a_fixed_offset(place: Workplace, tmp_path: Path, offset: str) -> None:
+def test_a_start_date_may_have_a_fixed_offset(place: WorkerContext, tmp_path: Path, offset: str) -> None:
     file = tmp_path / "offset.py"
     start = f"datetime(2026, 11, 1, tzinfo=timezone(timedelta({offset})))"
     file.write_text(
@@ -187,7 +187,7 @@ def test_a_start_date_may_have_a_fixed_offset(place: Workplace, tmp_path: Path, 
 
 
 def test_the_check_before_the_move_says_what_is_needed(
-    place: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: WorkerContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert place
     monkeypatch.setenv("DEPLOY_ENV_OF_LAYOUTS", "x")

@@ -26,7 +26,7 @@ from tidemill.api.auth.rates import CHANGES, LOGINS, Rates
 from tidemill.api.auth.sessions import Access
 from tidemill.api.auth.tokens import Role, TokenFile, create_token, revoke_token, session_secret
 from tidemill.api.pages import tabs
-from tidemill.api.routes.offers import FORBIDDEN
+from tidemill.api.routes.not_offered import FORBIDDEN
 from tidemill.model.errors import InvalidInputError
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client import Tidemill

@@ -19,9 +19,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from tidemill.activities.dag_files import read_dag_files
 from tidemill.api.read import database
 from tidemill.api.read.archiver import sweep
+from tidemill.api.read.cached_client import CachedClient
 from tidemill.api.read.database import ArchiveError
-from tidemill.api.read.ended_runs import EndedRun, EndedRuns
-from tidemill.api.read.source import Source
+from tidemill.api.read.ended_runs import EndedRun, RunArchive
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.row import RunRow
 from tidemill.model.run.views import RunView
@@ -55,16 +55,16 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             yield url
 
 
-Begun = Callable[[str | None], Awaitable[Source]]
+Begun = Callable[[str | None], Awaitable[CachedClient]]
 
 
 @pytest.fixture
 async def begun(here: Stack) -> AsyncIterator[Begun]:
     """Makes what a web server reads from, with an archive or without one."""
-    made: list[Source] = []
+    made: list[CachedClient] = []
 
-    async def begin(archive: str | None) -> Source:
-        made.append(Source(here.tidemill, settings_of(here, archive)))
+    async def begin(archive: str | None) -> CachedClient:
+        made.append(CachedClient(here.tidemill, settings_of(here, archive)))
         await made[-1].ended.begin()
         return made[-1]
 
@@ -106,7 +106,7 @@ async def forgotten(here: Stack, run: RunView) -> None:
     await eventually(is_there, lambda there: not there)
 
 
-async def swept(source: Source, run_id: str) -> None:
+async def swept(source: CachedClient, run_id: str) -> None:
     """Sweeps until the run is there: Temporal's lists lag behind."""
 
     async def once() -> bool:
@@ -163,7 +163,7 @@ async def test_an_ended_run_is_asked_of_temporal_once(here: Stack, begun: Begun,
     details = await first.details("kept", run)
     assert (here.home / "web.db").stat().st_mode & 0o077 == 0  # tasks may run as another user
     lost = Tidemill(await Client.connect("127.0.0.1:1", lazy=True, plugins=[ModelsPlugin()]))
-    anew = Source(lost, settings_of(here, None))
+    anew = CachedClient(lost, settings_of(here, None))
     assert await anew.details("kept", run) == details
     state = await anew.state("kept", run)
     assert state is not None
@@ -201,7 +201,7 @@ async def test_only_the_newest_are_kept_without_an_archive(here: Stack, begun: B
     await source.details("kept", run)
     ended = await source.ended.find("kept", "many")
     assert ended is not None
-    few = EndedRuns(f"sqlite:///{tmp_path}/few.db", here.tidemill.client, most=5)
+    few = RunArchive(f"sqlite:///{tmp_path}/few.db", here.tidemill.client, most=5)
     await few.begin()
     for n in range(101):
         at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=n)

@@ -13,7 +13,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 from tidemill.api.app import make_app
 from tidemill.api.responses.tasks import shown_state
-from tidemill.api.routes.offers import FORBIDDEN, NOT_OFFERED
+from tidemill.api.routes.not_offered import FORBIDDEN, NOT_OFFERED
 from tidemill.model.states import TaskState
 from tidemill.worker.settings import Settings
 from web_stack import Web, nowhere

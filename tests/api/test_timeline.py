@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import at, bash, dag, end_workflows, eventually
 from temporalio.client import Client
 from temporalio.worker import Worker
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.api.pages.render import rendered
 from tidemill.api.pages.spark import share_done, spark_options
 from tidemill.api.read.timeline import timeline
@@ -89,7 +89,7 @@ async def test_a_try_that_was_handed_over_says_so(server: str, tmp_path: Path) -
     """Its first worker ends while it works; another one begins it anew."""
     queue = f"test-{uuid.uuid4().hex[:8]}"
     client = await Client.connect(
-        server, plugins=[TidemillPlugin(tmp_path, workplace=Workplace(home=tmp_path))], identity="the first"
+        server, plugins=[TidemillPlugin(tmp_path, workplace=WorkerContext(home=tmp_path))], identity="the first"
     )
     tidemill = Tidemill(client, queue)
     gate = tmp_path / "gate"
@@ -108,7 +108,7 @@ async def test_a_try_that_was_handed_over_says_so(server: str, tmp_path: Path) -
         await asyncio.wait_for(tidemill.wait(run), 100)
         [start] = await tidemill.attempt_starts(run.workflow_id)
         assert (start.starts, start.worker) == (2, "the first")
-        assert "handed to another worker" in start.handed_over
+        assert "handed to another worker" in start.infrastructure_error
         details = await tidemill.run_by_workflow(run.workflow_id)
         [bar] = timeline(details, [start], NOW).bars
         assert bar.was_handed_over

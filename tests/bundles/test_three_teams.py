@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import Stack, eventually, stack, told
 from tidemill.activities.processes.users import RunAs
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.states import RunState
 
@@ -33,7 +33,7 @@ async def here(
         home.mkdir(mode=0o711)
         shutil.copytree(TEAMS, Path(folder, "teams"))
         users = USERS if getattr(request, "param", True) else {}
-        async with stack(server, home, place=Workplace(home=home, run_as_users=users)) as made:
+        async with stack(server, home, place=WorkerContext(home=home, run_as_users=users)) as made:
             await made.tidemill.set_pool("a_pool", PoolSettings(slots=1))
             for team in USERS:
                 path, prefix = str(Path(folder, "teams", team)), team.removeprefix("team_")

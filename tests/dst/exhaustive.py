@@ -18,7 +18,7 @@ from tidemill.model.asset.gathering import Gathering
 from tidemill.model.asset.state import AssetState, Tie, ToldEvent, named_asset
 from tidemill.model.dag.records import DateTakenError
 from tidemill.model.dag.state import DagState
-from tidemill.model.dag.ticks import Ticks, TicksQuestion, coming_runs
+from tidemill.model.dag.ticks import Ticks, TimetableQuery, coming_runs
 from tidemill.model.pool.state import LeaseRequest, PoolSettings, PoolState
 from tidemill.model.run.identity import TriggerRequest, manual_run
 from tidemill.model.run.messages import RunReport
@@ -354,10 +354,10 @@ class DagSystem(System[DagWorld]):
 
 @cache
 def _answer(question: str) -> str:
-    return coming_runs(TicksQuestion.model_validate_json(question)).model_dump_json()
+    return coming_runs(TimetableQuery.model_validate_json(question)).model_dump_json()
 
 
-def _ticks(question: TicksQuestion) -> Ticks:
+def _ticks(question: TimetableQuery) -> Ticks:
     return Ticks.model_validate_json(_answer(question.model_dump_json()))
 
 

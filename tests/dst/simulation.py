@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemill.activities.workplace import Workplace  # noqa: F401 - registers nothing; the models need no worker
+from tidemill.activities.worker_context import WorkerContext  # noqa: F401 - registers nothing; the models need no worker
 from tidemill.model.spec.dag import read_dag
 
 from .clock import SECOND, microseconds

@@ -12,7 +12,7 @@ from tidemill.model.dag.backfill_walk import BackfillBatch
 from tidemill.model.dag.state import DagState
 from tidemill.model.pool.state import LeaseRequest, PoolSettings, PoolState
 from tidemill.model.run.identity import TriggerRequest, manual_run
-from tidemill.model.run.messages import DagNews, RunReport
+from tidemill.model.run.messages import DagUpdate, RunReport
 from tidemill.model.run.planner import RunPlan
 from tidemill.model.run.revisions import RunMark
 from tidemill.model.run.state import DagRunState
@@ -55,7 +55,7 @@ def test_a_task_that_is_stopped_in_the_step_that_begins_it_ends(world: World) ->
     execution = world.service.start("DagRun", run.workflow_id, world.to_payloads(state))
     assert execution is not None
     world.run_until(world.now + SECOND)
-    world.service.signal(run.workflow_id, "news", world.to_payloads(DagNews(number=1, is_paused=False)))
+    world.service.signal(run.workflow_id, "news", world.to_payloads(DagUpdate(number=1, is_paused=False)))
     world.update(run.workflow_id, "set_state", RunMark(state=TaskState.SUCCESS), answered=lambda *_: None)
     world.run_until(world.now + 60 * SECOND)
     assert not world.violations

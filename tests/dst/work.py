@@ -32,7 +32,7 @@ from tidemill.model.dag.manual_runs import (
     answer_trigger,
     read_and_check,
 )
-from tidemill.model.dag.ticks import Ticks, TicksQuestion, coming_runs
+from tidemill.model.dag.ticks import Ticks, TimetableQuery, coming_runs
 from tidemill.model.dag.views import Registration
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import LeaseRequest, RunLeases
@@ -166,11 +166,11 @@ class _Try:
     # Questions of workflows
 
     def _do_coming_runs(self) -> None:
-        question: TicksQuestion = self._asked(TicksQuestion)
+        question: TimetableQuery = self._asked(TimetableQuery)
         self._later(self._brief(), lambda: self._complete(self._ticks(question)))
 
     @staticmethod
-    def _ticks(question: TicksQuestion) -> Ticks:
+    def _ticks(question: TimetableQuery) -> Ticks:
         try:
             return coming_runs(question)
         except Exception as error:

@@ -19,7 +19,7 @@ from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.timetables import CronTrigger, DagRunInfo
 from tidemill.model.spec.timetables.cron import Cron, DstPolicy, cron
-from tidemill.model.spec.timetables.words import in_words
+from tidemill.model.spec.timetables.describe import in_words
 
 from tidemill import DAG, CronTriggerTimetable, EmptyOperator
 

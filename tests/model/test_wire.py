@@ -14,7 +14,7 @@ from tidemill.model.dag.state import DagState
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import LeaseRequest, PoolSettings, PoolState
 from tidemill.model.run.attempts import TaskAttempt
-from tidemill.model.run.messages import DagNews, RunReport, TasksEnded
+from tidemill.model.run.messages import DagUpdate, RunReport, TasksEnded
 from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.model.spec.timetables import CronTrigger
 from tidemill.model.states import TaskState
@@ -59,7 +59,7 @@ NAMED = {"dag_id", "task_id", "kind", "key", "number", "lease_id", "settings", "
         (TaskAttempt, {"run": RUN, "task": DAG["tasks"][0], "try_number": 1, "key": 1}),
         (RunReport, {"key": "r", "state": "success", "ended_at": INSTANT, "reason": "done"}),
         (TasksEnded, {"key": "r", "states": {"x": "success"}}),
-        (DagNews, {"number": 1, "is_paused": False}),
+        (DagUpdate, {"number": 1, "is_paused": False}),
         (PoolState, {"name": "p", "settings": {"slots": 1}, "waiting": {"l": LEASE}}),
         (LeaseRequest, LEASE),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 from dst.clock import SECOND, instant
 from dst.history import Execution, Status
-from tidemill.model.dag.ticks import TicksQuestion, coming_runs
+from tidemill.model.dag.ticks import TimetableQuery, coming_runs
 from tidemill.model.run.identity import scheduled_run
 from tidemill.model.states import TaskState
 
@@ -162,7 +162,7 @@ def _foreseen(spec: Any, now: Any) -> set[str] | None:
         return None
     last, keys = None, set()
     for _ in range(500):
-        question = TicksQuestion(
+        question = TimetableQuery(
             timetable=schedule, restriction=spec.restriction, last=last, now=now, folder=None, bundle=None, most=20
         )
         infos = coming_runs(question).infos

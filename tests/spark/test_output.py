@@ -8,7 +8,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.spark import output
 from tidemill.activities.spark.output import MARK, STAGING, OutputActivities
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.task_instances import StagedOutput
 
 
@@ -20,7 +20,7 @@ def staged(folder: Path, target: str, attempt: str, text: str) -> StagedOutput:
 
 
 def published(output: StagedOutput) -> str:
-    return str(ActivityEnvironment().run(OutputActivities(Workplace(home=Path())).publish, output))
+    return str(ActivityEnvironment().run(OutputActivities(WorkerContext(home=Path())).publish, output))
 
 
 @pytest.mark.parametrize("target", ["day=2024-01-01", "run#1 of 2?", "100%"])

@@ -17,7 +17,7 @@ import pytest
 from spark_starts import KUBERNETES, YARN, conf_of, start
 from tidemill.activities.spark import yarn as yarn_module
 from tidemill.activities.spark import yarn_logs
-from tidemill.activities.spark.clusters import Life
+from tidemill.activities.spark.clusters import AppState
 from tidemill.activities.spark.command import spark_submit
 from tidemill.activities.spark.driver import is_first, tell
 from tidemill.activities.spark.starts import SparkStart, cluster_name
@@ -177,7 +177,7 @@ def test_what_the_driver_has_printed_is_its_log_and_says_how_it_went(
     resource_manager.printed = {"stdout": capfd.readouterr().out, "stderr": "WARN of Spark\n"}
     application = resource_manager.add(cluster_name(work), "RUNNING")
     yarn = Yarn(work, lambda: "")
-    assert yarn.status(application).life is Life.RUNNING
+    assert yarn.status(application).life is AppState.RUNNING
     assert work.progress() == {"stage": 1}
     assert work.earlier_result() is None  # it has not ended
     resource_manager.apps[application].update(state="FINISHED", finalStatus="SUCCEEDED")
@@ -223,29 +223,29 @@ def test_an_application_on_yarn_is_found_by_its_tag(tmp_path: Path, resource_man
     assert [yarn.submit()] == [yarn.find()] == made
     assert not yarn.give_up()
     yarn.kill(made[0])
-    assert yarn.status(made[0]).life is Life.ENDED
+    assert yarn.status(made[0]).life is AppState.ENDED
     assert all("user.name=" in asked for asked in resource_manager.asked)
-    assert yarn.status("application_1_1").life is Life.UNKNOWN
+    assert yarn.status("application_1_1").life is AppState.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("state", "final", "life", "succeeded"),
     [
-        ("ACCEPTED", "UNDEFINED", Life.WAITING, False),
-        ("RUNNING", "UNDEFINED", Life.RUNNING, False),
-        ("FINISHED", "SUCCEEDED", Life.ENDED, True),
-        ("FINISHED", "FAILED", Life.ENDED, False),
-        ("KILLED", "KILLED", Life.ENDED, False),
+        ("ACCEPTED", "UNDEFINED", AppState.WAITING, False),
+        ("RUNNING", "UNDEFINED", AppState.RUNNING, False),
+        ("FINISHED", "SUCCEEDED", AppState.ENDED, True),
+        ("FINISHED", "FAILED", AppState.ENDED, False),
+        ("KILLED", "KILLED", AppState.ENDED, False),
     ],
 )
 def test_what_yarn_says_of_an_application(
-    tmp_path: Path, resource_manager: ResourceManager, state: str, final: str, life: Life, succeeded: bool
+    tmp_path: Path, resource_manager: ResourceManager, state: str, final: str, life: AppState, succeeded: bool
 ) -> None:
     resource_manager.printed = {"stdout": "", "stderr": ""}
     yarn = Yarn(started(tmp_path, resource_manager), lambda: "")
     status = yarn.status(resource_manager.add("x", state, final, "AM exited with 13"))
     assert (status.life, status.succeeded) == (life, succeeded)
-    assert ("AM exited with 13" in status.told) is (life is Life.ENDED)
+    assert ("AM exited with 13" in status.told) is (life is AppState.ENDED)
 
 
 def test_a_resource_manager_that_stands_by_or_is_away_is_passed_over(
@@ -261,7 +261,7 @@ def test_a_resource_manager_that_stands_by_or_is_away_is_passed_over(
         )
         monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
         yarn = Yarn(start(tmp_path, YARN), lambda: "")
-        assert yarn.status(resource_manager.add("x", "RUNNING")).life is Life.RUNNING
+        assert yarn.status(resource_manager.add("x", "RUNNING")).life is AppState.RUNNING
 
 
 def test_without_a_hadoop_configuration_yarn_is_not_guessed() -> None:

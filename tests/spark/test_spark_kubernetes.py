@@ -22,7 +22,7 @@ from tidemill.activities.spark import kubectl as kubectl_module
 from tidemill.activities.spark import kubernetes as kubernetes_module
 from tidemill.activities.spark.causes import is_refusal
 from tidemill.activities.spark.client import driver_environment
-from tidemill.activities.spark.clusters import Life
+from tidemill.activities.spark.clusters import AppState
 from tidemill.activities.spark.command import ARCHIVE, DRIVER, spark_submit
 from tidemill.activities.spark.driver_lines import DriverLines
 from tidemill.activities.spark.kubernetes import GIVEN_UP, LARGEST, Kubernetes
@@ -208,7 +208,7 @@ def test_an_end_empties_what_was_sent_and_leaves_it_to_the_pod(tmp_path: Path) -
     work, api, kubernetes = begun(tmp_path)
     kubernetes.submit()
     api.pod(cluster_name(work), "Failed")
-    assert kubernetes.status(cluster_name(work)).life is Life.ENDED
+    assert kubernetes.status(cluster_name(work)).life is AppState.ENDED
     kept = api.config_map(cluster_name(work))
     assert "data" not in kept
     assert kept["metadata"]["ownerReferences"][0]["uid"] == api.objects["pod", cluster_name(work)]["metadata"]["uid"]
@@ -249,14 +249,14 @@ def test_a_pod_whose_node_is_gone_is_lost_and_not_waited_for(tmp_path: Path, mon
     api.pod(cluster_name(work), "Running", **leaving)
     monkeypatch.setattr(api, "printed", None)  # nor does it tell what was printed
     found = kubernetes.status(cluster_name(work))
-    assert (found.life, found.told) == (Life.RUNNING, "Running, being deleted")
+    assert (found.life, found.told) == (AppState.RUNNING, "Running, being deleted")
     monkeypatch.setattr(kubernetes_module, "LEAVES_WITHIN", -1)
-    assert kubernetes.status(cluster_name(work)).life is Life.UNKNOWN
+    assert kubernetes.status(cluster_name(work)).life is AppState.UNKNOWN
     api.pod(cluster_name(work), "Succeeded")
     with pytest.raises(OSError, match="no log"):
         kubernetes.status(cluster_name(work))
     monkeypatch.setattr(kubernetes_module, "LOG_WITHIN", -1)
-    assert kubernetes.status(cluster_name(work)).life is Life.ENDED
+    assert kubernetes.status(cluster_name(work)).life is AppState.ENDED
     assert "data" in api.config_map(cluster_name(work)), "for whoever can read the log after all"
 
 
@@ -276,25 +276,25 @@ def test_a_pod_without_what_it_mounts_is_removed_and_submitted_again(
 
 
 @pytest.mark.parametrize(("status", "life", "words"), [
-    ({"phase": "Running"}, Life.RUNNING, "Running"),
-    ({"phase": "Succeeded"}, Life.ENDED, "Succeeded"),
-    ({"phase": "Failed", "reason": "Evicted", "message": "low"}, Life.ENDED, "Failed: Evicted: low"),
+    ({"phase": "Running"}, AppState.RUNNING, "Running"),
+    ({"phase": "Succeeded"}, AppState.ENDED, "Succeeded"),
+    ({"phase": "Failed", "reason": "Evicted", "message": "low"}, AppState.ENDED, "Failed: Evicted: low"),
     (
         {"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]},
-        Life.ENDED, "Failed: OOMKilled, exit code 137",
+        AppState.ENDED, "Failed: OOMKilled, exit code 137",
     ),
     (
         {"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "insufficient cpu"}
         ]},
-        Life.WAITING, "Pending: Unschedulable: insufficient cpu",
+        AppState.WAITING, "Pending: Unschedulable: insufficient cpu",
     ),
     (
         {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
-        Life.WAITING, "Pending: ImagePullBackOff",
+        AppState.WAITING, "Pending: ImagePullBackOff",
     ),
 ])  # fmt: skip
-def test_how_a_pod_stands_is_said_in_the_words_of_the_api(status: Object, life: Life, words: str) -> None:
+def test_how_a_pod_stands_is_said_in_the_words_of_the_api(status: Object, life: AppState, words: str) -> None:
     found = status_of({"status": status})
     assert (found.life, found.told, found.succeeded) == (life, words, status["phase"] == "Succeeded")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import dag, stack
-from tidemill.activities.attempts.watch import TASK_FAILED
+from tidemill.activities.attempts.supervision import TASK_FAILED
 from tidemill.activities.spark.command import blank_edged, escaped
 from tidemill.model.states import RunState
 

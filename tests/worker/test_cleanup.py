@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support import Stack, bash, dag, eventually, stack, temporal_server
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.states import RunState
 from tidemill.worker.cleanup import Known, cleanup, known_to_temporal
@@ -40,7 +40,7 @@ def test_old_things_of_forgotten_runs_go_and_their_folders_with_them(tmp_path: P
     log, attempt, result = of_a_run(tmp_path, "old")
     aged(tmp_path)
     young_log, young_attempt, young_result = of_a_run(tmp_path, "young")
-    place = Workplace(home=tmp_path)
+    place = WorkerContext(home=tmp_path)
     planned = cleanup(place, Known(), MONTH, dry_run=True)
     assert log.exists()
     removed = cleanup(place, Known(), MONTH)
@@ -54,12 +54,12 @@ def test_old_things_of_forgotten_runs_go_and_their_folders_with_them(tmp_path: P
 def test_results_of_a_run_that_temporal_knows_stay_whatever_their_age(tmp_path: Path) -> None:
     _, _, result = of_a_run(tmp_path, "known")
     aged(tmp_path)
-    cleanup(Workplace(home=tmp_path), Known(run_ids={"known"}), MONTH)
+    cleanup(WorkerContext(home=tmp_path), Known(run_ids={"known"}), MONTH)
     assert result.exists()
 
 
 def test_what_a_task_has_kept_goes_with_its_run_and_what_belongs_to_no_run_stays(tmp_path: Path) -> None:
-    place = Workplace(home=tmp_path)
+    place = WorkerContext(home=tmp_path)
     values = place.key_values
     scopes = {run_id: f"dag_id=d/run_id={run_id}/task_id=t" for run_id in ("manual__2026-11-23T00:00:00+00:00", "old")}
     for scope in (*scopes.values(), "variables", "asset_name=a"):
@@ -73,7 +73,7 @@ def test_what_a_task_has_kept_goes_with_its_run_and_what_belongs_to_no_run_stays
 async def test_what_a_task_needs_that_runs_for_months_stays(
     here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.activities.attempts.watch.TOUCH_EVERY", 0.1)
+    monkeypatch.setattr("tidemill.activities.attempts.supervision.TOUCH_EVERY", 0.1)
     go_on = tmp_path / "go_on"
     await here.tidemill.register(dag("lasts", [bash("a", f"while [ ! -e {go_on} ]; do sleep 0.1; done; echo done")]))
     run = await here.tidemill.trigger("lasts")
@@ -86,7 +86,7 @@ async def test_what_a_task_needs_that_runs_for_months_stays(
     aged(here.home / "attempts")
     aged(here.home / "logs")
     await eventually(lambda: asyncio.to_thread(young, claim.parent), bool)
-    cleanup(Workplace(home=here.home), Known(run_ids={run.run_id}), MONTH)
+    cleanup(WorkerContext(home=here.home), Known(run_ids={run.run_id}), MONTH)
     assert claim.parent.exists()
     go_on.touch()
     assert (await here.finished("lasts", run.run_id)).state is RunState.SUCCESS
@@ -119,7 +119,7 @@ async def keeps_what_is_needed(here: Stack, tmp_path: Path) -> None:
         if number == 1:
             run = await here.tidemill.trigger(dag_id)
             await here.finished(dag_id, run.run_id)
-    place = Workplace(home=here.home)
+    place = WorkerContext(home=here.home)
     assert len(place.snapshots.names()) == 3
     known = await known_to_temporal(here.tidemill.client)
     aged(here.home)
@@ -141,7 +141,7 @@ async def test_an_attempt_that_runs_is_left_alone(here: Stack, tmp_path: Path) -
     attempts = here.home / "attempts"
     await eventually(lambda: asyncio.to_thread(lambda: [*attempts.rglob("claim.json")]), bool)
     aged(attempts)
-    assert cleanup(Workplace(home=here.home), Known(), MONTH) == []
+    assert cleanup(WorkerContext(home=here.home), Known(), MONTH) == []
     mark.unlink()
     assert (await here.finished("runs_long", run.run_id)).state == "success"
 
@@ -157,6 +157,6 @@ def test_a_link_that_a_task_has_made_leads_to_nothing_that_goes(tmp_path: Path) 
     (attempt.parent / "attempt=8").symlink_to(victim)
     aged(victim)
     aged(home)
-    removed = cleanup(Workplace(home=home), Known(), MONTH)
+    removed = cleanup(WorkerContext(home=home), Known(), MONTH)
     assert [thing.name for thing in removed if thing.kind == "attempt"] == [str(attempt)]
     assert (victim / "base" / "file").exists()

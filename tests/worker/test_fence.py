@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support import eventually
-from tidemill.activities.attempts.watch import cut_off
+from tidemill.activities.attempts.supervision import cut_off
 from tidemill.worker.fence import MOST_LOOKS, Fence, FenceNotes, within_time
 
 pytestmark = pytest.mark.faults

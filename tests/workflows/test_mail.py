@@ -15,7 +15,7 @@ import pytest
 from pydantic import ValidationError
 from support import Stack, bash, dag, eventually, stack
 from tidemill.activities.dag_files import parse_dag_file
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.spec.notifiers import EmailNotifier
 
 
@@ -77,7 +77,7 @@ async def test_who_wants_to_know_gets_a_mail_and_the_link(server: str, tmp_path:
         "with DAG('mailing', on_failure_callback=EmailNotifier(to='ops@example.com', subject='look')):\n"
         "    BashOperator(task_id='fails', bash_command='exit 3', on_failure_callback=told)\n"
     )
-    place = Workplace(home=tmp_path / "home", base_url="https://tidemill.example")
+    place = WorkerContext(home=tmp_path / "home", base_url="https://tidemill.example")
     async with stack(server, tmp_path / "home", place=place) as here:
         await here.run_once(parse_dag_file(file).dags[0], run_id="mine")
         await eventually(lambda: asyncio.sleep(0, mail.mails), lambda found: len(found) == 2)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import Stack, bash, dag, eventually, stack
 from tidemill.activities.dag_files import parse_dag_file
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.identity import TriggerRequest
 
 FILE = Path(__file__).parents[1] / "dags" / "task_shapes.py"
@@ -88,7 +88,7 @@ with DAG("links", on_failure_callback=told):
 async def test_alerts_lead_to_the_web(server: str, tmp_path: Path) -> None:
     file, out, base = tmp_path / "links.py", tmp_path / "out", "https://tidemill.example/at"
     file.write_text(LINKS.format(out=str(out)))
-    place = Workplace(home=tmp_path / "home", base_url=f"{base}/")
+    place = WorkerContext(home=tmp_path / "home", base_url=f"{base}/")
     command = {"kind": "command", "command": f"echo $TIDEMILL_URL >> {out}"}
     async with stack(server, tmp_path / "home", place=place) as here:
         await here.run_once(parse_dag_file(file).dags[0], run_id="a+run")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from support import Stack, dag, empty, eventually, sharing, stack
-from tidemill.activities.workplace import Workplace
+from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.states import RunState
 
 DAILY = {"schedule": "@daily", "start_date": "2024-01-01T00:00:00Z", "catchup": True}
@@ -26,7 +26,7 @@ async def made(here: Stack, until: int) -> list[str]:
 
 
 async def test_the_name_is_of_the_start_or_of_run_after(server: str, tmp_path: Path) -> None:
-    place = sharing(Workplace(home=tmp_path))
+    place = sharing(WorkerContext(home=tmp_path))
     async with stack(server, tmp_path, place=place) as here:
         assert await made(here, 2) == ids(1, 2)
         object.__setattr__(place, "names_runs_by_run_after", True)  # as of a worker that is started anew

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from ...activities.dag_files import root_of
+from ...activities.work.airflow_detection import NeedsAirflow, noticing
 from ...activities.work.dag_code import import_dags
 from ...activities.work.failures import describe_failure, print_failure
-from ...activities.work.needing_airflow import NeedsAirflow, noticing
 from ...model.dag.explaining import Explanation
 from ...model.dag.row import timetable_summary
 from ...model.dag.views import DagView

@@ -11,9 +11,9 @@ from rich.markup import escape
 from ...activities.dag_files import own_workplace
 from ...activities.timetables import TimetableActivities
 from ...model.dag.local_times import LocalRun, by_the_clock
-from ...model.dag.ticks import Ticks, TicksQuestion
+from ...model.dag.ticks import Ticks, TimetableQuery
 from ...model.spec.dag import DagSpec
-from ...model.spec.timetables.words import in_words
+from ...model.spec.timetables.describe import in_words
 from ..client import Tidemill
 from ..settings import read_settings
 from .dag_files import read_path
@@ -77,7 +77,7 @@ def print_coming(dag_id: str, runs: Sequence[LocalRun], words: str | None) -> No
 
 def next_runs(spec: DagSpec, n: int) -> Ticks:
     """The first *n* runs of a DAG that is not registered. Its own kind of timetable is asked in its own process."""
-    question = TicksQuestion(
+    question = TimetableQuery(
         timetable=spec.schedule,
         restriction=spec.restriction,
         last=None,

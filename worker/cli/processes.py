@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ...activities.spark.archive import build_archive
-from ...activities.workplace import find_java
+from ...activities.worker_context import find_java
 from ...model.spec.tasks import SparkOptions
 from ..cleanup import Removed, known_to_temporal
 from ..cleanup import cleanup as clean

@@ -29,7 +29,7 @@ from ...model.dag.manual_runs import ConfChange, TriggerQuestion, TriggersQuesti
 from ...model.dag.previews import Preview, preview, upcoming
 from ...model.dag.records import DateTakenError, TrackedRun
 from ...model.dag.state import MOST_RUNNING, DagState
-from ...model.dag.ticks import Ticks, TicksQuestion
+from ...model.dag.ticks import Ticks, TimetableQuery
 from ...model.dag.views import Change, DagView, QueuedRun, Registration, dag_row, dag_view, queued_run, run_views
 from ...model.errors import InvalidInputError
 from ...model.interfaces.asset import AssetInterface
@@ -196,7 +196,7 @@ class DagWorkflow:
         self._counting.go_on()
         return self.state.create_backfill_runs(workflow.now())
 
-    async def _ask(self, question: TicksQuestion) -> None:
+    async def _ask(self, question: TimetableQuery) -> None:
         version = self.state.spec.version
         answer = await ask(TimetableActivities.ask_timetable, question)
         if version == self.state.spec.version and question.last == self.state.last_automated_interval:

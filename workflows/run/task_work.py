@@ -15,7 +15,7 @@ from temporalio.exceptions import (
 from ...activities.names import MOST_STARTS, TASK_FAILED
 from ...activities.timetables import TimetableActivities
 from ...activities.waiting import WaitingActivities
-from ...model.dag.ticks import TicksQuestion
+from ...model.dag.ticks import TimetableQuery
 from ...model.run.attempts import TaskAttempt
 from ...model.run.identity import RunType
 from ...model.run.task_instances import Failure, Outcome
@@ -110,7 +110,7 @@ async def _is_latest(spec: DagSpec, attempt: TaskAttempt) -> bool:
         return True
     answer = await ask(
         TimetableActivities.ask_timetable,
-        TicksQuestion(
+        TimetableQuery(
             timetable=spec.schedule,
             restriction=TimeRestriction(earliest=None, latest=None, catchup=True),
             last=run.data_interval,

@@ -22,7 +22,7 @@ from ...model.run.changes import Change, answer_of, cleared, form_of, keeps_time
 from ...model.run.forms import answered, response_to
 from ...model.run.identity import RunIdentity, dag_workflow_id
 from ...model.run.instance_keys import split_key
-from ...model.run.messages import Answer, DagNews, RunReport, TasksEnded, XComQuestion
+from ...model.run.messages import Answer, DagUpdate, RunReport, TasksEnded, XComQuestion
 from ...model.run.past import Past, remembered
 from ...model.run.planner import RunEnd
 from ...model.run.progress import Progress, progress
@@ -285,7 +285,7 @@ class DagRunWorkflow:
     # Messages
 
     @workflow.signal
-    def news(self, news: DagNews) -> None:
+    def news(self, news: DagUpdate) -> None:
         """The DAG was paused or unpaused, or a task of the run before has ended."""
         known = self.state.past.run_id if self.state.past is not None else None
         if news.is_delta and news.past is not None and news.past.run_id != known:

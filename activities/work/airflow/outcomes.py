@@ -12,13 +12,13 @@ from ....model.run.task_instances import Failure, Outcome
 from ....model.spec.references import RETURN_VALUE
 from ....model.states import TaskState
 from ..failures import describe_failure
-from .told import Told
+from .task_report import TaskReport
 
 OF_A_MOMENT = "airflow.providers.standard.triggers.temporal.DateTimeTrigger"
 """The one trigger that waits for nothing but a moment: TimeDeltaTrigger is written as it, too."""
 
 
-def result_of(attempt: TaskAttempt, told: Told, error: BaseException | None, started: datetime) -> dict[str, Any]:
+def result_of(attempt: TaskAttempt, told: TaskReport, error: BaseException | None, started: datetime) -> dict[str, Any]:
     """What goes into `result.json`: an outcome, or a failure."""
     end = told.end or {"type": "none"}
     match end["type"], end.get("state"):
@@ -40,7 +40,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
     return {"outcome": outcome.model_dump(mode="json")}
 
 
-def _succeeded(told: Told, end: dict[str, Any], started: datetime) -> Outcome:
+def _succeeded(told: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
     return Outcome(
         started_at=started,
         xcom=told.results,
@@ -72,7 +72,7 @@ def _events(end: dict[str, Any]) -> tuple[OutletEvent, ...]:
     return tuple(found.values())
 
 
-def _rescheduled(told: Told, end: dict[str, Any], started: datetime) -> Outcome:
+def _rescheduled(told: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
     return Outcome(
         state=TaskState.UP_FOR_RESCHEDULE,
         started_at=started,
@@ -82,7 +82,7 @@ def _rescheduled(told: Told, end: dict[str, Any], started: datetime) -> Outcome:
     )
 
 
-def _deferred(attempt: TaskAttempt, told: Told, end: dict[str, Any], started: datetime) -> Outcome:
+def _deferred(attempt: TaskAttempt, told: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
     deferral = Deferral(
         next_method=end["next_method"],
         next_kwargs=end.get("next_kwargs") or {},
@@ -115,7 +115,7 @@ def _moment(end: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _awaiting(attempt: TaskAttempt, told: Told, end: dict[str, Any], started: datetime) -> Outcome:
+def _awaiting(attempt: TaskAttempt, told: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
     deferral = Deferral(
         next_method=end["next_method"],
         next_kwargs=end.get("next_kwargs") or {},
@@ -147,7 +147,7 @@ def _read_duration(written: Any) -> timedelta:
 
 
 def _failed(
-    attempt: TaskAttempt, told: Told, end: dict[str, Any], error: BaseException | None, started: datetime
+    attempt: TaskAttempt, told: TaskReport, end: dict[str, Any], error: BaseException | None, started: datetime
 ) -> dict[str, Any]:
     failure = describe_failure(error) if error is not None else _unsaid(told, end)
     delay = end.get("retry_delay_seconds")
@@ -164,7 +164,7 @@ def _failed(
     return {"failure": failure.model_dump(mode="json"), "started_at": started.isoformat()}
 
 
-def _unsaid(told: Told, end: dict[str, Any]) -> Failure:
+def _unsaid(told: TaskReport, end: dict[str, Any]) -> Failure:
     if told.other_run is not None:
         return Failure(error_type="TaskFailed", message=told.other_run)
     return Failure(error_type="TaskFailed", message=f"the task has ended without a reason ({end['type']})")

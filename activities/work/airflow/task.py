@@ -20,12 +20,12 @@ from ..failures import describe_failure, print_failure
 from .answers import Asking
 from .answers.assets import consumed
 from .answers.table import answer
-from .by_trigger import TriggerFailed, begun_by_trigger, fail, is_failed_by_trigger
+from .dag_conversion import is_mapped_operator
 from .deadlines import call_missed
 from .outcomes import result_of
-from .reading import is_mapped_operator
-from .told import Told
-from .wire import answered
+from .start_from_trigger import TriggerFailed, begun_by_trigger, fail, is_failed_by_trigger
+from .supervisor_socket import answered
+from .task_report import TaskReport
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -37,7 +37,7 @@ ENDS_WELL = ("success", "skipped", "deferred", "up_for_reschedule", "awaiting_in
 def run(job: Job) -> dict[str, Any]:
     """Runs the task of the request's attempt, and leaves its result where another start of it finds it."""
     attempt = TaskAttempt.model_validate(job.request["attempt"])
-    told = Told()
+    told = TaskReport()
     asking = Asking(attempt, told, job)
     with answered(lambda message, _: answer(asking, message)):
         try:
@@ -68,7 +68,7 @@ def _stopped() -> dict[str, Any]:
     return describe_failure(InterruptedError("the task was stopped")).model_dump(mode="json")
 
 
-def perform(task: Any, attempt: TaskAttempt, told: Told, job: Job) -> dict[str, Any] | None:
+def perform(task: Any, attempt: TaskAttempt, told: TaskReport, job: Job) -> dict[str, Any] | None:
     """Runs *task* to the end of its try; what has come of it, or None if it was stopped from outside.
 
     What has come of it is left before callbacks are called: a try that is killed in one does not run again.

@@ -17,8 +17,8 @@ from ...processes import channel
 from ..failures import print_failure
 from .answers import Asking
 from .answers.table import answer
-from .told import Told
-from .wire import answered
+from .supervisor_socket import answered
+from .task_report import TaskReport
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -86,7 +86,7 @@ class _Watching:
         if "add" in message:
             question = TriggerQuestion.model_validate(message["question"])
             name = message["add"]
-            self.asking[name] = Asking(question.attempt, Told(), self.job)
+            self.asking[name] = Asking(question.attempt, TaskReport(), self.job)
             self.tasks[name] = asyncio.create_task(self._watch(name, question))
         elif (task := self.tasks.pop(message.get("cancel", ""), None)) is not None:
             if message.get("kill"):

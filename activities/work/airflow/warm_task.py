@@ -18,10 +18,10 @@ from ....model.run.identity import TriggerRequest, manual_run
 from ....model.spec.dag import DagSource
 from .answers import Asking
 from .answers.table import answer
-from .reading import spec_of
+from .dag_conversion import spec_of
+from .supervisor_socket import answered
 from .task import perform
-from .told import Told
-from .wire import answered
+from .task_report import TaskReport
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -57,7 +57,7 @@ def run() -> None:
     identity = manual_run(spec.dag_id, spec.schedule, TriggerRequest(logical_date=now), now)
     attempt = TaskAttempt(run=identity, task=spec.tasks[0], try_number=1, source=spec.source)
     attempt = TaskAttempt.model_validate_json(attempt.model_dump_json())
-    told, job = Told(), cast("Job", _Nobody())
+    told, job = TaskReport(), cast("Job", _Nobody())
     with _unheard(), answered(lambda message, _: answer(Asking(attempt, told, job), message)):
         perform(dag.task_dict["given"], attempt, told, job)
 

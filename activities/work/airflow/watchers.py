@@ -14,9 +14,9 @@ from ....model.sizes import json_size
 from .answers import Asking
 from .answers.table import answer
 from .assets import watcher_name
-from .told import Told
+from .supervisor_socket import answered
+from .task_report import TaskReport
 from .triggers import comms_for_many, put_in_order
-from .wire import answered
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -29,7 +29,7 @@ def look(job: Job) -> WatchAnswer:
     """What the trigger of the request's watcher says first. Whatever it raises passes through."""
     request = job.request
     asset, trigger = _watched(job.imported().airflow_dags, request["asset"], request["watcher"])
-    asking = Asking(TaskAttempt.model_validate(request["attempt"]), Told(), job)
+    asking = Asking(TaskAttempt.model_validate(request["attempt"]), TaskReport(), job)
     with answered(lambda message, _: answer(asking, message), comms=comms_for_many):
         return asyncio.run(_looked(asset, trigger, request["seconds"]))
 

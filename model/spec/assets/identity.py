@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pydantic import Field, model_validator
 
-from ...base import Brief, Model, PositiveDuration
+from ...base import Model, OmitDefaults, PositiveDuration
 from ..notifiers import Notifier
 from .watchers import Watcher
 
@@ -21,7 +21,7 @@ AssetKey = tuple[str, str]
 """(name, uri): what makes an asset the same as another."""
 
 
-class Asset(Brief, Model):
+class Asset(OmitDefaults, Model):
     """A piece of data, by name and uri; one of them is enough (Airflow: Asset).
 
     Two assets are one if name and uri are the same, whatever group and extra say.
@@ -90,7 +90,7 @@ class Asset(Brief, Model):
         return self.name, self.uri
 
 
-class AssetAlias(Brief, Model):
+class AssetAlias(OmitDefaults, Model):
     """A name that a task's events come in by, whatever assets they turn out to be of (Airflow: AssetAlias)."""
 
     kind: Literal["alias"] = "alias"
@@ -106,7 +106,7 @@ class AssetAlias(Brief, Model):
         return self
 
 
-class AssetRef(Brief, Model):
+class AssetRef(OmitDefaults, Model):
     """An asset that is declared elsewhere, by its name or by its uri (Airflow: Asset.ref)."""
 
     kind: Literal["ref"] = "ref"

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from ...base import Brief, Model
+from ...base import Model, OmitDefaults
 from ..zones import zone
 from .windows import WaitForAll, WaitPolicy, Window
 
@@ -21,7 +21,7 @@ DIRECTIVES = {"Y": r"\d{4}", **dict.fromkeys("mdHMSVUW", r"\d{2}")}
 """What a format of keys may have, where the keys have to be read again."""
 
 
-class _Mapper(Brief, Model):
+class _Mapper(OmitDefaults, Model):
     decoded: ClassVar[type] = str
     """What a key is about: a text, or a date."""
     max_downstream_keys: PositiveInt | None = None

@@ -1,6 +1,6 @@
 """A schedule by partitions of assets (Airflow: PartitionedAssetTimetable)."""
 
-from ...base import Brief, Model
+from ...base import Model, OmitDefaults
 from .condition import Condition
 from .identity import Asset
 from .mappers import IdentityMapper, Mapper
@@ -21,7 +21,7 @@ class MappedAsset(Model):
         return asset.name == self.name if self.name is not None else asset.uri == self.uri
 
 
-class Partitioned(Brief, Model):
+class Partitioned(OmitDefaults, Model):
     """Which assets make up a partition, and how their keys become those of runs."""
 
     assets: Condition

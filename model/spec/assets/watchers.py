@@ -6,14 +6,14 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from ...base import Brief, Model, PositiveDuration
+from ...base import Model, OmitDefaults, PositiveDuration
 
 EVERY = timedelta(seconds=30)
 LONGEST = timedelta(days=3650)
 Interval = Annotated[PositiveDuration, Field(le=LONGEST)]
 
 
-class FilesTrigger(Brief, Model):
+class FilesTrigger(OmitDefaults, Model):
     """Each file below a folder or prefix that fsspec knows is an event, once; one that has changed is another."""
 
     kind: Literal["files"] = "files"
@@ -33,7 +33,7 @@ class FilesTrigger(Brief, Model):
         return self
 
 
-class AssetTrigger(Brief, Model):
+class AssetTrigger(OmitDefaults, Model):
     """Each event of an asset of another namespace of the same Temporal server is an event here, once."""
 
     kind: Literal["asset"] = "asset"
@@ -45,7 +45,7 @@ class AssetTrigger(Brief, Model):
     """How often it looks."""
 
 
-class OwnTrigger(Brief, Model):
+class OwnTrigger(OmitDefaults, Model):
     """A class of the DAG file says what has happened: a queue, a table, a service."""
 
     kind: Literal["own"] = "own"

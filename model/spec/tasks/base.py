@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, ValidationInfo, model_validator
 
-from ...base import AS_WRITTEN, NAME, Brief, Duration, Instant, Model, PositiveDuration
+from ...base import AS_WRITTEN, NAME, Duration, Instant, Model, OmitDefaults, PositiveDuration
 from ..assets.condition import Leaf
 from ..expansion import Expansion, sources
 from ..notifiers import Callbacks
@@ -27,7 +27,7 @@ def _backoff(value: bool | float, info: ValidationInfo) -> bool | float:
     return False if info.context == AS_WRITTEN and value is not True and value == 1 else value
 
 
-class BaseTask(Brief, Model):
+class BaseTask(OmitDefaults, Model):
     """What every kind of task has. Defaults and meanings are Airflow's; durations in JSON are seconds or ISO 8601."""
 
     activity: ClassVar[str | None] = None

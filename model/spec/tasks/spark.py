@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from ...base import Brief, Model
+from ...base import Model, OmitDefaults
 from .base import BaseTask
 from .code import CallTask
 
@@ -41,7 +41,7 @@ class SparkMode(StrEnum):
     """On a Spark Connect server, in a session of the attempt's own."""
 
 
-class SparkOptions(Brief, Model):
+class SparkOptions(OmitDefaults, Model):
     """How a Spark application is submitted: the flags of spark-submit by their names.
 
     Sizes of memory are written as Spark does: `512m`, `2g`; a number alone means MiB.

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ...base import Brief
+from ...base import OmitDefaults
 from ..assets.condition import AssetAll, Condition
 from ..assets.identity import Asset
 from ..assets.partitioned import Partitioned
@@ -22,7 +22,7 @@ OfTime = Annotated[
 """A schedule that assets may stand beside."""
 
 
-class AssetTriggered(Brief, Unscheduled):
+class AssetTriggered(OmitDefaults, Unscheduled):
     """Runs when assets are updated; time alone never makes one (Airflow: AssetTriggeredTimetable)."""
 
     kind: Literal["asset"] = "asset"

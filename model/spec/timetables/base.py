@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ...base import Brief, Instant, Model
+from ...base import Instant, Model, OmitDefaults
 
 
 class DataInterval(Model):
@@ -48,7 +48,7 @@ class TimeRestriction(Model):
     catchup: bool = False
 
 
-class DagRunInfo(Brief, Model):
+class DagRunInfo(OmitDefaults, Model):
     """One run that a timetable asks for: what it is about, and when it may be created."""
 
     run_after: Instant

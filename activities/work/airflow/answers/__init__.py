@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from .....model.run.attempts import TaskAttempt
 from .....model.run.facts import Question
-from ..told import Told
+from ..task_report import TaskReport
 
 Message = dict[str, Any]
 OK: Message = {"type": "OKResponse", "ok": True}
@@ -27,7 +27,7 @@ class Asking:
     """The try that asks, what it has told so far, and who knows more."""
 
     attempt: TaskAttempt
-    told: Told
+    told: TaskReport
     worker: Asked
 
     def is_own(self, message: Message) -> bool:

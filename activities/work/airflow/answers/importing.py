@@ -7,7 +7,7 @@ from typing import Any
 from .....model.errors import InvalidInputError
 from .....model.run.facts import Question
 from ....secrets import question_of_worker
-from ..told import Told
+from ..task_report import TaskReport
 from . import Asking, Message
 from .secrets import ANSWERS
 from .telling import ANSWERS as TELLING
@@ -36,4 +36,4 @@ def answer_of_file(message: Message, _: dict[str, str] | None = None) -> Message
     if found is None:
         raise InvalidInputError(f"{message['type']}: only a task may ask that. Move it from the file's top into a task")
     nobody: Any = None
-    return found(Asking(nobody, Told(), _Worker()), message)
+    return found(Asking(nobody, TaskReport(), _Worker()), message)

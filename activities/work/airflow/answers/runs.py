@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from .....model.errors import InvalidInputError
-from .....model.run.facts import KnownRun, Question, runs_of, successful_before
+from .....model.run.facts import Question, RunSummary, runs_of, successful_before
 from . import OK, Answering, Asking, Message, missing
 
 ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
 
 
-def dag_run(dag_id: str, run: KnownRun) -> Message:
+def dag_run(dag_id: str, run: RunSummary) -> Message:
     """A run as Airflow's models have it."""
     known = run.model_dump(mode="json")
     names = ("run_id", "run_type", "state", "logical_date", "run_after", "data_interval_start", "data_interval_end")
@@ -52,7 +52,7 @@ def _run_count(asking: Asking, message: Message) -> Message:
     return {"type": "DRCount", "count": count}
 
 
-def _runs(asking: Asking, message: Message) -> list[KnownRun]:
+def _runs(asking: Asking, message: Message) -> list[RunSummary]:
     """The runs of a DAG that a message means: by ids, by dates, else all."""
     dates, ids = _dates(message), message.get("run_ids") or ()
     return [
@@ -151,7 +151,7 @@ def _previous_run(asking: Asking, message: Message) -> Message:
     return {"type": "PreviousDagRunResult", "dag_run": dag_run(message["dag_id"], _whole(asking, message, found))}
 
 
-def _whole(asking: Asking, message: Message, run: KnownRun) -> KnownRun:
+def _whole(asking: Asking, message: Message, run: RunSummary) -> RunSummary:
     """*run* with its interval and its conf."""
     return next(iter(runs_of(asking.worker, message["dag_id"], run.run_id)), run)
 
@@ -182,7 +182,7 @@ def _previous_instance(asking: Asking, message: Message) -> Message:
     return {"type": "PreviousTIResult", "task_instance": None}
 
 
-def _as_previous(message: Message, run: KnownRun, instance: dict[str, Any]) -> Message:
+def _as_previous(message: Message, run: RunSummary, instance: dict[str, Any]) -> Message:
     names = ("task_id", "map_index", "state", "try_number", "start_date", "end_date")
     return {
         **{name: instance[name] for name in names},

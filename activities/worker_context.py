@@ -23,9 +23,9 @@ from .attempts.leftovers import Leftovers
 from .attempts.log import LIMIT_BYTES, AttemptLog, LogFormat
 from .attempts.log_store import LogStore
 from .attempts.rendered_fields import rendered_path
-from .attempts.run_facts import FactsAccess
+from .attempts.run_lookup import LookupProxy
+from .attempts.supervision import task_failure
 from .attempts.under_way import UnderWay
-from .attempts.watch import task_failed
 from .attempts.xcom_store import XComStore
 from .audit import AUDIT_FILE, AuditLog, Refusals
 from .bundles.listing import Tree
@@ -36,8 +36,8 @@ from .processes.children import Children
 from .processes.forks import CodePlace, Forks
 from .processes.users import RunAs
 from .spark.driver_memory import MemoryBudget, budget_of_host
+from .work.airflow_detection import INSTALL
 from .work.dag_code import archive_of
-from .work.needing_airflow import INSTALL
 
 MOST_SPARK_TASKS = 32
 MOST_FOLDERS = 64
@@ -46,7 +46,7 @@ SETTLED_AFTER_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Workplace:
+class WorkerContext:
     """One worker's surroundings. `home` holds logs and attempts; a shared one lets workers share results."""
 
     home: Path
@@ -96,7 +96,7 @@ class Workplace:
     """How often at most an activity's heartbeat is sent to Temporal: what a cancelled task hears of it by."""
     drain: timedelta = timedelta()
     """How long tasks may go on when the worker is asked to stop."""
-    facts: FactsAccess = field(default_factory=FactsAccess)
+    facts: LookupProxy = field(default_factory=LookupProxy)
     """Where tasks can ask about their DAG and about runs."""
     grace: timedelta = timedelta(seconds=5)
     """How long a task has between SIGTERM and SIGKILL."""
@@ -165,7 +165,7 @@ class Workplace:
         if source is None or not source.imports_airflow:
             return self.forks(source.bundle if source is not None else None)
         if (forks := self.airflow_forks_of(source.bundle)) is None:
-            raise task_failed(Failure(error_type="ModuleNotFoundError", message=INSTALL))
+            raise task_failure(Failure(error_type="ModuleNotFoundError", message=INSTALL))
         return forks
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class Workplace:
         """The DAG file that *attempt*'s DAG was read from, as it was then. Fails the task if this host lacks it."""
         source = attempt.source
         if source is None:
-            raise task_failed(
+            raise task_failure(
                 Failure(
                     error_type="InvalidInputError",
                     message=f"DAG {attempt.run.dag_id!r} was not registered from a file, so its Python functions "
@@ -228,7 +228,7 @@ class Workplace:
             return CodePlace(kept / source.name, (kept, *live))
         path = Path(source.path)
         if not (archive_of(path) or path).is_file():
-            raise task_failed(
+            raise task_failure(
                 Failure(
                     error_type="FileNotFoundError",
                     message=f"{path} is not on this worker's host. "
@@ -256,10 +256,10 @@ class Workplace:
             return self.snapshots.lay_out(source.snapshot)
         except FileNotFoundError:
             told = self.snapshots.missing(f"version {source.snapshot} of {source.path}")
-            raise task_failed(Failure(error_type="FileNotFoundError", message=told)) from None
+            raise task_failure(Failure(error_type="FileNotFoundError", message=told)) from None
         except SnapshotDamagedError as error:
             message = f"{error}. Register the DAG again, so that its code is kept anew"
-            raise task_failed(Failure(error_type="SnapshotDamaged", message=message, retryable=False)) from None
+            raise task_failure(Failure(error_type="SnapshotDamaged", message=message, retryable=False)) from None
 
     def directory(self, attempt: TaskAttempt) -> Path:
         """Where relative paths of *attempt* are looked up: beside its DAG file, or its kept copy where that is all."""

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from support import Stack, dag, empty
 from temporalio.service import RPCError, RPCStatusCode
-from tidemill.activities.asking import Asking, is_busy
 from tidemill.activities.dag_handle import DagHandle, DagNotFoundError, TriggerRefusedError
+from tidemill.activities.workflow_caller import WorkflowCaller, is_busy
 
 
 def test_what_is_busy_may_answer_later() -> None:
@@ -18,7 +18,7 @@ def test_what_is_busy_may_answer_later() -> None:
 
 
 async def test_a_dag_is_asked_and_told_by_its_id(here: Stack) -> None:
-    asking = Asking(here.tidemill.client, timedelta(seconds=60))
+    asking = WorkflowCaller(here.tidemill.client, timedelta(seconds=60))
     await here.tidemill.register(dag("known", [empty("a")]))
     known, unknown = DagHandle(asking, "known"), DagHandle(asking, "unknown")
     await known.trigger({"run_id": "one", "logical_date": "2026-01-01T00:00:00Z"})

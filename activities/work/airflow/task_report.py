@@ -10,7 +10,7 @@ LINKS = "_link_"
 
 
 @dataclass
-class Told:
+class TaskReport:
     """What a try has left, and how it says that it has ended."""
 
     xcom: dict[str, Any] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....model.run.attempts import TaskAttempt
 from ....model.run.deferrals import FAILED_BY_TRIGGER
-from .reading import is_mapped_operator
+from .dag_conversion import is_mapped_operator
 
 
 class TriggerFailed(Exception):  # noqa: N818 - so it is called where no process of the task's tells of it

@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ...model.interfaces.asset import AssetInterface
 from ...model.interfaces.run import RunInterface
 from ...model.run.attempts import TaskAttempt, dag_path
-from ...model.run.facts import KnownRun, Question
+from ...model.run.facts import Question, RunSummary
 from ...model.run.identity import RunIdentity, beginnings_of_runs
 from ...model.run.messages import XComQuestion
 from ...model.run.state import DagRunState
@@ -24,8 +24,8 @@ from ...model.run.task_instances import TaskInstance
 from ...model.run.views import RunView, TaskView
 from ...model.spec.dag import DagSpec, enclosing
 from ...model.states import RunState, TaskState
-from ..asking import Asking, is_busy
 from ..dag_handle import DagHandle, DagNotFoundError
+from ..workflow_caller import WorkflowCaller, is_busy
 from .key_values import KeyValues
 from .run_starts import RunStarts
 from .xcom_store import XComStore
@@ -58,22 +58,22 @@ class Answers(Protocol):
 
 
 @dataclass
-class FactsAccess:
+class LookupProxy:
     """Where a worker's attempts can ask of runs; None: in a process without a client."""
 
-    run_facts: Answers | None = None
+    lookup: Answers | None = None
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """The answer, or why there is none."""
-        if self.run_facts is None:
+        if self.lookup is None:
             return {"answer": [] if question["about"] == "runs" else {}}
-        return self.run_facts.answer(question)
+        return self.lookup.answer(question)
 
     def trigger(self, attempt: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         """Starts a run for a try."""
-        if self.run_facts is None:
+        if self.lookup is None:
             return {"error": "no run can be started from here. Have a worker run the task"}
-        return self.run_facts.trigger(attempt, wanted)
+        return self.lookup.trigger(attempt, wanted)
 
 
 class _UnansweredError(Exception):
@@ -85,7 +85,7 @@ class _UnansweredError(Exception):
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class RunLookup:
     """Asks with the worker's client, from the threads of activities."""
 
     client: Client
@@ -96,8 +96,8 @@ class RunFacts:
     """Questions whose answer takes longer than somebody waits for at a time."""
 
     @cached_property
-    def _asking(self) -> Asking:
-        return Asking(self.client, PATIENCE)
+    def _asking(self) -> WorkflowCaller:
+        return WorkflowCaller(self.client, PATIENCE)
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """The answer, or why there is none, and whether there may be one `later`."""
@@ -177,9 +177,9 @@ class RunFacts:
                 raise
             return None
 
-    def _known(self, view: RunView) -> KnownRun:
-        fields = view.model_dump(include=KnownRun.model_fields.keys() & RunView.model_fields.keys())
-        return KnownRun.model_validate({**fields, "run_type": str(view.run_type)})
+    def _known(self, view: RunView) -> RunSummary:
+        fields = view.model_dump(include=RunSummary.model_fields.keys() & RunView.model_fields.keys())
+        return RunSummary.model_validate({**fields, "run_type": str(view.run_type)})
 
     async def _states(self, question: Question) -> dict[str, Any]:
         """The task instances by their keys; those of a run that has not begun have no state, as in Airflow."""

@@ -32,16 +32,16 @@ from ..masking import Masker
 from ..names import TASK_FAILED
 from ..processes.call import Answer, ServerGone
 from ..processes.forks import CodePlace, ImportFailed
-from ..secrets import fresh_masker, look_up, names_of
-from ..workplace import Workplace
+from ..secrets import look_up, names_of, new_masker
+from ..worker_context import WorkerContext
 from .folder import EXIT, RESULT, AttemptFolder
 from .key_values import ANY_TASK, KeyValues
 from .log import AttemptLog, last_printed
 from .outcomes import outcome_of, unanswered
 from .rendered_fields import keep_rendered
-from .run_facts import FactsAccess
+from .run_lookup import LookupProxy
 from .storage import until_stored
-from .watch import Watch, handed_over, stopping_cleanly, task_failed
+from .supervision import AttemptSupervisor, infrastructure_error, stopping_cleanly, task_failure
 
 log = logging.getLogger(__name__)
 INCLUDES = re.compile(r"\{%-?\s*(include|import|from|extends)\b")
@@ -52,7 +52,7 @@ WAITS = (TaskState.UP_FOR_RESCHEDULE, TaskState.DEFERRED, TaskState.AWAITING_INP
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildResult:
     """What is known of a child that has ended: its answer, and the last lines that it printed."""
 
     result: dict[str, Any]
@@ -60,23 +60,25 @@ class Ended:
     tail: tuple[str, ...]
 
 
-def _as_answered(_: TaskAttempt, ended: Ended) -> Outcome:
+def _as_answered(_: TaskAttempt, ended: ChildResult) -> Outcome:
     return outcome_of(ended.result)
 
 
 @dataclass(frozen=True)
-class Kind:
+class WorkKind:
     """A kind of work, as the way needs to know it."""
 
     work: str
     """What the child does: a name of `work.child.WORKS`."""
     calls_code: bool
     """Whether it needs the DAG file."""
-    outcome: Callable[[TaskAttempt, Ended], Outcome] = _as_answered
+    outcome: Callable[[TaskAttempt, ChildResult], Outcome] = _as_answered
     """Reads the child's answer. Raises the task's failure."""
 
 
-def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watch | None = None) -> Outcome:
+def execute_attempt(
+    workplace: WorkerContext, attempt: TaskAttempt, kind: WorkKind, watch: AttemptSupervisor | None = None
+) -> Outcome:
     """One start of a try of a task, from its beginning to its outcome. Raises the task's failure."""
     tracing.describe(attempt)
     watch = watch or workplace_watch(workplace, attempt.timeout)
@@ -91,7 +93,7 @@ def carried_out(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: W
         return _kept(workplace, attempt, outcome)
 
 
-def _kept(workplace: Workplace, attempt: TaskAttempt, outcome: Outcome) -> Outcome:
+def _kept(workplace: WorkerContext, attempt: TaskAttempt, outcome: Outcome) -> Outcome:
     """*outcome* with its large values in the store. Where that cannot be, it is tried again, and not the work.
 
     Raises OSError when it could not be for an hour.
@@ -101,13 +103,13 @@ def _kept(workplace: Workplace, attempt: TaskAttempt, outcome: Outcome) -> Outco
     return until_stored(lambda: workplace.results.put(attempt, outcome), told, watch)
 
 
-def made_folder(workplace: Workplace, attempt: TaskAttempt) -> AttemptFolder:
+def made_folder(workplace: WorkerContext, attempt: TaskAttempt) -> AttemptFolder:
     """The folder of *attempt*, made. Raises OSError when it could not be for an hour."""
     folder = workplace.attempt_folder(attempt)
     return until_stored(folder.make, f"no folder for {attempt.name} can be made", workplace_watch(workplace, None))
 
 
-def _outcome(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watch) -> Outcome:
+def _outcome(workplace: WorkerContext, attempt: TaskAttempt, kind: WorkKind, watch: AttemptSupervisor) -> Outcome:
     folder = made_folder(workplace, attempt)
     workplace.leftovers.forget_poke_before(attempt)
     earlier = _earlier(folder, attempt, kind)
@@ -124,39 +126,41 @@ def _outcome(workplace: Workplace, attempt: TaskAttempt, kind: Kind, watch: Watc
     return earlier
 
 
-def _now(workplace: Workplace, attempt: TaskAttempt, folder: AttemptFolder, kind: Kind, watch: Watch) -> Outcome:
+def _now(
+    workplace: WorkerContext, attempt: TaskAttempt, folder: AttemptFolder, kind: WorkKind, watch: AttemptSupervisor
+) -> Outcome:
     """Has the work done."""
     filled = workplace.results.fill(attempt)
     try:
-        ended = forked(workplace, filled, folder, kind.work, watch, calls_code=kind.calls_code)
+        ended = run_in_child(workplace, filled, folder, kind.work, watch, calls_code=kind.calls_code)
     except ApplicationError as error:
         # What it has come to counts, though its process has ended badly after that, as in a callback.
         if error.type != TASK_FAILED or (left := folder.left(RESULT)) is None:
             raise
-        return outcome_of(left, fresh_masker())
+        return outcome_of(left, new_masker())
     return kind.outcome(attempt, ended)
 
 
-def _earlier(folder: AttemptFolder, attempt: TaskAttempt, kind: Kind) -> Outcome | None:
+def _earlier(folder: AttemptFolder, attempt: TaskAttempt, kind: WorkKind) -> Outcome | None:
     """What an earlier start has come to. Raises its failure."""
     if (result := folder.ending(RESULT)) is not None:
-        return outcome_of(result, fresh_masker())
+        return outcome_of(result, new_masker())
     if (end := folder.ending(EXIT)) is not None:
-        return kind.outcome(attempt, Ended({"ended": end}, last_printed(folder.log), ()))
+        return kind.outcome(attempt, ChildResult({"ended": end}, last_printed(folder.log), ()))
     return None
 
 
-def forked(
-    workplace: Workplace,
+def run_in_child(
+    workplace: WorkerContext,
     attempt: TaskAttempt,
     folder: AttemptFolder,
     work: str,
-    watch: Watch,
+    watch: AttemptSupervisor,
     *,
     calls_code: bool = False,
     connect: bool = False,
     **more: Any,
-) -> Ended:
+) -> ChildResult:
     """Has a child do *work* for *attempt* and follows it. Raises the task's failure if it leaves no answer."""
     code = workplace.code_of(attempt) if calls_code or attempt.templates_need_code else None
     request = {
@@ -170,13 +174,13 @@ def forked(
         **more,
     }
     watch.keep(folder.path, folder.log)
-    masker = fresh_masker()
+    masker = new_masker()
     with workplace.log_at(folder.log, masker) as log:
         answer = _followed(
             workplace,
             work,
             request,
-            Conversation(
+            ChildListener(
                 log,
                 masker,
                 workplace.facts,
@@ -196,18 +200,18 @@ def forked(
             # It failed before its work began, and who looks for the reason looks into the log.
             log.feed(f"{failure['error_type']}: {failure['message']}\n".encode())
     if answer.result is None:
-        raise task_failed(unanswered(answer.code, memory=answer.memory))
+        raise task_failure(unanswered(answer.code, memory=answer.memory))
     if "failure" in answer.result:
-        raise task_failed(Failure.model_validate(masker.masked_all(answer.result["failure"])))
-    return Ended(answer.result, log.last_line, log.tail)
+        raise task_failure(Failure.model_validate(masker.masked_all(answer.result["failure"])))
+    return ChildResult(answer.result, log.last_line, log.tail)
 
 
 def _followed(
-    workplace: Workplace,
+    workplace: WorkerContext,
     work: str,
     request: dict[str, Any],
-    conversation: "Conversation",
-    watch: Watch,
+    conversation: "ChildListener",
+    watch: AttemptSupervisor,
     code: CodePlace | None,
     source: DagSource | None,
     *,
@@ -226,19 +230,19 @@ def _followed(
             began=began,
         )
     except ImportFailed as error:
-        raise task_failed(Failure.model_validate(conversation.masker.masked_all(error.args[0]))) from None
+        raise task_failure(Failure.model_validate(conversation.masker.masked_all(error.args[0]))) from None
     except ServerGone:
-        raise handed_over("the process above the task's ended while the task ran") from None
+        raise infrastructure_error("the process above the task's ended while the task ran") from None
 
 
-class Conversation:
+class ChildListener:
     """What a worker hears from a child, and answers."""
 
     def __init__(
         self,
         log: AttemptLog | None,
         masker: Masker,
-        facts: FactsAccess | None = None,
+        facts: LookupProxy | None = None,
         key_values: KeyValues | None = None,
         task: str | None = None,
         owns: OwnedNames | None = None,
@@ -247,7 +251,7 @@ class Conversation:
     ) -> None:
         self._log = log
         self._task = task
-        self._facts = facts or FactsAccess()
+        self._facts = facts or LookupProxy()
         self._key_values = key_values
         self._owns = owns or OwnedNames()
         self._refused = refused
@@ -323,12 +327,14 @@ class Conversation:
         return answer
 
 
-def workplace_watch(workplace: Workplace, timeout: timedelta | None, **more: Any) -> Watch:
+def workplace_watch(workplace: WorkerContext, timeout: timedelta | None, **more: Any) -> AttemptSupervisor:
     """A watch over an attempt that may go on while its worker drains."""
-    return Watch(timeout, drain=workplace.drain, **more)
+    return AttemptSupervisor(timeout, drain=workplace.drain, **more)
 
 
-def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_history: bool, watch: Watch) -> Any:
+def rendered(
+    workplace: WorkerContext, attempt: TaskAttempt, values: Any, *, for_history: bool, watch: AttemptSupervisor
+) -> Any:
     """*values* with results and templates filled in, by a child. Fails the task where that cannot be done.
 
     What is *for_history* may hold no variables and connections.
@@ -338,7 +344,7 @@ def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_his
         try:
             return resolve(values, attempt.xcom)
         except InvalidInputError as error:
-            raise task_failed(Failure(error_type="TemplateError", message=str(error))) from None
+            raise task_failure(Failure(error_type="TemplateError", message=str(error))) from None
     request = {
         "attempt": attempt.model_dump(mode="json"),
         "values": values,
@@ -347,20 +353,20 @@ def rendered(workplace: Workplace, attempt: TaskAttempt, values: Any, *, for_his
         **folders,
     }
     code = workplace.code_of(attempt) if attempt.templates_need_code else None
-    conversation = Conversation(
-        None, fresh_masker(), workplace.facts, owns=attempt.owns, refused=workplace.refused_of(attempt)
+    conversation = ChildListener(
+        None, new_masker(), workplace.facts, owns=attempt.owns, refused=workplace.refused_of(attempt)
     )
     source = attempt.source if code is not None else None
     answer = _followed(workplace, "render", request, conversation, watch, code, source, connect=False)
     if answer.result is None:
-        raise task_failed(unanswered(answer.code, memory=answer.memory))
+        raise task_failure(unanswered(answer.code, memory=answer.memory))
     if "invalid" in answer.result:
         message = conversation.masker.masked(answer.result["invalid"])
-        raise task_failed(Failure(error_type="TemplateError", message=message))
+        raise task_failure(Failure(error_type="TemplateError", message=message))
     return answer.result["values"]
 
 
-def _template_folders(workplace: Workplace, attempt: TaskAttempt, values: Any) -> dict[str, list[str]]:
+def _template_folders(workplace: WorkerContext, attempt: TaskAttempt, values: Any) -> dict[str, list[str]]:
     """Where template files are, for a child that will need one: one that is named, or that a template includes."""
     ends = attempt.task.template_ext
     if any(INCLUDES.search(text) or (ends and text.endswith(ends)) for text in texts(values)):

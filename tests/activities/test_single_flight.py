@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tidemill.activities.sharing import SharedQuestions
+from tidemill.activities.single_flight import SingleFlight
 
 
 class Service:
@@ -25,7 +25,7 @@ class Service:
 
 
 async def test_those_who_ask_meanwhile_share_the_next() -> None:
-    shared, service = SharedQuestions(), Service()
+    shared, service = SingleFlight(), Service()
     first = asyncio.create_task(shared.ask("key", service.answer))
     await asyncio.sleep(0)
     others = [asyncio.create_task(shared.ask("key", service.answer)) for _ in range(50)]
@@ -37,7 +37,7 @@ async def test_those_who_ask_meanwhile_share_the_next() -> None:
 
 
 async def test_a_failure_is_told_to_all_who_share_and_nobody_else() -> None:
-    shared, service = SharedQuestions(), Service()
+    shared, service = SingleFlight(), Service()
     service.lets.set()
     answers = await asyncio.gather(*(shared.ask("key", service.fail) for _ in range(5)), return_exceptions=True)
     assert [str(answer) for answer in answers] == ["it is gone"] * 5
@@ -46,7 +46,7 @@ async def test_a_failure_is_told_to_all_who_share_and_nobody_else() -> None:
 
 
 async def test_who_gives_up_leaves_the_question_to_the_others() -> None:
-    shared, service = SharedQuestions(), Service()
+    shared, service = SingleFlight(), Service()
     first, second, third = (asyncio.create_task(shared.ask("key", service.answer)) for _ in range(3))
     await asyncio.sleep(0)
     first.cancel()

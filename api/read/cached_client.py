@@ -26,12 +26,12 @@ from ...worker.listing import run_rows
 from ...worker.settings import Settings
 from ..responses.dags import version_number
 from .cache import Cache
+from .concurrency import SILENT, after_change, each
 from .database import ArchiveError
-from .ended_runs import ROUGHLY, EndedRun, EndedRuns
+from .ended_runs import ROUGHLY, EndedRun, RunArchive
 from .favourites import Favourites
 from .notes import Key, Notes, begin_notes
 from .replays import Replays
-from .together import SILENT, after_change, each
 
 DELETING = timedelta(minutes=2)
 """So long Temporal may take to delete a history that it was asked to."""
@@ -69,7 +69,7 @@ class _GoesOnError(Exception):
     """A run has not ended after all."""
 
 
-class Source:
+class CachedClient:
     """The one way of the web to what there is."""
 
     def __init__(self, tidemill: Tidemill, settings: Settings) -> None:
@@ -80,7 +80,7 @@ class Source:
         self.keeps_all = settings.archive is not None
         """Whether runs are shown that Temporal has forgotten."""
         archive = settings.archive.get_secret_value() if settings.archive is not None else None
-        self.ended = EndedRuns(
+        self.ended = RunArchive(
             archive or _own_file(settings, "web.db"), tidemill.client, None if self.keeps_all else MOST_CACHED
         )
         self.notes = Notes(archive or _own_file(settings, "notes.db"), tidemill.client)

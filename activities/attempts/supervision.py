@@ -24,7 +24,7 @@ cut_off = threading.Event()
 """Set while this process has to end its tasks because they may begin elsewhere: it does not reach Temporal, alone."""
 
 
-def task_failed(failure: Failure) -> ApplicationError:
+def task_failure(failure: Failure) -> ApplicationError:
     """The task itself failed: the run decides about another try, Temporal does not."""
     return ApplicationError(
         f"{failure.error_type}: {failure.message}" if failure.message else failure.error_type,
@@ -35,7 +35,7 @@ def task_failed(failure: Failure) -> ApplicationError:
     )
 
 
-def handed_over(reason: str) -> ApplicationError:
+def infrastructure_error(reason: str) -> ApplicationError:
     """The worker cannot go on with a sound attempt: Temporal starts it again elsewhere."""
     return ApplicationError(reason, type=INFRASTRUCTURE)
 
@@ -46,10 +46,10 @@ class Stopped(Exception):  # noqa: N818 - not an error: a request that was follo
 
 def task_timed_out(limit: float) -> ApplicationError:
     """The task took more than *limit* seconds."""
-    return task_failed(Failure(error_type="TaskTimeout", message=f"execution_timeout of {limit:g} s was exceeded"))
+    return task_failure(Failure(error_type="TaskTimeout", message=f"execution_timeout of {limit:g} s was exceeded"))
 
 
-class Watch:
+class AttemptSupervisor:
     """Looks after one attempt while it runs: heartbeats, and says when it has to stop.
 
     Activities are asked to stop here and nowhere else (`no_thread_cancel_exception`): an exception
@@ -115,7 +115,7 @@ class Watch:
                 raise Stopped("worker shutdown")
 
 
-class Unattended(Watch):
+class Unattended(AttemptSupervisor):
     """A watch where nobody asks it to stop and nobody waits for heartbeats: only its time counts."""
 
     def _heed_stop(self) -> None:
@@ -125,11 +125,13 @@ class Unattended(Watch):
         pass
 
 
-class Closing(Watch):
+class Closing(AttemptSupervisor):
     """A watch over cleaning up: it goes on though the attempt has to stop, for a minute at most."""
 
     def __init__(self) -> None:
-        super().__init__(CLEANED_UP_WITHIN, too_long=lambda limit: handed_over(f"cleaning up took over {limit:g} s"))
+        super().__init__(
+            CLEANED_UP_WITHIN, too_long=lambda limit: infrastructure_error(f"cleaning up took over {limit:g} s")
+        )
 
     def _heed_stop(self) -> None:
         """Being asked to stop is why it cleans up."""
@@ -161,8 +163,8 @@ def stopping_cleanly() -> Iterator[None]:
     except Stopped as stop:
         if activity.is_cancelled():
             raise activity_cancelled(str(stop)) from None
-        metrics.handed_over()
-        raise handed_over(f"the attempt was stopped by {stop} and is handed to another worker") from None
+        metrics.infrastructure_error()
+        raise infrastructure_error(f"the attempt was stopped by {stop} and is handed to another worker") from None
 
 
 def activity_cancelled(reason: str) -> Exception:

@@ -12,7 +12,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_r
 
 from ..model.interfaces.calls import QueryCall
 from .calling import query
-from .sharing import SharedQuestions
+from .single_flight import SingleFlight
 
 T = TypeVar("T")
 ANSWERED_WITHIN = timedelta(seconds=5)
@@ -31,13 +31,13 @@ def is_busy(error: BaseException) -> bool:
 
 
 @dataclass(frozen=True)
-class Asking:
+class WorkflowCaller:
     """Asks workflows with the worker's client."""
 
     client: Client
     patience: timedelta
     """So long a workflow is asked again that is too busy to answer."""
-    _shared: SharedQuestions = field(default_factory=SharedQuestions)
+    _shared: SingleFlight = field(default_factory=SingleFlight)
 
     async def query(self, workflow_id: str, call: QueryCall[T]) -> T:
         """The answer to a query. Raises RPCError; NOT_FOUND where there is no such workflow."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class SharedQuestions:
+class SingleFlight:
     """The questions under way, by their key and event loop."""
 
     def __init__(self) -> None:

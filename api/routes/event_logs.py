@@ -16,9 +16,9 @@ from ...worker.connection import NotFoundError
 from ...worker.failing import failing_workflows
 from ..auth.tokens import Role
 from ..dependencies import Here, Limit, Moment, Offset
+from ..read.cached_client import CachedClient
+from ..read.concurrency import each
 from ..read.filters import matches, ordered, page
-from ..read.source import Source
-from ..read.together import each
 from ..responses.common import number_of
 
 router = APIRouter()
@@ -57,7 +57,7 @@ async def get_import_errors(
     return {"import_errors": part.items, "total_entries": part.total}
 
 
-async def _errors(source: Source) -> list[dict[str, Any]]:
+async def _errors(source: CachedClient) -> list[dict[str, Any]]:
     files = [
         file
         for bundle in await source.tidemill.bundles()
@@ -206,7 +206,7 @@ async def _changes(request: Request) -> list[dict[str, Any]]:
     return [_change(line) for line in lines]
 
 
-def _view_of(source: Source) -> Callable[[DagRow], Awaitable[DagView]]:
+def _view_of(source: CachedClient) -> Callable[[DagRow], Awaitable[DagView]]:
     return lambda row: source.view(row.dag_id)
 
 
