@@ -55,8 +55,8 @@ from .routes import (
 from .static_ui import WHEEL, ui_folder
 
 ROUTERS = (
-    not_offered, config, health, home, dags, runs, approvals, xcom, logs, state_stores, task_instances, task_groups, grid,
-    pools, bulk_runs, queued_events, installation, backfills, event_logs, assets, variables, connections,
+    not_offered, config, health, home, dags, runs, approvals, xcom, logs, state_stores, task_instances, task_groups,
+    grid, pools, bulk_runs, queued_events, installation, backfills, event_logs, assets, variables, connections,
 )  # fmt: skip
 """The more particular paths first."""
 ICON = Path(__file__).parent / "pages" / "tidemill.svg"
