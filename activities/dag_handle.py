@@ -62,7 +62,10 @@ class DagHandle:
 
     async def trigger(self, asked: dict[str, Any]) -> None:
         """Makes a run. A run of the same id that is there by now is it: a call that nobody heard the answer of."""
-        request = read_request({**asked, "triggered_by": TriggeredBy.OPERATOR}, self.dag_id)
+        try:
+            request = read_request({**asked, "triggered_by": TriggeredBy.OPERATOR}, self.dag_id)
+        except InvalidInputError as error:
+            raise TriggerRefusedError(str(error)) from None
         try:
             await self._update(DagInterface.trigger_run(request))
         except TriggerRefusedError:

@@ -1,6 +1,7 @@
 """Spark applications as tasks: submitted once, followed, published, and ended with their task."""
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -92,7 +93,8 @@ class SparkActivities:
     @activity.defn(name="tidemill.spark_end", no_thread_cancel_exception=True)
     def end(self, submitted: SubmittedAttempt) -> None:
         """Ends whatever the attempt has anywhere, and keeps it from beginning. Returns when it is dead."""
-        work = self._start(submitted.attempt)
+        # The last of all starts: any of those before it may have begun something, elsewhere.
+        work = replace(self._start(submitted.attempt), number=MOST_STARTS + 1)
         known = submitted.submission.application_id if submitted.submission is not None else None
         match work.options.mode:
             case SparkMode.CLIENT:

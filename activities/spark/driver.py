@@ -72,6 +72,11 @@ def whereabouts() -> dict[str, Any]:
     }
 
 
+def application_order(application_id: str) -> list[int]:
+    """When YARN took an application, among others: its ids have the start of the ResourceManager and a number."""
+    return [int(part) for part in application_id.split("_")[1:]]
+
+
 def is_first(tag: str, resource_managers: list[str]) -> bool:
     """Whether YARN has no older application of *tag* than the one of this container.
 
@@ -89,7 +94,8 @@ def is_first(tag: str, resource_managers: list[str]) -> bool:
         except (OSError, ValueError) as error:
             print(f"[tidemill] {url} does not say whether there is another application: {error}", flush=True)
         else:
-            return min((str(app["id"]) for app in listed), default="") in ("", f"application_{yarn[1]}")
+            mine = application_order(f"application_{yarn[1]}")
+            return all(application_order(str(app["id"])) >= mine for app in listed)
     return True
 
 

@@ -21,6 +21,7 @@ from ..processes.users import acting_as
 from ..secrets import new_masker
 from .clusters import AppState, NotConfiguredError, Status
 from .command import ARCHIVE
+from .driver import application_order
 from .driver_lines import DriverLines
 from .shipping import archive
 from .starts import SparkStart, cluster_name
@@ -33,7 +34,7 @@ LOG_EVERY = 5.0
 """Seconds between looks at what a running driver has printed."""
 LOG_WITHIN = 60.0
 """Seconds within which the log of a driver that has ended can be read, or is taken for lost."""
-SUBMITTED_WITHIN = 60.0
+SUBMITTED_WITHIN = 45.0
 """Seconds after which a spark-submit that another worker had begun has handed its application over, or never will."""
 PORT, SECURE_PORT = 8088, 8090
 _APPLICATION = re.compile(r"application_\d+_\d+")
@@ -68,7 +69,7 @@ class Yarn:
         """Return the attempt's application: the oldest, as its driver has it that finds itself the second."""
         listed = self._ask("GET", "apps", applicationTags=self._tag).json()
         found = (listed.get("apps") or {}).get("app") or []
-        return min((str(app["id"]) for app in found), default=None)
+        return min((str(app["id"]) for app in found), key=application_order, default=None)
 
     def submit(self) -> str:
         """Have spark-submit hand the application over."""

@@ -26,6 +26,8 @@ async def test_a_dag_is_asked_and_told_by_its_id(here: Stack) -> None:
     assert [run.run_id for run in await known.runs()] == ["one"]
     with pytest.raises(TriggerRefusedError, match="2026-01-01"):
         await known.trigger({"run_id": "two", "logical_date": "2026-01-01T00:00:00Z"})
+    with pytest.raises(TriggerRefusedError, match="logical_date"):
+        await known.trigger({"run_id": "two", "logical_date": "some day"})
     assert await known.run("two") is None
     with pytest.raises(DagNotFoundError, match="'unknown' is not registered"):
         await unknown.runs()

@@ -7,9 +7,10 @@ import json
 import sys
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -113,7 +114,7 @@ class ResourceManager:
         self._server.server_close()
 
     def add(self, tag: str, state: str, final: str = "UNDEFINED", diagnostics: str = "") -> str:
-        name = f"application_1700000000000_{len(self.apps):04}"
+        name = f"application_1700000000000_{len(self.apps) + 9998:04}"
         app = {"id": name, "state": state, "finalStatus": final, "applicationTags": f"etl,{tag}", "user": "me"}
         logs = f"{self.url}/node/containerlogs/{name.replace('application', 'container')}_01_000001/me"
         self.apps[name] = {**app, "diagnostics": diagnostics, "amContainerLogs": logs}
@@ -164,6 +165,18 @@ def test_of_two_applications_of_an_attempt_the_older_one_works(
         monkeypatch.setenv("CONTAINER_ID", f"{application.replace('application', 'container_e17')}_01_000001")
         assert is_first(cluster_name(work), [f"http://127.0.0.1:{free_port()}", resource_manager.url]) is works
     assert is_first(cluster_name(work), [f"http://127.0.0.1:{free_port()}"])  # nobody can say
+
+
+def test_the_end_waits_for_what_an_earlier_start_may_have_submitted(
+    tmp_path: Path, resource_manager: ResourceManager
+) -> None:
+    """A worker that is stopped leaves a spark-submit that goes on: the run must not be over before that is."""
+    first = started(tmp_path, resource_manager)
+    assert Yarn(first, lambda: "").give_up()  # it stands over its own spark-submit
+    late = Timer(1.5, lambda: resource_manager.add(cluster_name(first), "ACCEPTED"))
+    late.start()
+    assert not Yarn(replace(first, number=2), lambda: "").give_up()
+    late.join()
 
 
 def test_what_the_driver_has_printed_is_its_log_and_says_how_it_went(
