@@ -9,7 +9,7 @@ RELEASE := .venv-release/bin
 EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
 SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
 
-.PHONY: help env demo test thorough check chaos faults dst mutants temporal airflow bench format docs dist extras types schema lock histories clean
+.PHONY: help env demo test thorough check chaos faults dst mutants temporal airflow bench sparks format docs dist extras types schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -100,6 +100,16 @@ build/yarn/.ready: tests/yarn/pom.xml tests/yarn/SmallYarn.java scripts/fetch_ya
 
 clusters: env build/kubelite build/yarn/.ready ## Run Spark on a real Kubernetes API and a real YARN, which are built once in minutes (needs Go, kubectl, Maven and root)
 	@$(BIN)/python -m pytest -q -m spark -k "kubernetes or yarn" tests/spark $(ARGS)
+
+SPARKS := 3.5.6 4.1.4
+build/sparks/.ready: Makefile
+	@mkdir -p build/sparks
+	@for release in $(SPARKS); do $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --target build/sparks/$$release pyspark==$$release py4j || exit 1; done
+	@touch $@
+
+sparks: env build/sparks/.ready ## Run Spark tasks on other releases of Spark, which are fetched once (800 MB)
+	@$(BIN)/python -m pytest -q -m spark tests/spark/test_other_releases.py $(ARGS)
 
 chaos: env ## Kill workers and the server at random for a long while, then check every history
 	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)

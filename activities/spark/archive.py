@@ -9,7 +9,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
-from .command import environment, spark_home
+from .command import environment, spark_home, spark_version
 
 SMALL = "-XX:+UseSerialGC"
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
@@ -43,7 +43,9 @@ def fast_start(home: Path, java: Path, *, small: bool) -> str:
 
 
 def archive_path(home: Path, java: Path) -> Path:
-    return home / "cache" / f"spark-{version('pyspark')}-{_java_version(java)}.jsa"
+    known = spark_version(spark_home())
+    spark = version("pyspark") if known is None else ".".join(map(str, known))
+    return home / "cache" / f"spark-{spark}-{_java_version(java)}.jsa"
 
 
 def build_archive(home: Path, java: Path) -> Path:

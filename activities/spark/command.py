@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,30 @@ def spark_home() -> Path:
     return Path(found.origin).parent
 
 
+@lru_cache
+def spark_version(home: Path) -> tuple[int, ...] | None:
+    """The version of the Spark at *home*, as its jars say it; None where they say nothing."""
+    for jar in home.glob("jars/spark-core_*.jar"):
+        if (found := re.match(r"spark-core_[\d.]+-(\d+(?:\.\d+)+)", jar.name)) is not None:
+            return tuple(int(part) for part in found[1].split("."))
+    return None
+
+
+def loads_defaults(home: Path) -> bool:
+    """Whether spark-submit can be told to read its defaults beside a properties file: Spark 4 can."""
+    version = spark_version(home)
+    return version is None or version >= (4,)
+
+
+def defaults(home: Path) -> str:
+    """The defaults of the Spark at *home* (spark-defaults.conf), for a release that is not told to read them itself."""
+    place = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf", "spark-defaults.conf")
+    try:
+        return place.read_text()
+    except FileNotFoundError:
+        return ""
+
+
 def spark_submit(work: SparkStart, java_options: str = "", shipped: Sequence[str] = ()) -> list[str]:
     """The command line, from the program to the application's last argument. *shipped*: as `flags` has it."""
     options = work.options
@@ -52,7 +77,7 @@ def spark_submit(work: SparkStart, java_options: str = "", shipped: Sequence[str
     argv += ["--deploy-mode", options.deploy_mode or "client"]
     argv += ["--name", options.name or work.attempt.name]
     argv += flags(options, work.file, work.folder.user, shipped)
-    if options.properties_file is None:
+    if options.properties_file is None and loads_defaults(spark_home()):
         argv.append("--load-spark-defaults")
     argv += ["--properties-file", str(leave_properties(work, java_options))]
     return [*argv, *blank_edged(conf_of(work, java_options)), *application(work)]
@@ -76,6 +101,8 @@ def leave_properties(work: SparkStart, java_options: str = "") -> Path:
     if work.options.properties_file is not None:
         with acting_as(work.folder.user):
             lines.insert(0, work.file(work.options.properties_file).read_text())  # what comes later wins
+    elif not loads_defaults(spark_home()):
+        lines.insert(0, defaults(spark_home()))
     return work.folder.hand_over(PROPERTIES, "\n".join(lines) + "\n")
 
 

@@ -238,7 +238,8 @@ _OURS = (__file__, "<frozen runpy>", runpy.__file__)
 
 
 def name_of(error: BaseException) -> str:
-    condition = getattr(error, "getCondition", lambda: None)()
+    # Spark 3 calls it the error's class.
+    condition = getattr(error, "getCondition", getattr(error, "getErrorClass", lambda: None))()
     state = getattr(error, "getSqlState", lambda: None)()
     java = getattr(error, "java_exception", None)
     name = str(java.getClass().getName()) if java is not None else type(error).__name__
