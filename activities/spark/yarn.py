@@ -89,6 +89,9 @@ class Yarn:
         only_one = {"tag": self._tag, "resource_managers": self._urls}
         content = archive(self._work, LARGEST, only_one=only_one)
         with acting_as(self._work.folder.user):
+            for left in Path(tempfile.gettempdir()).glob(f"{self._tag}-*.zip"):  # of a start that was killed
+                with suppress(OSError):
+                    left.unlink()
             opened, name = tempfile.mkstemp(prefix=f"{self._tag}-", suffix=".zip")
             with os.fdopen(opened, "wb") as file:
                 file.write(content)

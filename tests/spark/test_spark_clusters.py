@@ -5,6 +5,7 @@ The ResourceManager is a model of what one answers; `make clusters` asks a real 
 
 import json
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -138,6 +139,9 @@ def test_spark_submit_brings_the_plan_and_the_code_and_nothing_is_left_of_them(
 ) -> None:
     work, seen = started(tmp_path, resource_manager), []
 
+    killed = Path(tempfile.gettempdir(), f"{cluster_name(work)}-killed.zip")
+    killed.touch()
+
     def launch(shipped: str) -> str:
         path, _, name = shipped.partition("#")
         assert name == "attempt.zip"
@@ -152,6 +156,7 @@ def test_spark_submit_brings_the_plan_and_the_code_and_nothing_is_left_of_them(
 
     assert Yarn(work, launch).submit() in resource_manager.apps
     assert not seen[0].exists()
+    assert not killed.exists()  # what a start has left that was killed
 
 
 def test_of_two_applications_of_an_attempt_the_older_one_works(
@@ -189,6 +194,7 @@ def test_what_the_driver_has_printed_is_its_log_and_says_how_it_went(
     sys.stdout.flush()
     resource_manager.printed = {"stdout": capfd.readouterr().out, "stderr": "WARN of Spark\n"}
     application = resource_manager.add(cluster_name(work), "RUNNING")
+    assert yarn_logs.container_log(resource_manager.apps[application], "stderr", 5) == "park\n"
     yarn = Yarn(work, lambda: "")
     assert yarn.status(application).life is AppState.RUNNING
     assert work.progress() == {"stage": 1}
