@@ -40,7 +40,7 @@ def container_log(app: Mapping[str, Any], name: str, most: int) -> str:
     url = f"{found[1]}/ws/v1/node/containers/{found[2]}/logs/{name}"
     kept = b""
     try:
-        asked = {"size": -most, "user.name": str(app["user"])}
+        asked = {"size": str(-most), "user.name": str(app["user"])}
         with httpx.stream("GET", url, params=asked, timeout=PATIENCE) as answer:
             answer.raise_for_status()
             for part in answer.iter_bytes():  # an older node answers with all of it
