@@ -30,7 +30,7 @@ def _count(kind: str, more: int) -> None:
     meter.create_gauge("tidemill_running_attempts", "Attempts that run on this worker").set(now)
 
 
-def infrastructure_error() -> None:
+def handed_over() -> None:
     """That an attempt was given to another worker, because this one stops."""
     activity.metric_meter().create_counter("tidemill_handed_over_attempts", "Attempts given to another worker").add(1)
 

@@ -39,7 +39,7 @@ class AttemptStart:
     """Who has begun it last, as Temporal calls workers: process@host."""
     starts: int = 0
     """How often it was begun: more than once where a worker has handed it over, or has died."""
-    infrastructure_error: str = ""
+    handed_over: str = ""
     """Why the start before the last did not come to an end."""
 
 
@@ -91,7 +91,7 @@ def _take(event: HistoryEvent, known: dict[int, AttemptStart], last_failure: str
                 started_at=_moment(event.event_time),
                 worker=begun.identity,
                 starts=begun.attempt,
-                infrastructure_error=last_failure,
+                handed_over=last_failure,
             )
     elif event.event_type in ENDS:
         number_of = getattr(event, ENDS[event.event_type]).scheduled_event_id

@@ -163,7 +163,7 @@ def stopping_cleanly() -> Iterator[None]:
     except Stopped as stop:
         if activity.is_cancelled():
             raise activity_cancelled(str(stop)) from None
-        metrics.infrastructure_error()
+        metrics.handed_over()
         raise infrastructure_error(f"the attempt was stopped by {stop} and is handed to another worker") from None
 
 

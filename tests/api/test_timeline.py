@@ -108,10 +108,14 @@ async def test_a_try_that_was_handed_over_says_so(server: str, tmp_path: Path) -
         await asyncio.wait_for(tidemill.wait(run), 100)
         [start] = await tidemill.attempt_starts(run.workflow_id)
         assert (start.starts, start.worker) == (2, "the first")
-        assert "handed to another worker" in start.infrastructure_error
+        assert "handed to another worker" in start.handed_over
         details = await tidemill.run_by_workflow(run.workflow_id)
-        [bar] = timeline(details, [start], NOW).bars
+        line = timeline(details, [start], NOW)
+        [bar] = line.bars
         assert bar.was_handed_over
+        page = rendered("timeline.html", title="tries", line=line, forgotten=False, temporal=None)
+        assert "begun 2 times" in page
+        assert "handed to another worker" in page
         await end_workflows(client, queue)
 
 
