@@ -34,6 +34,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.thorough
 def test_wheel_and_sdist_pass_the_index_checks(built: Path) -> None:
     packages = [*built.glob("*.whl"), *built.glob("*.tar.gz")]
     assert len(packages) == 2

@@ -112,6 +112,7 @@ async def test_the_first_run_here_is_the_one_that_airflow_would_have_made_next(
     assert "AIRFLOW__CORE__FERNET_KEY" in again.stderr
 
 
+@pytest.mark.thorough
 async def test_a_dag_that_has_made_runs_here_is_not_set_back(here: Stack, old: OldAirflow) -> None:
     await registered(here, old)
     facts = read_facts(old)

@@ -67,7 +67,7 @@ def test_a_limit_that_is_off_by_one_is_found_and_made_smaller(monkeypatch: pytes
     assert simulate(small).violations[0].name == name
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 5])
+@pytest.mark.parametrize("number", [0, 1, 2, pytest.param(5, marks=pytest.mark.thorough)])
 def test_no_interleaving_of_a_small_system_is_wrong(number: int) -> None:
     explored = explore(SYSTEMS[number]())
     assert explored.wrong is None, explored.steps

@@ -116,28 +116,33 @@ async def test_what_is_registered_with_the_durations_of_its_history(here: Stack)
     assert 2 <= took.pop() < 30
 
 
-def test_what_is_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+WRONG = [
+    (("--what-if", "schedul=4"), "NAME is one of max_active_runs"),
+    (("--what-if", "other.catchup=true"), "there is no DAG 'other'. There are: etl"),
+    (("--what-if", "slots=0"), "worker_slots = '0'"),
+    pytest.param(("--duration", "=3"), "names nothing", marks=pytest.mark.thorough),
+    (("--duration", "etl.lod=3"), "there is no such task. Did you mean 'etl.load'?"),
+    pytest.param(("--fails", "nope.x=2"), "There are: etl.load, etl.report", marks=pytest.mark.thorough),
+    pytest.param(("--mapped", "etl.load=-3"), "map_lengths.etl.load = '-3'", marks=pytest.mark.thorough),
+    pytest.param(("--pool", "y=1"), "no task is in that pool", marks=pytest.mark.thorough),
+    pytest.param(("--what-if", "pool:y=1"), "no task is in that pool", marks=pytest.mark.thorough),
+    (("--downtime", "2026-01-02/2026-01-01"), "Let it end later"),
+    pytest.param(("--picture", "nowhere/x.png"), "No such file or directory", marks=pytest.mark.thorough),
+    pytest.param(("--what-if", "dags=nowhere.py"), "there is no such file or folder", marks=pytest.mark.thorough),
+    (("--what-if", "slots=few"), "worker_slots = 'few'"),
+    pytest.param(("--duration", "etl.load=soon"), "durations.etl.load = 'soon'", marks=pytest.mark.thorough),
+    pytest.param(("--downtime", "2026-01-01"), "has no end. Write FROM/TO", marks=pytest.mark.thorough),
+    pytest.param(("--fails", "1"), "names nothing. Write NAME=VALUE", marks=pytest.mark.thorough),
+    pytest.param(("--dag", "other"), "--dag 'other': there is no such DAG. There are: etl", marks=pytest.mark.thorough),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), WRONG)
+def test_what_is_wrong_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], expected: str
+) -> None:
     (path := tmp_path / "etl.py").write_text(FILE)
     monkeypatch.chdir(tmp_path)
-    for options, expected in (
-        (("--what-if", "schedul=4"), "NAME is one of max_active_runs"),
-        (("--what-if", "other.catchup=true"), "there is no DAG 'other'. There are: etl"),
-        (("--what-if", "slots=0"), "worker_slots = '0'"),
-        (("--duration", "=3"), "names nothing"),
-        (("--duration", "etl.lod=3"), "there is no such task. Did you mean 'etl.load'?"),
-        (("--fails", "nope.x=2"), "There are: etl.load, etl.report"),
-        (("--mapped", "etl.load=-3"), "map_lengths.etl.load = '-3'"),
-        (("--pool", "y=1"), "no task is in that pool"),
-        (("--what-if", "pool:y=1"), "no task is in that pool"),
-        (("--downtime", "2026-01-02/2026-01-01"), "Let it end later"),
-        (("--picture", str(tmp_path / "nowhere" / "x.png")), "No such file or directory"),
-        (("--what-if", "dags=nowhere.py"), "there is no such file or folder"),
-        (("--what-if", "slots=few"), "worker_slots = 'few'"),
-        (("--duration", "etl.load=soon"), "durations.etl.load = 'soon'"),
-        (("--downtime", "2026-01-01"), "has no end. Write FROM/TO"),
-        (("--fails", "1"), "names nothing. Write NAME=VALUE"),
-        (("--dag", "other"), "--dag 'other': there is no such DAG. There are: etl"),
-    ):
-        done = CliRunner().invoke(app, ["simulate", str(path), *DAYS, *options])
-        assert done.exit_code == 1, options
-        assert expected in " ".join(done.stderr.split()), done.stderr
+    done = CliRunner().invoke(app, ["simulate", str(path), *DAYS, *options])
+    assert done.exit_code == 1
+    assert expected in " ".join(done.stderr.split()), done.stderr

@@ -27,6 +27,7 @@ async def stack_without_worker(server: str, tmp_path: Path) -> Stack:
     return Stack(Tidemill(client, "starved"), server, tmp_path / "home", "starved")
 
 
+@pytest.mark.thorough
 async def test_few_descriptors_cost_no_try(server: str, tmp_path: Path) -> None:
     """Each of twenty-four tasks needs several, and there are some thirty for all of them."""
     stack = await stack_without_worker(server, tmp_path)

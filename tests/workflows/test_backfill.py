@@ -226,6 +226,7 @@ async def test_backfills_and_the_schedule_make_every_date_once(impatient_server:
     assert all(p.succeeded + p.skipped == p.total_dagruns for p in progress)
 
 
+@pytest.mark.thorough
 async def test_half_a_million_dates_are_answered_at_once_while_the_dag_goes_on(here: Stack) -> None:
     every_minute = {"kind": "delta_interval", "delta": "PT1M"}
     await here.tidemill.register(

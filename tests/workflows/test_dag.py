@@ -164,7 +164,7 @@ async def test_a_run_terminated_after_continue_as_new_frees_its_slot(impatient_s
 
 
 # Not 0: the SDK then drops a workflow while its local activity runs (sdk-rust#1304), and tries the task again.
-@pytest.mark.parametrize("cached", [100, 1])
+@pytest.mark.parametrize("cached", [1, pytest.param(100, marks=pytest.mark.thorough)])
 async def test_a_dag_that_goes_on_as_new_loses_and_doubles_nothing(
     impatient_server: str, tmp_path: Path, cached: int
 ) -> None:

@@ -211,6 +211,7 @@ async def test_a_dag_that_was_ended_and_begins_anew_adopts_its_runs(here: Stack,
     assert sorted(mark.read_text().split()) == ["2026-01-01", "2026-01-02", "2026-01-03"]
 
 
+@pytest.mark.thorough
 async def test_dates_do_not_run_again_once_temporal_has_forgotten_their_runs(
     impatient_server: str, tmp_path: Path
 ) -> None:

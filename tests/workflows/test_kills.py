@@ -9,8 +9,15 @@ from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.states import TaskState
 
 
-@pytest.mark.parametrize("when", ["before the work", "after the work"])
-@pytest.mark.parametrize("kind", ["bash", "python"])
+@pytest.mark.parametrize(
+    ("kind", "when"),
+    [
+        ("python", "after the work"),
+        ("bash", "before the work"),
+        pytest.param("python", "before the work", marks=pytest.mark.thorough),
+        pytest.param("bash", "after the work", marks=pytest.mark.thorough),
+    ],
+)
 async def test_killed_around_the_work_it_is_done_once(server: str, tmp_path: Path, when: str, kind: str) -> None:
     """What was done is found and returned, not done again; what was not begun is begun elsewhere, as the same try."""
     effects, mark = tmp_path / "effects", tmp_path / "mark"
@@ -50,6 +57,7 @@ with DAG("{dag_id}", heartbeat_timeout=4):
 """
 
 
+@pytest.mark.thorough
 async def test_killed_during_a_retry_delay_the_next_try_comes_when_it_is_due(server: str, tmp_path: Path) -> None:
     effects, mark = tmp_path / "effects", tmp_path / "mark"
     async with stack(server, tmp_path / "home", no_remote_activities=True) as here:

@@ -98,6 +98,7 @@ async def test_who_waits_for_a_run_or_a_moment_takes_no_slot(server: str, tmp_pa
         assert child.state == "success"
 
 
+@pytest.mark.thorough
 async def test_it_holds_over_continue_as_new_and_for_runs_that_begin_where_it_is_set(
     impatient_server: str, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ async def test_a_slot_is_held_by_one_while_its_worker_is_killed(server: str, tmp
     assert times["b"].queued_at >= times["a"].ended_at
 
 
+@pytest.mark.thorough
 async def test_a_pool_holds_while_runs_and_the_pool_go_on_as_new(impatient_server: str, tmp_path: Path) -> None:
     async with stack(impatient_server, tmp_path / "home") as made:
         await made.tidemill.set_pool("one_slot", PoolSettings(slots=1))

@@ -97,6 +97,7 @@ async def test_many_due_runs_of_a_large_dag_are_all_made(here: Stack) -> None:
     assert [run.state for run in made] == ["success"] * runs
 
 
+@pytest.mark.thorough
 async def test_many_large_attempts_at_once_all_run(here: Stack) -> None:
     """Two hundred commands with 30 KB of arguments each, all ready in the same step."""
     tasks = [bash(f"t{i}", f"true {'x' * 30_000}") for i in range(200)]

@@ -82,6 +82,7 @@ async def a_year(tmp_path: Path) -> None:
     assert all(run.queued_at >= run.run_after for run in runs)
 
 
+@pytest.mark.thorough
 async def test_a_sensor_that_pokes_for_a_month_leaves_the_home_as_flat_as_one_poke(tmp_path: Path) -> None:
     """720 pokes, one an hour: no folder, no file and no line of a log for each."""
     pokes, month = tmp_path / "pokes", timedelta(days=31)

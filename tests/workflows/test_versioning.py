@@ -40,6 +40,7 @@ async def build_of(tidemill: Tidemill, run: RunIdentity) -> str:
     return found.raw_description.workflow_execution_info.versioning_info.deployment_version.build_id
 
 
+@pytest.mark.thorough
 async def test_a_run_stays_with_the_build_that_it_began_with(tmp_path: Path) -> None:
     queue, go_on = f"test-{uuid.uuid4().hex[:8]}", tmp_path / "go_on"
     with temporal_server(tmp_path / "server") as address:

@@ -132,6 +132,7 @@ def test_a_watcher_that_is_none_is_refused(tmp_path: Path, text: str, said: str)
     assert said in str(parsed.error)
 
 
+@pytest.mark.thorough
 async def test_a_queue_and_another_namespace_are_watched(here: Stack, tmp_path: Path) -> None:
     """A class of the DAG file reads a queue; what it cannot read is said, and read when it can be."""
     there = await other_namespace(here)
@@ -208,6 +209,7 @@ async def other_namespace(here: Stack) -> str:
     return name
 
 
+@pytest.mark.thorough
 async def test_files_are_told_once_whatever_is_killed(server: str, tmp_path: Path) -> None:
     queue = f"test-{uuid.uuid4().hex[:8]}"
     client = await Client.connect(server, plugins=[TidemillPlugin(tmp_path / "own")])
@@ -286,7 +288,8 @@ with DAG("h_circle", schedule=Asset("h_back")):
 """)  # fmt: skip
     await events_of(here.tidemill, "h_asset", 0)
     await eventually(lambda: here.tidemill.assets(), lambda names: {"h_asset", "h_back"} <= {*names})
-    await eventually(lambda: here.tidemill.asset("h_asset"), lambda view: view.consumers == ("h_reader",))
+    for name, reader in (("h_asset", "h_reader"), ("h_back", "h_circle")):
+        await eventually(lambda n=name: here.tidemill.asset(n), lambda view, r=reader: view.consumers == (r,))
     await told(here, "assets", "pause", "h_asset")
     await here.tidemill.emit("h_asset", cause="held")
     assert "DAGs hear of its 1 new events when it is unpaused" in await told(here, "assets", "show", "h_asset")
