@@ -6,6 +6,7 @@ import sys
 import uuid
 from pathlib import Path
 
+import pytest
 from support import bash, dag, eventually, temporal_server, worker_environment, worker_process
 from temporalio.client import Client
 from tidemill.model.run.identity import RunIdentity, TriggerRequest
