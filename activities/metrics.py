@@ -8,6 +8,8 @@ from datetime import timedelta
 
 from temporalio import activity
 
+from ..model.run.spark_figures import COUNTED, SparkFigures
+
 _lock = threading.Lock()
 _running: Counter[str] = Counter()
 
@@ -41,3 +43,11 @@ def parsed(bundle: str, took: timedelta, *, failed: bool) -> None:
     meter.create_histogram_timedelta("tidemill_dag_file_parse_duration", "Parsing one DAG file", "ms").record(took)
     if failed:
         meter.create_counter("tidemill_dag_file_import_errors", "Parses that ended in an import error").add(1)
+
+
+def of_application(figures: SparkFigures, dag_id: str, task_id: str) -> None:
+    """What a Spark application has read, written, shuffled, spilled and lost, added to that of the task's others."""
+    meter = activity.metric_meter().with_additional_attributes({"dag_id": dag_id, "task_id": task_id})
+    for name in COUNTED:
+        if value := getattr(figures, name):
+            meter.create_counter(f"tidemill_spark_{name}", "Of Spark applications, by their own record").add(value)

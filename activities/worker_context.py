@@ -17,12 +17,12 @@ from ..model.run.task_instances import Failure
 from ..model.spec.dag import DagSource
 from ..model.spec.tasks import SparkOptions
 from ..model.web_pages import task_page
+from .attempts.beside_log import all_beside
 from .attempts.folder import AttemptFolder
 from .attempts.key_values import KeyValues
 from .attempts.leftovers import Leftovers
 from .attempts.log import LIMIT_BYTES, AttemptLog, LogFormat
 from .attempts.log_store import LogStore
-from .attempts.rendered_fields import rendered_path
 from .attempts.run_lookup import LookupProxy
 from .attempts.supervision import task_failure
 from .attempts.under_way import UnderWay
@@ -194,10 +194,13 @@ class WorkerContext:
                 yield log
         finally:
             log.close()
-            if store is not None:
-                store.upload(path)
-                if (fields := rendered_path(path)).is_file():
-                    store.upload(fields)
+            self.upload_log(path)
+
+    def upload_log(self, path: Path) -> None:
+        """Has the log at *path*, and what is beside it, where logs go, as they are now."""
+        if (store := self.log_store) is not None:
+            for one in (path, *all_beside(path)):
+                store.upload(one)
 
     def log_url_of(self, attempt: TaskAttempt) -> str:
         """Where people find the log of *attempt*: its page, else the file."""

@@ -153,6 +153,8 @@ class Settings(BaseSettings):
     in `home`, where tasks of a worker with the same home can read and write it."""
     temporal_ui: str | None = Field(default=None, pattern=r"^https?://")
     """Where Temporal's own user interface is, for links to it, such as https://temporal.example.com."""
+    spark_history_url: str | None = Field(default=None, pattern=r"^https?://")
+    """Where Spark's History Server is, for links to what applications were, such as https://history.example.com."""
     oidc: OidcSettings | None = None
     """JSON: an OpenID provider by which people log in to the web, such as {"issuer": ..., "client_id": ...}."""
     archive: SecretStr | None = None

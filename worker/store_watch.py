@@ -123,7 +123,7 @@ class StoreWatch:
     def _evict(self, cached: Cached) -> None:
         self._cached.forget(cached)
         bridge = self._worker._bridge_worker  # the SDK has no public way to it
-        if bridge is not None:  # None: the worker is ending, and has dropped all
+        if bridge._ref is not None:  # None: the worker has ended, and has dropped all
             bridge.request_workflow_eviction(cached.run_id)
 
     async def _ahead(self, cached: Iterable[Cached]) -> list[Cached]:

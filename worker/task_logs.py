@@ -4,8 +4,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
+from ..activities.attempts.beside_log import LARGEST, RENDERED, SPARK
 from ..activities.attempts.log_store import LogStore
-from ..activities.attempts.rendered_fields import LARGEST, SUFFIX
+from ..model.run.spark_figures import SparkFigures
 from .settings import Settings
 
 
@@ -43,7 +46,18 @@ class TaskLog:
     @property
     def rendered(self) -> dict[str, Any]:
         """What the templated fields of the try came to; empty where that is not known."""
-        text = TaskLog(self.settings, self.name + SUFFIX).read(most=LARGEST)
+        return self._beside(RENDERED)
+
+    @property
+    def spark(self) -> SparkFigures | None:
+        """What the try's Spark application came to; None where that is not known."""
+        try:
+            return SparkFigures.model_validate(self._beside(SPARK) or None)
+        except ValidationError:
+            return None
+
+    def _beside(self, suffix: str) -> dict[str, Any]:
+        text = TaskLog(self.settings, self.name + suffix).read(most=LARGEST)
         try:
             found = json.loads(text)
         except ValueError:

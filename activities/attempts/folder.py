@@ -85,7 +85,7 @@ class AttemptFolder:
     def forget(self) -> None:
         """Makes room for another start of the attempt; the log stays and is added to."""
         for folder, user in ((self.path, None), (self.work, self.user)):
-            for name in (CLAIM, EXIT, RESULT, "progress.json", "xcom.json"):
+            for name in (CLAIM, EXIT, RESULT, "progress.json", "figures.json", "xcom.json"):
                 with acting_as(user), suppress(OSError):
                     (folder / name).unlink()
 

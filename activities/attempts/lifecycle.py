@@ -34,11 +34,11 @@ from ..processes.call import Answer, ServerGone
 from ..processes.forks import CodePlace, ImportFailed
 from ..secrets import look_up, names_of, new_masker
 from ..worker_context import WorkerContext
+from .beside_log import RENDERED, keep_beside
 from .folder import EXIT, RESULT, AttemptFolder
 from .key_values import ANY_TASK, KeyValues
 from .log import AttemptLog, last_printed
 from .outcomes import outcome_of, unanswered
-from .rendered_fields import keep_rendered
 from .run_lookup import LookupProxy
 from .storage import until_stored
 from .supervision import AttemptSupervisor, infrastructure_error, stopping_cleanly, task_failure
@@ -188,7 +188,7 @@ def run_in_child(
                 task_path(attempt.run.dag_id, attempt.run.run_id, attempt.task.task_id, attempt.map_index),
                 attempt.owns,
                 workplace.refused_of(attempt),
-                lambda fields, masker: keep_rendered(folder.log, fields, masker),
+                lambda fields, masker: keep_beside(folder.log, RENDERED, fields, masker),
             ),
             watch,
             code,

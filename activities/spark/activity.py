@@ -11,16 +11,17 @@ from ...model.run.task_instances import Outcome
 from ...model.spec.tasks import SparkMode, SparkSqlFunctionTask
 from ...model.states import TaskState
 from .. import tracing
+from ..attempts.beside_log import RENDERED, keep_beside
 from ..attempts.folder import RESULT
 from ..attempts.lifecycle import run_in_child
 from ..attempts.outcomes import outcome_of
-from ..attempts.rendered_fields import keep_rendered
 from ..attempts.supervision import AttemptSupervisor, Closing, Stopped, infrastructure_error, stopping_cleanly
 from ..names import MOST_STARTS, TASK_FAILED
 from ..secrets import new_masker
 from ..work.rendered import shown
 from ..worker_context import WorkerContext
 from . import client, cluster, connect
+from .figures import keeping_figures
 from .outlets import with_outlet_events
 from .starts import SparkStart, sql_of
 from .temporal_access import TemporalAccess
@@ -50,13 +51,13 @@ class SparkActivities:
                     return asked
                 filled = sql_of(filled, asked)
             work = self._start(filled, untried=activity.info().attempt == 1)
-            keep_rendered(work.folder.log, shown(work.filled), new_masker())
+            keep_beside(work.folder.log, RENDERED, shown(work.filled), new_masker())
             match work.options.mode:
                 case SparkMode.CLIENT:
-                    with tracing.spark_application(attempt.name, work.progress):
+                    with tracing.spark_application(attempt.name, work.progress), keeping_figures(work):
                         outcome = client.run_client(work)
                 case SparkMode.CONNECT:
-                    with tracing.spark_application(attempt.name, work.progress):
+                    with tracing.spark_application(attempt.name, work.progress), keeping_figures(work):
                         outcome = connect.run_connect(work)
                 case _:
                     outcome = self._submit(work)
@@ -73,7 +74,7 @@ class SparkActivities:
         with stopping_cleanly(), self._noted(submitted.attempt), kept:
             work = self._start(self._workplace.results.fill(submitted.attempt))
             try:
-                with tracing.spark_application(submitted.attempt.name, work.progress):
+                with tracing.spark_application(submitted.attempt.name, work.progress), keeping_figures(work):
                     outcome = cluster.follow(work, submitted.submission)
             except Stopped:
                 if activity.is_cancelled() and not self._run_goes_on():

@@ -6,10 +6,12 @@ apart from functions of a DAG file. It writes
 
 - `driver.json`: that this driver has the attempt. Any other driver of the same attempt ends at once;
 - `progress.json`: application id, UI address, the current stage with its counts, the job's description;
+- `figures.json`: what the application came to, before its context stops;
 - `result.json`: the outcome, or the failure in the user's terms.
 """
 
 import base64
+import importlib.util
 import json
 import math
 import os
@@ -27,6 +29,8 @@ from pathlib import Path
 from typing import Any
 
 PROGRESS_EVERY = 0.5
+FIGURES_EVERY = 10.0
+FIGURES = "driver_figures.py"
 RESULT_LIMIT = 256 * 1024
 CLAIM = "driver.json"
 _YARN_CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")
@@ -99,12 +103,57 @@ def is_first(tag: str, resource_managers: list[str]) -> bool:
     return True
 
 
+# Figures
+
+
+class Figures:
+    """Leaves what the application has come to in its folder: now and then, and before its context stops."""
+
+    def __init__(self, folder: Path, ships: str | None) -> None:
+        self._folder, self._ships = folder, ships
+        self._looking = threading.Lock()
+        self._is_final = False
+        self._module = load_beside(folder, FIGURES)
+        self._module.before_each_stop(self.look)
+
+    def look(self, sc: Any, *, is_final: bool = True) -> None:
+        """Whatever Spark answers, the application goes on as it would without."""
+        try:
+            with self._looking:
+                if self._is_final and not is_final:
+                    return  # what was begun before the end came after it
+                self._is_final = is_final
+                content = {**self._module.figures_of(sc), "is_final": is_final}
+                write_json(self._folder / "figures.json", content)
+                if is_final and self._ships is not None:
+                    tell(self._ships, "figures", content)
+        except Exception as error:
+            print(f"[tidemill] what the application came to is not known: {error}", flush=True)
+
+    def look_at_active(self, *, is_final: bool) -> None:
+        """As `look`, where there is a context."""
+        from pyspark import SparkContext
+
+        if (sc := SparkContext._active_spark_context) is not None:
+            self.look(sc, is_final=is_final)
+
+
+def load_beside(folder: Path, name: str) -> Any:
+    """The module of the file *name*: beside this one, or among what has come with the attempt."""
+    place = next(path for path in (Path(__file__).with_name(name), folder / name) if path.exists())
+    spec = importlib.util.spec_from_file_location(place.stem, place)
+    assert spec is not None and spec.loader is not None  # noqa: S101, PT018
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 # Progress
 
 
-def watch(folder: Path, parent: int, known: dict[str, Any], ships: str | None) -> None:
+def watch(folder: Path, parent: int, known: dict[str, Any], ships: str | None, figures: Figures) -> None:
     """Writes progress; ends the driver when the JVM that started it is gone, whatever the script catches."""
-    told = ""
+    told, looked_at = "", time.monotonic()
     while True:
         if os.getppid() != parent:
             os._exit(1)
@@ -117,6 +166,9 @@ def watch(folder: Path, parent: int, known: dict[str, Any], ships: str | None) -
                     if ships is not None:
                         tell(ships, "progress", {**progress, "at": time.time()})
                     print(f"[tidemill] {line}", flush=True)
+                if time.monotonic() - looked_at > FIGURES_EVERY:
+                    figures.look_at_active(is_final=False)
+                    looked_at = time.monotonic()
         except Exception:  # noqa: S110 - progress is a courtesy; the application goes on without
             pass
         time.sleep(PROGRESS_EVERY)
@@ -410,8 +462,16 @@ def main() -> int:
     # Imported before the watching thread starts: two threads in this import at once would break it.
     import pyspark.sql  # noqa: F401
 
-    threading.Thread(target=watch, args=(folder, os.getppid(), known, plan.get("ships")), daemon=True).start()
-    return finish(folder, plan, lambda: run_script(folder, application) if application else with_session(folder, plan))
+    figures = Figures(folder, plan.get("ships"))
+    threading.Thread(target=watch, args=(folder, os.getppid(), known, plan.get("ships"), figures), daemon=True).start()
+
+    def run() -> dict[str, Any]:
+        try:
+            return run_script(folder, application) if application else with_session(folder, plan)
+        finally:
+            figures.look_at_active(is_final=True)
+
+    return finish(folder, plan, run)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 
 LARGEST = 8 * 2**20
 """Of what is told at once, in bytes: small input may unpack to much more."""
-_LINE = re.compile(r"tidemill:([0-9a-f]{32}):(result|progress):(\d{1,6})/(\d{1,6}):([\w+/=-]*)$")
+_LINE = re.compile(r"tidemill:([0-9a-f]{32}):(result|progress|figures):(\d{1,6})/(\d{1,6}):([\w+/=-]*)$")
 
 
 @dataclass
@@ -22,7 +22,7 @@ class DriverLines:
     attempt: str
     """Its uuid, as hex digits."""
     told: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By what it is about (`result`, `progress`), what was told last."""
+    """By what it is about (`result`, `progress`, `figures`), what was told last."""
     _parts: dict[str, list[str]] = field(default_factory=dict)
 
     def take(self, line: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...model.spec.tasks import PySparkTask, SparkSubmitTask
 from ..processes.users import acting_as
+from .driver import FIGURES
 from .place import invalid
 from .starts import SparkStart
 
@@ -34,6 +35,7 @@ def archive(work: SparkStart, largest: int, **more: Any) -> bytes:
             with acting_as(work.folder.user):
                 place = work.file(work.filled["application"])
                 _add(made, f"{APPLICATION}/{place.name}", _bytes_of(place))
+        _add(made, FIGURES, Path(__file__).with_name(FIGURES).read_bytes())
         _add(made, "attempt.json", work.attempt.model_dump_json().encode())
         _add(made, "plan.json", json.dumps(plan).encode())
     found = kept.getvalue()

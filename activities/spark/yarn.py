@@ -143,10 +143,11 @@ class Yarn:
             folder.hand_over(RESULT, json.dumps(told))
 
     def _lines_of(self, text: str) -> list[str]:
-        """Return the lines that are the application's own; what the others tell of its progress is kept."""
+        """Return the lines that are the application's own; what the others tell of it is kept."""
         lines = [line for line in text.splitlines() if not self._lines.take(line)]
-        if (told := self._lines.told.get("progress")) is not None:
-            self._work.folder.hand_over("progress.json", json.dumps(told))
+        for about in ("progress", "figures"):
+            if (told := self._lines.told.get(about)) is not None:
+                self._work.folder.hand_over(f"{about}.json", json.dumps(told))
         return lines
 
     def give_up(self) -> bool:

@@ -40,7 +40,10 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
     def run() -> dict[str, Any]:
         session = open_session(plan["remote"], plan["session_id"], plan["conf"])
         session.addTag(plan["tag"])
-        session.registerProgressHandler(_Progress(folder, plan))
+        application_id = application_of(session)
+        # All else is the server's own: it does not say which of its work was for whom.
+        write_json(folder / "figures.json", {"application_id": application_id})
+        session.registerProgressHandler(_Progress(folder, plan, application_id))
         try:
             if "function" in plan:
                 return run_function(folder, plan["function"], session)
@@ -116,6 +119,16 @@ def open_session(remote: str, session_id: str, conf: dict[str, str]) -> Any:
     return session
 
 
+def application_of(session: Any) -> str | None:
+    """The application that the server is; None where it does not say."""
+    try:
+        return str(session.conf.get("spark.app.id"))
+    except Exception as error:
+        if server_lost(error) is not None:
+            raise
+        return None
+
+
 def _patience() -> Any:
     """By default a client asks for ten minutes before it believes that its server is gone."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -151,9 +164,9 @@ def end_session(remote: str, session_id: str) -> None:
 class _Progress:
     """Writes what the server tells of the operation that runs."""
 
-    def __init__(self, folder: Path, plan: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, plan: dict[str, Any], application_id: str | None) -> None:
         self._path = folder / "progress.json"
-        self._known = {"application_id": plan["session_id"], "ui": plan.get("ui")}
+        self._known = {"application_id": application_id, "session": plan["session_id"], "ui": plan.get("ui")}
         self._lock = threading.Lock()
 
     def __call__(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:

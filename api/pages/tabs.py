@@ -1,8 +1,10 @@
 """What Airflow's user interface has no page for: why something waits, what comes next, who holds what."""
 
 import asyncio
+import logging
 import re
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -12,9 +14,11 @@ from ...model.dag.local_times import by_the_clock
 from ...model.errors import InvalidInputError
 from ...model.run.identity import dag_workflow_id
 from ...model.run.instance_keys import UNMAPPED, split_key
+from ...model.run.views import TaskView
 from ...model.spec.tasks.spark import SparkWork
 from ...model.spec.timetables.describe import in_words
 from ...worker.connection import NotFoundError
+from ...worker.spark_tries import SparkTry, spark_tries
 from ..dependencies import Here
 from ..read.cached_client import CachedClient
 from ..read.instances import instances_of, one_instance
@@ -24,7 +28,11 @@ from .spark import share_done, spark_options
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 UPCOMING = 10
+READ_WITHIN = 10.0
+"""Seconds that stores have for what applications came to."""
 STEPS_SHOWN = 500
+
+log = logging.getLogger(__name__)
 
 
 def external_views() -> list[dict[str, Any]]:
@@ -95,14 +103,28 @@ async def spark(source: Here, dag_id: str, run_id: str, task_id: str, map_index:
     run, spec, view = await one_instance(source, dag_id, run_id, task_id, _index(map_index))
     task = spec.by_id.get(task_id) if spec is not None else None
     told = spark_options(task) if isinstance(task, SparkWork) else None
+    tries = await _applications(source, dag_id, run_id, view) if told is not None else []
     return rendered(
         "spark.html",
         title=f"Spark application of {dag_id}.{view.key} in {run_id}",
         view=view,
         task=told,
         done=share_done(view.progress or {}),
+        tries=tries,
         temporal=source.temporal_link(run.workflow_id),
     )
+
+
+async def _applications(source: CachedClient, dag_id: str, run_id: str, view: TaskView) -> list[SparkTry] | None:
+    """What the applications of its tries came to; None where that cannot be read now."""
+    run = await source.run(dag_id, run_id)
+    runs, details_of = partial(source.runs, dag_id), partial(source.details, dag_id)
+    asked = spark_tries(source.settings, dag_id, run, view, runs, details_of)
+    try:
+        return await asyncio.wait_for(asked, READ_WITHIN)
+    except Exception:  # whatever a store's client raises: the page is shown without them
+        log.warning("the figures of %s in %s cannot be read", view.key, run_id, exc_info=True)
+        return None
 
 
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/timeline")

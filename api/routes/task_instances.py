@@ -12,6 +12,7 @@ from ...model.errors import InvalidInputError
 from ...model.run.attempts import attempt_path
 from ...model.run.instance_keys import UNMAPPED, instance_key
 from ...model.run.revisions import ClearRequest, MarkRequest
+from ...model.run.spark_figures import history_page
 from ...model.run.views import RunDetails, cleared_view
 from ...model.states import TaskState
 from ...worker.attempt_starts import AttemptStart
@@ -245,13 +246,30 @@ async def get_links(
     dag_run_id: str,
     task_id: str,
     map_index: int = UNMAPPED,
-    try_number: int | None = None,  # noqa: ARG001 - of earlier tries nothing is left to look at
+    try_number: int | None = None,
 ) -> dict[str, Any]:
-    """Where else there is something to see: Spark's user interface while the application runs."""
+    """Where else there is something to see: Spark's user interface, and the application in its History Server."""
     _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
-    url = (view.progress or {}).get("ui_url")
-    links = {"Spark UI": url} if url is not None else {}
+    number = try_number or view.try_number
+    links: dict[str, str] = {}
+    progress = view.progress or {}
+    if number == view.try_number and str(progress.get("ui", "")).startswith(("http://", "https://")):
+        links["Spark UI"] = progress["ui"]
+    if source.settings.spark_history_url is not None:
+        path = attempt_path(dag_id, dag_run_id, task_id, number, map_index)
+        figures = await _beside(source, path, lambda log: log.spark, None)
+        if figures is not None and figures.application_id is not None:
+            links["Spark History"] = history_page(source.settings.spark_history_url, figures.application_id)
     return {"extra_links": links, "total_entries": len(links)}
+
+
+async def _beside(source: CachedClient, path: str, read: Callable[[TaskLog], T], otherwise: T) -> T:
+    """What is beside the log of a try; *otherwise* where a store does not answer."""
+    try:
+        return await in_time(lambda: read(TaskLog(source.settings, f"{path}.log")), PATIENCE)
+    except Exception:  # whatever a store's client raises: the task is shown without it
+        log.warning("what is beside the log of %s cannot be read", path, exc_info=True)
+        return otherwise
 
 
 @router.get(MAPPED)
@@ -261,11 +279,7 @@ async def get_mapped_instance(
     """An instance of a task; -1 where the task is not mapped."""
     answer = instance_answer(*_arguments(await one_instance(source, dag_id, dag_run_id, task_id, map_index)))
     path = attempt_path(dag_id, dag_run_id, task_id, answer.try_number, map_index)
-    try:
-        fields = await in_time(lambda: TaskLog(source.settings, f"{path}.log").rendered, PATIENCE)
-    except Exception:  # whatever a store's client raises: the task is shown without them
-        log.warning("the rendered fields of %s cannot be read", path, exc_info=True)
-        fields = {}
+    fields: dict[str, Any] = await _beside(source, path, lambda log: log.rendered, {})
     host = await _host_of(source, dag_id, dag_run_id, instance_key(task_id, map_index), answer.try_number)
     return (await noted(source.notes, [answer.model_copy(update={"rendered_fields": fields, **host})]))[0]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support import Stack, bash, dag
-from tidemill.activities.attempts.rendered_fields import LARGEST, keep_rendered, rendered_path
+from tidemill.activities.attempts.beside_log import LARGEST, RENDERED, keep_beside, path_beside
 from tidemill.activities.dag_files import read_dag_files
 from tidemill.activities.masking import Masker
 from tidemill.activities.work.rendered import LONGEST, shown
@@ -83,10 +83,10 @@ def test_what_is_long_is_cut_and_what_is_no_json_is_text() -> None:
 
 def test_what_cannot_be_kept_hurts_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = tmp_path / "attempt=1.log"
-    keep_rendered(log, ["no fields"], Masker())
-    keep_rendered(log, {"a": "x" * LARGEST}, Masker())
-    assert not rendered_path(log).exists()
-    keep_rendered(tmp_path / "gone" / "attempt=1.log", {"a": 1}, Masker())
+    keep_beside(log, RENDERED, ["no fields"], Masker())
+    keep_beside(log, RENDERED, {"a": "x" * LARGEST}, Masker())
+    assert not path_beside(log, RENDERED).exists()
+    keep_beside(tmp_path / "gone" / "attempt=1.log", RENDERED, {"a": 1}, Masker())
     assert "cannot be written" in caplog.text
 
 

@@ -2,11 +2,13 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from forked_commands import REAL
 from tidemill.activities.spark.command import defaults, loads_defaults, spark_version
+from tidemill.model.run.spark_figures import SparkFigures
 
 SPARKS = Path(__file__).parents[2] / "build" / "sparks"
 DAG_FILE = """
@@ -47,6 +49,29 @@ def test_sql_scripts_and_functions_run(tmp_path: Path, release: str) -> None:
     for line in ("sql: success", "script: success", "function: success", "fails: failed", "by default: something"):
         assert line in printed, printed[-3000:]
     assert "TABLE_OR_VIEW_NOT_FOUND" in printed
+    figures = SparkFigures.model_validate_json(figures_on(home, tmp_path))
+    assert (figures.tasks, figures.output_rows, figures.executors_lost) == (4, 40, 0)
+    assert figures.skew is not None
+
+
+ASKS = """
+import json, sys
+from pyspark.sql import SparkSession
+from tidemill.activities.spark.driver_figures import before_each_stop, figures_of
+before_each_stop(lambda sc: print("figures", json.dumps(figures_of(sc))))
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark.range(0, 40, 1, 4).write.mode("overwrite").parquet(sys.argv[1])
+spark.stop()
+"""
+
+
+def figures_on(home: Path, folder: Path) -> str:
+    """What an application on the Spark at *home* came to, as JSON."""
+    env = {**os.environ, "SPARK_HOME": str(home), "PYTHONPATH": str(home.parent), "SPARK_LOCAL_IP": "127.0.0.1"}
+    argv = [sys.executable, "-c", ASKS, str(folder / "out")]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=500, check=True)
+    [told] = [line for line in done.stdout.splitlines() if line.startswith("figures ")]
+    return told.removeprefix("figures ")
 
 
 @pytest.mark.parametrize(

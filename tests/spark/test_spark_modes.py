@@ -11,8 +11,10 @@ import pytest
 from kubernetes_cluster import KubernetesCluster
 from spark_clusters import APPS, ON_DAY, Standalone, options_for, rows, told, writing
 from support import Stack, eventually, processes_with, stack
+from tidemill.activities.attempts.beside_log import SPARK
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.spark_figures import SparkFigures
 from tidemill.model.states import RunState
 from yarn_cluster import YarnCluster
 
@@ -49,6 +51,12 @@ async def test_what_an_application_writes_is_published_once(
     assert details.state is RunState.SUCCESS, told(details)
     assert rows(tmp_path) == 40
     assert not (tmp_path / "lake" / "numbers" / "_tidemill").exists()
+    [kept] = spark.home.glob(f"logs/dag_id={dag_id}/**/*{SPARK}")
+    figures = SparkFigures.model_validate_json(kept.read_text())
+    assert figures.is_final
+    assert figures.application_id
+    # A Connect server does not say which of its work was for whom.
+    assert figures.output_rows == (None if request.node.callspec.id == "connect" else 40)
     # Spark tasks take slots of a pool of their own, which nobody has to set up.
     pool = await spark.tidemill.pool("spark")
     assert (pool.settings.slots, pool.occupied_slots) == (128, 0)

@@ -5,8 +5,9 @@ import sys
 import time
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -19,18 +20,33 @@ from ...model.run.identity import TriggerRequest, manual_run
 from ...model.run.instance_keys import split_key
 from ...model.run.messages import Answer
 from ...model.run.revisions import ClearRequest, MarkRequest
+from ...model.run.spark_figures import compared
 from ...model.run.state import DagRunState
-from ...model.run.task_instances import Failure, TaskInstance
-from ...model.run.views import RunView, TaskView
+from ...model.run.task_instances import Attempt, Failure, TaskInstance
+from ...model.run.views import RunDetails, RunView, TaskView
 from ...model.spec.dag import DagSpec
 from ...model.states import TaskState
 from ..client import Tidemill
+from ..connection import NotFoundError
 from ..local_run import try_locally
 from ..settings import read_settings
+from ..spark_tries import SparkTry, spark_tries
 from ..task_logs import TaskLog
 from .completion import DagId, RunId, Task, TaskId, Tasks, task_ids
 from .dag_commands import dag_in, read_conf, show_logs
-from .output import Json, console, fail, make_table, print_json, read_instant, run, show, state_text, typed_date
+from .output import (
+    Json,
+    console,
+    fail,
+    instant_text,
+    make_table,
+    print_json,
+    read_instant,
+    run,
+    show,
+    state_text,
+    typed_date,
+)
 from .runs import Latest, resolve, told_version
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -135,11 +151,7 @@ def explain(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -> 
     async def work() -> TaskView:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        details = await tidemill.run_as_listed(dag_id, view)
-        found = {each.key: each for each in details.tasks}
-        if task not in found:
-            fail(f"run {view.run_id!r} has no task {task!r}. Its tasks are: {', '.join(found)}")
-        return found[task]
+        return instance_of(await tidemill.run_as_listed(dag_id, view), view.run_id, task)
 
     view = run(work())
     if as_json:
@@ -148,6 +160,76 @@ def explain(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -> 
         console.print(escape(f"{task} is {view.state}: {view.why}"), soft_wrap=True)
         if view.error is not None and view.error not in view.why:
             console.print(escape(view.error), soft_wrap=True)
+
+
+@app.command("show")
+def show_task(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -> None:
+    """Show a task of a run: its state, its tries, and what their Spark applications came to.
+
+    These are read from this host's TIDEMILL_HOME or from TIDEMILL_LOG_URL, and stand beside those of the last good run.
+    """
+    settings = read_settings()
+
+    async def work() -> tuple[TaskView, list[SparkTry]]:
+        tidemill = await Tidemill.connect()
+        view = await resolve(tidemill, dag_id, run_id)
+        one = instance_of(await tidemill.run_as_listed(dag_id, view), view.run_id, task)
+
+        async def details_of(other: RunView) -> RunDetails | None:
+            try:
+                return await tidemill.run_as_listed(dag_id, other)
+            except NotFoundError:
+                return None
+
+        runs = partial(tidemill.runs, dag_id)
+        return one, await spark_tries(settings, dag_id, view, one, runs, details_of)
+
+    view, tries = run(work())
+    if as_json:
+        return print_json({**view.model_dump(mode="json"), "spark": [plain_try(one) for one in tries]})
+    console.print(escape(f"{task} is {view.state}: {view.why}"), soft_wrap=True)
+    rows = [
+        (
+            one.try_number,
+            state_text(one.state),
+            instant_text(one.started_at),
+            instant_text(one.ended_at),
+            reason_of(one),
+        )
+        for one in view.attempts
+    ]
+    console.print(make_table(["TRY", "STATE", "STARTED", "ENDED", "WHY"], rows))
+    for each in tries:
+        title = f"Spark application of try {each.try_number}{f', {each.page}' if each.page else ''}"
+        beside = f"BESIDE {each.good_run}" if each.good_run else ""
+        console.print(make_table(["FIGURE", "VALUE", beside], each.rows, title=title))
+    return None
+
+
+def reason_of(attempt: Attempt) -> str:
+    """The first line of a try's failure."""
+    failure = attempt.failure
+    return f"{failure.error_type}: {failure.message}".split("\n")[0] if failure is not None else ""
+
+
+def plain_try(one: SparkTry) -> dict[str, Any]:
+    """*one* as JSON."""
+    times = compared(one.figures, one.good) if one.good is not None else {}
+    return {
+        "try_number": one.try_number,
+        **one.figures.model_dump(mode="json", exclude_none=True),
+        "history": one.page,
+        "compared_with": one.good_run,
+        "times_as_much": {name: round(ratio, 2) for name, ratio in times.items()},
+    }
+
+
+def instance_of(details: RunDetails, run_id: str, task: str) -> TaskView:
+    """The instance that is called *task*; ends the command where there is none."""
+    found = {each.key: each for each in details.tasks}
+    if task not in found:
+        fail(f"run {run_id!r} has no task {task!r}. Its tasks are: {', '.join(found)}")
+    return found[task]
 
 
 @app.command()
@@ -274,11 +356,7 @@ def logs(
         view = await resolve(tidemill, dag_id, run_id)
         if task == WHOLE_RUN:
             return view.run_id, try_number or 1, view.state.finished
-        details = await tidemill.run_as_listed(dag_id, view)
-        found = {each.key: each for each in details.tasks}
-        if task not in found:
-            fail(f"run {view.run_id!r} has no task {task!r}. Its tasks are: {', '.join(found)}")
-        one = found[task]
+        one = instance_of(await tidemill.run_as_listed(dag_id, view), view.run_id, task)
         if one.state.finished and not one.try_number and try_number is None:
             fail(f"task {task!r} of run {view.run_id!r} has no log, since it has not run. It is {one.state}: {one.why}")
         return view.run_id, try_number or max(1, one.try_number), one.state.finished

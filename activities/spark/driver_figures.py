@@ -1,0 +1,113 @@
+"""What an application comes to, by Spark's own record in the driver: rows, bytes, memory, lost executors, skew.
+
+Beside `driver.py` in every driver; only the standard library and pyspark. The names are those of `SparkFigures`.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+EVENTS_WITHIN_MS = 3_000
+SLOWEST_STAGES = 5
+"""How many of the stages that took longest are looked at for skew."""
+FEWEST_TASKS = 4
+LET_GO = ("killed by driver", "decommission", "idle")
+"""Of what Spark says of an executor that it has ended itself."""
+SUMS = {
+    "input_rows": "inputRecords",
+    "input_bytes": "inputBytes",
+    "output_rows": "outputRecords",
+    "output_bytes": "outputBytes",
+    "shuffle_read_bytes": "shuffleReadBytes",
+    "shuffle_write_bytes": "shuffleWriteBytes",
+    "spilled_memory_bytes": "memoryBytesSpilled",
+    "spilled_disk_bytes": "diskBytesSpilled",
+    "run_ms": "executorRunTime",
+    "gc_ms": "jvmGcTime",
+    "failed_tasks": "numFailedTasks",
+    "tasks": "numCompleteTasks",
+}
+"""By the figure, the field of Spark's StageData that it is the sum of."""
+
+
+def figures_of(sc: Any) -> dict[str, Any]:
+    """Return the figures of the context *sc*. Raises whatever Spark raises where its internals are not as expected."""
+    inside = sc._jsc.sc()
+    with suppress(Exception):  # the last stage's end may be under way; it is left out then
+        inside.listenerBus().waitUntilEmpty(EVENTS_WITHIN_MS)
+    store, jvm = inside.statusStore(), sc._jvm
+    mapper = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
+    quantiles = sc._gateway.new_array(jvm.double, 2)
+    quantiles[0], quantiles[1] = 0.5, 1.0
+
+    def told(java: Any) -> Any:
+        return json.loads(mapper.writeValueAsString(java))
+
+    stages = told(store.stageList(None, False, False, quantiles, jvm.java.util.ArrayList()))
+    return {
+        "application_id": sc.applicationId,
+        "duration_ms": max(0, int(time.time() * 1000) - int(sc.startTime)),
+        "jobs": len(told(store.jobsList(None))),
+        "stages": len([stage for stage in stages if stage["status"] != "SKIPPED"]),
+        **{name: sum(max(0, int(stage.get(field) or 0)) for stage in stages) for name, field in SUMS.items()},
+        **of_executors(told(store.executorList(False)), is_local=sc.master.startswith("local")),
+        "skew": skew_of(stages, lambda stage: summary(store, stage, quantiles, told)),
+    }
+
+
+def of_executors(executors: list[dict[str, Any]], *, is_local: bool) -> dict[str, Any]:
+    """Return the largest heap of an executor, and which of them were lost."""
+    workers = [one for one in executors if is_local or one["id"] != "driver"]
+    heaps = [(one.get("peakMemoryMetrics") or {}).get("JVMHeapMemory") or 0 for one in workers]
+    reasons = [str(one.get("removeReason") or "") for one in workers if not one["isActive"]]
+    lost = [why for why in reasons if not any(word in why.lower() for word in LET_GO)]
+    because = sorted({why.strip().split("\n")[0][:200] for why in lost if why.strip()})[:3]
+    return {"peak_heap_bytes": max(heaps, default=0) or None, "executors_lost": len(lost), "lost_because": because}
+
+
+def skew_of(
+    stages: list[dict[str, Any]], times_of: Callable[[dict[str, Any]], tuple[float, float] | None]
+) -> dict[str, Any] | None:
+    """Return the stage whose slowest task took longest beside its median, of those that took longest in all."""
+    large = [stage for stage in stages if stage["numCompleteTasks"] >= FEWEST_TASKS]
+    found = None
+    for stage in sorted(large, key=lambda one: -one["executorRunTime"])[:SLOWEST_STAGES]:
+        if (times := times_of(stage)) is None:
+            continue
+        median, slowest = times
+        if found is None or slowest / max(1, median) > found["slowest_ms"] / max(1, found["median_ms"]):
+            found = {
+                "stage": stage["stageId"],
+                "name": str(stage["name"])[:200],
+                "tasks": stage["numCompleteTasks"],
+                "median_ms": int(median),
+                "slowest_ms": int(slowest),
+            }
+    return found
+
+
+def summary(
+    store: Any, stage: dict[str, Any], quantiles: Any, told: Callable[[Any], Any]
+) -> tuple[float, float] | None:
+    """Return how long the median task of *stage* ran and its slowest, in milliseconds."""
+    found = store.taskSummary(stage["stageId"], stage["attemptId"], quantiles)
+    if not found.isDefined():
+        return None
+    median, slowest = told(found.get())["executorRunTime"]
+    return median, slowest
+
+
+def before_each_stop(look: Callable[[Any], None]) -> None:
+    """Have *look* called with each SparkContext before it is stopped: afterwards there is nothing to be asked."""
+    from pyspark import SparkContext
+
+    stop = SparkContext.stop
+
+    def looked_at(self: Any) -> None:
+        if getattr(self, "_jsc", None) is not None:
+            look(self)
+        stop(self)
+
+    SparkContext.stop = looked_at

@@ -1,0 +1,160 @@
+"""What the application of a try came to is known after its end: in the tab, by the command line, as metrics."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support import Stack, dag, stack, told
+from tidemill.activities.attempts.beside_log import SPARK
+from tidemill.activities.spark.driver_figures import of_executors, skew_of
+from tidemill.model.spec.dag import DagSpec
+from tidemill.model.states import RunState
+from tidemill.worker.cli.web import web_server
+from tidemill.worker.settings import Settings
+from tidemill.worker.task_logs import TaskLog
+
+
+def executor(name: str, why: str | None = None, heap: int = 0) -> dict[str, Any]:
+    peak = {"JVMHeapMemory": heap} if heap else None
+    return {"id": name, "isActive": why is None, "removeReason": why, "peakMemoryMetrics": peak}
+
+
+def test_an_executor_is_lost_unless_spark_has_let_it_go() -> None:
+    listed = [
+        executor("driver", heap=900),
+        executor("1", heap=500),
+        executor("2", "Executor killed by driver."),
+        executor("3", "Command exited with code 137\nat some line", heap=700),
+        executor("4", "Command exited with code 137"),
+        executor("5", "Executor decommission: worker decommissioned"),
+    ]
+    found = of_executors(listed, is_local=False)
+    assert found == {"peak_heap_bytes": 700, "executors_lost": 2, "lost_because": ["Command exited with code 137"]}
+    alone = of_executors([executor("driver", heap=900)], is_local=True)
+    assert alone == {"peak_heap_bytes": 900, "executors_lost": 0, "lost_because": []}
+
+
+def test_skew_is_that_of_the_stages_that_took_long() -> None:
+    def stage(number: int, tasks: int, took: int) -> dict[str, Any]:
+        return {"stageId": number, "numCompleteTasks": tasks, "executorRunTime": took, "name": f"s{number}"}
+
+    times = {1: (100.0, 150.0), 2: (100.0, 900.0), 3: (1.0, 1_000.0)}
+    stages = [stage(1, 10, 5_000), stage(2, 10, 4_000), stage(3, 2, 9_000)]
+    found = skew_of(stages, lambda one: times[one["stageId"]])
+    assert found == {"stage": 2, "name": "s2", "tasks": 10, "median_ms": 100, "slowest_ms": 900}
+    assert skew_of([stage(3, 2, 9_000)], lambda _: (1.0, 2.0)) is None
+    assert skew_of(stages, lambda _: None) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"tasks": "many"}', '{"skew": 3}'])
+def test_what_a_task_has_written_in_their_place_is_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / f"a.log{SPARK}").write_text(text)
+    assert TaskLog(Settings(home=tmp_path), "a.log").spark is None
+
+
+SHUFFLES = """
+import sys
+import time
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+rows = int(spark.conf.get("spark.my.rows"))
+pairs = spark.range(0, rows, 1, 4).selectExpr("id", "hex(id) AS text")
+pairs.repartition(4, "text").write.mode("overwrite").parquet(sys.argv[1])
+if rows > 50_000:
+    spark.sql("SELECT * FROM nowhere")
+"""
+
+
+def shuffling(folder: Path) -> DagSpec:
+    (folder / "shuffles.py").write_text(SHUFFLES)
+    task = {
+        "kind": "spark_submit",
+        "task_id": "moves",
+        "application": str(folder / "shuffles.py"),
+        "application_args": [str(folder / "out")],
+        "spark": {
+            "master": "local[2]",
+            "driver_memory": "800m",
+            "conf": {"spark.my.rows": "{{ params.rows }}", "spark.sql.adaptive.enabled": False},
+        },
+    }
+    return dag("figured", [task], params={"rows": 50_000})
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+async def test_a_failed_try_stands_beside_the_last_good_run(
+    server: str, spark_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = shuffling(tmp_path)
+    async with stack(server, spark_home) as here:
+        good = await here.run_once(spec, run_id="good")
+        assert good.state is RunState.SUCCESS, good.tasks[0].error
+        bad = await here.run_once(spec, run_id="bad", conf={"rows": 500_000})
+        assert bad.state is RunState.FAILED
+        figures = figures_of(here, "bad")
+        assert (figures["output_rows"], figures["is_final"]) == (500_000, True)
+        assert figures["shuffle_write_bytes"] == figures["shuffle_read_bytes"] > 2**20
+        assert figures["tasks"] == 8
+        assert figures["skew"]["tasks"] == 4
+        monkeypatch.setenv("TIDEMILL_SPARK_HISTORY_URL", "http://history:18080")
+        printed = await told(here, "tasks", "show", "figured", "bad", "moves", "--json")
+        [one] = printed["spark"]
+        assert one["compared_with"] == "good"
+        assert one["times_as_much"]["output_rows"] == 10
+        assert one["history"] == f"http://history:18080/history/{figures['application_id']}/"
+        text = await told(here, "tasks", "show", "figured", "bad", "moves")
+        assert "BESIDE good" in text
+        assert "10.0 x" in text
+        assert "TABLE_OR_VIEW_NOT_FOUND" in text
+        await shown_by_the_web(here)
+
+
+def figures_of(here: Stack, run_id: str) -> dict[str, Any]:
+    """What is kept of the try, as it is kept."""
+    [path] = here.home.glob(f"logs/dag_id=figured/run_id={run_id}/task_id=moves/*{SPARK}")
+    return dict(json.loads(path.read_text()))
+
+
+async def shown_by_the_web(here: Stack) -> None:
+    settings = Settings(home=here.home, spark_history_url="http://history:18080")
+    async with web_server(here.tidemill, settings, "127.0.0.1", 0) as url, httpx.AsyncClient(timeout=60) as client:
+        page = (await client.get(f"{url}/tidemill/dags/figured/runs/bad/tasks/moves/spark")).text
+        links = (await client.get(f"{url}/api/v2/dags/figured/dagRuns/bad/taskInstances/moves/links")).json()
+    application = figures_of(here, "bad")["application_id"]
+    assert f'href="http://history:18080/history/{application}/"' in page
+    assert "beside good" in page
+    assert "10.0 x" in page
+    assert links["extra_links"] == {"Spark History": f"http://history:18080/history/{application}/"}
+
+
+ENDS_HARD = """
+import json
+import os
+import time
+from pathlib import Path
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+spark.range(0, 1_000, 1, 2).write.format("noop").mode("overwrite").save()
+told = Path(spark.conf.get("spark.tidemill.result")).with_name("figures.json")
+while not told.exists() or json.loads(told.read_text())["tasks"] < 2:
+    time.sleep(0.1)
+os._exit(9)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+async def test_of_a_driver_that_dies_the_last_figures_are_kept(server: str, spark_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text(ENDS_HARD)
+    spark = {"master": "local[1]", "driver_memory": "800m"}
+    task = {"kind": "spark_submit", "task_id": "ends", "application": str(tmp_path / "ends.py"), "spark": spark}
+    async with stack(server, spark_home) as here:
+        details = await here.run_once(dag("figured_dead", [task]), run_id="dead")
+        assert details.state is RunState.FAILED
+        [path] = here.home.glob(f"logs/dag_id=figured_dead/**/*{SPARK}")
+    figures = json.loads(path.read_text())
+    assert (figures["is_final"], figures["tasks"]) == (False, 2)
