@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from .spark_daemon import command
 CONNECTION = "connect"
 """The conn_id by which tasks reach it."""
 MEMORY = "1g"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @asynccontextmanager
@@ -38,18 +39,29 @@ async def connect_server(
 
 
 def arguments(home: Path, java: Path, port: int, ui_port: int, cores: int) -> list[str]:
-    """The server's own arguments: loopback only, as many cores as the machine has, started quickly where it can be."""
-    conf = {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
+    """The arguments of a server for this machine alone: as many cores as it has, started quickly where it can be."""
+    options = fast_start(home, java, small=True)
+    more = {"spark.sql.shuffle.partitions": str(cores), **({JAVA_OPTIONS: options} if options else {})}
+    return server_arguments("127.0.0.1", port, ui_port, f"local[{cores}]", MEMORY, more)
+
+
+def server_arguments(
+    host: str,
+    port: int,
+    ui_port: int,
+    master: str,
+    memory: str,
+    conf: Mapping[str, str],
+) -> list[str]:
+    """The arguments of spark-submit for a server that takes clients at *host*; *conf* goes before what is set here."""
+    known = {
+        "spark.connect.grpc.binding.address": host,
         "spark.connect.grpc.binding.port": str(port),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.port": str(ui_port),
-        "spark.sql.shuffle.partitions": str(cores),
         # One task's many small jobs do not hold up another's only one.
         "spark.scheduler.mode": "FAIR",
     }
-    if options := fast_start(home, java, small=True):
-        conf["spark.driver.extraJavaOptions"] = options
-    flags = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    return ["--master", f"local[{cores}]", "--driver-memory", MEMORY, "--name", "tidemill connect", *flags]
+    if master.startswith("local"):
+        known |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    flags = [part for key, value in {**known, **conf}.items() for part in ("--conf", f"{key}={value}")]
+    return ["--master", master, "--driver-memory", memory, "--name", "tidemill connect", *flags]

@@ -11,18 +11,18 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
-from temporalio.client import Client
-
 from ..model.errors import InvalidInputError
 
 ANSWERS_WITHIN = 5.0
 
 
 @asynccontextmanager
-async def health_server(address: str | None, client: Client) -> AsyncIterator[str | None]:
-    """Serves as long as the block; the URL. Without an address, nothing.
+async def health_server(
+    address: str | None, is_ready: Callable[[], Awaitable[object]], setting: str = "TIDEMILL_HEALTH_ADDRESS"
+) -> AsyncIterator[str | None]:
+    """Serves as long as the block; the URL. Without an address, nothing. *setting* is what the address comes from.
 
-    `/healthz` says that the event loop answers, `/readyz` that Temporal does, too: 200 or 503, and why in JSON.
+    `/healthz` says that the event loop answers, `/readyz` that *is_ready* raises nothing: 200 or 503, and why in JSON.
     """
     if address is None:
         yield None
@@ -30,7 +30,7 @@ async def health_server(address: str | None, client: Client) -> AsyncIterator[st
     loop = asyncio.get_running_loop()
     checks: dict[str, Callable[[], Awaitable[object]]] = {
         "/healthz": lambda: asyncio.sleep(0),
-        "/readyz": client.service_client.check_health,
+        "/readyz": is_ready,
     }
 
     class Handler(BaseHTTPRequestHandler):
@@ -58,7 +58,7 @@ async def health_server(address: str | None, client: Client) -> AsyncIterator[st
         def log_message(self, format: str, *_: object) -> None:  # noqa: A002
             """Probes come every few seconds: they are not worth a line."""
 
-    server = _bound(address, Handler)
+    server = _bound(address, Handler, setting)
     thread = Thread(target=server.serve_forever, daemon=True, name="tidemill-health")
     thread.start()
     try:
@@ -73,11 +73,11 @@ async def _wait(check: Callable[[], Awaitable[object]]) -> None:
     await check()
 
 
-def _bound(address: str, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+def _bound(address: str, handler: type[BaseHTTPRequestHandler], setting: str) -> ThreadingHTTPServer:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise InvalidInputError(f"TIDEMILL_HEALTH_ADDRESS = {address!r} is no address. Write host:port: 127.0.0.1:8088")
+        raise InvalidInputError(f"{setting} = {address!r} is no address. Write host:port: 127.0.0.1:8088")
     try:
         return ThreadingHTTPServer((host, int(port)), handler)
     except OSError as error:
-        raise InvalidInputError(f"TIDEMILL_HEALTH_ADDRESS = {address}: {error.strerror}. Choose another") from None
+        raise InvalidInputError(f"{setting} = {address}: {error.strerror}. Choose another") from None

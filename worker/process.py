@@ -148,7 +148,10 @@ async def running_worker(settings: Settings, address: str | None = None) -> Asyn
     reports_every = lost_after / REPORTS if lost_after is not None else None
     async with telemetry(settings.metrics_address, reports_every) as seen:
         client = await connect(plugin_for(settings), runtime=seen.runtime, **overrides)
-        async with make_worker(client, settings, seen.interceptors), health_server(settings.health_address, client):
+        async with (
+            make_worker(client, settings, seen.interceptors),
+            health_server(settings.health_address, client.service_client.check_health),
+        ):
             yield Tidemill(client, settings.task_queue)
 
 

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 
-LIVES_ON = ("worker", "dev", "demo", "api-server", "health", "--version", "--help")
+LIVES_ON = ("worker", "dev", "demo", "connect", "api-server", "health", "--version", "--help")
 """Processes of their own, or about the process itself."""
 
 

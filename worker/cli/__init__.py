@@ -50,6 +50,10 @@ class Commands(LazyGroup):
             "processes:dev",
             "Run everything for daily use on one machine: Temporal, a worker, Spark Connect, and a folder of DAGs.",
         ),
+        "connect": (
+            "connect:connect",
+            "Run a Spark Connect server, and start it again when it ends or does not answer any more.",
+        ),
         "demo": (
             "processes:demo",
             "Catch up on a real week of flights with Spark, from an empty folder to a chart.",

@@ -1,0 +1,146 @@
+"""A Spark Connect server that is looked after: started again when it ends or does not answer any more."""
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+from uuid import uuid4
+
+from ..activities.processes.supervised import start_supervised, stop
+from ..activities.spark.command import environment
+from ..activities.worker_context import find_java
+from ..model.errors import InvalidInputError
+from .connect_server import JAVA_OPTIONS, server_arguments
+from .dev import free_port
+from .spark_daemon import command
+
+LOOKS_EVERY = 5.0
+ANSWERS_WITHIN = 10.0
+HUNG_AFTER = 120.0
+"""Seconds without an answer after which a server that had answered is ended: its sessions are lost with it."""
+STEADY_AFTER = 60.0
+"""Seconds after which a server counts as one that works: the next start is tried at once again."""
+LONGEST_DELAY = 30.0
+MOST_FAILED_STARTS = 3
+"""Of servers that never answered, one after the other: whoever runs this is to hear of it."""
+TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of a variable
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class ConnectService:
+    """One server, started as often as it takes. All of it lives as long as `run`."""
+
+    folder: Path
+    host: str
+    port: int
+    master: str
+    memory: str
+    ui_port: int | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    passed_on: tuple[str, ...] = ()
+    """Patterns of environment variables that the server gets beside the usual ones."""
+    _trouble: str | None = "it has not answered yet"
+
+    def check(self) -> Path:
+        """Return where Java is. Raises InvalidInputError for what can be seen beforehand to keep it from starting."""
+        java = find_java()
+        if java is None:
+            raise InvalidInputError("Spark needs Java 17 or later. Install it, or set JAVA_HOME")
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((self.host, self.port))
+            except OSError as error:
+                raise InvalidInputError(f"{self.host}:{self.port}: {error.strerror}. Choose another --port") from None
+        return java
+
+    async def is_ready(self) -> None:
+        """Raises RuntimeError unless the server has answered when it was asked last."""
+        if self._trouble is not None:
+            raise RuntimeError(self._trouble)
+
+    async def run(self) -> None:
+        """Keeps a server running until it is cancelled.
+
+        Raises InvalidInputError as `check` does, and RuntimeError when several starts in a row have failed.
+        """
+        java = self.check()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        delay, failed = 1.0, 0
+        while True:
+            process, began = self._start(java), time.monotonic()
+            try:
+                has_answered, why = await self._followed(process)
+            finally:
+                await asyncio.shield(asyncio.to_thread(stop, process))
+            self._trouble = why
+            failed = 0 if has_answered else failed + 1
+            if failed >= MOST_FAILED_STARTS:
+                raise RuntimeError(f"the Spark Connect server {why}, {failed} times in a row. Its output says why")
+            if time.monotonic() - began > STEADY_AFTER:
+                delay = 1.0
+            log.error("the Spark Connect server %s; it is started again in %g s", why, delay)
+            await asyncio.sleep(delay)
+            delay = min(LONGEST_DELAY, delay * 2)
+
+    def _start(self, java: Path) -> "Popen[bytes]":
+        """A JVM that has run out of memory answers nobody, and does not end by itself: hence the option of Java's."""
+        options = f"{self.conf.get(JAVA_OPTIONS, '')} -XX:+ExitOnOutOfMemoryError".strip()
+        conf = {**self.conf, JAVA_OPTIONS: options}
+        ui_port = self.ui_port if self.ui_port is not None else free_port()
+        argv = command("connect", server_arguments(self.host, self.port, ui_port, self.master, self.memory, conf))
+        token = {TOKEN: os.environ[TOKEN]} if TOKEN in os.environ else {}
+        local = {"SPARK_LOCAL_IP": "127.0.0.1"} if self.master.startswith("local") else {}
+        return start_supervised(
+            self.folder, argv, Path("/dev/stdout"), environment({**local, **token}, java, self.passed_on)
+        )
+
+    async def _followed(self, process: "Popen[bytes]") -> tuple[bool, str]:
+        """Return, when the server is to be started again, whether it has ever answered, and why."""
+        has_answered, answered_at = False, time.monotonic()
+        while process.poll() is None:
+            try:
+                await asyncio.to_thread(server_version, self.host, self.port)
+            except Exception as error:  # whatever gRPC raises
+                self._trouble = f"does not answer: {type(error).__name__}: {str(error)[:300]}"
+            else:
+                if not has_answered:
+                    log.info("a Spark Connect server answers at %s:%d", self.host, self.port)
+                has_answered, answered_at, self._trouble = True, time.monotonic(), None
+            if has_answered and time.monotonic() - answered_at > HUNG_AFTER:
+                return True, f"has not answered for {HUNG_AFTER:g} s"
+            await asyncio.sleep(LOOKS_EVERY if has_answered else 1.0)
+        return has_answered, "has ended"
+
+
+def server_version(host: str, port: int) -> str:
+    """Return the version that the server says it has, in a session that ends at once. Raises what gRPC raises."""
+    import grpc
+    from pyspark.sql.connect.proto import (
+        AnalyzePlanRequest,
+        ReleaseSessionRequest,
+        SparkConnectServiceStub,
+        UserContext,
+    )
+
+    session, user = str(uuid4()), UserContext(user_id="tidemill")
+    token = os.environ.get(TOKEN)
+    options: dict[str, Any] = {"timeout": ANSWERS_WITHIN}
+    if token is not None:
+        options["metadata"] = [("authorization", f"Bearer {token}")]
+    place = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - asked for by who starts it
+    with grpc.insecure_channel(f"{place}:{port}") as channel:
+        stub = SparkConnectServiceStub(channel)
+        request = AnalyzePlanRequest(session_id=session, user_context=user, client_type="tidemill")
+        request.spark_version.SetInParent()
+        version = str(stub.AnalyzePlan(request, **options).spark_version.version)
+        stub.ReleaseSession(ReleaseSessionRequest(session_id=session, user_context=user), **options)
+    return version
