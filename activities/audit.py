@@ -27,7 +27,7 @@ LONGEST = 200
 LONGEST_REASON = 1000
 REPEATED_AFTER = 3600.0
 """In seconds: a refusal that is the same as one before is written again after so long."""
-MOST_REFUSALS = 600
+MAX_REFUSALS = 600
 """So many refusals are kept of a minute."""
 
 log = logging.getLogger("tidemill.audit")
@@ -96,7 +96,7 @@ class FloodLimit:
         minute = int(time.monotonic() // 60)
         self._count = self._count + 1 if minute == self._minute else 1
         self._minute = minute
-        return self._count > MOST_REFUSALS
+        return self._count > MAX_REFUSALS
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Refusals:
         now = time.monotonic()
         if now - self._last.get(told, -REPEATED_AFTER) < REPEATED_AFTER:
             return True
-        if len(self._last) >= MOST_REFUSALS:
+        if len(self._last) >= MAX_REFUSALS:
             self._last.clear()
         self._last[told] = now
         return False

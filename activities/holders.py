@@ -15,7 +15,7 @@ from .calling import query
 
 RUNNING = RunInterface.running()
 AT_ONCE = 32
-ANSWERS_WITHIN = timedelta(seconds=10)
+ANSWER_TIMEOUT = timedelta(seconds=10)
 GONE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION)
 """There is no such run any more, or nobody has worked for it for minutes."""
 TOO_LATE = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
@@ -53,7 +53,7 @@ async def find_holders(question: HoldersQuestion) -> Holders:
             activity.heartbeat()
             handle = client.get_workflow_handle(workflow_id)
             try:
-                return await query(handle, RunInterface.leases(question.pool), within=ANSWERS_WITHIN)
+                return await query(handle, RunInterface.leases(question.pool), within=ANSWER_TIMEOUT)
             except (WorkflowQueryFailedError, WorkflowQueryRejectedError):  # of a release that cannot say
                 return RunLeases()
             except RPCError as error:

@@ -14,7 +14,7 @@ SHORTEST_MASKED = 4
 SHORTEST_ENCODED = 8
 """What base64 makes of shorter ones is found in other texts, too."""
 FEW_FORMS = 100
-MOST_SECRETS = 500
+MAX_SECRETS = 500
 """So many that were told later are known at a time: whoever tells more has the oldest of them forgotten."""
 
 
@@ -112,7 +112,7 @@ def _lasting_forms(secrets: frozenset[str]) -> _Forms:
 class Masker:
     """Knows secrets, and text without them. Safe to use from several threads.
 
-    *secrets* are known for good; of those that are added later, the last MOST_SECRETS at most.
+    *secrets* are known for good; of those that are added later, the last MAX_SECRETS at most.
     """
 
     def __init__(self, secrets: Iterable[str] = (), heard: Callable[[str], None] | None = None) -> None:
@@ -130,8 +130,8 @@ class Masker:
             if part in self._lasting or part in self._added:
                 continue
             self._added = {**self._added, part: None}
-            if len(self._added) > MOST_SECRETS:  # half of them at once, and not one with each that follows
-                self._added, self._forms = dict.fromkeys([*self._added][-MOST_SECRETS // 2 :]), None
+            if len(self._added) > MAX_SECRETS:  # half of them at once, and not one with each that follows
+                self._added, self._forms = dict.fromkeys([*self._added][-MAX_SECRETS // 2 :]), None
             if self._forms is None:
                 self._forms = _lasting_forms(self._lasting).with_more(self._added)
             else:

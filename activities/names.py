@@ -5,7 +5,7 @@ TASK_FAILED = "TaskFailed"
 INFRASTRUCTURE = "Infrastructure"
 """Not the task's fault; Temporal starts the same attempt again."""
 
-MOST_STARTS = 10
+MAX_STARTS = 10
 """How often Temporal starts one try of a task, when workers are lost."""
 
 INVALID_INPUT = "InvalidInput"

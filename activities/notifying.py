@@ -20,7 +20,7 @@ from .secrets import Connection, new_masker
 from .work import mail, webhook
 from .worker_context import WorkerContext
 
-WITHIN_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 class NotifyActivities:
@@ -79,7 +79,7 @@ def run_command(command: str, notice: Notice, workplace: WorkerContext) -> None:
         "grace": workplace.grace.total_seconds(),
     }
     within = AttemptSupervisor(
-        timedelta(seconds=WITHIN_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s")
+        timedelta(seconds=TIMEOUT_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s")
     )
     try:
         answer = forks.call("command", request, listener=printed, checks=within, grace=workplace.grace.total_seconds())
@@ -114,7 +114,7 @@ def post(notifier: WebhookNotifier, notice: Notice, workplace: WorkerContext) ->
         "url": url,
         "facts": notice.facts(workplace.base_url),
         "headers": {"Idempotency-Key": notice.key, **headers},
-        "seconds": WITHIN_SECONDS,
+        "seconds": TIMEOUT_SECONDS,
     }
     answer = (
         webhook.sent(request) if workplace.network is None else _sent_by_task("webhook", request, notice, workplace)
@@ -160,7 +160,7 @@ def send_mail(notifier: EmailNotifier, notice: Notice, workplace: WorkerContext)
             "Auto-Submitted": "auto-generated",
         },
         "text": "".join(f"{name}: {value}\n" for name, value in told.items()),
-        "seconds": WITHIN_SECONDS,
+        "seconds": TIMEOUT_SECONDS,
     }
     answer = mail.sent(request) if workplace.network is None else _sent_by_task("mail", request, notice, workplace)
     if "error" in answer:
@@ -188,7 +188,7 @@ def _sent_by_task(work: str, request: dict[str, Any], notice: Notice, workplace:
     """Sends it from where tasks are: the worker's network is not the DAG author's."""
     source = notice.attempt.source
     within = AttemptSupervisor(
-        timedelta(seconds=2 * WITHIN_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s")
+        timedelta(seconds=2 * TIMEOUT_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s")
     )
     forks = workplace.forks(source.bundle if source is not None else None)
     listener = ChildListener(None, new_masker(), owns=notice.attempt.owns)

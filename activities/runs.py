@@ -26,8 +26,8 @@ from ..model.states import RunState
 from .calling import query, update
 from .names import INVALID_INPUT
 
-QUERY_WITHIN = timedelta(seconds=10)
-MOST_QUERIES = 5
+QUERY_TIMEOUT = timedelta(seconds=10)
+MAX_QUERIES = 5
 AT_ONCE = 32
 """How many runs are asked about at a time: two thousand over 50 ms of network take three seconds."""
 
@@ -122,12 +122,12 @@ async def find_conf(workflow_id: str) -> RunConf:
     """
     handle = activity.client().get_workflow_handle(workflow_id)
     try:
-        run = await query(handle, RunInterface.identity(), within=QUERY_WITHIN)
-        found = await handle.describe(rpc_timeout=QUERY_WITHIN)
+        run = await query(handle, RunInterface.identity(), within=QUERY_TIMEOUT)
+        found = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return RunConf(problem="Temporal no longer keeps its history")
-        if activity.info().attempt < MOST_QUERIES:
+        if activity.info().attempt < MAX_QUERIES:
             raise
         return RunConf(problem=f"its last execution does not answer ({error.message})")
     except WorkflowQueryFailedError as error:

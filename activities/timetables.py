@@ -35,8 +35,8 @@ from .work.airflow_detection import INSTALL
 from .work.timetable import in_time
 from .worker_context import WorkerContext
 
-ANSWER_WITHIN_SECONDS = 20
-SCHEMA_WITHIN_SECONDS = 5
+ANSWER_TIMEOUT_SECONDS = 20
+SCHEMA_TIMEOUT_SECONDS = 5
 """Sound ones take milliseconds, and others wait for the thread meanwhile."""
 
 
@@ -48,7 +48,7 @@ class _Deadline:
     """Ends what is the user's own and does not answer."""
 
     def __init__(self, asked: str = "the timetable", seconds: float | None = None) -> None:
-        self._asked, self._seconds = asked, seconds if seconds is not None else ANSWER_WITHIN_SECONDS
+        self._asked, self._seconds = asked, seconds if seconds is not None else ANSWER_TIMEOUT_SECONDS
         self._at = time.monotonic() + self._seconds
 
     def check(self) -> None:
@@ -137,7 +137,7 @@ class TimetableActivities:
         request = {"params": params, "conf": {name: conf[name] for name in params if name in conf}}
         listener, checks = (
             ChildListener(None, Masker(), owns=owns, refused=self._refused_of(bundle, spec.dag_id)),
-            _Deadline("a schema of its params", SCHEMA_WITHIN_SECONDS),
+            _Deadline("a schema of its params", SCHEMA_TIMEOUT_SECONDS),
         )
         answer = self._workplace.forks(bundle).call("params", request, listener=listener, checks=checks)
         if answer.result is None:

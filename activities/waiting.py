@@ -16,7 +16,7 @@ from .attempts.lifecycle import ChildResult, WorkKind, execute_attempt, rendered
 from .attempts.supervision import Unattended, task_failure
 from .worker_context import WorkerContext
 
-RENDERED_WITHIN = timedelta(seconds=25)
+RENDERING_TIMEOUT = timedelta(seconds=25)
 """Below what a workflow waits for an answer."""
 
 
@@ -38,7 +38,7 @@ def filled(workplace: WorkerContext, attempt: TaskAttempt, value: Any) -> Any:
 
     It comes into history, so that there are no variables and connections in it. Templates are filled by a child.
     """
-    return rendered(workplace, attempt, value, for_history=True, watch=Unattended(RENDERED_WITHIN))
+    return rendered(workplace, attempt, value, for_history=True, watch=Unattended(RENDERING_TIMEOUT))
 
 
 def _poked(attempt: TaskAttempt, ended: ChildResult) -> Outcome:

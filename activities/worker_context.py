@@ -39,8 +39,8 @@ from .spark.driver_memory import MemoryBudget, budget_of_host
 from .work.airflow_detection import INSTALL
 from .work.dag_code import archive_of
 
-MOST_SPARK_TASKS = 32
-MOST_FOLDERS = 64
+MAX_SPARK_TASKS = 32
+MAX_FOLDERS = 64
 SETTLED_AFTER_SECONDS = 2.0
 """A file that was written within it may be written again without its times telling so."""
 
@@ -126,7 +126,7 @@ class WorkerContext:
     def most_spark_tasks(self) -> int:
         if self.spark_slots is not None:
             return self.spark_slots
-        return max(1, min(MOST_SPARK_TASKS, self.memory.megabytes // SparkOptions().driver_megabytes))
+        return max(1, min(MAX_SPARK_TASKS, self.memory.megabytes // SparkOptions().driver_megabytes))
 
     def user_of(self, bundle: str | None) -> RunAs | None:
         """Who the code of *bundle* runs as; None: the worker's own user."""
@@ -290,7 +290,7 @@ def digest_of(path: Path, roots: tuple[Path, ...]) -> str:
     root = next((root for root in roots if whole.is_relative_to(root)), whole.parent)
     tree = Tree(root, _known_of.get(root))
     digest = tree.digest(path.relative_to(root).as_posix())
-    if root not in _known_of and len(_known_of) >= MOST_FOLDERS:
+    if root not in _known_of and len(_known_of) >= MAX_FOLDERS:
         _known_of.clear()
     _known_of[root] = {**_known_of.get(root, {}), **tree.settled_facts(SETTLED_AFTER_SECONDS)}
     return digest

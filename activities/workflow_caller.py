@@ -15,7 +15,7 @@ from .calling import query
 from .single_flight import SingleFlight
 
 T = TypeVar("T")
-ANSWERED_WITHIN = timedelta(seconds=5)
+ANSWER_TIMEOUT = timedelta(seconds=5)
 BUSY = (
     RPCStatusCode.RESOURCE_EXHAUSTED,  # a workflow with work of its own holds back one query only
     RPCStatusCode.UNAVAILABLE,
@@ -43,7 +43,7 @@ class WorkflowCaller:
         """The answer to a query. Raises RPCError; NOT_FOUND where there is no such workflow."""
 
         async def asked() -> T:
-            return await query(self.client.get_workflow_handle(workflow_id), call, within=ANSWERED_WITHIN)
+            return await query(self.client.get_workflow_handle(workflow_id), call, within=ANSWER_TIMEOUT)
 
         again = AsyncRetrying(
             retry=retry_if_exception(is_busy),

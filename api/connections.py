@@ -8,20 +8,20 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEADERS_WITHIN = 10.0
+HEADERS_TIMEOUT = 10.0
 """Seconds from the first moment of a connection, or of its next request, to the end of its headers."""
-BODY_WITHIN = 60.0
+BODY_TIMEOUT = 60.0
 """Seconds from there to the end of the body."""
 SPARE = 64
 """Descriptors that are for other things than connections."""
-MOST = 4096
+MAX_CONNECTIONS = 4096
 
 
 def most_connections() -> int:
     """As many as this process may have, with its limit of descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = soft - SPARE if soft != resource.RLIM_INFINITY else MOST
-    return max(8, min(MOST, free))
+    free = soft - SPARE if soft != resource.RLIM_INFINITY else MAX_CONNECTIONS
+    return max(8, min(MAX_CONNECTIONS, free))
 
 
 class BoundedProtocol(H11Protocol):
@@ -45,7 +45,7 @@ class BoundedProtocol(H11Protocol):
         self._address = address
         self.of_address[address] += 1
         super().connection_made(transport)
-        self._begin(HEADERS_WITHIN)
+        self._begin(HEADERS_TIMEOUT)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take note that it has ended."""
@@ -66,9 +66,9 @@ class BoundedProtocol(H11Protocol):
         if state is h11.SEND_BODY and not self._waits_for_body:
             self._stop()
             self._waits_for_body = True
-            self._begin(BODY_WITHIN)
+            self._begin(BODY_TIMEOUT)
         elif state is h11.IDLE and self._late is None:
-            self._begin(HEADERS_WITHIN)
+            self._begin(HEADERS_TIMEOUT)
         elif state not in (h11.SEND_BODY, h11.IDLE):
             self._stop()
 

@@ -12,7 +12,7 @@ from .read.cached_client import CachedClient
 
 REFUSING = (403, 501)
 """The statuses of operations that answer nothing else."""
-MOST = 1000
+MAX_LIMIT = 1000
 """The longest page (Airflow: maximum_page_limit)."""
 
 
@@ -45,7 +45,7 @@ def parameters_of(app: FastAPI) -> dict[tuple[str, str], set[str]]:
 
 
 Here = Annotated[CachedClient, Depends(_source)]
-Limit = Annotated[int, Query(ge=0, le=MOST)]
+Limit = Annotated[int, Query(ge=0, le=MAX_LIMIT)]
 
 
 def _in_utc(at: datetime) -> datetime:
@@ -87,7 +87,7 @@ class Batch(DateFilters):
     """A list that is asked for by POST (Airflow: the batch bodies)."""
 
     page_offset: int = Field(default=0, ge=0)
-    page_limit: int = Field(default=100, ge=0, le=MOST)
+    page_limit: int = Field(default=100, ge=0, le=MAX_LIMIT)
     order_by: str | None = None
     dag_ids: list[str] | None = None
 

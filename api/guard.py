@@ -18,7 +18,7 @@ FORM = "/auth/login"
 READING = ("GET", "HEAD", "OPTIONS")
 ANSWERS = ("/api/", "/ui/", "/auth/")
 """What is told to whoever asks now, and is kept by no browser and no proxy: logs, results, names."""
-MOST_BYTES = 4 * 2**20
+MAX_BYTES = 4 * 2**20
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
@@ -73,8 +73,8 @@ class Guard:
         has_body = headers.get("content-length", "0") != "0"
         if "transfer-encoding" in headers:
             return 411, "a body needs a content-length"
-        if not headers.get("content-length", "0").isdecimal() or int(headers.get("content-length", "0")) > MOST_BYTES:
-            return 413, f"a body may have {MOST_BYTES:,} bytes. Send less, or a path to it"
+        if not headers.get("content-length", "0").isdecimal() or int(headers.get("content-length", "0")) > MAX_BYTES:
+            return 413, f"a body may have {MAX_BYTES:,} bytes. Send less, or a path to it"
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if (
             has_body

@@ -18,7 +18,7 @@ WHEEL = f"apache_airflow_core-{VERSION}-py3-none-any.whl"
 SHA256 = "99258922bccec15be4700ff89f3c942b8acd93407e263c287ce863e671bb3c50"
 DIST = "airflow/ui/dist/"
 LICENCES = ("LICENSE", "NOTICE")
-WITHIN_SECONDS = 600
+TIMEOUT_SECONDS = 600
 
 
 def ui_folder(home: Path) -> Path:
@@ -63,10 +63,10 @@ def _fetched(folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
     command += ["--only-binary", ":all:", "--dest", str(folder), f"apache-airflow-core=={VERSION}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise InvalidInputError(
-            f"the user interface was not fetched within {WITHIN_SECONDS} s: the package index is slow, or not there. "
+            f"the user interface was not fetched within {TIMEOUT_SECONDS} s: the package index is slow, or not there. "
             f"Give {WHEEL} with --wheel"
         ) from None
     if done.returncode != 0 or not (folder / WHEEL).is_file():

@@ -14,7 +14,7 @@ from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.worker.dev import free_port
 
 RUNS = 100_000
-READY_WITHIN = 120.0
+STARTUP_TIMEOUT = 120.0
 
 
 def airflow_python() -> Path:
@@ -62,7 +62,7 @@ async def airflows(python: Path, place: Path, sizes: tuple[int, ...]) -> list[Fi
 
 async def _token(url: str) -> str:
     """A session, as soon as the server answers."""
-    until = time.monotonic() + READY_WITHIN
+    until = time.monotonic() + STARTUP_TIMEOUT
     async with httpx.AsyncClient(timeout=30) as client:
         while True:
             try:

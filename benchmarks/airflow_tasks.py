@@ -28,7 +28,7 @@ from tidemill.worker.plugin import TidemillPlugin
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venv-airflow" / "bin" / "python"
-CHAIN, FAN, WITHIN = 20, 100, 600
+CHAIN, FAN, TIMEOUT = 20, 100, 600
 MISSED, AT_ONCE = 200, 16
 CRONS, MINUTES = 20, 2
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
@@ -241,8 +241,8 @@ def _running(old: Any, command: str) -> Iterator[None]:
 def _run(api: httpx.Client, dag_id: str) -> None:
     made = api.post(f"/dags/{dag_id}/dagRuns", json={"logical_date": None})
     made.raise_for_status()
-    run_id, deadline = made.json()["dag_run_id"], time.monotonic() + WITHIN
+    run_id, deadline = made.json()["dag_run_id"], time.monotonic() + TIMEOUT
     while api.get(f"/dags/{dag_id}/dagRuns/{run_id}").raise_for_status().json()["state"] not in ("success", "failed"):
         if time.monotonic() > deadline:
-            sys.exit(f"Airflow has not ended {run_id} of {dag_id} within {WITHIN} s")
+            sys.exit(f"Airflow has not ended {run_id} of {dag_id} within {TIMEOUT} s")
         time.sleep(0.05)

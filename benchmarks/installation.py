@@ -26,7 +26,7 @@ CRONS = 20
 CRON_MINUTES = 3
 IDLE = 200
 IDLE_SECONDS = 30
-WITHIN_SECONDS = 600
+TIMEOUT_SECONDS = 600
 
 HEAD = "from datetime import datetime, timedelta, UTC\nfrom tidemill import DAG, Events, chain, task\n\n"
 NOOP = "def noop():\n    return None\n\n"
@@ -91,13 +91,13 @@ class Installation:
     async def runs(self, prefix: str, n: int) -> list[WorkflowExecution]:
         """The *n* runs of DAGs whose ids begin so, once all have ended."""
         query = f'WorkflowId STARTS_WITH "run:{prefix}"'
-        deadline = time.monotonic() + WITHIN_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             ended = await self.client.count_workflows(f"{query} AND ExecutionStatus != 'Running'")
             if ended.count >= n:
                 return [found async for found in self.client.list_workflows(query)]
             await asyncio.sleep(0.2)
-        raise TimeoutError(f"{prefix}: not {n} runs after {WITHIN_SECONDS} s")
+        raise TimeoutError(f"{prefix}: not {n} runs after {TIMEOUT_SECONDS} s")
 
 
 async def installation(client: Client, server: DevServer, place: Path) -> list[Figure]:

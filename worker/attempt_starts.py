@@ -12,7 +12,7 @@ from temporalio.client import Client
 from temporalio.exceptions import FailureError
 from temporalio.service import RPCError, RPCStatusCode
 
-MOST_EXECUTIONS = 10
+MAX_EXECUTIONS = 10
 """A long run goes on in further executions: so many of them are looked at, the last ones."""
 ENDS = {
     EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: "activity_task_completed_event_attributes",
@@ -47,7 +47,7 @@ async def attempt_starts(client: Client, workflow_id: str) -> list[AttemptStart]
     """The starts of a run's tries, the first queued first. Raises RPCError if Temporal does not know the run."""
     found: list[AttemptStart] = []
     run_id: str | None = None
-    for _ in range(MOST_EXECUTIONS):
+    for _ in range(MAX_EXECUTIONS):
         handle = client.get_workflow_handle(workflow_id, run_id=run_id)
         run_id = ""
         open_: dict[int, AttemptStart] = {}

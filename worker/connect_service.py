@@ -21,13 +21,13 @@ from .dev import free_port
 from .spark_daemon import command
 
 LOOKS_EVERY = 5.0
-ANSWERS_WITHIN = 10.0
+ANSWER_TIMEOUT = 10.0
 HUNG_AFTER = 120.0
 """Seconds without an answer after which a server that had answered is ended: its sessions are lost with it."""
 STEADY_AFTER = 60.0
 """Seconds after which a server counts as one that works: the next start is tried at once again."""
 LONGEST_DELAY = 30.0
-MOST_FAILED_STARTS = 3
+MAX_FAILED_STARTS = 3
 """Of servers that never answered, one after the other: whoever runs this is to hear of it."""
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -83,7 +83,7 @@ class ConnectService:
                 await asyncio.shield(asyncio.to_thread(stop, process))
             self._trouble = why
             failed = 0 if has_answered else failed + 1
-            if failed >= MOST_FAILED_STARTS:
+            if failed >= MAX_FAILED_STARTS:
                 raise RuntimeError(f"the Spark Connect server {why}, {failed} times in a row. Its output says why")
             if time.monotonic() - began > STEADY_AFTER:
                 delay = 1.0
@@ -133,7 +133,7 @@ def server_version(host: str, port: int) -> str:
 
     session, user = str(uuid4()), UserContext(user_id="tidemill")
     token = os.environ.get(TOKEN)
-    options: dict[str, Any] = {"timeout": ANSWERS_WITHIN}
+    options: dict[str, Any] = {"timeout": ANSWER_TIMEOUT}
     if token is not None:
         options["metadata"] = [("authorization", f"Bearer {token}")]
     place = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - asked for by who starts it

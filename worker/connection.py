@@ -27,7 +27,7 @@ from ..model.errors import InvalidInputError
 from .converter import ModelsPlugin
 from .dev_address import remembered_address
 
-CONNECT_WITHIN = 10.0
+CONNECT_TIMEOUT = 10.0
 """Seconds for a service to answer at all: one that is there does so in milliseconds."""
 NONDETERMINISM = "TMPRL1100"
 """Temporal's code for a history that does not fit the code."""
@@ -71,17 +71,17 @@ async def connect(plugin: Plugin | None = None, **overrides: Any) -> Client:
 
     *plugin* is a worker's; without one the client reads and writes tidemill's models.
 
-    Raises ConnectionError if nothing answers within `CONNECT_WITHIN` seconds.
+    Raises ConnectionError if nothing answers within `CONNECT_TIMEOUT` seconds.
     """
     config = cast(dict[str, Any], ClientConfig.load_client_connect_config())
     config = {"target_host": remembered_address() or "localhost:7233", **config, **overrides}
     plugins = [*client_plugins(), plugin or ModelsPlugin()]
     try:
-        async with asyncio.timeout(CONNECT_WITHIN):
+        async with asyncio.timeout(CONNECT_TIMEOUT):
             return await Client.connect(**config, plugins=plugins)
     except TimeoutError:
         raise ConnectionError(
-            f"no Temporal service answers at {config['target_host']}: no word within {CONNECT_WITHIN:g} s. Look "
+            f"no Temporal service answers at {config['target_host']}: no word within {CONNECT_TIMEOUT:g} s. Look "
             "whether a firewall drops what is sent to it, whether something else listens there, and whether "
             "TEMPORAL_ADDRESS and TEMPORAL_TLS are right"
         ) from None

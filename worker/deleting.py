@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..model.run.identity import dag_workflow_id
 from .listing import PAGE, RUNS, runs_of_dag
 
-FORGOTTEN_WITHIN_SECONDS = 90
+FORGETTING_TIMEOUT_SECONDS = 90
 LOOK_AGAIN_SECONDS = 0.05
 
 
@@ -72,10 +72,10 @@ async def delete_histories(client: Client, dag_id: str, known: Collection[str]) 
 async def until_forgotten(client: Client, workflow_ids: Collection[str]) -> None:
     """Waits until Temporal has deleted the workflows that it was asked to, which it does within about half a minute.
 
-    No longer than `FORGOTTEN_WITHIN_SECONDS`.
+    No longer than `FORGETTING_TIMEOUT_SECONDS`.
     """
     with suppress(TimeoutError):
-        async with asyncio.timeout(FORGOTTEN_WITHIN_SECONDS):
+        async with asyncio.timeout(FORGETTING_TIMEOUT_SECONDS):
             for workflow_id in workflow_ids:
                 await _gone(client, workflow_id)
 

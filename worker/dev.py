@@ -40,7 +40,7 @@ DYNAMIC_CONFIG: dict[str, object] = {
     "frontend.namespaceRPS": 20000,
     "matching.rps": 20000,
 }
-READY_WITHIN = 60.0
+STARTUP_TIMEOUT = 60.0
 RETENTION = timedelta(days=30)
 
 
@@ -150,7 +150,7 @@ async def keep_histories(address: str) -> None:
 
 async def wait_until_ready(address: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     """Waits until the server answers. Raises RuntimeError with its last words if it ends instead."""
-    deadline = asyncio.get_running_loop().time() + READY_WITHIN
+    deadline = asyncio.get_running_loop().time() + STARTUP_TIMEOUT
     while True:
         with contextlib.suppress(RuntimeError, RPCError):
             client = await Client.connect(address)

@@ -26,7 +26,7 @@ from .failing import FailingWorkflow, failing_workflows
 
 LEAST_PYTHON = (3, 11)
 LEAST_JAVA = 17
-LISTED_WITHIN = 60.0
+LISTING_TIMEOUT = 60.0
 LATE = timedelta(minutes=5)
 """A run that is later than this is not just on its way; clocks differ, and lists lag."""
 TESTED_RELEASES, TESTED_STORE = ("1.29", "1.30", "1.31", "1.32"), "sqlite"
@@ -152,12 +152,12 @@ def workflows_check(failing: Sequence[FailingWorkflow]) -> Check:
 async def check_runs() -> list[Check]:
     """Both of the namespace; nothing where there is no way to it."""
     try:
-        async with asyncio.timeout(LISTED_WITHIN):
+        async with asyncio.timeout(LISTING_TIMEOUT):
             tidemill = await Tidemill.connect()
             rows, _ = await tidemill.dags()
             failing = await failing_workflows(tidemill.client)
     except TimeoutError:
-        told = f"the DAGs could not be listed within {LISTED_WITHIN:g} s"
+        told = f"the DAGs could not be listed within {LISTING_TIMEOUT:g} s"
         return [Check(name="Runs", ok=False, found=told, remedy="Look whether workers poll: tidemill health")]
     except InvalidInputError as error:
         return [Check(name="Settings", ok=False, found="cannot be used", remedy=str(error))]

@@ -12,7 +12,7 @@ from ..model.base import Model
 OPEN = 'ExecutionStatus = "Running" AND WorkflowType IN ("Dag", "DagRun", "Pool", "Asset", "Watcher", "DagBundle")'
 REPORTED = "TemporalReportedProblems"
 """What Temporal's service, from its release 1.30 on, lists of an execution whose tasks have failed several times."""
-ANSWERS_WITHIN = timedelta(seconds=10)
+ANSWER_TIMEOUT = timedelta(seconds=10)
 CAUSE = "cause=WorkflowTaskFailedCause"
 
 
@@ -42,7 +42,7 @@ async def failing_workflows(client: Client, task_queue: str | None = None) -> li
         query = f"{OPEN} AND {REPORTED} IS NOT NULL"
         if task_queue is not None:
             query += f' AND TaskQueue = "{task_queue}"'
-        listed = [found async for found in client.list_workflows(query, rpc_timeout=ANSWERS_WITHIN)]
+        listed = [found async for found in client.list_workflows(query, rpc_timeout=ANSWER_TIMEOUT)]
     except RPCError as error:
         if error.status is RPCStatusCode.INVALID_ARGUMENT:
             return []
@@ -53,7 +53,7 @@ async def failing_workflows(client: Client, task_queue: str | None = None) -> li
 async def count_failing(client: Client) -> int:
     """How many there are in the namespace: one short question, for who asks often. Raises as `failing_workflows`."""
     try:
-        return (await client.count_workflows(f"{OPEN} AND {REPORTED} IS NOT NULL", rpc_timeout=ANSWERS_WITHIN)).count
+        return (await client.count_workflows(f"{OPEN} AND {REPORTED} IS NOT NULL", rpc_timeout=ANSWER_TIMEOUT)).count
     except RPCError as error:
         if error.status is RPCStatusCode.INVALID_ARGUMENT:
             return 0

@@ -24,7 +24,7 @@ ANSWERS = 3
 """Temporal and the store may take that part of the time for an answer after which a silent worker is lost: a third."""
 JOINED, LOST = b"joined", b"lost"
 """The first word of a note; the second says after how many seconds of silence its worker is to be taken for lost."""
-MOST_LOOKS = 4
+MAX_LOOKS = 4
 """So many questions to the store may be open at a time."""
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class FenceNotes:
         return f"{self.url.rstrip('/')}/{FOLDER}/{sha256(identity.encode()).hexdigest()[:32]}"
 
 
-_looking = threading.BoundedSemaphore(MOST_LOOKS)
+_looking = threading.BoundedSemaphore(MAX_LOOKS)
 
 
 async def within_time(look: Callable[[str], bool], identity: str, seconds: float) -> bool:

@@ -13,7 +13,7 @@ from threading import Thread
 
 from ..model.errors import InvalidInputError
 
-ANSWERS_WITHIN = 5.0
+ANSWER_TIMEOUT = 5.0
 
 
 @asynccontextmanager
@@ -41,7 +41,7 @@ async def health_server(
                 return self._answer(HTTPStatus.NOT_FOUND, "ask for /healthz or /readyz")
             asked = asyncio.run_coroutine_threadsafe(_wait(check), loop)
             try:
-                asked.result(ANSWERS_WITHIN)
+                asked.result(ANSWER_TIMEOUT)
             except Exception as error:
                 asked.cancel()
                 return self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{type(error).__name__}: {error}")

@@ -25,9 +25,9 @@ from ..model.run.lineage import LineageFact, dataset_of
 from ..workflows.lineage import listeners
 
 PRODUCER = f"https://pypi.org/project/tidemill/{version('tidemill')}"
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 """Events that may wait while nobody takes them; what comes then is passed over, and counted in the log."""
-CLOSED_WITHIN = 10.0
+CLOSING_TIMEOUT = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Sender:
 
     def tell(self, fact: LineageFact) -> None:
         """Has *fact* sent, soon."""
-        if self._waiting.qsize() < MOST_WAITING:
+        if self._waiting.qsize() < MAX_WAITING:
             self._waiting.put(fact)
         else:
             self._dropped += 1
@@ -54,7 +54,7 @@ class Sender:
     def close(self) -> None:
         """Sends what waits, for a moment."""
         self._waiting.put(None)
-        self._thread.join(CLOSED_WITHIN)
+        self._thread.join(CLOSING_TIMEOUT)
         self._client.close(1.0)
 
     def _send_all(self) -> None:

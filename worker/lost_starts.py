@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..activities.attempts.under_way import LostStart, UnderWay
 
 LOOKS_EVERY = 5.0
-ANSWERS_WITHIN = timedelta(seconds=10)
+ANSWER_TIMEOUT = timedelta(seconds=10)
 FORGOTTEN = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
 """The start has ended, or its run, or its namespace was made anew."""
 
@@ -57,14 +57,14 @@ async def _tell(client: Client, start: LostStart) -> None:
     cancelled = False
     try:
         try:
-            await handle.heartbeat(rpc_timeout=ANSWERS_WITHIN)  # else what is in its folder may be a later start's
+            await handle.heartbeat(rpc_timeout=ANSWER_TIMEOUT)  # else what is in its folder may be a later start's
         except AsyncActivityCancelledError:
             cancelled = True
         await asyncio.to_thread(start.folder.end_earlier_start)
         if cancelled:
-            await handle.report_cancellation(rpc_timeout=ANSWERS_WITHIN)
+            await handle.report_cancellation(rpc_timeout=ANSWER_TIMEOUT)
         else:
-            await handle.fail(lost, rpc_timeout=ANSWERS_WITHIN)
+            await handle.fail(lost, rpc_timeout=ANSWER_TIMEOUT)
     except RPCError as error:
         if error.status not in FORGOTTEN:
             raise

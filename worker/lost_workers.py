@@ -26,7 +26,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..activities.attempts.supervision import cut_off
 from .fence import ANSWERS, Fence
 
-ANSWERS_WITHIN = timedelta(seconds=10)
+ANSWER_TIMEOUT = timedelta(seconds=10)
 REPORTS = 5
 """How often a worker reports within the time after which it is taken for lost, and is looked for."""
 OBSERVERS = 5
@@ -214,7 +214,7 @@ async def look_after_lost_workers(client: Client, lost_after: timedelta, fence: 
 
 
 async def _nothing_if_reached(client: Client) -> list[Report]:
-    await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=ANSWERS_WITHIN)
+    await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=ANSWER_TIMEOUT)
     return []
 
 
@@ -223,7 +223,7 @@ async def list_reports(client: Client) -> list[Report]:
     found: list[Report] = []
     request = ListWorkersRequest(namespace=client.namespace, page_size=1000)
     while True:
-        answer = await client.workflow_service.list_workers(request, timeout=ANSWERS_WITHIN)
+        answer = await client.workflow_service.list_workers(request, timeout=ANSWER_TIMEOUT)
         for one in answer.workers_info:
             beat = one.worker_heartbeat
             running = beat.status == WorkerStatus.WORKER_STATUS_RUNNING
@@ -244,10 +244,10 @@ async def list_reports(client: Client) -> list[Report]:
 
 async def begin_elsewhere(client: Client, identity: str) -> None:
     """Fails the starts that *identity* has under way, so that Temporal starts them elsewhere. Raises RPCError."""
-    async for listed in client.list_workflows(WITH_TASKS, rpc_timeout=ANSWERS_WITHIN):
+    async for listed in client.list_workflows(WITH_TASKS, rpc_timeout=ANSWER_TIMEOUT):
         handle = client.get_workflow_handle(listed.id, run_id=listed.run_id)
         try:
-            described = await handle.describe(rpc_timeout=ANSWERS_WITHIN)
+            described = await handle.describe(rpc_timeout=ANSWER_TIMEOUT)
             for pending in described.raw_description.pending_activities:
                 if pending.last_worker_identity == identity:
                     await _begin_elsewhere(client, listed, pending)
@@ -259,10 +259,10 @@ async def begin_elsewhere(client: Client, identity: str) -> None:
 async def _begin_elsewhere(client: Client, run: WorkflowExecution, pending: PendingActivityInfo) -> None:
     handle = client.get_async_activity_handle(workflow_id=run.id, run_id=run.run_id, activity_id=pending.activity_id)
     if pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED:
-        await handle.report_cancellation(rpc_timeout=ANSWERS_WITHIN)
+        await handle.report_cancellation(rpc_timeout=ANSWER_TIMEOUT)
     elif pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED:
         message = f"no worker finished the attempt: the one that had it, {pending.last_worker_identity}, is gone"
-        await handle.fail(ApplicationError(message, type="WorkerLost"), rpc_timeout=ANSWERS_WITHIN)
+        await handle.fail(ApplicationError(message, type="WorkerLost"), rpc_timeout=ANSWER_TIMEOUT)
     else:
         return
     log.warning("%s is gone: activity %s of %s begins again", pending.last_worker_identity, pending.activity_id, run.id)

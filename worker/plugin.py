@@ -79,14 +79,14 @@ PASSED_THROUGH = (
 )
 """Modules that workflows share with the worker instead of importing them anew for every workflow."""
 
-MOST_ACTIVITIES = 100
+MAX_ACTIVITIES = 100
 CONTROL_THREADS = 4
 FILE_THREADS = 8
-MOST_FOLLOWED = 200
-MOST_CALLS = 200
-MOST_WATCHED = 200
-MOST_TRIGGERS = 1000
-STOPS_WITHIN = timedelta(seconds=60)
+MAX_FOLLOWED = 200
+MAX_CALLS = 200
+MAX_WATCHED = 200
+MAX_TRIGGERS = 1000
+STOP_TIMEOUT = timedelta(seconds=60)
 
 
 class TidemillPlugin(SimplePlugin):
@@ -231,7 +231,7 @@ class TidemillPlugin(SimplePlugin):
             revise_run,
             find_holders,
         ]
-        return self._worker_beside(worker, CALLS_SUFFIX, activities, MOST_CALLS)
+        return self._worker_beside(worker, CALLS_SUFFIX, activities, MAX_CALLS)
 
     def _files_worker(self, worker: Worker) -> Worker:
         files, register = FileActivities(self.place), RegisterActivities(self.place)
@@ -245,10 +245,10 @@ class TidemillPlugin(SimplePlugin):
         return self._worker_beside(worker, FILES_SUFFIX, activities, FILE_THREADS)
 
     def _watching_worker(self, worker: Worker) -> Worker:
-        return self._worker_beside(worker, WATCHING_SUFFIX, [self._watch_activities.watch], MOST_WATCHED)
+        return self._worker_beside(worker, WATCHING_SUFFIX, [self._watch_activities.watch], MAX_WATCHED)
 
     def _triggers_worker(self, worker: Worker) -> Worker:
-        return self._worker_beside(worker, TRIGGERS_SUFFIX, [self._trigger_activities.watch], MOST_TRIGGERS)
+        return self._worker_beside(worker, TRIGGERS_SUFFIX, [self._trigger_activities.watch], MAX_TRIGGERS)
 
     def _spark_worker(self, worker: Worker) -> Worker:
         return self._worker_beside(worker, SPARK_SUFFIX, [self._spark_activities.run], self.place.most_spark_tasks)
@@ -256,7 +256,7 @@ class TidemillPlugin(SimplePlugin):
     def _following_worker(self, worker: Worker) -> Worker:
         spark = self._spark_activities
         following: list[Callable[..., object]] = [spark.watch, spark.end, OutputActivities(self.place).publish]
-        return self._worker_beside(worker, FOLLOWING_SUFFIX, following, MOST_FOLLOWED)
+        return self._worker_beside(worker, FOLLOWING_SUFFIX, following, MAX_FOLLOWED)
 
     def _worker_beside(self, worker: Worker, suffix: str, activities: list[Callable[..., object]], most: int) -> Worker:
         config = worker.config()
@@ -282,7 +282,7 @@ class TidemillPlugin(SimplePlugin):
         config["unsandboxed_workflow_runner"] = ListeningRunner(runner, self._cached.hear)
         # Threads that stop by themselves: an exception thrown into one could leave a process behind.
         if config.get("activity_executor") is None:
-            most = config.get("max_concurrent_activities") or MOST_ACTIVITIES
+            most = config.get("max_concurrent_activities") or MAX_ACTIVITIES
             config["max_concurrent_activities"] = most
             config["activity_executor"] = ThreadPoolExecutor(most, thread_name_prefix="tidemill")
         # By default the SDK holds heartbeats back for 80 % of their timeout: progress and cancellation would lag.
@@ -291,7 +291,7 @@ class TidemillPlugin(SimplePlugin):
         if not config.get("graceful_shutdown_timeout"):
             config["graceful_shutdown_timeout"] = self.place.drain + 2 * self.place.grace
         # The workers beside it stop with it, and may take as long.
-        config["plugin_shutdown_timeout"] = config["graceful_shutdown_timeout"] + STOPS_WITHIN
+        config["plugin_shutdown_timeout"] = config["graceful_shutdown_timeout"] + STOP_TIMEOUT
         return config
 
 

@@ -11,7 +11,7 @@ from ..model.base import Instant, Model
 
 SILENT = timedelta(seconds=90)
 """A worker polls about once a minute; Temporal remembers one that is gone for longer."""
-ANSWER_WITHIN = timedelta(seconds=10)
+ANSWER_TIMEOUT = timedelta(seconds=10)
 
 
 class Poller(Model):
@@ -36,6 +36,6 @@ async def pollers_of(
         task_queue=TaskQueue(name=task_queue),
         task_queue_type=kind,
     )
-    found = (await client.workflow_service.describe_task_queue(request, timeout=ANSWER_WITHIN)).pollers
+    found = (await client.workflow_service.describe_task_queue(request, timeout=ANSWER_TIMEOUT)).pollers
     seen = [Poller(identity=one.identity, last_seen=one.last_access_time.ToDatetime(UTC)) for one in found]
     return sorted(seen, key=lambda poller: poller.last_seen, reverse=True)

@@ -33,7 +33,7 @@ from .failing import OPEN, failing_workflows
 from .listening_runner import ListeningRunner
 
 AT_A_TIME = 8
-ANSWERS_WITHIN = timedelta(seconds=30)
+ANSWER_TIMEOUT = timedelta(seconds=30)
 LOOKS_AFTER = (10.0, 30.0)
 """Seconds after a worker's start, and after its first look, at which it looks for workflows that fail."""
 ORDERS = {
@@ -119,7 +119,7 @@ async def repair(client: Client, standing: Standing) -> None:
             # The same for all who repair it, so that it is reset once.
             request_id=str(uuid5(NAMESPACE_URL, f"{standing.run_id}/{standing.reset_to}")),
         ),
-        timeout=ANSWERS_WITHIN,
+        timeout=ANSWER_TIMEOUT,
     )
 
 
@@ -144,9 +144,9 @@ async def repair_after_a_rollback(client: Client, task_queue: str) -> None:
 
 async def _look(client: Client, workflow_id: str, replays: asyncio.Semaphore) -> Standing | None:
     try:
-        found = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=ANSWERS_WITHIN)
+        found = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=ANSWER_TIMEOUT)
         handle = client.get_workflow_handle(workflow_id, run_id=found.run_id)
-        history = await handle.fetch_history(rpc_timeout=ANSWERS_WITHIN)
+        history = await handle.fetch_history(rpc_timeout=ANSWER_TIMEOUT)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:  # it has ended, and is forgotten
             return None

@@ -14,14 +14,14 @@ from temporalio.worker import Replayer
 from ..model.errors import InvalidInputError
 from ..model.replay.steps import Step
 from ..workflows.replaying import Recorder, Seen
-from .attempt_starts import MOST_EXECUTIONS
+from .attempt_starts import MAX_EXECUTIONS
 from .connection import NotFoundError
 from .history_text import RecordedStep, steps_of
 from .plugin import TidemillPlugin
 
 
 async def replayed(
-    client: Client, workflow_id: str, most: int = MOST_EXECUTIONS, most_events: int | None = None
+    client: Client, workflow_id: str, most: int = MAX_EXECUTIONS, most_events: int | None = None
 ) -> list[Step]:
     """The steps of a run's or a DAG's workflow, also of one that has ended; of its last *most* executions.
 

@@ -14,10 +14,10 @@ from ..model.simulation.spans import RunSpan
 from ..model.simulation.summary import summaries
 from .gantt import COLOURS, plots
 
-MOST_DAGS = 40
+MAX_DAGS = 40
 PARTS = 600
 WAITS = "#d9d9d9"
-MOST_EDGES = 100
+MAX_EDGES = 100
 """More bars in a row would show little but their edges; without any, bars of less than a pixel would be left out."""
 
 
@@ -52,7 +52,7 @@ def _latest(worlds: Mapping[str, Simulation]) -> list[str]:
     for simulation in worlds.values():
         for one in summaries(simulation):
             delays[one.dag_id] = max(one.longest_delay, delays.get(one.dag_id, 0.0))
-    return sorted(sorted(delays, key=lambda dag_id: -delays[dag_id])[:MOST_DAGS])
+    return sorted(sorted(delays, key=lambda dag_id: -delays[dag_id])[:MAX_DAGS])
 
 
 def _runs(axes: Any, simulation: Simulation, shown: list[str]) -> None:
@@ -64,7 +64,7 @@ def _runs(axes: Any, simulation: Simulation, shown: list[str]) -> None:
         bars.setdefault((row, 0.3, WAITS), []).append((run.run_after, start - run.run_after))
         bars.setdefault((row, 0.7, _colour(run, simulation)), []).append((start, max(end - start, timedelta())))
     for (row, height, colour), spans in bars.items():
-        edge = "white" if colour != WAITS and len(spans) <= MOST_EDGES else colour
+        edge = "white" if colour != WAITS and len(spans) <= MAX_EDGES else colour
         axes.broken_barh(spans, (row - height / 2, height), facecolor=colour, edgecolor=edge, linewidth=0.8)
     axes.set_yticks(range(len(shown)), shown)
     axes.set_ylim(len(shown) - 0.4, -0.6)

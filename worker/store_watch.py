@@ -26,9 +26,9 @@ LATEST = 5
 """So many executions are compared each time: those that had something to do last, which a store that goes back loses
 first. All are, where one of them is ahead."""
 AT_A_TIME = 16
-DROPPED_WITHIN = 2.0
+EVICTION_TIMEOUT = 2.0
 SURE_AFTER = 1.0
-ANSWERS_WITHIN = timedelta(seconds=10)
+ANSWER_TIMEOUT = timedelta(seconds=10)
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class StoreWatch:
         """Compares once, and repairs what was found, now or before. Raises RPCError where the service is away."""
         if await self._is_ahead():
             self._drop(await self._ahead(self._cached.latest()))
-            await asyncio.sleep(DROPPED_WITHIN)
+            await asyncio.sleep(EVICTION_TIMEOUT)
         if self._to_repair:
             for found in await standing_among(self._worker.client, sorted(self._to_repair)):
                 await repair(self._worker.client, found)
@@ -155,7 +155,7 @@ async def _events_of(client: Client, cached: Cached) -> int | None:
     """How many events the service has of the execution; None where it does not know it."""
     handle = client.get_workflow_handle(cached.workflow_id, run_id=cached.run_id)
     try:
-        return (await handle.describe(rpc_timeout=ANSWERS_WITHIN)).history_length
+        return (await handle.describe(rpc_timeout=ANSWER_TIMEOUT)).history_length
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None

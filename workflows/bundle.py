@@ -27,10 +27,10 @@ from ..model.interfaces.bundle import BundleInterface
 from .alarm import Alarm
 from .calls import cause_of
 
-LIST_WITHIN = timedelta(minutes=5)
+LISTING_TIMEOUT = timedelta(minutes=5)
 PARSE_MARGIN = timedelta(minutes=1)
-REGISTER_WITHIN = timedelta(minutes=10)
-COMPARE_WITHIN = timedelta(minutes=1)
+REGISTER_TIMEOUT = timedelta(minutes=10)
+COMPARE_TIMEOUT = timedelta(minutes=1)
 HEARTBEAT = timedelta(seconds=10)
 LOST_WORKERS = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30), maximum_attempts=5
@@ -122,7 +122,7 @@ class DagBundleWorkflow:
                 "tidemill.list_files",
                 self.state.list_question(),
                 Listing,
-                LIST_WITHIN,
+                LISTING_TIMEOUT,
                 LOST_WORKERS,
             )
             self.state.take_listing(listing, workflow.now(), asked_at, doubts=self._compares)
@@ -158,7 +158,7 @@ class DagBundleWorkflow:
                 "tidemill.register_dags",
                 RegisterQuestion(dags=dags),
                 Registered,
-                REGISTER_WITHIN,
+                REGISTER_TIMEOUT,
                 UNTIL_IT_WORKS,
                 summary=path,
             )
@@ -177,7 +177,7 @@ class DagBundleWorkflow:
         question = CompareQuestion(bundle=self.state.settings.name, versions=versions)
         compared = Compared()
         try:
-            compared = await self._ask("tidemill.compare_dags", question, Compared, COMPARE_WITHIN, LOST_WORKERS)
+            compared = await self._ask("tidemill.compare_dags", question, Compared, COMPARE_TIMEOUT, LOST_WORKERS)
         except ActivityError as error:  # nobody waits for a list that is away, or a worker that cannot make one
             workflow.logger.warning("DAGs of the bundle could not be looked at: %s", cause_of(error))
         finally:
@@ -191,7 +191,7 @@ class DagBundleWorkflow:
                 "tidemill.tell_dags",
                 TellQuestion(states=states),
                 type(None),
-                REGISTER_WITHIN,
+                REGISTER_TIMEOUT,
                 UNTIL_IT_WORKS,
             )
         finally:

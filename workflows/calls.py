@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from ..activities.names import MOST_STARTS, OTHER_BUNDLE, control_queue
+from ..activities.names import MAX_STARTS, OTHER_BUNDLE, control_queue
 from ..model.errors import InvalidInputError, OtherBundleError
 from ..model.interfaces.calls import SignalCall
 
@@ -40,7 +40,7 @@ async def send(
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-ANSWER_WITHIN = timedelta(seconds=30)
+ANSWER_TIMEOUT = timedelta(seconds=30)
 
 
 async def ask(activity: Callable[[Any, Q], A], question: Q) -> A:
@@ -50,14 +50,14 @@ async def ask(activity: Callable[[Any, Q], A], question: Q) -> A:
     activity: their answers can take another place among signals on replay than they had at first.
     """
     return await workflow.execute_activity_method(
-        activity, question, task_queue=control_queue(workflow.info().task_queue), start_to_close_timeout=ANSWER_WITHIN
+        activity, question, task_queue=control_queue(workflow.info().task_queue), start_to_close_timeout=ANSWER_TIMEOUT
     )
 
 
 async def look_up(activity: Callable[[Q], Awaitable[A]], question: Q) -> A:
     """The same, of an activity that is a coroutine."""
     return await workflow.execute_activity(
-        activity, question, task_queue=control_queue(workflow.info().task_queue), start_to_close_timeout=ANSWER_WITHIN
+        activity, question, task_queue=control_queue(workflow.info().task_queue), start_to_close_timeout=ANSWER_TIMEOUT
     )
 
 
@@ -65,7 +65,7 @@ INFRASTRUCTURE = RetryPolicy(
     initial_interval=timedelta(seconds=1),
     backoff_coefficient=2.0,
     maximum_interval=timedelta(seconds=30),
-    maximum_attempts=MOST_STARTS,
+    maximum_attempts=MAX_STARTS,
 )
 """For what is not the task's fault: a killed worker, a lost heartbeat, a shutdown. Not the user's `retries`."""
 

@@ -9,7 +9,7 @@ from ..activities.notifying import NotifyActivities
 from ..model.run.notices import Notice
 from .calls import INFRASTRUCTURE
 
-WITHIN = timedelta(minutes=2)
+TIMEOUT = timedelta(minutes=2)
 
 
 async def send_notice(notice: Notice, summary: str) -> None:
@@ -18,7 +18,7 @@ async def send_notice(notice: Notice, summary: str) -> None:
         await workflow.execute_activity_method(
             NotifyActivities.notify,
             notice,
-            start_to_close_timeout=WITHIN,
+            start_to_close_timeout=TIMEOUT,
             retry_policy=INFRASTRUCTURE,
             summary=summary,
         )

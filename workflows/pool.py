@@ -20,7 +20,7 @@ from .calls import FOR_EVER, look_up, send
 LOOK_FIRST = timedelta(seconds=5)
 LOOK_LAST = timedelta(minutes=1)
 ASKED_TOGETHER = 1000
-HOLDERS_WITHIN, HOLDERS_HEARTBEAT = timedelta(minutes=10), timedelta(seconds=30)
+HOLDERS_TIMEOUT, HOLDERS_HEARTBEAT = timedelta(minutes=10), timedelta(seconds=30)
 HOLDERS_PATIENCE, HOLDERS_PAUSE = timedelta(minutes=2), timedelta(seconds=5)
 """How long runs are waited for that do not answer: their worker may just be starting. Then the pool goes on."""
 VISIBILITY_LAG = timedelta(seconds=10)
@@ -84,7 +84,7 @@ class PoolWorkflow:
                 find_holders,
                 question,
                 task_queue=calls_queue(workflow.info().task_queue),
-                start_to_close_timeout=HOLDERS_WITHIN,
+                start_to_close_timeout=HOLDERS_TIMEOUT,
                 heartbeat_timeout=HOLDERS_HEARTBEAT,
                 retry_policy=FOR_EVER,
             )

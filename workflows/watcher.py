@@ -18,7 +18,7 @@ from .asset_messages import tell_asset
 from .calls import FOR_EVER, cause_of
 
 HEARTBEAT = timedelta(seconds=30)
-LOOK_WITHIN = 3 * LONGEST_LOOK
+LOOK_TIMEOUT = 3 * LONGEST_LOOK
 """A look that has not ended by then hangs."""
 
 
@@ -73,7 +73,7 @@ class WatcherWorkflow:
                 question,
                 result_type=WatchAnswer,
                 task_queue=workflow.info().task_queue + WATCHING_SUFFIX,
-                start_to_close_timeout=LOOK_WITHIN,
+                start_to_close_timeout=LOOK_TIMEOUT,
                 heartbeat_timeout=HEARTBEAT,
                 retry_policy=FOR_EVER,
                 cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,

@@ -24,7 +24,7 @@ from ..processes.users import RunAs, acting_as, make_folder, owner_of, read_left
 
 HOST = os.uname().nodename
 CLAIM, RESULT, EXIT = "claim.json", "result.json", "exit.json"
-ENDS_WITHIN_SECONDS = 5.0
+END_TIMEOUT_SECONDS = 5.0
 WORK = "work"
 
 
@@ -117,7 +117,7 @@ class AttemptFolder:
             return False
         first.terminate()  # one that runs a command ends its descendants first
         try:
-            first.wait(timeout=30 if "call" not in claim else ENDS_WITHIN_SECONDS)
+            first.wait(timeout=30 if "call" not in claim else END_TIMEOUT_SECONDS)
         except psutil.TimeoutExpired:
             first.kill()
         if "call" in claim:

@@ -4,7 +4,7 @@ from typing import Any
 
 from .lifecycle import ChildListener
 
-MOST_BYTES, MOST_LINES = 500, 3
+MAX_BYTES, MAX_LINES = 500, 3
 
 
 class LastWords:
@@ -15,7 +15,7 @@ class LastWords:
         self._printed = b""
 
     def output(self, data: bytes) -> None:
-        self._printed = (self._printed + data)[-MOST_BYTES:]
+        self._printed = (self._printed + data)[-MAX_BYTES:]
 
     def mask(self, secret: str) -> None:
         self._conversation.mask(secret)
@@ -26,7 +26,7 @@ class LastWords:
     def lines(self) -> list[str]:
         """The last lines that it has printed."""
         text = self._conversation.masker.masked(self._printed.decode(errors="replace")).strip()
-        return text.split("\n")[-MOST_LINES:] if text else []
+        return text.split("\n")[-MAX_LINES:] if text else []
 
     def told(self) -> str:
         """A sentence about them; "" where there are none."""

@@ -31,7 +31,7 @@ from .run_starts import RunStarts
 from .xcom_store import XComStore
 
 T = TypeVar("T")
-ANSWER_WITHIN, FETCHED_WITHIN, PATIENCE = 8.0, 60.0, timedelta(seconds=2)
+ANSWER_TIMEOUT, FETCHED_TIMEOUT, PATIENCE = 8.0, 60.0, timedelta(seconds=2)
 """Heartbeats of the task that asks wait as long; it asks again where its question can be answered later."""
 GIVEN_UP_AFTER = 90.0
 """In seconds, as long as a task asks again."""
@@ -122,7 +122,7 @@ class RunLookup:
         if asked is None:  # given up when nobody asks any more: what is begun then would surprise
             asked = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work(), GIVEN_UP_AFTER), self.loop)
         try:
-            return cast("T", asked.result(ANSWER_WITHIN))
+            return cast("T", asked.result(ANSWER_TIMEOUT))
         except TimeoutError as error:
             if not asked.done():
                 self._under_way[key] = asked
@@ -132,7 +132,7 @@ class RunLookup:
             raise _UnansweredError(str(error) or type(error).__name__, later=is_busy(error)) from error
 
     def _forget_later(self, key: str, asked: Future[Any]) -> None:
-        self.loop.call_later(FETCHED_WITHIN, self._forget, key, asked)
+        self.loop.call_later(FETCHED_TIMEOUT, self._forget, key, asked)
 
     def _forget(self, key: str, asked: Future[Any]) -> None:
         if self._under_way.get(key) is asked:

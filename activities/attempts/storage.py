@@ -13,7 +13,7 @@ from .supervision import AttemptSupervisor
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-WITHIN = 3600.0
+TIMEOUT = 3600.0
 """For so many seconds it is tried again."""
 FOR_GOOD = (errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP)
 """What no waiting changes."""
@@ -24,7 +24,7 @@ LONGEST_PAUSE = 30.0
 def until_stored(store: Callable[[], T], told: str, watch: AttemptSupervisor) -> T:
     """Returns what *store* returns, tried again while it raises OSError. *told* says what cannot be done meanwhile.
 
-    Raises an OSError that no waiting changes, the last one after WITHIN seconds, and what *watch* raises where the
+    Raises an OSError that no waiting changes, the last one after TIMEOUT seconds, and what *watch* raises where the
     attempt has to stop.
     """
     began, pause = time.monotonic(), 1.0
@@ -32,7 +32,7 @@ def until_stored(store: Callable[[], T], told: str, watch: AttemptSupervisor) ->
         try:
             return store()
         except OSError as error:
-            if error.errno in FOR_GOOD or time.monotonic() - began > WITHIN:
+            if error.errno in FOR_GOOD or time.monotonic() - began > TIMEOUT:
                 raise
             problem = f"{told}: {error}"
             log.warning("%s. It is tried again in %g s", problem, pause)

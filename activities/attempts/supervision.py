@@ -19,7 +19,7 @@ from ..names import INFRASTRUCTURE, TASK_FAILED
 HEARTBEAT_EVERY = 1.0
 POLL_EVERY = 0.05
 TOUCH_EVERY = 600.0
-CLEANED_UP_WITHIN = timedelta(minutes=1)
+CLEANUP_TIMEOUT = timedelta(minutes=1)
 cut_off = threading.Event()
 """Set while this process has to end its tasks because they may begin elsewhere: it does not reach Temporal, alone."""
 
@@ -130,7 +130,7 @@ class Closing(AttemptSupervisor):
 
     def __init__(self) -> None:
         super().__init__(
-            CLEANED_UP_WITHIN, too_long=lambda limit: infrastructure_error(f"cleaning up took over {limit:g} s")
+            CLEANUP_TIMEOUT, too_long=lambda limit: infrastructure_error(f"cleaning up took over {limit:g} s")
         )
 
     def _heed_stop(self) -> None:

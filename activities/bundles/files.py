@@ -27,7 +27,7 @@ from .parsing import FileToParse, parsed
 from .snapshots import is_inside
 from .sources import source_for
 
-LIST_WITHIN = 60
+LISTING_TIMEOUT = 60
 LISTING = Path(__file__).with_name("listing.py")
 
 
@@ -174,10 +174,10 @@ def _listed(question: dict[str, Any]) -> dict[str, Any]:
     try:
         done = subprocess.run(
             [sys.executable, "-I", str(LISTING)],
-            input=json.dumps(question), capture_output=True, text=True, timeout=LIST_WITHIN, check=False,
+            input=json.dumps(question), capture_output=True, text=True, timeout=LISTING_TIMEOUT, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise problem(f"listing {question['root']} took more than {LIST_WITHIN} s") from None
+        raise problem(f"listing {question['root']} took more than {LISTING_TIMEOUT} s") from None
     if done.returncode:
         raise problem(f"listing {question['root']} failed: {done.stderr.strip()[-1000:]}")
     answer: dict[str, Any] = json.loads(done.stdout)

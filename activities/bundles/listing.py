@@ -29,7 +29,7 @@ LARGEST_PARSED = 1024 * 1024
 SAMPLE = 8 * 1024 * 1024
 LARGEST_HASHED = 256 * 1024 * 1024
 LARGEST_IGNORE_FILE = 1024 * 1024
-MOST_MEMORY = 4 * 2**30
+MAX_MEMORY = 4 * 2**30
 TRIES = 20
 _parsing = threading.Lock()
 NAMED = 5
@@ -414,5 +414,5 @@ if __name__ == "__main__":
 
     import pathspec.patterns.gitignore.spec  # noqa: F401 - read now: the user of the bundle need not see it
 
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     print(json.dumps(listed(json.load(sys.stdin))))

@@ -31,7 +31,7 @@ from .register_dag import register_dag
 
 AT_ONCE = 8
 """How many DAGs are spoken to at a time."""
-ANSWERS_WITHIN = 60.0
+ANSWER_TIMEOUT = 60.0
 RUNNING_DAGS = DagInterface.running()
 REFUSALS = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.PERMISSION_DENIED)
 """What no other attempt changes soon, such as a DAG that is too large."""
@@ -111,7 +111,7 @@ class RegisterActivities:
                 except FileNotFoundError:
                     done.undone[dag.dag_id] = self._workplace.snapshots.missing(f"version {dag.version}")
                 except TimeoutError:
-                    done.undone[dag.dag_id] = f"its workflow has not answered within {ANSWERS_WITHIN:g} s"
+                    done.undone[dag.dag_id] = f"its workflow has not answered within {ANSWER_TIMEOUT:g} s"
                 except LookupError as error:
                     done.undone[dag.dag_id] = str(error)
                 except ValueError as error:  # a version that another release has kept, say
@@ -133,7 +133,7 @@ class RegisterActivities:
         if snapshot is not None and not await asyncio.to_thread(self._workplace.snapshots.has, snapshot):
             raise FileNotFoundError(snapshot)
         try:
-            async with asyncio.timeout(ANSWERS_WITHIN):
+            async with asyncio.timeout(ANSWER_TIMEOUT):
                 try:
                     return await register_dag(activity.client(), spec, queue)
                 except WorkflowUpdateFailedError as error:

@@ -22,7 +22,7 @@ from ...model.errors import InvalidInputError
 from ..processes.users import RunAs, acting_as
 
 KEPT_COMMITS = 5
-MOST_FILES = 100_000
+MAX_FILES = 100_000
 COMMIT = re.compile("[0-9a-f]{40,64}$")
 
 
@@ -90,9 +90,9 @@ class GitSource:
         tree = self._commit(repository, revision).tree
         links: list[tuple[str, str]] = []
         with acting_as(self._user):
-            entries = [*islice(iter_tree_contents(repository.object_store, tree), MOST_FILES + 1)]
-        if len(entries) > MOST_FILES:
-            raise self._problem(f"commit {revision} has more than {MOST_FILES:,} files")
+            entries = [*islice(iter_tree_contents(repository.object_store, tree), MAX_FILES + 1)]
+        if len(entries) > MAX_FILES:
+            raise self._problem(f"commit {revision} has more than {MAX_FILES:,} files")
         for entry in entries:
             name = os.fsdecode(entry.path)
             if any(part in ("", ".", "..") for part in name.split("/")):

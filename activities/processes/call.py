@@ -25,7 +25,7 @@ from .users import RunAs, acting_as, read_left
 
 POLL_SECONDS = 0.2
 MEMORY_MEGABYTES = 256
-ENDS_WITHIN_SECONDS = 10.0
+END_TIMEOUT_SECONDS = 10.0
 LONG_PIPE_BYTES = 2**20
 
 log = logging.getLogger(__name__)
@@ -258,7 +258,7 @@ class Call:
                 self._until_ended(self._grace)
             if self._code is None:
                 self._server.send({"kill": self._id})
-                self._until_ended(ENDS_WITHIN_SECONDS)
+                self._until_ended(END_TIMEOUT_SECONDS)
         with suppress(Exception):
             self._drain()
 

@@ -14,7 +14,7 @@ INLINE_BYTES = 64 * 1024
 """Larger messages go through a memory file: a socket's buffer holds about 200 KB."""
 LARGEST_MESSAGE = 128 * 2**20
 """No message may have more bytes: whoever receives it holds all of it in memory."""
-MOST_DESCRIPTORS = 8
+MAX_DESCRIPTORS = 8
 ANSWER = "answer.json"
 """In the folder of a call: its answer, where the channel was closed."""
 _IN_FILE = b"file"
@@ -65,7 +65,7 @@ def receive(end: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     MessageTooLargeError. Whoever is at the other end may be anybody's code.
     """
     try:
-        data, descriptors, _, _ = socket.recv_fds(end, 2 * INLINE_BYTES, MOST_DESCRIPTORS)
+        data, descriptors, _, _ = socket.recv_fds(end, 2 * INLINE_BYTES, MAX_DESCRIPTORS)
     except ConnectionResetError:
         return None
     if not data:

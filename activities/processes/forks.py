@@ -17,7 +17,7 @@ from typing import Any
 
 from . import channel
 from .call import (
-    ENDS_WITHIN_SECONDS,
+    END_TIMEOUT_SECONDS,
     POLL_SECONDS,
     Answer,
     Call,
@@ -37,9 +37,9 @@ WARM_FROM_CALLS = 4
 """Every other file gets one with so many calls: a fork that need not import is cheaper than one that has to."""
 IDLE_SECONDS = 600.0
 """A parent that nobody has used for so long is ended."""
-READY_WITHIN_SECONDS = 120.0
+STARTUP_TIMEOUT_SECONDS = 120.0
 LARGEST_SERVER_LOG = 10 * 2**20
-MOST_KNOWN_FILES = 10_000
+MAX_KNOWN_FILES = 10_000
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ class Forks:
                 self._seconds[name] = found
             elif self._seconds.get(name) is None:
                 self._seconds.pop(name, None)
-            while len(self._seconds) > MOST_KNOWN_FILES:
+            while len(self._seconds) > MAX_KNOWN_FILES:
                 self._calls.pop(self._seconds.popitem(last=False)[0], None)
             self._known.notify_all()
 
@@ -309,7 +309,7 @@ class Forks:
         self, main: Server, warm: _Warm, control: socket.socket, listener: Listener, checks: Checks
     ) -> None:
         assert warm.mine is not None  # noqa: S101
-        deadline = time.monotonic() + READY_WITHIN_SECONDS
+        deadline = time.monotonic() + STARTUP_TIMEOUT_SECONDS
         while main.alive():
             if select.select([warm.mine], [], [], POLL_SECONDS)[0]:
                 try:
@@ -360,7 +360,7 @@ class Forks:
             self._first = None
             server.control.close()
             try:
-                process.wait(ENDS_WITHIN_SECONDS)
+                process.wait(END_TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-STOP_WITHIN = 30.0
+STOP_TIMEOUT = 30.0
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def stop(supervisor: "subprocess.Popen[bytes]") -> None:
     assert supervisor.stdin is not None  # noqa: S101
     supervisor.stdin.close()
     try:
-        supervisor.wait(STOP_WITHIN)
+        supervisor.wait(STOP_TIMEOUT)
     except subprocess.TimeoutExpired:
         log.error("supervisor %s does not end; killing it", supervisor.pid)
         supervisor.kill()

@@ -16,7 +16,7 @@ from ..attempts.folder import RESULT
 from ..attempts.lifecycle import run_in_child
 from ..attempts.outcomes import outcome_of
 from ..attempts.supervision import AttemptSupervisor, Closing, Stopped, infrastructure_error, stopping_cleanly
-from ..names import MOST_STARTS, TASK_FAILED
+from ..names import MAX_STARTS, TASK_FAILED
 from ..secrets import new_masker
 from ..work.rendered import shown
 from ..worker_context import WorkerContext
@@ -95,13 +95,13 @@ class SparkActivities:
     def end(self, submitted: SubmittedAttempt) -> None:
         """Ends whatever the attempt has anywhere, and keeps it from beginning. Returns when it is dead."""
         # The last of all starts: any of those before it may have begun something, elsewhere.
-        work = replace(self._start(submitted.attempt), number=MOST_STARTS + 1)
+        work = replace(self._start(submitted.attempt), number=MAX_STARTS + 1)
         known = submitted.submission.application_id if submitted.submission is not None else None
         match work.options.mode:
             case SparkMode.CLIENT:
                 work.folder.end_earlier_start()
             case SparkMode.CONNECT:
-                connect.end_sessions(work, [*range(1, MOST_STARTS + 1)], AttemptSupervisor(None))
+                connect.end_sessions(work, [*range(1, MAX_STARTS + 1)], AttemptSupervisor(None))
             case _:
                 try:
                     cluster.end(work, known, AttemptSupervisor(None))

@@ -32,8 +32,8 @@ SILENT_AFTER = 30.0
 """A driver that its cluster does not know any more counts as lost when it has told nothing for so many seconds."""
 NOBODY_ANSWERS_AFTER = 600.0
 """After so many seconds in which neither the driver nor its cluster answers, another worker tries its luck."""
-LEAVES_RESULT_WITHIN = 3.0
-DIES_WITHIN = 60.0
+RESULT_TIMEOUT = 3.0
+DEATH_TIMEOUT = 60.0
 APPLICATION = re.compile(r"(application_\d+_\d+|app-\d+-\d+|driver-\d+-\d+|spark-[0-9a-f]+)")
 """How clusters call what they run: the claim is written where the task may write, too."""
 
@@ -149,7 +149,7 @@ def _last_word(work: SparkStart) -> float:
 
 def _late_result(work: SparkStart) -> bool:
     """Whether the driver's result appears after all: file systems that hosts share may show it a moment later."""
-    deadline = time.monotonic() + LEAVES_RESULT_WITHIN
+    deadline = time.monotonic() + RESULT_TIMEOUT
     while time.monotonic() < deadline:
         if work.folder.left(RESULT) is not None:
             return True
@@ -198,9 +198,9 @@ def end(work: SparkStart, known: str | None, watch: AttemptSupervisor) -> None:
     if known is None:
         return
     cluster.kill(known)
-    deadline = time.monotonic() + DIES_WITHIN
+    deadline = time.monotonic() + DEATH_TIMEOUT
     while cluster.status(known).life in (AppState.WAITING, AppState.RUNNING):
         if time.monotonic() > deadline:
-            raise OSError(f"{known} is still there {DIES_WITHIN:g} s after it was killed")
+            raise OSError(f"{known} is still there {DEATH_TIMEOUT:g} s after it was killed")
         watch.check({"ending": known, "fenced": fenced})
         time.sleep(0.2)

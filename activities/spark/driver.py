@@ -242,13 +242,13 @@ def failure(error: BaseException) -> dict[str, Any]:
     name, message = name_and_message(error)
     causes: list[str] = []
     cause = error.__cause__
-    while cause is not None and len(causes) < MOST_CAUSES:
+    while cause is not None and len(causes) < MAX_CAUSES:
         causes.append("caused by {}: {}".format(*name_and_message(cause)))
         cause = cause.__cause__
     return {"error_type": name, "message": first_lines("\n".join([message, *causes])), "traceback": frames[-20:]}
 
 
-MOST_CAUSES = 3
+MAX_CAUSES = 3
 LOST_JVM = ("ConnectionRefusedError", "Py4JNetworkError")
 _JAVA = r"((?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)): ?([^\n]*)"
 _DEEPEST = re.compile(rf"Caused by: {_JAVA}")
@@ -414,12 +414,12 @@ def finish(folder: Path, plan: dict[str, Any], run: Callable[[], dict[str, Any]]
     write_json(folder / "result.json", result)
     if "ships" in plan:
         tell(plan["ships"], "result", result)
-        time.sleep(SAID_WITHIN)  # the JVM's thread that carries these lines does not outlive this process
+        time.sleep(PRINTING_TIMEOUT)  # the JVM's thread that carries these lines does not outlive this process
     return 1 if "failure" in result else 0
 
 
 TOLD_AT_ONCE = 3000  # with what is before it less than a pipe takes at once: no other process writes in between
-SAID_WITHIN = 1.0
+PRINTING_TIMEOUT = 1.0
 
 
 def tell(attempt: str, about: str, content: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-EVENTS_WITHIN_MS = 3_000
+EVENTS_TIMEOUT_MS = 3_000
 SLOWEST_STAGES = 5
 """How many of the stages that took longest are looked at for skew."""
 FEWEST_TASKS = 4
@@ -36,7 +36,7 @@ def figures_of(sc: Any) -> dict[str, Any]:
     """Return the figures of the context *sc*. Raises whatever Spark raises where its internals are not as expected."""
     inside = sc._jsc.sc()
     with suppress(Exception):  # the last stage's end may be under way; it is left out then
-        inside.listenerBus().waitUntilEmpty(EVENTS_WITHIN_MS)
+        inside.listenerBus().waitUntilEmpty(EVENTS_TIMEOUT_MS)
     store, jvm = inside.statusStore(), sc._jvm
     mapper = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
     quantiles = sc._gateway.new_array(jvm.double, 2)

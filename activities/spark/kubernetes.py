@@ -36,11 +36,11 @@ LARGEST = 900_000
 """In bytes, of what the driver needs: a ConfigMap has 1 MiB at most, with all that is said about it."""
 LOG_EVERY = 5.0
 """Seconds between looks at what a running driver has printed."""
-LOG_WITHIN = 60.0
+LOG_TIMEOUT = 60.0
 """Seconds within which the log of a pod that has ended can be read, or is taken for lost."""
-LEAVES_WITHIN = 45.0
+REMOVAL_TIMEOUT = 45.0
 """Seconds that a deleted pod has to be gone; after that nobody knows of it: its grace is 30 by default."""
-SUBMITTED_WITHIN = 30.0
+SUBMISSION_TIMEOUT = 30.0
 """Seconds that spark-submit has for the objects that it makes after the pod."""
 
 
@@ -66,9 +66,9 @@ class Kubernetes:
         while (pod := self._api.get("pod", self._pod)) is not None:
             if status_of(pod).life is not AppState.WAITING or self._has_all(pod):
                 return self._pod
-            if time.monotonic() - began > SUBMITTED_WITHIN + LEAVES_WITHIN:
-                raise OSError(f"pod {self._pod} is not gone {LEAVES_WITHIN:g} s after it was removed")
-            if time.monotonic() - began > SUBMITTED_WITHIN and not removed:
+            if time.monotonic() - began > SUBMISSION_TIMEOUT + REMOVAL_TIMEOUT:
+                raise OSError(f"pod {self._pod} is not gone {REMOVAL_TIMEOUT:g} s after it was removed")
+            if time.monotonic() - began > SUBMISSION_TIMEOUT and not removed:
                 self._api.delete("pod", self._pod)
                 removed = True
             if self._watch is not None:
@@ -135,7 +135,7 @@ class Kubernetes:
             return status
         now = time.monotonic()
         self._leaving_since = self._leaving_since or now
-        if now - self._leaving_since > LEAVES_WITHIN:
+        if now - self._leaving_since > REMOVAL_TIMEOUT:
             return Status(AppState.UNKNOWN, f"{status.told}, deleted and not gone: its node does not answer")
         return Status(status.life, f"{status.told}, being deleted")
 
@@ -146,7 +146,7 @@ class Kubernetes:
         except OSError:
             now = time.monotonic()
             self._silent_since = self._silent_since or now
-            if now - self._silent_since < LOG_WITHIN:
+            if now - self._silent_since < LOG_TIMEOUT:
                 raise
             return False
         return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-ANSWER_WITHIN = 60.0
+ANSWER_TIMEOUT = 60.0
 ASK_EVERY = 1.0
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class TemporalAccess:
         """Whether that execution of the workflow is still running. Raises TimeoutError if Temporal cannot be asked."""
         asked = asyncio.run_coroutine_threadsafe(self._ask(workflow_id, run_id), self.loop)
         try:
-            return asked.result(ANSWER_WITHIN)
+            return asked.result(ANSWER_TIMEOUT)
         finally:
             asked.cancel()
 

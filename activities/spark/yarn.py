@@ -32,9 +32,9 @@ LARGEST = 100_000_000
 """In bytes, of what the driver needs: spark-submit uploads it, and every container fetches it."""
 LOG_EVERY = 5.0
 """Seconds between looks at what a running driver has printed."""
-LOG_WITHIN = 60.0
+LOG_TIMEOUT = 60.0
 """Seconds within which the log of a driver that has ended can be read, or is taken for lost."""
-SUBMITTED_WITHIN = 45.0
+SUBMISSION_TIMEOUT = 45.0
 """Seconds after which a spark-submit that another worker had begun has handed its application over, or never will."""
 PORT, SECURE_PORT = 8088, 8090
 _APPLICATION = re.compile(r"application_\d+_\d+")
@@ -132,7 +132,7 @@ class Yarn:
             printed = self._lines_of(log_of(app, "stdout"))
         except OSError:
             self._silent_since = self._silent_since or now
-            if now - self._silent_since < LOG_WITHIN:
+            if now - self._silent_since < LOG_TIMEOUT:
                 raise
             return
         with suppress(OSError):
@@ -156,7 +156,7 @@ class Yarn:
         Those of this start have ended: this worker stands over them.
         """
         self._is_given_up = True
-        deadline = time.monotonic() + (SUBMITTED_WITHIN if self._work.number > 1 else 0)
+        deadline = time.monotonic() + (SUBMISSION_TIMEOUT if self._work.number > 1 else 0)
         while self.find() is None:
             if time.monotonic() >= deadline:
                 return True

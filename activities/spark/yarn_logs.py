@@ -16,7 +16,7 @@ END_OF_LOG = 64 * 1024
 WHOLE_LOG = 4 * 2**20
 """In bytes: as much, from its end, is read of one that has ended."""
 PATIENCE = 10.0
-GATHERED_WITHIN = 60.0
+GATHERING_TIMEOUT = 60.0
 _CONTAINER = re.compile(r"(https?://[^/]+)/node/containerlogs/(container_\w+)/")
 _HEADS = re.compile(r"(?m)^(?:Container: |LogAggregationType: |=+$|LogType:|LogLastModifiedTime:|LogLength:).*\n?")
 
@@ -59,9 +59,9 @@ def _gathered(application_id: str, name: str) -> str:
     argv = [str(java), "-cp", f"{settings}:{spark_home() / 'jars'}/*", "org.apache.hadoop.yarn.client.cli.LogsCLI"]
     argv += ["-applicationId", application_id, "-am", "1", "-log_files", name, "-size", str(-WHOLE_LOG)]
     try:
-        ended = subprocess.run(argv, capture_output=True, text=True, timeout=GATHERED_WITHIN, check=False)
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=GATHERING_TIMEOUT, check=False)
     except subprocess.TimeoutExpired:
-        raise OSError(f"`yarn logs` of {application_id} took more than {GATHERED_WITHIN:g} s") from None
+        raise OSError(f"`yarn logs` of {application_id} took more than {GATHERING_TIMEOUT:g} s") from None
     if ended.returncode != 0 or "LogContents:" not in ended.stdout:
         raise OSError(f"`yarn logs` of {application_id}: {ended.stderr.strip()[-300:]}")
     contents = ended.stdout.partition("LogContents:")[2].partition("\nEnd of LogType:")[0]

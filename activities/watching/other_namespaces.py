@@ -16,7 +16,7 @@ from ...model.interfaces.asset import AssetInterface
 from ...model.spec.assets.watchers import AssetTrigger
 from ..calling import query
 
-WITHIN = timedelta(seconds=20)
+TIMEOUT = timedelta(seconds=20)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class OtherNamespaces:
         """The events of an asset after the one whose cause is *position*. Raises InvalidInputError if it is mute."""
         asked = asyncio.run_coroutine_threadsafe(self._events(trigger), self.loop)
         try:
-            events = asked.result(2 * WITHIN.total_seconds())
+            events = asked.result(2 * TIMEOUT.total_seconds())
         finally:
             asked.cancel()
         causes = [event.cause for event in events]
@@ -50,7 +50,7 @@ class OtherNamespaces:
         )
         handle = there.get_workflow_handle(asset_workflow_id(trigger.name))
         try:
-            return await query(handle, AssetInterface.events(), within=WITHIN)
+            return await query(handle, AssetInterface.events(), within=TIMEOUT)
         except RPCError as error:
             raise InvalidInputError(
                 f"asset {trigger.name!r} of namespace {trigger.namespace!r} does not answer: {error.message}"

@@ -33,7 +33,7 @@ from . import child
 from .dag_code import Code
 from .warm_up import warm_up
 
-ENDS_WITHIN_SECONDS = 10.0
+END_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class ForkServer:
 
 def kill_descendants() -> None:
     """Ends every descendant, at once; one that cannot be ended, such as another user's, is left."""
-    deadline = time.monotonic() + ENDS_WITHIN_SECONDS
+    deadline = time.monotonic() + END_TIMEOUT_SECONDS
     while processes := [p for p in psutil.Process().children(recursive=True) if not _is_zombie(p)]:
         if time.monotonic() > deadline:
             return

@@ -11,7 +11,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 
 class OpenedOutside:
@@ -43,7 +43,7 @@ class OpenedOutside:
             is_hidden = any(part.startswith(".") for part in Path(name).parts)
             if not is_hidden and not self._is_others(os.path.realpath(path)) and Path(path).is_file():
                 names.append(name)
-        return names[:MOST_NAMED]
+        return names[:MAX_NAMED]
 
     def _is_others(self, path: str) -> bool:
         return path in self._files or path.startswith(self._others)

@@ -11,14 +11,14 @@ from ..secrets import is_sensitive
 HIDDEN = "***"
 LONGEST = 4096
 """In characters, of a field (Airflow: [core] max_templated_field_length)."""
-MOST = 100
+MAX_FIELDS = 100
 """Fields of a task that are shown."""
 
 
 def shown(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return *fields* as JSON values, without those that say nothing; one that is long is cut, and says so."""
     given = {name: value for name, value in fields.items() if value not in (None, "", {}, [], ())}
-    return {str(name): _shown(hidden(value, str(name))) for name, value in [*given.items()][:MOST]}
+    return {str(name): _shown(hidden(value, str(name))) for name, value in [*given.items()][:MAX_FIELDS]}
 
 
 def hidden(value: Any, name: str) -> Any:

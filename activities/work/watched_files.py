@@ -12,7 +12,7 @@ from ...model.asset.watching import PAGE, Sighting
 from ...model.errors import InvalidInputError
 from ...model.spec.assets.watchers import FilesTrigger
 
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 """What has been seen travels with each look: so many files, and no more."""
 VERSIONS = ("ETag", "etag", "generation", "md5Hash", "checksum")
 CHANGES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
@@ -26,9 +26,9 @@ def look_at_files(trigger: FilesTrigger, position: Any, now: float) -> tuple[tup
     files, root = fsspec.core.url_to_fs(trigger.url, use_listings_cache=False)
     root = root.rstrip("/")
     listed = {path: info for path, info in _listing(files, root).items() if _is_meant(path, root, trigger.pattern)}
-    if len(listed) > MOST_FILES:
+    if len(listed) > MAX_FILES:
         raise InvalidInputError(
-            f"{trigger.url} has {len(listed):,} files that look like {trigger.pattern!r}: {MOST_FILES:,} can be "
+            f"{trigger.url} has {len(listed):,} files that look like {trigger.pattern!r}: {MAX_FILES:,} can be "
             "watched. Move away what has been read, or give a narrower pattern"
         )
     known = {*(position or ())}

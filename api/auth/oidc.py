@@ -16,7 +16,7 @@ from .tokens import Person, Role
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 """Signatures that anybody can check; those by a shared secret are not taken."""
-WITHIN_SECONDS = 20
+TIMEOUT_SECONDS = 20
 KNOWN_SECONDS = 3600
 """How long what the provider says of itself is taken as known."""
 LEEWAY_SECONDS = 60
@@ -104,7 +104,7 @@ class Oidc:
             redirect_uri=redirect_uri,
             code_challenge_method="S256",
             token_endpoint_auth_method="client_secret_basic" if secret is not None else "none",
-            timeout=WITHIN_SECONDS,
+            timeout=TIMEOUT_SECONDS,
         )
 
     async def _provider(self) -> _Provider:
@@ -112,7 +112,7 @@ class Oidc:
             return self._known[1]
         issuer = self.settings.issuer
         try:
-            async with httpx.AsyncClient(timeout=WITHIN_SECONDS) as client:
+            async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
                 found = await client.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
                 found.raise_for_status()
                 told = found.json()
@@ -120,7 +120,7 @@ class Oidc:
                     str(told["issuer"]),
                     str(told["authorization_endpoint"]),
                     str(told["token_endpoint"]),
-                    jwt.PyJWKClient(str(told["jwks_uri"]), timeout=WITHIN_SECONDS),
+                    jwt.PyJWKClient(str(told["jwks_uri"]), timeout=TIMEOUT_SECONDS),
                 )
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
             raise NotKnownError(f"the provider {issuer} does not answer: {type(error).__name__} {error}") from error

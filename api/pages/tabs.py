@@ -28,7 +28,7 @@ from .spark import share_done, spark_options
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 UPCOMING = 10
-READ_WITHIN = 10.0
+READ_TIMEOUT = 10.0
 """Seconds that stores have for what applications came to."""
 STEPS_SHOWN = 500
 
@@ -121,7 +121,7 @@ async def _applications(source: CachedClient, dag_id: str, run_id: str, view: Ta
     runs, details_of = partial(source.runs, dag_id), partial(source.details, dag_id)
     asked = spark_tries(source.settings, dag_id, run, view, runs, details_of)
     try:
-        return await asyncio.wait_for(asked, READ_WITHIN)
+        return await asyncio.wait_for(asked, READ_TIMEOUT)
     except Exception:  # whatever a store's client raises: the page is shown without them
         log.warning("the figures of %s in %s cannot be read", view.key, run_id, exc_info=True)
         return None

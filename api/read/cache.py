@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-MOST = 5000
+MAX_ENTRIES = 5000
 LONGEST = 60.0
 """How long a question may take, in seconds: who asks meanwhile waits for the same one."""
 
@@ -15,7 +15,7 @@ LONGEST = 60.0
 class Cache:
     """By key, an answer and until when it holds. The oldest go first."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_ENTRIES) -> None:
         self._most = most
         self._held: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
         self._asked: dict[Hashable, asyncio.Task[Any]] = {}

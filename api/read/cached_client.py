@@ -51,17 +51,17 @@ OF_VIEW = (
 """What a DAG's line and its own answer have in common."""
 LONG = 3600.0
 """For what never changes: a version of a DAG, a run that has ended."""
-SEEN_WITHIN, LOOKS_FIRST, LOOKS_LAST = 5.0, 0.1, 1.0
+SEEN_TIMEOUT, LOOKS_FIRST, LOOKS_LAST = 5.0, 0.1, 1.0
 """In seconds: a run that has ended is changed by another execution of its workflow, which takes a moment."""
 RUNS_OF_VERSIONS = 25
 A_WHILE = 60.0
-MOST_STATES, MOST_DETAILS, MOST_SPECS = 32, 300, 1000
+MAX_STATES, MAX_DETAILS, MAX_SPECS = 32, 300, 1000
 """How many of each are held in memory: a run's state may have megabytes."""
-MOST_CACHED = 20_000
+MAX_CACHED = 20_000
 """How many ended runs a server's own file holds where there is no archive."""
-MOST_ARCHIVED = 1000
+MAX_ARCHIVED = 1000
 """How many archived runs of a DAG, or of all, a list shows beside those that Temporal knows."""
-MOST_RUNS = 1000
+MAX_RUNS = 1000
 """Runs of all DAGs that a list looks at, the newest first."""
 
 
@@ -76,12 +76,12 @@ class CachedClient:
         self.tidemill, self.settings = tidemill, settings
         self.replays = Replays()
         self._cache = Cache()
-        self._states, self._details, self._specs = Cache(MOST_STATES), Cache(MOST_DETAILS), Cache(MOST_SPECS)
+        self._states, self._details, self._specs = Cache(MAX_STATES), Cache(MAX_DETAILS), Cache(MAX_SPECS)
         self.keeps_all = settings.archive is not None
         """Whether runs are shown that Temporal has forgotten."""
         archive = settings.archive.get_secret_value() if settings.archive is not None else None
         self.ended = RunArchive(
-            archive or _own_file(settings, "web.db"), tidemill.client, None if self.keeps_all else MOST_CACHED
+            archive or _own_file(settings, "web.db"), tidemill.client, None if self.keeps_all else MAX_CACHED
         )
         self.notes = Notes(archive or _own_file(settings, "notes.db"), tidemill.client)
         self.favourites = Favourites(archive or _own_file(settings, "notes.db"), tidemill.client.namespace)
@@ -160,7 +160,7 @@ class CachedClient:
 
     async def until(self, dag_id: str, run_id: str, is_so: Callable[[RunDetails], bool]) -> None:
         """Waits, for a few seconds at most, until a change of a run can be seen: who has made it is answered by it."""
-        until, pause = time.monotonic() + SEEN_WITHIN, LOOKS_FIRST
+        until, pause = time.monotonic() + SEEN_TIMEOUT, LOOKS_FIRST
         while time.monotonic() < until:
             with suppress(*SILENT, LookupError):  # it goes on as another execution
                 if is_so(await self.tidemill.run(dag_id, run_id)):
@@ -286,7 +286,7 @@ class CachedClient:
         if not self.keeps_all:
             return listed
         known = {run.run_id for run in listed}
-        archived = await self._if_it_answers(self.ended.runs(dag_id, MOST_ARCHIVED), [])
+        archived = await self._if_it_answers(self.ended.runs(dag_id, MAX_ARCHIVED), [])
         kept = (run for run in archived if not self._is_deleted(dag_id, run.run_id))
         return listed + [run for run in kept if run.run_id not in known]
 
@@ -442,12 +442,12 @@ class CachedClient:
         """Runs of all DAGs that have begun, the newest first."""
 
         async def ask() -> list[RunRow]:
-            found = [row async for row in run_rows(self.tidemill.client, most=MOST_RUNS)]
+            found = [row async for row in run_rows(self.tidemill.client, most=MAX_RUNS)]
             listed = [row for row in found if row.dag_id is None or not self._is_forgotten(row.dag_id, row)]
             if not self.keeps_all:
                 return listed
             known = {(row.dag_id, row.run_id) for row in listed}
-            archived = await self._if_it_answers(self.ended.rows(MOST_ARCHIVED), [])
+            archived = await self._if_it_answers(self.ended.rows(MAX_ARCHIVED), [])
             kept = (row for row in archived if not self._is_deleted(row.dag_id, row.run_id))
             return listed + [row for row in kept if (row.dag_id, row.run_id) not in known]
 

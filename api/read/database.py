@@ -31,7 +31,7 @@ from ...model.errors import InvalidInputError
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 THREADS = 4
-ANSWERS_WITHIN = 5.0
+ANSWER_TIMEOUT = 5.0
 """So long a page waits for what is kept, in seconds."""
 AGAIN_AFTER = 10.0
 """So long it is not asked again when it has failed."""
@@ -98,7 +98,7 @@ class ArchiveError(Exception):
 class Database:
     """A database. One that is disposable is passed over where it fails; an archive says so.
 
-    One that hangs holds nobody up for longer than ANSWERS_WITHIN, and is left alone for a while after it has failed.
+    One that hangs holds nobody up for longer than ANSWER_TIMEOUT, and is left alone for a while after it has failed.
     """
 
     def __init__(self, url: str, *, disposable: bool, tables: MetaData = TABLES) -> None:
@@ -117,7 +117,7 @@ class Database:
         within = _patience.get()
         if within is None and self.problem is not None and time.monotonic() < self._again_at:
             raise TimeoutError(self.problem)
-        threads, seconds = (self._threads, ANSWERS_WITHIN) if within is None else (self._patient_threads, within)
+        threads, seconds = (self._threads, ANSWER_TIMEOUT) if within is None else (self._patient_threads, within)
         try:
             asked = asyncio.get_running_loop().run_in_executor(threads, self._on_its_file, work)
             found = await asyncio.wait_for(asked, seconds)

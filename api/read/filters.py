@@ -17,7 +17,7 @@ from ..refusals import BadRequestError
 T = TypeVar("T")
 COMPARED: dict[str, Callable[[Any, Any], bool]] = {"_gte": ge, "_gt": gt, "_lte": le, "_lt": lt}
 NOT_FILTERS = {"limit", "offset", "cursor", "order_by"}
-MOST_ORDERS = 10
+MAX_ORDERS = 10
 LONGEST_PATTERN = 300
 NOTHING = "none"
 """What a filter calls the state of a task that has none."""
@@ -94,8 +94,8 @@ def ordered(items: Iterable[T], order_by: Sequence[str], keys: Mapping[str, Get]
 
     Raises BadRequestError for a name that is no key.
     """
-    if len(order_by) > MOST_ORDERS:
-        raise InvalidInputError(f"order_by has {len(order_by)} names, and may have {MOST_ORDERS}. Leave some out")
+    if len(order_by) > MAX_ORDERS:
+        raise InvalidInputError(f"order_by has {len(order_by)} names, and may have {MAX_ORDERS}. Leave some out")
     found = [*items]
     for name in reversed(order_by):
         key = keys.get(name.lstrip("-"))

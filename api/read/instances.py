@@ -10,7 +10,7 @@ from ...model.spec.dag import DagSpec
 from ...worker.connection import NotFoundError
 from .cached_client import CachedClient
 
-MOST_RUNS = 100
+MAX_RUNS = 100
 """So many runs are changed by one request at most."""
 Instances = tuple[RunIdentity, DagSpec | None, list[TaskView]]
 
@@ -45,9 +45,9 @@ async def runs_between(source: CachedClient, dag_id: str, since: datetime | None
     found = sorted(
         (at, run_id) for at, run_id in dated if (since is None or at >= since) and (until is None or at <= until)
     )
-    if len(found) > MOST_RUNS:
+    if len(found) > MAX_RUNS:
         raise InvalidInputError(
-            f"{len(found)} runs are meant, and {MOST_RUNS} can be changed at a time. Give dates, or use "
+            f"{len(found)} runs are meant, and {MAX_RUNS} can be changed at a time. Give dates, or use "
             f"`tidemill tasks clear {dag_id} RUN_ID --past`"
         )
     return [run_id for _, run_id in found]

@@ -44,7 +44,7 @@ NOTES = Table(
     Column("note", LargeBinary, nullable=False),
 )
 NAMES = ("namespace", "dag_id", "run_id", "task_id", "map_index")
-MOST_NAMED = 500
+MAX_NAMED = 500
 log = logging.getLogger(__name__)
 
 
@@ -72,7 +72,7 @@ class Notes:
         if not runs:
             return {}
         mine = (NOTES.c.namespace == self._namespace) & tuple_(NOTES.c.dag_id, NOTES.c.run_id).in_(sorted(runs))
-        if len(task_ids) <= MOST_NAMED:
+        if len(task_ids) <= MAX_NAMED:
             mine &= NOTES.c.task_id.in_(sorted(task_ids))
         found = {}
         for row in await self._database.read(select(NOTES).where(mine)):

@@ -8,7 +8,7 @@ from ...model.errors import InvalidInputError
 from ...model.replay.steps import Step
 from ...worker.replay import replayed
 
-MOST_EVENTS = 5000
+MAX_EVENTS = 5000
 """Of a history that is replayed for a page."""
 
 
@@ -42,6 +42,6 @@ class Replays:
 
     async def _in_turn(self, client: Client, workflow_id: str) -> list[Step]:
         try:
-            return await replayed(client, workflow_id, most_events=MOST_EVENTS)
+            return await replayed(client, workflow_id, most_events=MAX_EVENTS)
         finally:
             self._turn.release()

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 AT_ONCE = 8
-WITHIN_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 _threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tidemill-stores")
 
 
-async def in_time(work: Callable[[], T], seconds: float = WITHIN_SECONDS) -> T:
+async def in_time(work: Callable[[], T], seconds: float = TIMEOUT_SECONDS) -> T:
     """Return what *work* does. Raises what it raises, and StoreSilentError where that takes longer than *seconds*."""
     try:
         async with asyncio.timeout(seconds):

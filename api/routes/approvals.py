@@ -24,7 +24,7 @@ from .runs import RUN
 from .task_instances import MAPPED
 
 router = APIRouter()
-MOST_RUNS = 50
+MAX_RUNS = 50
 """Runs that a list over several looks at, the newest first."""
 
 
@@ -65,10 +65,10 @@ async def get_approvals(
     if dag_id == "~":
         waiting = response_received is False
         rows = [row for row in await source.all_runs() if row.dag_id and dag_run_id in ("~", row.run_id)]
-        rows = [row for row in rows if row.counts.get("awaiting_input")] if waiting else rows[:MOST_RUNS]
+        rows = [row for row in rows if row.counts.get("awaiting_input")] if waiting else rows[:MAX_RUNS]
         runs = [(row.dag_id, row.run_id) for row in rows]
     elif dag_run_id == "~":
-        runs = [(dag_id, view.run_id) for view in (await source.runs(dag_id))[:MOST_RUNS] if view.state != "queued"]
+        runs = [(dag_id, view.run_id) for view in (await source.runs(dag_id))[:MAX_RUNS] if view.state != "queued"]
     else:
         await source.run(dag_id, dag_run_id)
         runs = [(dag_id, dag_run_id)]

@@ -22,9 +22,9 @@ from ..read.filters import matches, ordered, page
 from ..responses.common import number_of
 
 router = APIRouter()
-MOST_LINES = 10_000
+MAX_LINES = 10_000
 """Changes by people that a list looks at, the newest first."""
-MOST_DAGS = 50
+MAX_DAGS = 50
 """DAGs whose decisions a list without a dag_id looks at."""
 
 
@@ -150,7 +150,7 @@ async def get_decisions(
     """
     named = {"dag_id_pattern": dag_id_pattern, "dag_id_prefix_pattern": dag_id_prefix_pattern}
     rows = [row for row in await source.rows() if matches(row, named, {})] if dag_id is None else []
-    views = await each(rows[:MOST_DAGS], _view_of(source))
+    views = await each(rows[:MAX_DAGS], _view_of(source))
     if dag_id is not None:
         with suppress(NotFoundError):  # of one that is gone there is what people did to it
             views = [await source.view(dag_id)]
@@ -190,7 +190,7 @@ async def get_decisions(
 @router.get("/api/v2/eventLogs/{event_log_id}")
 async def get_decision(source: Here, request: Request, event_log_id: int) -> dict[str, Any]:
     """One of the decisions and changes that are listed over all DAGs."""
-    views = await each((await source.rows())[:MOST_DAGS], _view_of(source))
+    views = await each((await source.rows())[:MAX_DAGS], _view_of(source))
     found = [_decision(view.dag_id, made) for view in views for made in view.decisions]
     for one in [*found, *await _changes(request)]:
         if one["event_log_id"] == event_log_id:
@@ -202,7 +202,7 @@ async def _changes(request: Request) -> list[dict[str, Any]]:
     """What people have changed, for those who may change things."""
     if request.state.person.role < Role.OPERATOR:
         return []
-    lines = await asyncio.to_thread(request.app.state.audit.newest, MOST_LINES)
+    lines = await asyncio.to_thread(request.app.state.audit.newest, MAX_LINES)
     return [_change(line) for line in lines]
 
 

@@ -10,7 +10,7 @@ from ...model.dag.row import DagRow
 from ...model.errors import InvalidInputError
 from ...model.states import TaskState
 from ..dependencies import Here
-from ..read.cached_client import MOST_RUNS
+from ..read.cached_client import MAX_RUNS
 from ..read.concurrency import each
 from ..responses.tasks import shown_state
 
@@ -51,8 +51,8 @@ async def get_history(source: Here, start_date: str, end_date: str | None = None
     return {
         "dag_run_states": {state: runs[state] for state in RUN_STATES},
         "task_instance_states": {state: tasks[state] for state in TASK_STATES},
-        "dag_run_counts_are_lower_bounds": len(rows) >= MOST_RUNS,
-        "task_instance_counts_are_lower_bounds": len(rows) >= MOST_RUNS,
+        "dag_run_counts_are_lower_bounds": len(rows) >= MAX_RUNS,
+        "task_instance_counts_are_lower_bounds": len(rows) >= MAX_RUNS,
     }
 
 

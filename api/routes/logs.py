@@ -25,8 +25,8 @@ router = APIRouter()
 NDJSON = "application/x-ndjson"
 TOKEN = "Airflow-Continuation-Token"  # noqa: S105 - the name of a header
 LINE = re.compile(r"^(\d{4}-\d\d-\d\dT\S+) ([A-Z]+) +(.*)$")
-READ_WITHIN = 60.0
-MOST_BYTES = 4 * 2**20
+READ_TIMEOUT = 60.0
+MAX_BYTES = 4 * 2**20
 """The most of a log that one answer has; the next goes on from there."""
 
 
@@ -55,8 +55,8 @@ async def get_log(
     goes_on = try_number > last or (try_number == view.try_number and not view.state.finished)
     if NDJSON in accept and not goes_on and token is None:  # all of it, however long: who asks so asks once
         return StreamingResponse(_lines(log), media_type=NDJSON)
-    data = await in_time(partial(log.read, offset, -1 if full_content else MOST_BYTES + 1), READ_WITHIN)
-    part = data if full_content else data[:MOST_BYTES]
+    data = await in_time(partial(log.read, offset, -1 if full_content else MAX_BYTES + 1), READ_TIMEOUT)
+    part = data if full_content else data[:MAX_BYTES]
     if len(part) < len(data) or goes_on:  # a line that is not whole yet waits for its end
         part = part[: part.rfind(b"\n") + 1] or part
     events = [event_of(line) for line in part.decode(errors="replace").splitlines()]
@@ -72,7 +72,7 @@ async def get_log(
 async def _lines(log: TaskLog) -> AsyncIterator[str]:
     """The lines of a log that is complete, as JSON."""
     offset, rest = 0, b""
-    while data := await in_time(partial(log.read, offset, MOST_BYTES), READ_WITHIN):
+    while data := await in_time(partial(log.read, offset, MAX_BYTES), READ_TIMEOUT):
         offset += len(data)
         *whole, rest = (rest + data).split(b"\n")
         yield "".join(json.dumps(event_of(line.decode(errors="replace"))) + "\n" for line in whole)

@@ -47,7 +47,7 @@ router = APIRouter()
 RUNS = "/api/v2/dags/{dag_id}/dagRuns"
 RUN = RUNS + "/{dag_run_id}"
 SHORTEST_INTERVAL = 0.2
-WHOLE_WITHIN = 8.0
+REQUEST_TIMEOUT = 8.0
 """In seconds: so long a list asks for what only each run itself knows. Of those that have ended it is held."""
 
 
@@ -143,7 +143,7 @@ async def list_runs(source: Here, dag_id: Literal["~"], body: RunBatch) -> RunCo
 async def _whole(source: CachedClient, runs: Sequence[RunAnswer]) -> list[RunAnswer]:
     """*runs* with what only the workflow of each, or the archive, knows; without it where nobody answers in time."""
 
-    until = time.monotonic() + WHOLE_WITHIN
+    until = time.monotonic() + REQUEST_TIMEOUT
 
     async def ask(run: RunAnswer) -> RunAnswer:
         if time.monotonic() > until:  # a long list that nobody has asked for before: workers have other work, too

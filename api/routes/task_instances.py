@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 INSTANCES = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances"
 INSTANCE = INSTANCES + "/{task_id}"
 MAPPED = INSTANCE + "/{map_index}"
-MOST_RUNS = 25
+MAX_RUNS = 25
 """Runs whose tasks a list over all runs of a DAG looks at, the newest first."""
 CHANGES_AT_ONCE = 5
 """So many runs of one DAG are changed at a time: its workflow takes ten updates."""
@@ -121,7 +121,7 @@ async def known_instances(
     narrowing = {name: value for name, value in wanted.items() if name.startswith(OF_RUNS)}
     runs = [run for run in await known_runs(source, dag_id) if matches(run, narrowing, FIELDS)]
     runs.sort(key=lambda run: run.run_after, reverse=True)
-    found = await each(runs[:MOST_RUNS], lambda run: _of_run(source, run.dag_id, run.dag_run_id))
+    found = await each(runs[:MAX_RUNS], lambda run: _of_run(source, run.dag_id, run.dag_run_id))
     return [one for part in found for one in part], len(found) < len(runs)
 
 

@@ -18,7 +18,7 @@ from ..read.filters import matches, ordered, page
 from ..responses.common import Answer
 from ..responses.tasks import shown_name
 from .runs import known_runs
-from .task_instances import INSTANCE, MOST_RUNS
+from .task_instances import INSTANCE, MAX_RUNS
 
 router = APIRouter()
 LARGE = "a large result: it is kept below TIDEMILL_XCOM_URL, and tasks read it by ti.xcom_pull"
@@ -132,7 +132,7 @@ async def get_results(
     wanted = filters.model_dump()
     if "~" in (dag_id, dag_run_id):
         runs = sorted(await known_runs(source, dag_id), key=lambda run: run.run_after, reverse=True)
-        runs = [run for run in runs if run.state != "queued" and dag_run_id in ("~", run.dag_run_id)][:MOST_RUNS]
+        runs = [run for run in runs if run.state != "queued" and dag_run_id in ("~", run.dag_run_id)][:MAX_RUNS]
         parts = await each(runs, lambda run: _of_run(source, run.dag_id, run.dag_run_id))
         found = [one for part in parts for one in part if task_id in ("~", one.task_id)]
     elif task_id == "~":

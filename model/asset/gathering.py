@@ -15,7 +15,7 @@ from ..spec.assets.identity import Asset, AssetAlias, AssetKey
 from .events import AssetEvent, is_listed, wakes, within
 
 MOMENT = timedelta(microseconds=1)
-MOST_EVENTS, MOST_BYTES = 1000, 256 * 1024
+MAX_EVENTS, MAX_BYTES = 1000, 256 * 1024
 """So many events are kept for the next run, the newest, and so many bytes of them."""
 
 
@@ -125,7 +125,7 @@ class Gathering(Record):
 
     def _keep(self, heard: list[Heard]) -> None:
         """Keeps the newest of *heard*, as many as a DAG's state may have; how many that leaves out is told."""
-        kept = within([one.event for one in heard], MOST_EVENTS, MOST_BYTES)
+        kept = within([one.event for one in heard], MAX_EVENTS, MAX_BYTES)
         self.dropped += len(heard) - len(kept)
         self.heard = heard[len(heard) - len(kept) :]
 
@@ -157,7 +157,7 @@ class Gathering(Record):
         taken = Taken(run_after=until, events=tuple(self.listed(condition, until, catchup=catchup)))
         self.rows, self.floor = [], until
         self.heard = [one for one in self.heard if one.at > until]
-        self.taken = [*self.taken, *(event.cause for event in taken.events)][-MOST_EVENTS:]
+        self.taken = [*self.taken, *(event.cause for event in taken.events)][-MAX_EVENTS:]
         return taken
 
     def listed(self, condition: Condition, until: datetime, *, catchup: bool) -> list[AssetEvent]:

@@ -11,9 +11,9 @@ from ..spec.assets.mappers import Mapper, RollupMapper, listed
 from ..spec.assets.partitioned import Partitioned
 from .events import AssetEvent
 
-MOST_PENDING = 2000
+MAX_PENDING = 2000
 """So many partitions may wait for their parts."""
-MOST_KEYS = 1000
+MAX_KEYS = 1000
 """So many partitions one event may be for, where its mapper says nothing of it."""
 
 
@@ -55,10 +55,10 @@ class Partitioning(Record):
             keys = listed(mapper.to_downstream(event.partition_key))
         except (ValueError, TypeError, ArithmeticError) as error:
             return f"partition {event.partition_key!r} of {event.name}: {error}"
-        if len(keys) > (mapper.max_downstream_keys or MOST_KEYS):
+        if len(keys) > (mapper.max_downstream_keys or MAX_KEYS):
             return f"partition {event.partition_key!r} of {event.name} is for {len(keys)} partitions, which is too many"
-        if len(self.pending) + len(keys) > MOST_PENDING:
-            return f"{len(self.pending):,} partitions wait for their parts already, and {MOST_PENDING:,} may"
+        if len(self.pending) + len(keys) > MAX_PENDING:
+            return f"{len(self.pending):,} partitions wait for their parts already, and {MAX_PENDING:,} may"
         for key in dict.fromkeys(keys):
             self._open(key, schedule).events.append(event)
         return None

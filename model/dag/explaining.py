@@ -7,7 +7,7 @@ from ..run.identity import RunType
 from ..states import RunState
 from .backfills import runs_text
 from .records import MadeDecision
-from .state import MOST_RUNNING, DagState
+from .state import MAX_RUNNING, DagState
 
 
 class Explanation(Model):
@@ -94,8 +94,8 @@ def why_queued(state: DagState, run_id: str, now: datetime) -> str:
     start = state.not_before(tracked.run)
     if start > now:
         return f"it waits for {iso(start)}"
-    if state.running >= MOST_RUNNING:
-        return f"{MOST_RUNNING:,} runs of the DAG are under way, as many as Temporal lets it have"
+    if state.running >= MAX_RUNNING:
+        return f"{MAX_RUNNING:,} runs of the DAG are under way, as many as Temporal lets it have"
     if state.spec.max_active_runs == 0:
         return NEVER
     running = sorted(t.run.run_id for t in state.runs.values() if t.state is RunState.RUNNING)

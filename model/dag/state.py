@@ -28,8 +28,8 @@ from .records import DateTakenError, DecisionKind, RunRecord, TrackedRun, short_
 from .ticks import Ticks, TimetableQuery, due, spread
 
 LEDGER_LENGTH = 500
-MOST_RUNNING = 1000
-MOST_DELETED = 500
+MAX_RUNNING = 1000
+MAX_DELETED = 500
 """Runs of one DAG under way, whatever its limits are: Temporal takes 2,000 children of a workflow."""
 TICKS_AHEAD = 2
 TIMETABLE = "timetable: "
@@ -285,7 +285,7 @@ class DagState(DagAssets, DagBackfills):
         keys = {run_key(record.logical_date, run_id) for record in self.ledger if record.run_id == run_id}
         keys |= {key for key, other in self.dates.items() if other == run_id}
         keys |= {tracked.run.key for tracked in queued if tracked.again}  # it has run: Temporal knows its workflow
-        self.deleted = [*self.deleted, *sorted(keys.difference(self.deleted))][-MOST_DELETED:]
+        self.deleted = [*self.deleted, *sorted(keys.difference(self.deleted))][-MAX_DELETED:]
         self.ledger = [record for record in self.ledger if record.run_id != run_id]
         self.dates = {key: other for key, other in self.dates.items() if other != run_id}
         return True

@@ -23,7 +23,7 @@ def plain_leaf(given: Any) -> Any:
     return getattr(given, "leaf", given)
 
 
-SAID_LIMIT, MOST_SAID = 128 * 1024, 1000
+SAID_LIMIT, MAX_SAID = 128 * 1024, 1000
 
 
 def as_json(extra: Any) -> dict[str, Any]:
@@ -106,9 +106,9 @@ class OutletEventAccessors(Mapping[Any, OutletEventAccessor]):
         found = [event for accessor in self._of.values() for event in accessor.said()]
         keys = sum(max(1, len(event.partition_keys)) for event in found)
         size = json_size([event.model_dump(mode="json") for event in found])
-        if size > SAID_LIMIT or keys > MOST_SAID:
+        if size > SAID_LIMIT or keys > MAX_SAID:
             raise InvalidInputError(
-                f"outlet_events: {keys:,} events with {size:,} bytes; a task may have {MOST_SAID:,} events, and "
+                f"outlet_events: {keys:,} events with {size:,} bytes; a task may have {MAX_SAID:,} events, and "
                 f"{SAID_LIMIT:,} bytes. Write less to `extra`"
             )
         return found

@@ -20,7 +20,7 @@ from .assumptions import Assumptions
 from .busy_periods import BusyPeriod, Repeats, Track
 from .calendars import Calendar, Offsets, offsets
 
-MOST_PATTERNS = 200
+MAX_PATTERNS = 200
 
 
 def may_repeat(specs: Iterable[DagSpec], assumptions: Assumptions) -> bool:
@@ -126,7 +126,7 @@ class Repetition:
         }
         period.calendars = dict(before.by_dag)
         self._patterns.insert(0, Pattern(period, now - begin, dues))
-        del self._patterns[MOST_PATTERNS:]
+        del self._patterns[MAX_PATTERNS:]
 
     def _is_regular(self, period: BusyPeriod, now: datetime) -> bool:
         """Whether each run was made by its schedule when it was due, and went well, with workers all the time."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..asset.events import AssetEvent, wakes
 from ..dag.records import TrackedRun
-from ..dag.state import MOST_RUNNING, DagState
+from ..dag.state import MAX_RUNNING, DagState
 from ..run.messages import RunReport, TasksEnded
 from ..run.past import remembered
 from ..run.planner import RunEnd
@@ -29,7 +29,7 @@ from .run import SimulatedRun
 from .spans import RunSpan
 from .surroundings import Surroundings
 
-MOST_NOTED = 10_000
+MAX_NOTED = 10_000
 """Of a DAG's runs that are due at the end and were kept from being made, as many are counted."""
 
 
@@ -79,7 +79,7 @@ class World(Surroundings):
             dag_id = dag.state.spec.dag_id
             if dag.state.broken is not None:
                 found.append(f"DAG {dag_id} makes no more runs: {dag.state.broken}")
-            if dag.overdue >= MOST_NOTED:
+            if dag.overdue >= MAX_NOTED:
                 found.append(
                     f"DAG {dag_id}: of the runs that are due at the end and not made, {dag.overdue:,} are counted"
                 )
@@ -183,7 +183,7 @@ class SimulatedDag:
             created = [*state.create_by_assets(now), *state.create_due(now)]
             for tracked in created:
                 self._note(tracked)
-            for tracked in state.startable(now)[: max(0, MOST_RUNNING - state.running)]:
+            for tracked in state.startable(now)[: max(0, MAX_RUNNING - state.running)]:
                 self._start(tracked)
             if state.ticks == ahead and not state.can_still_create(now):
                 break
@@ -195,8 +195,8 @@ class SimulatedDag:
         state, now = self.state, self._world.clock.now - timedelta(microseconds=1)
         if self._world.assumptions.resumes(now) > now or state.spec.schedule.answers_by_moment:
             return
-        state.spec = state.spec.model_copy(update={"max_active_runs": len(state.runs) + MOST_NOTED})
-        while self.overdue < MOST_NOTED:
+        state.spec = state.spec.model_copy(update={"max_active_runs": len(state.runs) + MAX_NOTED})
+        while self.overdue < MAX_NOTED:
             if (question := state.question(now)) is not None:
                 state.take(self._world.calendars.answer(question), question.now)
             made = state.create_due(now)

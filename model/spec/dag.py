@@ -37,7 +37,7 @@ from .timetables.cron import DstPolicy, zone
 from .trigger_rule import TriggerRule
 
 SECOND = timedelta(seconds=1)
-MOST_TERMS = 1000
+MAX_TERMS = 1000
 """So many assets a schedule may name."""
 TypeOfRun = Literal["scheduled", "manual", "backfill", "asset_triggered", "asset_materialization", "operator_triggered"]
 
@@ -212,8 +212,8 @@ class DagSpec(OmitDefaults, Model):
         self.check_run_type("asset_triggered")
         condition = waited_for(self.schedule)
         terms = 0 if condition is None else sum(1 for _ in leaves(condition))
-        if terms > MOST_TERMS:
-            raise ValueError(f"schedule has {terms:,} assets, and may have {MOST_TERMS:,}. Wait for fewer")
+        if terms > MAX_TERMS:
+            raise ValueError(f"schedule has {terms:,} assets, and may have {MAX_TERMS:,}. Wait for fewer")
 
     def check_run_type(self, run_type: str) -> None:
         """Raises InvalidInputError for a type of run that the DAG does not allow."""

@@ -41,7 +41,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[subprocess.Popen[str
 def test_all_that_a_start_has_left_is_ended(
     tmp_path: Path, left: tuple[subprocess.Popen[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.activities.attempts.folder.ENDS_WITHIN_SECONDS", 0.5)
+    monkeypatch.setattr("tidemill.activities.attempts.folder.END_TIMEOUT_SECONDS", 0.5)
     process, apart = left
     folder = AttemptFolder(tmp_path / "try", tmp_path / "log").make()
     folder.claim("the-call", process.pid)

@@ -28,7 +28,7 @@ def test_a_log_that_cannot_be_written_hurts_no_answer(tmp_path: Path, caplog: py
 
 
 def test_a_task_that_asks_for_ever_does_not_fill_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "MOST_REFUSALS", 3)
+    monkeypatch.setattr(audit, "MAX_REFUSALS", 3)
     monkeypatch.setattr(audit.time, "monotonic", lambda: 61.0)
     refusals = Refusals(AuditLog(tmp_path / audit.AUDIT_FILE))
     for number in range(20):

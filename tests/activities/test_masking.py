@@ -8,7 +8,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from tidemill.activities import secrets
 from tidemill.activities.attempts.lifecycle import ChildListener
-from tidemill.activities.masking import HERE, MASK, MOST_SECRETS, Masker, forms_of
+from tidemill.activities.masking import HERE, MASK, MAX_SECRETS, Masker, forms_of
 from tidemill.activities.secrets import Connection, is_sensitive, mask_names
 
 SECRET = 'B&Pass"éw0rd-77'
@@ -80,10 +80,10 @@ def test_a_task_blinds_no_log_but_its_own() -> None:
 
 def test_what_is_masked_is_bounded() -> None:
     masker = Masker(["known for good"])
-    for number in range(3 * MOST_SECRETS):
+    for number in range(3 * MAX_SECRETS):
         masker.add(f"secret-number-{number:06}")
-    assert MOST_SECRETS // 2 <= len(masker.secrets) <= MOST_SECRETS + 1
-    assert masker.masked(f"known for good, secret-number-{3 * MOST_SECRETS - 1:06}") == f"{MASK}, {MASK}"
+    assert MAX_SECRETS // 2 <= len(masker.secrets) <= MAX_SECRETS + 1
+    assert masker.masked(f"known for good, secret-number-{3 * MAX_SECRETS - 1:06}") == f"{MASK}, {MASK}"
 
 
 @pytest.mark.parametrize("others", [0, 200])

@@ -24,7 +24,7 @@ from tidemill.model.spec.timetables.partition import CronPartition
 Case = dict[str, Any]
 conditions: TypeAdapter[Any] = TypeAdapter(Condition)
 mappers: TypeAdapter[Any] = TypeAdapter(Mapper)
-MOST_DAGS, MOST_STARTED = 10, 20
+MAX_DAGS, MAX_STARTED = 10, 20
 
 
 def asset(given: Any) -> Asset:
@@ -450,7 +450,7 @@ class World:
             if self.is_due_by_assets(dag) or by_time:
                 due.append((tick is not None, tick.run_after if tick is not None else self.now, dag))
         due.sort(key=lambda found: found[:2])
-        return [dag for _, _, dag in due[:MOST_DAGS]]
+        return [dag for _, _, dag in due[:MAX_DAGS]]
 
     def is_due_by_assets(self, dag: Dag) -> bool:
         ready = dag.gathering.is_due(dag.condition, self.registry.inactive)
@@ -479,7 +479,7 @@ class World:
         started = []
         for run in waiting:
             running = sum(other.state == "running" for other in run.dag.runs)
-            if running < run.dag.limit and not run.dag.paused and len(started) < MOST_STARTED:
+            if running < run.dag.limit and not run.dag.paused and len(started) < MAX_STARTED:
                 run.state = "running"
                 started.append(run)
         return started

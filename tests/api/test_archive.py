@@ -412,7 +412,7 @@ async def test_what_was_deleted_while_the_archive_was_away_is_deleted_there_late
 async def test_an_archive_that_hangs_holds_nobody_up_for_long(
     here: Stack, begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "ANSWERS_WITHIN", 0.3)
+    monkeypatch.setattr(database, "ANSWER_TIMEOUT", 0.3)
     source = await begun(f"sqlite:///{tmp_path}/runs.db")
     held = threading.Event()
     mine = source.ended._database
@@ -433,7 +433,7 @@ async def test_an_archive_that_is_slow_is_waited_for_where_nobody_looks(
     begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a store that takes its time for large runs would never have them."""
-    monkeypatch.setattr(database, "ANSWERS_WITHIN", 0.05)
+    monkeypatch.setattr(database, "ANSWER_TIMEOUT", 0.05)
     source = await begun(f"sqlite:///{tmp_path}/runs.db")
     with pytest.raises(ArchiveError):
         await source.ended._database.change(lambda _: time.sleep(0.3))

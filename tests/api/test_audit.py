@@ -97,7 +97,7 @@ async def test_refusals_and_ways_in_are_kept_and_looking_is_not(
 
 
 async def test_refusals_do_not_fill_the_disk(app: FastAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "MOST_REFUSALS", 3)
+    monkeypatch.setattr(audit, "MAX_REFUSALS", 3)
     monkeypatch.setattr(audit.time, "monotonic", lambda: 61.0)
     for _ in range(10):
         await asked(app, "GET", "/api/v2/dags", "tidemill_forged")

@@ -46,7 +46,7 @@ async def answers(address: tuple[str, int]) -> int:
 async def test_headers_that_do_not_end_end_their_connection(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HEADERS_WITHIN", 0.3)
+    monkeypatch.setattr(connections, "HEADERS_TIMEOUT", 0.3)
     async with half_requests(address, 20, b"GET / HTTP/1.1\r\nHost: x\r\nX:") as readers:
         assert await answers(address) == 200
         assert await asyncio.gather(*(reader.read() for reader in readers)) == [b""] * 20
@@ -55,7 +55,7 @@ async def test_headers_that_do_not_end_end_their_connection(
 async def test_a_body_that_does_not_end_ends_its_connection(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "BODY_WITHIN", 0.3)
+    monkeypatch.setattr(connections, "BODY_TIMEOUT", 0.3)
     head = b"POST /api/v2/pools HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     begun = head + b"Content-Length: 99\r\n\r\n{"
     async with half_requests(address, 5, begun) as readers:
@@ -76,7 +76,7 @@ async def test_one_address_has_half_of_the_connections_at_most(
 
 
 async def test_a_connection_is_used_again(address: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEADERS_WITHIN", 30.0)
+    monkeypatch.setattr(connections, "HEADERS_TIMEOUT", 30.0)
     request = b"GET /api/v2/version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     reader, writer = await asyncio.open_connection(*address)
     for _ in range(3):

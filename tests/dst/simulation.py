@@ -14,7 +14,7 @@ from .installation import Folder, Happening, Plan
 from .people import People
 from .releases import last_release, this_release
 from .work import Work
-from .world import MOST_STEPS, Violation, World
+from .world import MAX_STEPS, Violation, World
 
 CALM_DAYS = 12
 """So long everything has to come to its end, once nothing goes wrong any more."""
@@ -33,7 +33,7 @@ class Result:
     trace: list[str] = field(default_factory=list)
 
 
-def simulate(plan: Plan, *, trace: bool = False, most_steps: int = MOST_STEPS) -> Result:
+def simulate(plan: Plan, *, trace: bool = False, most_steps: int = MAX_STEPS) -> Result:
     """Runs *plan* to its end, to the first violation, or until it has taken *most_steps*."""
     from properties.checking import Checks
 

@@ -57,7 +57,7 @@ from .world import SimulatedWorker, World
 if TYPE_CHECKING:
     from .installation import Folder
 
-BEATS_WITHIN = 2 * SECOND
+BEATS_TIMEOUT = 2 * SECOND
 
 
 class Work:

@@ -20,7 +20,7 @@ from .instance import Instance, NondeterminismError, TaskFailedError
 from .releases import Release
 from .service import Service
 
-MOST_STEPS = 12_000
+MAX_STEPS = 12_000
 """Workflow tasks of one seed, replayed ones too; those that have more are few, and cost what a hundred others do."""
 VISIBILITY_LAG = 5 * SECOND
 """By how much a list may be behind."""
@@ -88,7 +88,7 @@ class World:
         self.trace: list[str] | None = None
         self.rates = rates or {}
         self.service_down_until = 0
-        self.most_steps = MOST_STEPS
+        self.most_steps = MAX_STEPS
         self.calm = False
         """Whether nothing goes wrong any more."""
         self.workers = [SimulatedWorker(n, release=self._drawn_release()) for n in range(workers)]

@@ -146,7 +146,7 @@ def test_what_happened_before_it_was_waited_for_is_listed_first_and_does_not_cou
 
 
 def test_how_many_were_too_many_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering_module, "MOST_EVENTS", 3)
+    monkeypatch.setattr(gathering_module, "MAX_EVENTS", 3)
     gathering = waiting_for(A)
     hear(gathering, A, *map(event, range(1, 8)))
     assert (causes(gathering), gathering.dropped) == (["5", "6", "7"], 4)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from tidemill.model.dag.data import DATES_KEPT, DECISIONS_KEPT
-from tidemill.model.dag.state import LEDGER_LENGTH, MOST_DELETED, MOST_RUNNING, DagState
+from tidemill.model.dag.state import LEDGER_LENGTH, MAX_DELETED, MAX_RUNNING, DagState
 from tidemill.model.dag.views import dag_row
 from tidemill.model.run.identity import RunType
 from tidemill.model.spec.timetables import waited_for
@@ -209,7 +209,7 @@ def due_asset_runs_are_made(look: Look) -> Found:
 def runs_that_may_start_do(look: Look) -> Found:
     """After a workflow task, no queued run waits that may start."""
     state = look.state
-    if _can_work(look) and state.running < MOST_RUNNING:
+    if _can_work(look) and state.running < MAX_RUNNING:
         for tracked in state.startable(look.now):
             yield f"{tracked.run.run_id}"
 
@@ -313,7 +313,7 @@ def what_a_dag_keeps_has_bounds(look: Look) -> Found:
     state = look.state
     bounds = (
         ("ledger", state.ledger, LEDGER_LENGTH), ("dates", state.dates, DATES_KEPT),
-        ("deleted", state.deleted, MOST_DELETED), ("decisions", state.decisions, DECISIONS_KEPT),
+        ("deleted", state.deleted, MAX_DELETED), ("decisions", state.decisions, DECISIONS_KEPT),
     )  # fmt: skip
     for name, kept, most in bounds:
         if len(kept) > most:

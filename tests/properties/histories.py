@@ -13,7 +13,7 @@ from tidemill.model.spec.dag import DagSpec
 from .catalogue import Found, prop
 
 HISTORY, ALL = "history", "installation"
-MOST_EVENTS, MOST_PENDING, MOST_COMMANDS = 51_200, 2_000, 600
+MAX_EVENTS, MAX_PENDING, MAX_COMMANDS = 51_200, 2_000, 600
 CLOSING = {
     "WorkflowExecutionCompleted", "WorkflowExecutionFailed", "WorkflowExecutionCanceled",
     "WorkflowExecutionTerminated", "WorkflowExecutionContinuedAsNew", "WorkflowExecutionTimedOut",
@@ -52,7 +52,7 @@ def a_history_begins_once_and_ends_once(execution: Any) -> Found:
 @prop(HISTORY)
 def histories_have_room(execution: Any) -> Found:
     """No history comes near to what Temporal lets it have."""
-    if len(execution.events) > MOST_EVENTS // 2:
+    if len(execution.events) > MAX_EVENTS // 2:
         yield f"{len(execution.events)} events"
 
 
@@ -104,7 +104,7 @@ def little_is_pending(execution: Any) -> Found:
     for event in execution.events:
         pending += event.kind in ("ActivityTaskScheduled", "StartChildWorkflowExecutionInitiated")
         pending -= event.kind in ENDS_OF_ACTIVITIES or event.kind in ENDS_OF_CHILDREN
-        if pending > MOST_PENDING:
+        if pending > MAX_PENDING:
             yield f"{pending} at event {event.event_id}"
             return
 
@@ -118,7 +118,7 @@ def a_step_asks_for_little(execution: Any) -> Found:
             asked = 0
         asked += event.kind in ("ActivityTaskScheduled", "StartChildWorkflowExecutionInitiated",
                                 "SignalExternalWorkflowExecutionInitiated", "TimerStarted")  # fmt: skip
-        if asked > MOST_COMMANDS:
+        if asked > MAX_COMMANDS:
             yield f"{asked} commands before event {event.event_id}"
             return
 

@@ -219,7 +219,7 @@ def test_a_log_that_is_nowhere_is_waited_for_and_then_counts_as_lost(
     application = resource_manager.add("x", "FAILED", "FAILED", "exited with 1")
     with pytest.raises(OSError, match=r"404.*yarn logs"):
         yarn.status(application)
-    monkeypatch.setattr(yarn_module, "LOG_WITHIN", 0.0)
+    monkeypatch.setattr(yarn_module, "LOG_TIMEOUT", 0.0)
     yarn._looked_at = -1000.0
     assert "Its log: http" in yarn.status(application).told
 

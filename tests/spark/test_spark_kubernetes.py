@@ -250,12 +250,12 @@ def test_a_pod_whose_node_is_gone_is_lost_and_not_waited_for(tmp_path: Path, mon
     monkeypatch.setattr(api, "printed", None)  # nor does it tell what was printed
     found = kubernetes.status(cluster_name(work))
     assert (found.life, found.told) == (AppState.RUNNING, "Running, being deleted")
-    monkeypatch.setattr(kubernetes_module, "LEAVES_WITHIN", -1)
+    monkeypatch.setattr(kubernetes_module, "REMOVAL_TIMEOUT", -1)
     assert kubernetes.status(cluster_name(work)).life is AppState.UNKNOWN
     api.pod(cluster_name(work), "Succeeded")
     with pytest.raises(OSError, match="no log"):
         kubernetes.status(cluster_name(work))
-    monkeypatch.setattr(kubernetes_module, "LOG_WITHIN", -1)
+    monkeypatch.setattr(kubernetes_module, "LOG_TIMEOUT", -1)
     assert kubernetes.status(cluster_name(work)).life is AppState.ENDED
     assert "data" in api.config_map(cluster_name(work)), "for whoever can read the log after all"
 
@@ -264,7 +264,7 @@ def test_a_pod_without_what_it_mounts_is_removed_and_submitted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a spark-submit that was killed between the two: it would be pending for ever, and its name would be taken."""
-    monkeypatch.setattr(kubernetes_module, "SUBMITTED_WITHIN", 0)
+    monkeypatch.setattr(kubernetes_module, "SUBMISSION_TIMEOUT", 0)
     work, api, kubernetes = begun(tmp_path)
     spec = {"volumes": [{"name": "conf", "configMap": {"name": "spark-drv-conf-map"}}]}
     api.pod(cluster_name(work), "Pending", spec=spec)

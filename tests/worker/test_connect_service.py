@@ -114,7 +114,7 @@ async def test_a_server_that_has_answered_and_is_silent_is_one_to_start_again(
     answers = iter(["4.3.0"])
     real = connect_service.server_version
     monkeypatch.setattr(connect_service, "LOOKS_EVERY", 0.01)
-    monkeypatch.setattr(connect_service, "ANSWERS_WITHIN", 0.2)
+    monkeypatch.setattr(connect_service, "ANSWER_TIMEOUT", 0.2)
     monkeypatch.setattr(connect_service, "HUNG_AFTER", 0.5)
     monkeypatch.setattr(connect_service, "server_version", lambda host, port: next(answers, None) or real(host, port))
     with silent_server() as port:

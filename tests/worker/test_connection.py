@@ -38,7 +38,7 @@ def silent(sockets: ExitStack) -> str:
 
 @pytest.mark.parametrize("kind", [dropped, silent])
 async def test_no_word_is_an_error(monkeypatch: pytest.MonkeyPatch, kind: Callable[[ExitStack], str]) -> None:
-    monkeypatch.setattr(connection, "CONNECT_WITHIN", 0.5)
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 0.5)
     with ExitStack() as sockets:
         monkeypatch.setenv("TEMPORAL_ADDRESS", address := kind(sockets))
         with pytest.raises(ConnectionError, match=rf"answers at {address}: no word within 0\.5 s\. Look whether"):

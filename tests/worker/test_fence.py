@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from support import eventually
 from tidemill.activities.attempts.supervision import cut_off
-from tidemill.worker.fence import MOST_LOOKS, Fence, FenceNotes, within_time
+from tidemill.worker.fence import MAX_LOOKS, Fence, FenceNotes, within_time
 
 pytestmark = pytest.mark.faults
 
 LOST_AFTER, GRACE = 0.3, 0.1
-ENDS_WITHIN = 1.5 * LOST_AFTER + GRACE
+END_TIMEOUT = 1.5 * LOST_AFTER + GRACE
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_one_that_does_not_reach_temporal_goes_on_until_it_is_put_out(stor
     assert await second.ended(["first"]) == []
     await first.heed(reaches_temporal=False)
     assert cut_off.is_set()
-    await asyncio.sleep(ENDS_WITHIN)
+    await asyncio.sleep(END_TIMEOUT)
     assert await second.ended(["first"]) == ["first"]
 
 
@@ -59,7 +59,7 @@ async def test_one_that_was_only_busy_is_let_in_again(store: str) -> None:
     first, second = fence(store, "first"), fence(store, "second")
     await first.heed(reaches_temporal=True)
     await second.ended(["first"])
-    await asyncio.sleep(ENDS_WITHIN)
+    await asyncio.sleep(END_TIMEOUT)
     assert await second.ended([]) == []
     await first.heed(reaches_temporal=False)
     assert not cut_off.is_set()
@@ -113,10 +113,10 @@ async def test_a_store_that_hangs_takes_few_threads_and_no_time() -> None:
         return over.wait()
 
     try:
-        for _ in range(MOST_LOOKS + 3):
+        for _ in range(MAX_LOOKS + 3):
             with pytest.raises(TimeoutError):
                 await within_time(hang, "first", 0.01)
-        assert len([one for one in threading.enumerate() if one.name == "tidemill-fence"]) == MOST_LOOKS
+        assert len([one for one in threading.enumerate() if one.name == "tidemill-fence"]) == MAX_LOOKS
     finally:
         over.set()
 
@@ -133,7 +133,7 @@ async def test_one_with_another_store_is_left_to_its_heartbeats(store: str, tmp_
     first, second = fence((tmp_path / "other").as_uri(), "first"), fence(store, "second")
     await first.heed(reaches_temporal=True)
     await second.ended(["first"])
-    await asyncio.sleep(ENDS_WITHIN)
+    await asyncio.sleep(END_TIMEOUT)
     assert await second.ended(["first"]) == []
 
 

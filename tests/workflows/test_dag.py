@@ -373,7 +373,7 @@ async def test_a_timetable_of_ones_own_answers_every_question(here: Stack, tmp_p
 async def test_a_timetable_that_does_not_answer_is_ended_and_shown(
     here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.activities.timetables.ANSWER_WITHIN_SECONDS", 1)
+    monkeypatch.setattr("tidemill.activities.timetables.ANSWER_TIMEOUT_SECONDS", 1)
     (tmp_path / "sleeps.py").write_text(
         "import time\n"
         "class Timetable:\n"

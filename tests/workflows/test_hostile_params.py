@@ -14,7 +14,7 @@ from tidemill.model.states import RunState
 
 @pytest.fixture
 async def here(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
-    monkeypatch.setattr(timetables, "SCHEMA_WITHIN_SECONDS", 2)
+    monkeypatch.setattr(timetables, "SCHEMA_TIMEOUT_SECONDS", 2)
     async with stack(server, tmp_path) as made:
         yield made
 

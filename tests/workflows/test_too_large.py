@@ -9,7 +9,7 @@ from support import Stack, at, bash, dag, empty, eventually
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.explaining import explain_dag
 from tidemill.model.dag.records import TrackedRun
-from tidemill.model.dag.state import MOST_RUNNING, DagState
+from tidemill.model.dag.state import MAX_RUNNING, DagState
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest, manual_run
@@ -73,12 +73,12 @@ def test_more_runs_at_once_than_temporal_takes() -> None:
     """They wait, and say why."""
     spec = dag("many", [empty("a")], max_active_runs=5000)
     state = DagState(spec=spec, registered_at=NOW)
-    for n in range(MOST_RUNNING + 1):
+    for n in range(MAX_RUNNING + 1):
         run = manual_run("many", spec.schedule, TriggerRequest(run_id=f"r{n}"), NOW + timedelta(seconds=n))
         state.runs[run.key] = TrackedRun(run=run, queued_at=NOW)
-        if n < MOST_RUNNING:
+        if n < MAX_RUNNING:
             state.runs[run.key].state = RunState.RUNNING
-    assert state.running == MOST_RUNNING
+    assert state.running == MAX_RUNNING
     assert explain_dag(state, NOW + timedelta(hours=1)).queued == (
         "r1000 is queued: 1,000 runs of the DAG are under way, as many as Temporal lets it have",
     )

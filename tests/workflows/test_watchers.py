@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 from tidemill.activities.dag_files import read_dag_files
-from tidemill.activities.work.watched_files import MOST_FILES, look_at_files
+from tidemill.activities.work.watched_files import MAX_FILES, look_at_files
 from tidemill.model.asset.events import AssetEvent
 from tidemill.model.asset.state import AssetState, Tie, ToldEvent
 from tidemill.model.asset.watching import (
@@ -91,7 +91,7 @@ def test_a_look_at_files_finds_each_once(tmp_path: Path) -> None:
 
 
 def test_too_many_files_are_refused(tmp_path: Path) -> None:
-    for n in range(MOST_FILES + 1):
+    for n in range(MAX_FILES + 1):
         (tmp_path / str(n)).touch()
     with pytest.raises(InvalidInputError, match="10,001 files that look like"):
         look_at_files(FilesTrigger(url=str(tmp_path)), None, datetime.now(UTC).timestamp())

@@ -8,7 +8,7 @@ import typer
 
 from ..client import Tidemill
 
-WITHIN = 2.0
+TIMEOUT = 2.0
 """Seconds; somebody waits with a finger on the key."""
 
 
@@ -46,7 +46,7 @@ def asked(names: Callable[[Tidemill], Awaitable[Iterable[str]]], incomplete: str
     """The names that begin with *incomplete*; none where nobody answers in time."""
 
     async def ask() -> Iterable[str]:
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(TIMEOUT):
             return await names(await Tidemill.connect())
 
     try:

@@ -16,7 +16,7 @@ from .completion import DagId
 from .output import Json, console, instant_text, print_json, run
 from .runs import resolve
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 """Of those that wait for the same, as many are named; `--json` has all of them, and `--about` one."""
 
 
@@ -54,5 +54,5 @@ def print_step(step: Step, about: str | None = None) -> None:
     for order in step.ordered:
         console.print(f"  [cyan]asks for[/] {escape(order)}", soft_wrap=True)
     for why, waiting in step.waiting_by_reason().items():
-        named = about if about in waiting else listing(waiting, MOST_NAMED)
+        named = about if about in waiting else listing(waiting, MAX_NAMED)
         console.print(f"  [yellow]{escape(named)}[/] waits: {escape(why)}", soft_wrap=True)

@@ -40,7 +40,7 @@ Latest = Annotated[
     ),
 ]
 REFRESH_SECONDS = 0.5
-MOST_CLEARED = 1000
+MAX_CLEARED = 1000
 """So many failed runs are run again at a time."""
 
 
@@ -266,8 +266,8 @@ def clear_failed(dag_id: str | None, since: str | None, *, latest: bool | None, 
     ended_after = datetime.now(UTC) - read_duration("--since", since) if since is not None else None
     found, table = run(_failed_runs(dag_id, ended_after))
     console.print(table if found else "no run is failed")
-    if len(found) >= MOST_CLEARED:
-        console.print(f"These are the newest {MOST_CLEARED:,}. Run the command again for older ones")
+    if len(found) >= MAX_CLEARED:
+        console.print(f"These are the newest {MAX_CLEARED:,}. Run the command again for older ones")
     if dry_run or not found:
         return
     if not yes:
@@ -298,7 +298,7 @@ def clear_failed(dag_id: str | None, since: str | None, *, latest: bool | None, 
 async def _failed_runs(dag_id: str | None, ended_after: datetime | None) -> tuple[list[tuple[str, str]], Table]:
     """The runs that are failed now, of a DAG or of all, by dag_id and run_id; and a table of them."""
     if dag_id is None:
-        rows = await of_all_dags(RunState.FAILED, None, ended_after, MOST_CLEARED)
+        rows = await of_all_dags(RunState.FAILED, None, ended_after, MAX_CLEARED)
         return [(row.dag_id, row.run_id) for row in rows], all_runs_table(rows)
     views = [view for view in await (await Tidemill.connect()).runs(dag_id) if _ended_since(view, ended_after)]
     failed = [view for view in views if view.state is RunState.FAILED]

@@ -21,7 +21,7 @@ variables = typer.Typer(no_args_is_help=True, add_completion=False)
 connections = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Shown = Annotated[bool, typer.Option("--show", help="Print what is hidden otherwise.")]
-TEST_WITHIN = 10.0
+TEST_TIMEOUT = 10.0
 
 
 @variables.command("list")
@@ -137,7 +137,7 @@ def test_connection(conn_id: Annotated[str, typer.Argument(help="The connection'
         console.print(f"connection {conn_id} is there; only HTTP connections can be asked whether they answer")
         return
     try:
-        answer = httpx.get(connection.url, headers=connection.headers, timeout=TEST_WITHIN)
+        answer = httpx.get(connection.url, headers=connection.headers, timeout=TEST_TIMEOUT)
     except httpx.HTTPError as error:
         fail(
             f"connection {conn_id!r}: {connection.url} does not answer: {error}. Correct it, or start what it leads to"

@@ -14,7 +14,7 @@ from .facts import AirflowFacts, KnownDag, KnownPool
 
 PAGE = 100
 HIDDEN = "***"
-WITHIN = 30.0
+TIMEOUT = 30.0
 
 
 def read_api(url: str, token: str | None) -> AirflowFacts:
@@ -22,7 +22,7 @@ def read_api(url: str, token: str | None) -> AirflowFacts:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     base = f"{url.rstrip('/').removesuffix('/api/v2')}/api/v2"
     try:
-        with httpx.Client(base_url=base, headers=headers, timeout=WITHIN) as client:
+        with httpx.Client(base_url=base, headers=headers, timeout=TIMEOUT) as client:
             dags = [_dag(client, one) for one in _all(client, "/dags", "dags", exclude_stale=True)]
             pools = [_pool(one) for one in _all(client, "/pools", "pools") if one["name"] != "default_pool"]
             variables = {one["key"]: one["value"] for one in _all(client, "/variables", "variables")}

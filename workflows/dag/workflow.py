@@ -28,7 +28,7 @@ from ...model.dag.inputs import check_workflow_id, read_file_state, read_report,
 from ...model.dag.manual_runs import ConfChange, TriggerQuestion, TriggersQuestion
 from ...model.dag.previews import Preview, preview, upcoming
 from ...model.dag.records import DateTakenError, TrackedRun
-from ...model.dag.state import MOST_RUNNING, DagState
+from ...model.dag.state import MAX_RUNNING, DagState
 from ...model.dag.ticks import Ticks, TimetableQuery
 from ...model.dag.views import Change, DagView, QueuedRun, Registration, dag_row, dag_view, queued_run, run_views
 from ...model.errors import InvalidInputError
@@ -51,14 +51,14 @@ from .child_runs import ChildRuns
 
 HOLD = timedelta(seconds=3)
 """How long no run is started, once a history is long, so that those under way may end before it goes on as new."""
-REVISE_WITHIN = timedelta(minutes=2)
-SETTLE_WITHIN = timedelta(seconds=5)
+REVISE_TIMEOUT = timedelta(minutes=2)
+SETTLING_TIMEOUT = timedelta(seconds=5)
 TIE_AGAIN = timedelta(minutes=10)
 """How often an asset hears again of a DAG that waits for it."""
 ASK_AGAIN_FIRST, ASK_AGAIN_LAST = timedelta(minutes=1), timedelta(hours=1)
 """After how long a timetable is asked again that has raised."""
 
-MOST_ASKED_FOR = 100
+MAX_ASKED_FOR = 100
 """Runs in one request: their answers come in one activity, and each may have a large conf."""
 
 
@@ -224,7 +224,7 @@ class DagWorkflow:
         revised = any(tracked.revision is not None for tracked in self.state.queued)
         at_once = not revised or workflow.patched("marks-need-no-slot")
         startable = self.state.startable(workflow.now(), at_once=at_once)
-        room = max(0, MOST_RUNNING - self.state.running)
+        room = max(0, MAX_RUNNING - self.state.running)
         if len(startable) > room and workflow.patched("most-running-runs"):
             startable = startable[:room]
         for tracked in startable:
@@ -399,7 +399,7 @@ class DagWorkflow:
                 break
             # Temporal knows of its end before we do, or somebody else has it run again: asked anew, that is seen.
             with suppress(asyncio.TimeoutError):
-                await workflow.wait_condition(partial(self._is_over, key), timeout=SETTLE_WITHIN)
+                await workflow.wait_condition(partial(self._is_over, key), timeout=SETTLING_TIMEOUT)
         if not revised.instances and question.mark_run is None:
             return []
         change = question.model_dump(include={"clear", "mark", "mark_run"})
@@ -450,7 +450,7 @@ class DagWorkflow:
                 revise_run,
                 question,
                 task_queue=calls_queue(workflow.info().task_queue),
-                start_to_close_timeout=REVISE_WITHIN,
+                start_to_close_timeout=REVISE_TIMEOUT,
                 retry_policy=INFRASTRUCTURE,
             )
         except ActivityError as error:
@@ -467,9 +467,9 @@ class DagWorkflow:
         """Creates several manual runs, or none of them if one is refused. Takes `TriggerRequest`s."""
         now = workflow.now()
         with refusing():
-            if len(requests) > MOST_ASKED_FOR:
+            if len(requests) > MAX_ASKED_FOR:
                 raise InvalidInputError(
-                    f"{len(requests)} runs are asked for. Ask for {MOST_ASKED_FOR} at a time at most"
+                    f"{len(requests)} runs are asked for. Ask for {MAX_ASKED_FOR} at a time at most"
                 )
             check_triggers_size(requests)
             self._check_triggerable()

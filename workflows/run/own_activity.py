@@ -14,7 +14,7 @@ from ...model.spec.dag import DagSpec
 from ...model.spec.tasks import BaseTask
 from ..calls import FOR_EVER, INFRASTRUCTURE, TIMEOUT_GRACE, UNBOUNDED
 
-CALL_WITHIN = timedelta(minutes=2)
+CALL_TIMEOUT = timedelta(minutes=2)
 """How long one look at another workflow may take before another worker has a try."""
 
 
@@ -25,7 +25,7 @@ async def own_activity(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
     policy = INFRASTRUCTURE if starts is None else replace(INFRASTRUCTURE, maximum_attempts=starts)
     within = None
     if attempt.task.calls_workflows:  # it finds what an earlier start has done: any number may be needed
-        policy, within = FOR_EVER, CALL_WITHIN
+        policy, within = FOR_EVER, CALL_TIMEOUT
     outcome: Outcome = await part_of(
         spec,
         attempt,

@@ -14,8 +14,8 @@ from ...model.states import TaskState
 from ..calls import FOR_EVER
 from .own_activity import own_activity, part_of
 
-END_WITHIN = timedelta(minutes=5)
-PUBLISH_WITHIN = timedelta(hours=2)
+END_TIMEOUT = timedelta(minutes=5)
+PUBLISH_TIMEOUT = timedelta(hours=2)
 
 
 async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
@@ -39,7 +39,7 @@ async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
             "tidemill.publish",
             outcome.staged,
             part="publish",
-            within=PUBLISH_WITHIN,
+            within=PUBLISH_TIMEOUT,
             summary=outcome.staged.target,
         )
     return outcome
@@ -86,4 +86,4 @@ async def _follow(spec: DagSpec, attempt: TaskAttempt, submission: Submission) -
 async def _end(spec: DagSpec, attempt: TaskAttempt, submission: Submission | None) -> None:
     question = SubmittedAttempt(attempt=attempt, submission=submission)
     told = "make sure that nothing of it runs"
-    await part_of(spec, attempt, "tidemill.spark_end", question, part="end", within=END_WITHIN, summary=told)
+    await part_of(spec, attempt, "tidemill.spark_end", question, part="end", within=END_TIMEOUT, summary=told)

@@ -12,7 +12,7 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-from ...activities.names import MOST_STARTS, TASK_FAILED
+from ...activities.names import MAX_STARTS, TASK_FAILED
 from ...activities.timetables import TimetableActivities
 from ...activities.waiting import WaitingActivities
 from ...model.dag.ticks import TimetableQuery
@@ -124,7 +124,7 @@ async def _is_latest(spec: DagSpec, attempt: TaskAttempt) -> bool:
     return not answer.infos or workflow.now() <= answer.infos[0].run_after
 
 
-def failure_of(error: FailureError, starts: int = MOST_STARTS) -> Failure:
+def failure_of(error: FailureError, starts: int = MAX_STARTS) -> Failure:
     """What a failed try failed of: the task's own report, or what happened to its worker."""
     cause = error.cause if isinstance(error, ActivityError | ChildWorkflowError) else error
     if isinstance(cause, ApplicationError) and cause.type == TASK_FAILED and cause.details:

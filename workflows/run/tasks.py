@@ -12,7 +12,7 @@ from functools import partial
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
-from ...activities.names import MOST_STARTS
+from ...activities.names import MAX_STARTS
 from ...model.asset.outlets import OutletEvent
 from ...model.run.engine import CANCELLED, RunEngine
 from ...model.run.notices import EVENTS, end_of_run
@@ -205,7 +205,7 @@ class RunTasks:
             await self._budget.take(len(attempt.model_dump_json()))
             outcome = await work_of(self.state.spec, attempt)
         except FailureError as error:
-            outcome = failure_of(error, self.state.spec.by_id[instance.task_id].max_starts or MOST_STARTS)
+            outcome = failure_of(error, self.state.spec.by_id[instance.task_id].max_starts or MAX_STARTS)
         except asyncio.CancelledError:  # stopped before there was anything to stop
             outcome = CANCELLED
         except (ValueError, LookupError) as error:  # values that do not fit what they are mapped to

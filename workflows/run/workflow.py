@@ -38,8 +38,8 @@ from ..memo_view import MemoView, memo_with_view
 from .deadlines import of_queueing
 from .tasks import RunTasks
 
-MOST_EVENTS = 20_000
-MOST_BYTES = 20 * 2**20
+MAX_EVENTS = 20_000
+MAX_BYTES = 20 * 2**20
 """Of a history, before a run starts nothing more in it; the server ends it at 51,200 events or 50 MB."""
 SHORT = timedelta(seconds=10)
 """A task that has been under way for longer may take any time."""
@@ -218,7 +218,7 @@ class DagRunWorkflow:
         if not workflow.patched("drains-late"):
             return True
         long = self.tasks.under_way_since(workflow.now() - SHORT)
-        late = info.get_current_history_length() > MOST_EVENTS or info.get_current_history_size() > MOST_BYTES
+        late = info.get_current_history_length() > MAX_EVENTS or info.get_current_history_size() > MAX_BYTES
         self._looks_again = not late  # whether one that is waited for turns out to take long
         return late or not long
 

@@ -20,7 +20,7 @@ from .mapping import expansion_of
 from .schedules import timetable_of
 from .spark import RunByAirflowError, spark_fields
 
-MOST_ACTIVE_TASKS = 500
+MAX_ACTIVE_TASKS = 500
 CALLED_BY_THE_TASK = ("on_execute_callback", "on_success_callback", "on_skipped_callback")
 """An empty task that has one of these runs; others are done at once, as in Airflow."""
 CALLED_AT_A_FAILURE = ("on_failure_callback", "on_retry_callback")
@@ -118,8 +118,8 @@ def spec_of(dag: Any, source: DagSource, *, paused_at_creation: bool = False) ->
 
 
 def _fields_of(dag: Any, notices: list[str]) -> dict[str, Any]:
-    if (most := dag.max_active_tasks) > MOST_ACTIVE_TASKS:
-        notices.append(f"DAG {dag.dag_id!r}: max_active_tasks = {most} counts as {MOST_ACTIVE_TASKS}")
+    if (most := dag.max_active_tasks) > MAX_ACTIVE_TASKS:
+        notices.append(f"DAG {dag.dag_id!r}: max_active_tasks = {most} counts as {MAX_ACTIVE_TASKS}")
     if dag.access_control:
         notices.append(f"DAG {dag.dag_id!r}: access_control changes nothing here: tokens may be bound to tags")
     alerts = [*_alerts(dag, notices)]
@@ -137,7 +137,7 @@ def _fields_of(dag: Any, notices: list[str]) -> dict[str, Any]:
         "end_date": _instant(dag.end_date),
         "catchup": dag.catchup,
         "max_active_runs": dag.max_active_runs,
-        "max_active_tasks": min(most, MOST_ACTIVE_TASKS),
+        "max_active_tasks": min(most, MAX_ACTIVE_TASKS),
         "max_consecutive_failed_dag_runs": dag.max_consecutive_failed_dag_runs,
         "dagrun_timeout": _seconds(dag.dagrun_timeout) or None,  # Airflow: none of no length
         "fail_fast": dag.fail_fast,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..job import Job
 
 NAME = "tidemill-trigger"
-IN_ORDER_WITHIN = 60.0
+ORDER_TIMEOUT = 60.0
 """In seconds, for each of `on_kill` and `cleanup`."""
 FAILED = "Trigger failure"
 """What a task hears of a trigger that has failed (Airflow's words)."""
@@ -165,6 +165,6 @@ async def put_in_order(trigger: Any, *, kill: bool) -> None:
     for name in ("on_kill", "cleanup") if kill else ("cleanup",):
         try:
             if (method := getattr(trigger, name, None)) is not None:
-                await asyncio.wait_for(method(), IN_ORDER_WITHIN)
+                await asyncio.wait_for(method(), ORDER_TIMEOUT)
         except Exception as error:
             print_failure(error)
