@@ -147,7 +147,7 @@ def _read_json(path: Path) -> ParsedFile:
         return ParsedFile(path, error=str(error))
 
 
-def rendered_here(attempt: TaskAttempt, results_url: str | None = None) -> list[Any]:
+def rendered_locally(attempt: TaskAttempt, results_url: str | None = None) -> list[Any]:
     """The templated values of the attempt's task, filled in. Raises ApplicationError where that cannot be done.
 
     *results_url* is where the worker keeps results, and the code of DAGs.

@@ -160,7 +160,7 @@ class Masker:
         return [self.masked_all(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-HERE = Masker()
+PROCESS_MASKER = Masker()
 """What was looked up in this process."""
 
 
@@ -171,7 +171,7 @@ class MaskingStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        return self._stream.write(HERE.masked(text))
+        return self._stream.write(PROCESS_MASKER.masked(text))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

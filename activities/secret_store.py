@@ -65,7 +65,7 @@ class SecretStore:
         return made
 
     @contextmanager
-    def _asked(self) -> Iterator[Connection]:
+    def _transaction(self) -> Iterator[Connection]:
         try:
             with self._engine.begin() as there:
                 yield there
@@ -91,20 +91,20 @@ class SecretStore:
 
     def find(self, kind: Kind, name: str) -> Kept | None:
         """Return what is kept as *name*; None if there is nothing. Raises SecretStoreError."""
-        with self._asked() as there:
+        with self._transaction() as there:
             row = there.execute(select(KEPT).where(_is(kind, name))).mappings().first()
         return None if row is None else self._read(row)
 
     def names(self, kind: Kind) -> list[str]:
         """Return the names of all that are kept. Raises SecretStoreError."""
-        with self._asked() as there:
+        with self._transaction() as there:
             return [*there.execute(select(KEPT.c.name).where(KEPT.c.kind == kind).order_by(KEPT.c.name)).scalars()]
 
     def add(self, kind: Kind, kept: Kept) -> bool:
         """Keep it; return False where the name is taken. Raises InvalidInputError or SecretStoreError."""
         values = {"kind": kind, "name": _checked(kind, kept.name), **self._written(kept)}
         try:
-            with self._asked() as there:
+            with self._transaction() as there:
                 there.execute(insert(KEPT).values(values))
         except IntegrityError:
             return False
@@ -112,12 +112,12 @@ class SecretStore:
 
     def change(self, kind: Kind, kept: Kept) -> bool:
         """Keep it in the place of what has its name; return False where there is none. Raises as `add` does."""
-        with self._asked() as there:
+        with self._transaction() as there:
             return there.execute(update(KEPT).where(_is(kind, kept.name)).values(self._written(kept))).rowcount > 0
 
     def remove(self, kind: Kind, name: str) -> bool:
         """Remove it; return False where there is none. Raises SecretStoreError."""
-        with self._asked() as there:
+        with self._transaction() as there:
             return there.execute(delete(KEPT).where(_is(kind, name))).rowcount > 0
 
     def _written(self, kept: Kept) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..model.errors import InvalidInputError
 from ..model.spec.references import texts
-from .masking import HERE, Masker
+from .masking import PROCESS_MASKER, Masker
 
 if TYPE_CHECKING:
     from .secret_store import Kind, SecretStore
@@ -169,7 +169,7 @@ def ask_worker(ask: Question, tell: Callable[..., None]) -> None:
     """Has this process look up nothing by itself: *ask* asks its worker, and *tell* tells it what to mask."""
     global _worker
     _worker = ask
-    HERE.heard = lambda secret: tell(mask=secret)
+    PROCESS_MASKER.heard = lambda secret: tell(mask=secret)
 
 
 def question_of_worker(**question: Any) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def look_up(kind: str, name: str) -> str | None:
         if text is not None:
             if not isinstance(backend, Environment | File):  # what these have, every process knows as secret anyway
                 for secret in _secrets_of(kind, name, text):
-                    HERE.add(secret)
+                    PROCESS_MASKER.add(secret)
             return text
     return None
 
@@ -273,7 +273,7 @@ def _leaves(text: str | None) -> list[str]:
 
 def new_masker() -> Masker:
     """Knows what is secret in this worker's environment and file, and whatever was looked up through it."""
-    return Masker({*known_secrets(), *HERE.secrets})
+    return Masker({*known_secrets(), *PROCESS_MASKER.secrets})
 
 
 _masked_names: tuple[str, ...] = ()
@@ -466,9 +466,9 @@ TEMPLATE_NAMES = {"var": _Variables(), "conn": _Reader(Connection.get)}
 
 def mask(secret: Any) -> None:
     """Has *secret* replaced in all that this process prints from now on."""
-    HERE.add(secret)
+    PROCESS_MASKER.add(secret)
 
 
 def masked(text: str) -> str:
     """*text* without any secret that was looked up here."""
-    return HERE.masked(text)
+    return PROCESS_MASKER.masked(text)

@@ -123,7 +123,7 @@ class WorkerContext:
         return MemoryBudget(self.spark_memory or budget_of_host())
 
     @property
-    def most_spark_tasks(self) -> int:
+    def max_spark_tasks(self) -> int:
         if self.spark_slots is not None:
             return self.spark_slots
         return max(1, min(MAX_SPARK_TASKS, self.memory.megabytes // SparkOptions().driver_megabytes))

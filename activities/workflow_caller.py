@@ -42,7 +42,7 @@ class WorkflowCaller:
     async def query(self, workflow_id: str, call: QueryCall[T]) -> T:
         """The answer to a query. Raises RPCError; NOT_FOUND where there is no such workflow."""
 
-        async def asked() -> T:
+        async def query_once() -> T:
             return await query(self.client.get_workflow_handle(workflow_id), call, within=ANSWER_TIMEOUT)
 
         again = AsyncRetrying(
@@ -51,4 +51,4 @@ class WorkflowCaller:
             wait=wait_random_exponential(multiplier=0.1, max=2),
             reraise=True,
         )
-        return await self._shared.ask(f"{workflow_id} {call.name} {call.arguments}", lambda: again(asked))
+        return await self._shared.ask(f"{workflow_id} {call.name} {call.arguments}", lambda: again(query_once))

@@ -24,11 +24,11 @@ NAMED = frozenset((
     "variable_key", "connection_id", "key",
 ))  # fmt: skip
 """What of a body says what the change is about. Confs, values and notes may hold anything, and are left out."""
-WAYS_IN = ("/auth/", "/api/v2/auth/")
+LOGIN_PATHS = ("/auth/", "/api/v2/auth/")
 REFUSED = (401, 403, 429)
 
 
-def asked_for(
+def filtered(
     lines: Iterable[Mapping[str, Any]],
     limit: int,
     *,
@@ -69,14 +69,14 @@ class Audited:
                 body.extend(message.get("body", b""))  # it has been let in: `guard` says how much that may be
             return message
 
-        async def told(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, read, told)
+            await self._app(scope, read, send_and_note)
         finally:
             if _is_kept(scope, status) and not (status in REFUSED and self._flood.is_passed()):
                 self._audit.add(_line(scope, status, bytes(body)))
@@ -85,7 +85,7 @@ class Audited:
 def _is_kept(scope: Scope, status: int) -> bool:
     path, route = scope["path"], getattr(scope.get("route"), "path", "")
     changes = scope["method"] not in READING and not only_reads(scope["method"], route)
-    if path.startswith(WAYS_IN):
+    if path.startswith(LOGIN_PATHS):
         return changes or path.endswith(("/callback", "/logout"))
     shown = any(name in (b"authorization", b"cookie") for name, _ in scope["headers"])
     # A page that nobody has logged in to asks again and again: only who shows something is refused something.

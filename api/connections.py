@@ -17,7 +17,7 @@ SPARE = 64
 MAX_CONNECTIONS = 4096
 
 
-def most_connections() -> int:
+def max_connections() -> int:
     """As many as this process may have, with its limit of descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = soft - SPARE if soft != resource.RLIM_INFINITY else MAX_CONNECTIONS
@@ -38,7 +38,7 @@ class BoundedProtocol(H11Protocol):
         """Take a connection, or end it at once where there are too many."""
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if isinstance(peer, tuple) else ""
-        most = most_connections()
+        most = max_connections()
         if self.of_address.total() >= most or self.of_address[address] >= most // 2:
             transport.abort()
             return

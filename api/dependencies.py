@@ -44,7 +44,7 @@ def parameters_of(app: FastAPI) -> dict[tuple[str, str], set[str]]:
     }
 
 
-Here = Annotated[CachedClient, Depends(_source)]
+Source = Annotated[CachedClient, Depends(_source)]
 Limit = Annotated[int, Query(ge=0, le=MAX_LIMIT)]
 
 

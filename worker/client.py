@@ -28,7 +28,7 @@ from ..activities.calling import query, signal, starting, update, update_with_st
 from ..activities.single_flight import SingleFlight
 from ..model.asset.events import AssetEvent
 from ..model.asset.gathering import Gathered, Unqueue
-from ..model.asset.state import AssetView, Tie, ToldEvent, asset_workflow_id
+from ..model.asset.state import AssetView, ReportedEvent, Tie, asset_workflow_id
 from ..model.asset.watching import WatcherView, watcher_workflow_id
 from ..model.bundle.data import BundleSettings, BundleView, FileView, bundle_workflow_id
 from ..model.bundle.state import BundleState
@@ -75,9 +75,9 @@ from .connection import (
     EndedError,
     NotFoundError,
     NoWorkerError,
-    asked_to_ask_again,
     clear_errors,
     connect,
+    is_under_way_elsewhere,
 )
 from .deleting import delete_histories, delete_run_histories, until_forgotten
 from .listing import dag_rows
@@ -246,7 +246,7 @@ class Tidemill:
         Raises NotFoundError for an asset that nobody has named.
         """
         fields = {"extra": extra or {}, "partition_key": partition_key}
-        told = ToldEvent.model_validate({"cause": cause or f"client/{uuid4()}", **fields})
+        told = ReportedEvent.model_validate({"cause": cause or f"client/{uuid4()}", **fields})
         async with clear_errors(f"asset {name!r}", self.task_queue):
             return await self._update(asset_workflow_id(name), AssetInterface.emit(told))
 
@@ -498,7 +498,7 @@ class Tidemill:
                 call = BundleInterface.refresh([*paths])
                 return await self._update(bundle_workflow_id(name), call, within=REFRESH_TIMEOUT)
             except WorkflowUpdateFailedError as error:
-                if not asked_to_ask_again(error):
+                if not is_under_way_elsewhere(error):
                     raise
         await self.look_at_bundle(name)  # what is to be parsed is known already
         return await self.bundle(name)
@@ -511,7 +511,7 @@ class Tidemill:
                     call = BundleInterface.look_now()
                     return await self._update(bundle_workflow_id(name), call, within=REFRESH_TIMEOUT)
                 except WorkflowUpdateFailedError as error:
-                    if not asked_to_ask_again(error):
+                    if not is_under_way_elsewhere(error):
                         raise
 
     async def delete_bundle(self, name: str) -> None:

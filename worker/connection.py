@@ -92,7 +92,7 @@ async def connect(plugin: Plugin | None = None, **overrides: Any) -> Client:
         ) from None
 
 
-def asked_to_ask_again(error: WorkflowUpdateFailedError) -> bool:
+def is_under_way_elsewhere(error: WorkflowUpdateFailedError) -> bool:
     """Whether what was asked for is under way in another execution of the workflow, which tells of its end."""
     return isinstance(error.cause, ApplicationError) and error.cause.type == ASK_AGAIN
 

@@ -68,7 +68,7 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
                 rows[dag_id] = DagRow(dag_id=dag_id, problem=problem)  # nobody else can say more of it
                 return
             try:
-                rows[dag_id] = await _asked(client, found.id, dag_id, task_queue)
+                rows[dag_id] = await _row_of(client, found.id, dag_id, task_queue)
             except (RuntimeError, LookupError, ValueError, RPCError) as error:
                 problems[dag_id] = str(error)
 
@@ -78,7 +78,7 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
     return [rows[dag_id] for dag_id in sorted(rows)], dict(sorted(problems.items()))
 
 
-async def _asked(client: Client, workflow_id: str, dag_id: str, task_queue: str) -> DagRow:
+async def _row_of(client: Client, workflow_id: str, dag_id: str, task_queue: str) -> DagRow:
     async with clear_errors(f"DAG {dag_id!r}", task_queue):
         as_it_is: QueryCall[Any] = replace(DagInterface.describe(), answer=dict[str, Any])  # of any release
         view = await query(client.get_workflow_handle(workflow_id), as_it_is, within=QUERY_TIMEOUT)

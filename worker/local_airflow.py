@@ -66,7 +66,7 @@ class AirflowFile:
         """What a try comes to while it has a worker. Raises the task's failure."""
         from ..activities.work.airflow import task
 
-        outcome = outcome_of(task.run(_Here(attempt, self.code, facts, values)))  # type: ignore[arg-type]
+        outcome = outcome_of(task.run(_LocalWorker(attempt, self.code, facts, values)))  # type: ignore[arg-type]
         if outcome.state is TaskState.AWAITING_INPUT:
             raise InvalidInputError(
                 f"task {attempt.task.task_id!r} waits for a person, and there is nobody to ask without a server. "
@@ -93,7 +93,7 @@ def end_of_trigger(question: TriggerQuestion, until: datetime | None) -> Trigger
 
 
 @dataclass
-class _Here:
+class _LocalWorker:
     """What a task asks its worker, answered by this process."""
 
     attempt: TaskAttempt

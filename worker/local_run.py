@@ -59,7 +59,7 @@ from .local_airflow import AirflowFile, end_of_trigger
 NOTHING_FOLLOWS = "nothing follows in the run, and it has not ended: this is a defect of tidemill"
 BETWEEN_POKES = 1.0
 """Seconds, whatever the sensor's own interval is."""
-Told = Callable[[TaskInstance], None]
+OnChange = Callable[[TaskInstance], None]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def run_locally(
     *,
     logical_date: datetime | None = None,
     conf: dict[str, Any] | None = None,
-    told: Told = lambda _: None,
+    told: OnChange = lambda _: None,
 ) -> RunDetails:
     """Runs *dag* to its end and returns the run with its tasks. *told* hears of every try that begins (its task is
     QUEUED) and of every task that ends. What tasks print and log is printed.
@@ -114,7 +114,7 @@ def _spec_of(dag: LocalDag) -> DagSpec:
 
 @contextmanager
 def _begun(
-    dag: LocalDag, logical_date: datetime | None, conf: dict[str, Any] | None, told: Told
+    dag: LocalDag, logical_date: datetime | None, conf: dict[str, Any] | None, told: OnChange
 ) -> Iterator["_LocalRun"]:
     spec = _spec_of(dag)
     now = datetime.now(UTC)
@@ -162,7 +162,7 @@ class LocalFacts:
 class _LocalRun:
     """One run, task after task: the driver of its engine; see model.run.engine.RunDriver."""
 
-    def __init__(self, state: DagRunState, dag: LocalDag, workplace: WorkerContext, told: Told) -> None:
+    def __init__(self, state: DagRunState, dag: LocalDag, workplace: WorkerContext, told: OnChange) -> None:
         self.engine = RunEngine(state, self)
         self.state = state
         known = {"run_type": str(state.run.run_type), "state": RunState.RUNNING, "queued_at": state.started_at}

@@ -36,13 +36,13 @@ async def tell_of_lost_starts(client: Client, under_way: UnderWay) -> None:
     found = await asyncio.to_thread(under_way.lost)  # a home may be far away
     all_told = False
     try:
-        told = [await _is_told(client, start) for start in found.starts]
+        told = [await _is_reported(client, start) for start in found.starts]
         all_told = all(told)
     finally:
         await asyncio.to_thread(found.close, forget=all_told)
 
 
-async def _is_told(client: Client, start: LostStart) -> bool:
+async def _is_reported(client: Client, start: LostStart) -> bool:
     try:
         await _tell(client, start)
     except Exception as error:

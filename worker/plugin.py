@@ -187,7 +187,7 @@ class TidemillPlugin(SimplePlugin):
             made = [self._control_worker(worker), self._calls_worker(worker)]
             if not worker.config().get("no_remote_activities"):
                 made += [self._files_worker(worker), self._watching_worker(worker), self._triggers_worker(worker)]
-                if self.place.most_spark_tasks:
+                if self.place.max_spark_tasks:
                     made += [self._spark_worker(worker), self._following_worker(worker)]
         finally:
             self._making_beside = False
@@ -251,7 +251,7 @@ class TidemillPlugin(SimplePlugin):
         return self._worker_beside(worker, TRIGGERS_SUFFIX, [self._trigger_activities.watch], MAX_TRIGGERS)
 
     def _spark_worker(self, worker: Worker) -> Worker:
-        return self._worker_beside(worker, SPARK_SUFFIX, [self._spark_activities.run], self.place.most_spark_tasks)
+        return self._worker_beside(worker, SPARK_SUFFIX, [self._spark_activities.run], self.place.max_spark_tasks)
 
     def _following_worker(self, worker: Worker) -> Worker:
         spark = self._spark_activities

@@ -40,11 +40,11 @@ async def _steps(converter: DataConverter, histories: list[WorkflowHistory]) -> 
         recorder.begin()
         await _replay(converter, history, recorder)
         execution = history.events[0].workflow_execution_started_event_attributes.original_execution_run_id
-        steps += [_told(recorded, recorder, execution) for recorded in steps_of(list(history.events))]
+        steps += [_step_of(recorded, recorder, execution) for recorded in steps_of(list(history.events))]
     return steps
 
 
-def _told(recorded: RecordedStep, recorder: Recorder, execution: str) -> Step:
+def _step_of(recorded: RecordedStep, recorder: Recorder, execution: str) -> Step:
     seen = recorder.steps.get(recorded.event_id, Seen())
     return Step(
         at=recorded.at,

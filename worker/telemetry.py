@@ -37,7 +37,7 @@ async def telemetry(metrics_address: str | None, reports_every: timedelta | None
     *reports_every*: how often a worker says to Temporal that it is there; None: as the SDK does, once a minute.
     Metrics wait at *metrics_address* for Prometheus where one is set; else OpenTelemetry gets them.
     """
-    traced, measured = asked_for("TRACES"), metrics_address is None and asked_for("METRICS")
+    traced, measured = is_exported("TRACES"), metrics_address is None and is_exported("METRICS")
     async with AsyncExitStack() as exporting:
         interceptors, runtime = [], None
         if traced or measured:
@@ -67,7 +67,7 @@ async def telemetry(metrics_address: str | None, reports_every: timedelta | None
         yield Telemetry(interceptors, runtime)
 
 
-def asked_for(signal: str) -> bool:
+def is_exported(signal: str) -> bool:
     """Whether the OTEL_* variables ask for *signal*: TRACES or METRICS."""
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False

@@ -10,19 +10,19 @@ class Alarm:
     """Wakes its workflow at a time, or when rung. Keeps one timer as long as the time stays the same."""
 
     def __init__(self) -> None:
-        self._rung = False
+        self._fired = False
         self._due: datetime | None = None
         self._timer: asyncio.Task[None] | None = None
 
-    def ring(self) -> None:
+    def fire(self) -> None:
         """Ends the sleep, or the next one if none is under way: no ring is lost."""
-        self._rung = True
+        self._fired = True
 
     async def until(self, due: datetime | None) -> None:
         """Sleeps until *due*, for ever if None, or until rung."""
         self._set(due)
-        await workflow.wait_condition(lambda: self._rung)
-        self._rung = False
+        await workflow.wait_condition(lambda: self._fired)
+        self._fired = False
 
     def _set(self, due: datetime | None) -> None:
         running = self._timer is not None and not self._timer.done()
@@ -35,4 +35,4 @@ class Alarm:
 
     async def _sleep(self, due: datetime) -> None:
         await workflow.sleep(max(due - workflow.now(), timedelta()))
-        self._rung = True
+        self._fired = True

@@ -12,7 +12,16 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError
 
 from ..model.asset.events import AssetEvent
-from ..model.asset.state import TOLD_LIMIT, AssetState, AssetView, Lateness, Tie, ToldEvent, WantedWatcher, check_event
+from ..model.asset.state import (
+    WRAPPED_EVENT_LIMIT,
+    AssetState,
+    AssetView,
+    Lateness,
+    ReportedEvent,
+    Tie,
+    WantedWatcher,
+    check_event,
+)
 from ..model.asset.watching import WatcherState, Watching, watcher_workflow_id
 from ..model.errors import InvalidInputError
 from ..model.interfaces.asset import AssetInterface, WatcherInterface
@@ -75,7 +84,7 @@ class AssetWorkflow:
         self._beside.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             workflow.logger.error("asset %s: %s", self.state.asset.name, error, exc_info=error)
-        self._alarm.ring()
+        self._alarm.fire()
 
     async def _tell_watcher(self, name: str, wanted: WantedWatcher | None) -> None:
         fields = {} if wanted is None else wanted.model_dump()
@@ -114,44 +123,44 @@ class AssetWorkflow:
                     self.state.delivered(dag_id, len(delivery.events))
         finally:
             self._sending.discard(dag_id)
-            self._alarm.ring()
+            self._alarm.fire()
 
     @workflow.signal
     def tie(self, tie: Tie) -> None:
         """A DAG says what it has to do with the asset."""
         self.state.tie(tie, workflow.now())
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.signal
     def pause(self) -> None:
         """Events are taken, and DAGs hear of them when it is unpaused; its watchers rest."""
         self.state.pause(True)
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.signal
     def unpause(self) -> None:
         """DAGs hear of what has come meanwhile."""
         self.state.pause(False)
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.signal
-    def tell(self, told: ToldEvent) -> None:
+    def tell(self, told: ReportedEvent) -> None:
         """A task, or somebody outside, has updated the asset."""
         try:
-            check_event(told.extra, told.partition_key, most=TOLD_LIMIT)
+            check_event(told.extra, told.partition_key, most=WRAPPED_EVENT_LIMIT)
         except InvalidInputError as error:  # a signal has nobody to answer
             workflow.logger.warning("an event of asset %s is passed over: %s", self.state.asset.name, error)
             return
         self.state.add(told, workflow.now())
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.update
-    def emit(self, told: ToldEvent) -> AssetEvent | None:
+    def emit(self, told: ReportedEvent) -> AssetEvent | None:
         """The same, answered: None if the event is known already."""
         with refusing():
             check_event(told.extra, told.partition_key)
         event = self.state.add(told, workflow.now())
-        self._alarm.ring()
+        self._alarm.fire()
         return event
 
     @workflow.query

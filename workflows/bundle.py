@@ -111,7 +111,7 @@ class DagBundleWorkflow:
         self._under_way.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.state.problem = f"a defect of tidemill: {type(error).__name__}: {error}"
-        self._alarm.ring()
+        self._alarm.fire()
 
     # Work of activities
 
@@ -196,7 +196,7 @@ class DagBundleWorkflow:
             )
         finally:
             self._telling = False
-        self.state.told(states)
+        self.state.record_states(states)
 
     async def _ask(
         self,
@@ -225,7 +225,7 @@ class DagBundleWorkflow:
     def look(self) -> None:
         """Files may have changed: they are listed now, not when it is time."""
         self._look = True
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.update
     async def refresh(self, paths: list[str]) -> BundleView:
@@ -263,10 +263,10 @@ class DagBundleWorkflow:
 
     async def _settled(self, reached: Callable[[], bool]) -> None:
         """Waits until *reached*; nobody who waits holds up that the bundle goes on as new."""
-        self._alarm.ring()
+        self._alarm.fire()
         await workflow.wait_condition(lambda: reached() or self._ripe)
         if not reached():
-            self._alarm.ring()
+            self._alarm.fire()
             told = "the bundle goes on in another execution of its workflow. Ask again"
             raise ApplicationError(told, type=ASK_AGAIN, non_retryable=True)
 

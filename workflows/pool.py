@@ -19,7 +19,7 @@ from .calls import FOR_EVER, look_up, send
 
 LOOK_FIRST = timedelta(seconds=5)
 LOOK_LAST = timedelta(minutes=1)
-ASKED_TOGETHER = 1000
+HOLDERS_PER_QUERY = 1000
 HOLDERS_TIMEOUT, HOLDERS_HEARTBEAT = timedelta(minutes=10), timedelta(seconds=30)
 HOLDERS_PATIENCE, HOLDERS_PAUSE = timedelta(minutes=2), timedelta(seconds=5)
 """How long runs are waited for that do not answer: their worker may just be starting. Then the pool goes on."""
@@ -46,7 +46,7 @@ class PoolWorkflow:
     def _reset(self, _: int) -> None:
         """Take note that an operator has reset the workflow: only then does Temporal give it another seed."""
         self._was_reset = True
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.run
     async def run(self, _: PoolState) -> None:
@@ -108,7 +108,7 @@ class PoolWorkflow:
             await send(workflow.get_external_workflow_handle(holder), RunInterface.granted(answer))
         except FailureError:  # the run is gone: nobody will give these back
             self.state.forget(holder)
-            self._alarm.ring()
+            self._alarm.fire()
 
     def _holders_to_look_at(self) -> bool:
         """Whether it is time to ask about those who hold slots: while somebody waits, now and then."""
@@ -129,11 +129,11 @@ class PoolWorkflow:
     async def _look_for_the_dead(self) -> None:
         """Asks whether those who hold slots still exist: a terminated run tells nobody."""
         holders = self.state.holders
-        for part in range(0, len(holders), ASKED_TOGETHER):
-            question = RunsQuestion(workflow_ids={h: h for h in holders[part : part + ASKED_TOGETHER]})
+        for part in range(0, len(holders), HOLDERS_PER_QUERY):
+            question = RunsQuestion(workflow_ids={h: h for h in holders[part : part + HOLDERS_PER_QUERY]})
             for report in await look_up(find_ended_runs, question):
                 self.state.forget(report.key)
-                self._alarm.ring()
+                self._alarm.fire()
 
     @workflow.signal
     def ask(self, requests: Sequence[LeaseRequest]) -> None:
@@ -142,7 +142,7 @@ class PoolWorkflow:
             if self.state.was_returned(request) and workflow.patched("remembers-returns"):
                 continue
             self.state.ask(request, keeps_slots=self.state.holds(request) and workflow.patched("keeps-slots"))
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.signal
     def give_back(self, lease_ids: list[str]) -> None:
@@ -150,19 +150,19 @@ class PoolWorkflow:
         if self._given_back is not None:
             self._given_back.update(lease_ids)
         self.state.give_back(lease_ids)
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.signal
     def park(self, lease_ids: list[str]) -> None:
         """Instances wait outside of a worker."""
         self.state.park(lease_ids)
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.update
     def set(self, settings: PoolSettings) -> PoolView:
         """Changes the pool. Slots that are held stay held, also where there are now fewer."""
         self.state.settings = settings
-        self._alarm.ring()
+        self._alarm.fire()
         return self.state.view()
 
     @workflow.query

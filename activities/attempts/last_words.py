@@ -28,6 +28,6 @@ class LastWords:
         text = self._conversation.masker.masked(self._printed.decode(errors="replace")).strip()
         return text.split("\n")[-MAX_LINES:] if text else []
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """A sentence about them; "" where there are none."""
         return f" Its last words: {' / '.join(self.lines())}" if self.lines() else ""

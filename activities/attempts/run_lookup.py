@@ -104,7 +104,7 @@ class RunLookup:
         about = f"{question['about']} of {question['dag_id']!r} cannot be asked for"
         asked = Question.model_validate(question)
         try:
-            return {"answer": self._within(asked.model_dump_json(), lambda: self._answer(asked))}
+            return {"answer": self._answer_in_time(asked.model_dump_json(), lambda: self._answer(asked))}
         except _UnansweredError as error:
             return {"error": f"{about}: {error}", "later": error.later}
 
@@ -112,11 +112,13 @@ class RunLookup:
         """Starts a run, once for each try, however often this is asked for."""
         starts, of = RunStarts(self._asking, self.marks), TaskAttempt.model_validate(attempt)
         try:
-            return self._within(f"{of.uuid} {wanted['dag_id']} {wanted['run_id']}", lambda: starts.start(of, wanted))
+            return self._answer_in_time(
+                f"{of.uuid} {wanted['dag_id']} {wanted['run_id']}", lambda: starts.start(of, wanted)
+            )
         except _UnansweredError as error:
             return {"error": f"DAG {wanted['dag_id']!r} cannot be triggered: {error}", "later": error.later}
 
-    def _within(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _answer_in_time(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What comes of *work*. It goes on where that takes long, and who asks again waits for the same."""
         asked = self._under_way.pop(key, None)
         if asked is None:  # given up when nobody asks any more: what is begun then would surprise

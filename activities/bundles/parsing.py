@@ -121,5 +121,5 @@ def _ask(forks: Forks, file: FileToParse, watch: AttemptSupervisor, separate: st
         limit = file.timeout.total_seconds()
         return {"error": f"importing the file took more than {limit:g} s. Move slow work into tasks"}
     if answer.result is None:
-        return {"error": f"importing the file ended its process: it {describe_exit(answer.code)}.{printed.told()}"}
+        return {"error": f"importing the file ended its process: it {describe_exit(answer.code)}.{printed.sentence()}"}
     return answer.result

@@ -173,12 +173,12 @@ class _Following(AttemptSupervisor):
 
     def __init__(self, work: SparkStart, submission: Submission) -> None:
         self.status: Status | None = None
-        super().__init__(work.attempt.timeout, self._told)
+        super().__init__(work.attempt.timeout, self._progress_with_cluster)
         self._work = work
         self._started -= (datetime.now(UTC) - submission.submitted_at).total_seconds()
         self._submission = submission
 
-    def _told(self) -> dict[str, Any]:
+    def _progress_with_cluster(self) -> dict[str, Any]:
         told: dict[str, Any] = {"submission": self._submission.application_id}
         if self.status is not None:
             told["cluster"] = self.status.told

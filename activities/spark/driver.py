@@ -197,11 +197,11 @@ def current_progress() -> dict[str, Any] | None:
             **({"job": description.get()} if description.isDefined() else {}),
         }
         if not progress["executors"] and not stage.numActiveTasks() and not sc.master.startswith("local"):
-            progress["waits_for"] = f"executors: asks for {asked_for(sc)}"
-    return {**progress, **told_fraction()}
+            progress["waits_for"] = f"executors: asks for {executors_wanted(sc)}"
+    return {**progress, **fraction_done()}
 
 
-def asked_for(sc: Any) -> str:
+def executors_wanted(sc: Any) -> str:
     """What each executor of the application is to have."""
     conf = sc.getConf()
     number = conf.get("spark.executor.instances", "")
@@ -220,7 +220,7 @@ def in_words(progress: dict[str, Any]) -> str:
     return f"stage {progress['stage']}{job}: {progress['tasks']} tasks, {progress['stage_name']}"
 
 
-def told_fraction() -> dict[str, float]:
+def fraction_done() -> dict[str, float]:
     """How much of its work the script says is done: conf `spark.tidemill.progress`, from 0 to 1."""
     from pyspark.sql import SparkSession
 
@@ -418,14 +418,14 @@ def finish(folder: Path, plan: dict[str, Any], run: Callable[[], dict[str, Any]]
     return 1 if "failure" in result else 0
 
 
-TOLD_AT_ONCE = 3000  # with what is before it less than a pipe takes at once: no other process writes in between
+LINE_SIZE = 3000  # with what is before it less than a pipe takes at once: no other process writes in between
 PRINTING_TIMEOUT = 1.0
 
 
 def tell(attempt: str, about: str, content: dict[str, Any]) -> None:
     """Prints *content* in lines that the worker finds in the log of this driver's pod: no disk is shared with it."""
     text = base64.b64encode(zlib.compress(json.dumps(content).encode())).decode()
-    parts = [text[at : at + TOLD_AT_ONCE] for at in range(0, len(text), TOLD_AT_ONCE)]
+    parts = [text[at : at + LINE_SIZE] for at in range(0, len(text), LINE_SIZE)]
     sys.stdout.flush()
     for number, part in enumerate(parts, 1):
         os.write(1, f"\ntidemill:{attempt}:{about}:{number}/{len(parts)}:{part}\n".encode())

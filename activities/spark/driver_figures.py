@@ -42,18 +42,18 @@ def figures_of(sc: Any) -> dict[str, Any]:
     quantiles = sc._gateway.new_array(jvm.double, 2)
     quantiles[0], quantiles[1] = 0.5, 1.0
 
-    def told(java: Any) -> Any:
+    def plain(java: Any) -> Any:
         return json.loads(mapper.writeValueAsString(java))
 
-    stages = told(store.stageList(None, False, False, quantiles, jvm.java.util.ArrayList()))
+    stages = plain(store.stageList(None, False, False, quantiles, jvm.java.util.ArrayList()))
     return {
         "application_id": sc.applicationId,
         "duration_ms": max(0, int(time.time() * 1000) - int(sc.startTime)),
-        "jobs": len(told(store.jobsList(None))),
+        "jobs": len(plain(store.jobsList(None))),
         "stages": len([stage for stage in stages if stage["status"] != "SKIPPED"]),
         **{name: sum(max(0, int(stage.get(field) or 0)) for stage in stages) for name, field in SUMS.items()},
-        **of_executors(told(store.executorList(False)), is_local=sc.master.startswith("local")),
-        "skew": skew_of(stages, lambda stage: summary(store, stage, quantiles, told)),
+        **of_executors(plain(store.executorList(False)), is_local=sc.master.startswith("local")),
+        "skew": skew_of(stages, lambda stage: summary(store, stage, quantiles, plain)),
     }
 
 
@@ -89,13 +89,13 @@ def skew_of(
 
 
 def summary(
-    store: Any, stage: dict[str, Any], quantiles: Any, told: Callable[[Any], Any]
+    store: Any, stage: dict[str, Any], quantiles: Any, plain: Callable[[Any], Any]
 ) -> tuple[float, float] | None:
     """Return how long the median task of *stage* ran and its slowest, in milliseconds."""
     found = store.taskSummary(stage["stageId"], stage["attemptId"], quantiles)
     if not found.isDefined():
         return None
-    median, slowest = told(found.get())["executorRunTime"]
+    median, slowest = plain(found.get())["executorRunTime"]
     return median, slowest
 
 

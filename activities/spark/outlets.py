@@ -9,7 +9,7 @@ from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.references import RETURN_VALUE
 from ..attempts.supervision import task_failure
 
-SAID = "outlet_events"
+OUTLET_EVENTS = "outlet_events"
 
 
 def with_outlet_events(attempt: TaskAttempt, outcome: Outcome) -> Outcome:
@@ -18,15 +18,15 @@ def with_outlet_events(attempt: TaskAttempt, outcome: Outcome) -> Outcome:
     Fails the task for what it cannot say.
     """
     result = outcome.xcom.get(RETURN_VALUE)
-    if not attempt.task.outlets or not isinstance(result, dict) or SAID not in result:
+    if not attempt.task.outlets or not isinstance(result, dict) or OUTLET_EVENTS not in result:
         return outcome
     try:
         events = OutletEventAccessors(attempt.task.outlets)
-        for name, told in _checked(result[SAID]).items():
+        for name, told in _checked(result[OUTLET_EVENTS]).items():
             events[name].extra = told.get("extra") or {}
             if told.get("partition_keys"):
                 events[name].add_partitions(told["partition_keys"])
-        said = tuple(events.said())
+        said = tuple(events.recorded())
     except (InvalidInputError, TypeError, ValueError) as error:
         raise task_failure(
             Failure(error_type="InvalidInput", message=f"the result's {error}", retryable=False)
@@ -37,8 +37,8 @@ def with_outlet_events(attempt: TaskAttempt, outcome: Outcome) -> Outcome:
 def _checked(told: Any) -> dict[str, dict[str, Any]]:
     form = '{"outlet_events": {"name of the asset": {"extra": {...}, "partition_keys": [...]}}}'
     if not isinstance(told, dict) or not all(isinstance(one, dict) for one in told.values()):
-        raise InvalidInputError(f"{SAID} = {told!r} is none. Write {form}")
+        raise InvalidInputError(f"{OUTLET_EVENTS} = {told!r} is none. Write {form}")
     strange = {key for one in told.values() for key in one} - {"extra", "partition_keys"}
     if strange:
-        raise InvalidInputError(f"{SAID} has {', '.join(sorted(strange))}. Write {form}")
+        raise InvalidInputError(f"{OUTLET_EVENTS} has {', '.join(sorted(strange))}. Write {form}")
     return told

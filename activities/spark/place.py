@@ -10,7 +10,7 @@ from ...model.run.task_instances import Failure
 from ...model.spec.tasks import SparkOptions, SparkSqlTask, SparkSubmitTask, SparkWork
 from ..attempts.lifecycle import rendered
 from ..attempts.supervision import AttemptSupervisor, task_failure
-from ..masking import HERE
+from ..masking import PROCESS_MASKER
 from ..processes.users import acting_as
 from ..secrets import Connection, look_up
 from ..worker_context import WorkerContext
@@ -57,7 +57,7 @@ def place_of(
         _ = whole.driver_megabytes
     except ValueError as error:
         raise invalid(f"conf spark.driver.memory: {error}") from None
-    HERE.add(token_of(whole.master))
+    PROCESS_MASKER.add(token_of(whole.master))
     return whole, fields
 
 

@@ -147,7 +147,7 @@ class SparkStart:
             found = [part.strip().rstrip(";") for part in sqlparse.split(str(self.filled["sql"]))]
         except SQLParseError as error:
             raise invalid(f"the task's SQL cannot be split into statements: {error}") from None
-        statements = [statement for statement in found if says_something(statement)]
+        statements = [statement for statement in found if has_code(statement)]
         if not statements:
             raise invalid("there is no statement in the task's SQL. Write one")
         return statements
@@ -158,7 +158,7 @@ def cluster_name(work: SparkStart) -> str:
     return f"tidemill-{work.attempt.uuid.hex}"
 
 
-def says_something(statement: str) -> bool:
+def has_code(statement: str) -> bool:
     """Whether there is more to *statement* than comments."""
     from sqlparse.lexer import tokenize
     from sqlparse.tokens import Comment

@@ -89,13 +89,13 @@ class WatchActivities:
         except ApplicationError as error:
             if error.type != TASK_FAILED:
                 raise
-            return WatchAnswer(error=_told(error)[:LONGEST_ERROR])
+            return WatchAnswer(error=_failure_text(error)[:LONGEST_ERROR])
         finally:
             self._workplace.leftovers.add(folder.path)
         return WatchAnswer.model_validate(ended.result["answer"])
 
 
-def _told(error: ApplicationError) -> str:
+def _failure_text(error: ApplicationError) -> str:
     failure = Failure.model_validate(error.details[0]) if error.details else None
     return f"{failure.error_type}: {failure.message}" if failure is not None else error.message
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from ..masking import HERE
+from ..masking import PROCESS_MASKER
 from ..names import MARK
 from ..processes import channel
 from ..processes.memory import be_ended_first
@@ -138,7 +138,7 @@ def _use_settings(job: Job) -> None:
         os.setgid(request["gid"])
         os.setuid(request["uid"])
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
-    HERE.clear()
+    PROCESS_MASKER.clear()
     mask_names(request.get("masked_names", ()))
     ask_worker(job.ask, job.tell)
     logs.set_up()

@@ -15,12 +15,12 @@ def import_code(path: Path, roots: Iterable[Path], *, shortens: bool = True) -> 
     from .airflow.dag_conversion import FoundDags
 
     found = FoundDags(module_name(path))
-    with asked_while_imported():
+    with answering_imports():
         return Code(path, import_dags(path, [*roots], shortens=shortens), found.all(), found.notices)
 
 
 @contextmanager
-def asked_while_imported() -> Iterator[None]:
+def answering_imports() -> Iterator[None]:
     """Has a file's variables and connections answered that it asks for at its top, unless somebody does already."""
     from airflow.sdk.execution_time import task_runner
 

@@ -132,7 +132,7 @@ def perform(
                 return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
             result = work(find_node(dags, attempt), attempt, values, given, dag_of(dags, attempt), told)
         outcome = _ended(attempt, result, started)
-        said = tuple(values["outlet_events"].said())
+        said = tuple(values["outlet_events"].recorded())
         xcom = checked({**values["ti"].pushed, **outcome.xcom})
         outcome = outcome.model_copy(update={"xcom": xcom, "asset_events": said})
     except AirflowSkipException as skip:

@@ -21,7 +21,7 @@ from .dag_code import Code
 from .dag_import import import_code
 
 Answer = dict[str, Any]
-ASKED_FOR, ASKED_EVERY = 90.0, 1.0
+QUESTION_TIMEOUT, QUESTION_INTERVAL = 90.0, 1.0
 """In seconds. While workers are replaced, or a workflow has other work, nobody answers for a moment."""
 
 
@@ -58,9 +58,9 @@ class Job:
 
     def ask(self, **question: Any) -> dict[str, Any]:
         """What the worker answers; asked again while that may come later. Raises ConnectionError if it is gone."""
-        deadline = time.monotonic() + ASKED_FOR
+        deadline = time.monotonic() + QUESTION_TIMEOUT
         while (answer := self._ask(question)).get("later") and time.monotonic() < deadline:
-            time.sleep(ASKED_EVERY)
+            time.sleep(QUESTION_INTERVAL)
         return answer
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:

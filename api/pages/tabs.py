@@ -19,7 +19,7 @@ from ...model.spec.tasks.spark import SparkWork
 from ...model.spec.timetables.describe import in_words
 from ...worker.connection import NotFoundError
 from ...worker.spark_tries import SparkTry, spark_tries
-from ..dependencies import Here
+from ..dependencies import Source
 from ..read.cached_client import CachedClient
 from ..read.instances import instances_of, one_instance
 from ..read.timeline import Timeline, timeline
@@ -65,7 +65,7 @@ def _view(name: str, destination: str, route: str, href: str) -> dict[str, Any]:
 
 
 @router.get("/tidemill/dags/{dag_id}/explain")
-async def explain(source: Here, dag_id: str) -> str:
+async def explain(source: Source, dag_id: str) -> str:
     """Why the DAG does what it does, or nothing."""
     found = await source.tidemill.explain(dag_id)
     temporal = source.temporal_link(dag_workflow_id(dag_id))
@@ -73,7 +73,7 @@ async def explain(source: Here, dag_id: str) -> str:
 
 
 @router.get("/tidemill/dags/{dag_id}/schedule")
-async def schedule(source: Here, dag_id: str) -> str:
+async def schedule(source: Source, dag_id: str) -> str:
     """The next runs of the DAG."""
     view, infos = await source.view(dag_id), await source.tidemill.upcoming(dag_id, UPCOMING)
     runs, words = by_the_clock(infos, view.schedule), in_words(view.schedule)
@@ -82,7 +82,7 @@ async def schedule(source: Here, dag_id: str) -> str:
 
 
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/why")
-async def why(source: Here, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
+async def why(source: Source, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
     """Why a task has its state, and what became of its tries. The index is filled in for mapped tasks only."""
     run, _, view = await one_instance(source, dag_id, run_id, task_id, _index(map_index))
     _, _, views = await instances_of(source, dag_id, run_id)
@@ -98,7 +98,7 @@ def _index(given: str) -> int:
 
 
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/spark")
-async def spark(source: Here, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
+async def spark(source: Source, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
     """What a Spark application is, and how far it has come."""
     run, spec, view = await one_instance(source, dag_id, run_id, task_id, _index(map_index))
     task = spec.by_id.get(task_id) if spec is not None else None
@@ -128,7 +128,7 @@ async def _applications(source: CachedClient, dag_id: str, run_id: str, view: Ta
 
 
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/timeline")
-async def show_timeline(source: Here, dag_id: str, run_id: str) -> str:
+async def show_timeline(source: Source, dag_id: str, run_id: str) -> str:
     """When each try waited and worked, and where."""
     run = await source.run(dag_id, run_id)
     details, starts = await source.details(dag_id, run), await source.starts(dag_id, run)
@@ -144,13 +144,13 @@ async def show_timeline(source: Here, dag_id: str, run_id: str) -> str:
 
 
 @router.get("/tidemill/dags/{dag_id}/replay")
-async def replay_dag(source: Here, dag_id: str) -> str:
+async def replay_dag(source: Source, dag_id: str) -> str:
     """The decisions of the DAG, step by step."""
     return await _replay(source, dag_workflow_id(dag_id), f"Decisions of {dag_id}")
 
 
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/replay")
-async def replay_run(source: Here, dag_id: str, run_id: str) -> str:
+async def replay_run(source: Source, dag_id: str, run_id: str) -> str:
     """The decisions of a run, step by step."""
     run = await source.run(dag_id, run_id)
     return await _replay(source, run.workflow_id, f"Decisions of {dag_id} in {run_id}")
@@ -169,12 +169,12 @@ async def _replay(source: CachedClient, workflow_id: str, title: str) -> str:
 
 
 @router.get("/tidemill/pools")
-async def pools(source: Here) -> str:
+async def pools(source: Source) -> str:
     """Who holds slots of pools, and who waits for some."""
     return rendered("pools.html", title="Pools", pools=await source.tidemill.pools())
 
 
 @router.get("/tidemill/bundles")
-async def bundles(source: Here) -> str:
+async def bundles(source: Source) -> str:
     """Folders and repositories of DAG files."""
     return rendered("bundles.html", title="Bundles of DAG files", bundles=await source.tidemill.bundles())

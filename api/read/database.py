@@ -112,7 +112,7 @@ class Database:
         """Why it does not answer; None: it did when it was asked last."""
         self._again_at = 0.0
 
-    async def _asked(self, work: Callable[[], T]) -> T:
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         """What *work* gives, in a thread of the database's own. Raises SQLAlchemyError, or TimeoutError."""
         within = _patience.get()
         if within is None and self.problem is not None and time.monotonic() < self._again_at:
@@ -174,7 +174,7 @@ class Database:
                 return there.execute(statement).mappings().all()
 
         try:
-            return await self._asked(ask)
+            return await self._in_thread(ask)
         except (SQLAlchemyError, TimeoutError) as error:
             self._failed(error)
             return []
@@ -187,7 +187,7 @@ class Database:
                 return work(there)
 
         try:
-            return await self._asked(do)
+            return await self._in_thread(do)
         except IntegrityError:  # another server has just written the same
             return None
         except (SQLAlchemyError, TimeoutError) as error:

@@ -12,7 +12,7 @@ from ...worker.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.sessions import Access
 from ..auth.tokens import Person
-from ..dependencies import Here, Limit, Offset, TaskStateName
+from ..dependencies import Limit, Offset, Source, TaskStateName
 from ..errors import ConflictError
 from ..read.concurrency import each
 from ..read.filters import matches, ordered, page
@@ -44,7 +44,7 @@ class AnswerBody(Body):
 
 @router.get(RUN + "/hitlDetails")
 async def get_approvals(
-    source: Here,
+    source: Source,
     dag_id: str,
     dag_run_id: str,
     limit: Limit = 50,
@@ -92,7 +92,7 @@ async def get_approvals(
 
 
 @router.get(MAPPED + "/hitlDetails")
-async def get_approval(source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> dict[str, Any]:
+async def get_approval(source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> dict[str, Any]:
     """What a task asks a person, and the answer."""
     run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
     found = detail_of(run, spec, view)
@@ -103,7 +103,7 @@ async def get_approval(source: Here, dag_id: str, dag_run_id: str, task_id: str,
 
 @router.get(MAPPED + "/hitlDetails/tries/{try_number}")
 async def get_approval_of_try(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int, try_number: int
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int, try_number: int
 ) -> dict[str, Any]:
     """What a task asked in one of its tries, and the answer."""
     found = await get_approval(source, dag_id, dag_run_id, task_id, map_index)
@@ -115,7 +115,7 @@ async def get_approval_of_try(
 @router.patch(MAPPED + "/hitlDetails")
 async def answer_approval(
     request: Request,
-    source: Here,
+    source: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,

@@ -17,7 +17,7 @@ from ...model.spec.timetables import waited_for
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
-from ..dependencies import Here, Limit, Moment, Offset
+from ..dependencies import Limit, Moment, Offset, Source
 from ..read.cached_client import CachedClient
 from ..read.concurrency import after_change, each
 from ..read.filters import matches, ordered, page
@@ -101,7 +101,7 @@ def event_answer(event: AssetEvent, group: str) -> dict[str, Any]:
 
 @router.get("/api/v2/assets")
 async def get_assets(
-    source: Here,
+    source: Source,
     limit: Limit = 50,
     offset: Offset = 0,
     name_pattern: str | None = None,
@@ -143,7 +143,7 @@ class EventBody(Body):
 
 @router.get("/api/v2/assets/events")
 async def get_events(
-    source: Here,
+    source: Source,
     limit: Limit = 50,
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["timestamp"],  # noqa: B006
@@ -194,7 +194,7 @@ async def _event_answers(source: CachedClient, events: Sequence[AssetEvent]) -> 
 
 
 @router.post("/api/v2/assets/events")
-async def make_event(source: Here, body: EventBody) -> dict[str, Any]:
+async def make_event(source: Source, body: EventBody) -> dict[str, Any]:
     """Tells an asset that it was updated from outside."""
     view = await named_asset(source, body.asset_id)
     extra = {**body.extra, "from_rest_api": True} if "extra" in body.model_fields_set else {}  # as Airflow marks it
@@ -205,7 +205,7 @@ async def make_event(source: Here, body: EventBody) -> dict[str, Any]:
 
 
 @router.get("/api/v2/assets/{asset_id}")
-async def get_asset(source: Here, asset_id: int) -> dict[str, Any]:
+async def get_asset(source: Source, asset_id: int) -> dict[str, Any]:
     """An asset."""
     return asset_answer(await named_asset(source, asset_id))
 
@@ -225,7 +225,7 @@ class MaterializeBody(Body):
 
 @router.post("/api/v2/assets/{asset_id}/materialize")
 async def materialize(
-    source: Here, asset_id: int, person: Annotated[Person, Depends(authorise)], body: MaterializeBody | None = None
+    source: Source, asset_id: int, person: Annotated[Person, Depends(authorise)], body: MaterializeBody | None = None
 ) -> RunAnswer:
     """Has the DAG run that writes the asset."""
     given = body or MaterializeBody()
@@ -250,7 +250,7 @@ async def materialize(
 
 @router.get("/ui/dependencies")
 async def get_dependencies(
-    source: Here,
+    source: Source,
     node_id: str | None = None,
     dependency_type: Literal["scheduling", "data"] = "scheduling",  # noqa: ARG001 - there is one graph
 ) -> dict[str, Any]:
@@ -288,7 +288,7 @@ def connected(start: str, edges: list[dict[str, Any]]) -> set[str]:
 
 
 @router.get("/ui/next_run_assets/{dag_id}")
-async def get_next_run_assets(source: Here, dag_id: str) -> dict[str, Any]:
+async def get_next_run_assets(source: Source, dag_id: str) -> dict[str, Any]:
     """What a DAG waits for, and since when which of it is there for its next run."""
     spec = await source.spec(dag_id)
     condition = waited_for(spec.schedule)
@@ -313,7 +313,7 @@ async def get_next_run_assets(source: Here, dag_id: str) -> dict[str, Any]:
 
 
 @router.get("/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/upstreamAssetEvents")
-async def get_upstream_events(source: Here, dag_id: str, dag_run_id: str) -> dict[str, Any]:
+async def get_upstream_events(source: Source, dag_id: str, dag_run_id: str) -> dict[str, Any]:
     """The events that a run was made for."""
     details = await source.details(dag_id, await source.run(dag_id, dag_run_id))
     events = details.run.asset_events if details is not None else ()

@@ -10,7 +10,7 @@ from ...model.dag.backfills import BackfillPlan, BackfillProgress
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
-from ..dependencies import Here, Limit, Offset
+from ..dependencies import Limit, Offset, Source
 from ..errors import ConflictError
 from ..read.cached_client import CachedClient
 from ..read.concurrency import after_change, each
@@ -112,7 +112,7 @@ async def _listed(
 
 @router.get("/ui/backfills")
 async def get_backfills(
-    source: Here,
+    source: Source,
     dag_id: str | None = None,
     active: bool | None = None,
     limit: Limit = 50,
@@ -125,7 +125,7 @@ async def get_backfills(
 
 @router.get("/api/v2/backfills")
 async def get_public_backfills(
-    source: Here,
+    source: Source,
     dag_id: str,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -148,7 +148,7 @@ def _request(body: BackfillBody, *, dry_run: bool) -> BackfillRequest:
 
 
 @router.post("/api/v2/backfills")
-async def make_backfill(source: Here, body: BackfillBody, person: Who) -> BackfillAnswer:
+async def make_backfill(source: Source, body: BackfillBody, person: Who) -> BackfillAnswer:
     """Runs a DAG over a range of the past."""
     await check_tags(source, person, body.dag_id)
     plan = await source.tidemill.create_backfill(body.dag_id, _request(body, dry_run=False))
@@ -180,7 +180,7 @@ def _just_made(body: BackfillBody, plan: BackfillPlan) -> BackfillAnswer:
 
 
 @router.post("/api/v2/backfills/dry_run")
-async def try_backfill(source: Here, body: BackfillBody, person: Who) -> dict[str, Any]:
+async def try_backfill(source: Source, body: BackfillBody, person: Who) -> dict[str, Any]:
     """Which runs it would have: the first of them, and how many."""
     await check_tags(source, person, body.dag_id)
     plan = await source.tidemill.create_backfill(body.dag_id, _request(body, dry_run=True))
@@ -192,26 +192,26 @@ async def try_backfill(source: Here, body: BackfillBody, person: Who) -> dict[st
 
 
 @router.get("/api/v2/backfills/{backfill_id}")
-async def get_backfill(source: Here, backfill_id: int) -> BackfillAnswer:
+async def get_backfill(source: Source, backfill_id: int) -> BackfillAnswer:
     """A backfill."""
     dag_id, one = await _by_number(source, backfill_id)
     return BackfillAnswer.of(dag_id, await source.display_name(dag_id), one)
 
 
 @router.put("/api/v2/backfills/{backfill_id}/pause")
-async def pause_backfill(source: Here, backfill_id: int, person: Who) -> BackfillAnswer:
+async def pause_backfill(source: Source, backfill_id: int, person: Who) -> BackfillAnswer:
     """Makes no more runs of it for now."""
     return await _change(source, person, backfill_id, "pause")
 
 
 @router.put("/api/v2/backfills/{backfill_id}/unpause")
-async def unpause_backfill(source: Here, backfill_id: int, person: Who) -> BackfillAnswer:
+async def unpause_backfill(source: Source, backfill_id: int, person: Who) -> BackfillAnswer:
     """Lets it go on."""
     return await _change(source, person, backfill_id, "unpause")
 
 
 @router.put("/api/v2/backfills/{backfill_id}/cancel")
-async def cancel_backfill(source: Here, backfill_id: int, person: Who) -> BackfillAnswer:
+async def cancel_backfill(source: Source, backfill_id: int, person: Who) -> BackfillAnswer:
     """Ends it: runs that have begun go on."""
     return await _change(source, person, backfill_id, "cancel")
 

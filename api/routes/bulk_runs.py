@@ -14,7 +14,7 @@ from ...model.run.revisions import ClearRequest
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person, Role
-from ..dependencies import Here
+from ..dependencies import Source
 from ..errors import REFUSALS
 from ..read.cached_client import CachedClient
 from ..read.concurrency import AT_ONCE
@@ -36,7 +36,7 @@ Key = tuple[str, ...]
 
 
 @router.patch(RUNS)
-async def change_runs(source: Here, dag_id: str, body: BulkBody[BulkRunBody], person: Who) -> BulkAnswer:
+async def change_runs(source: Source, dag_id: str, body: BulkBody[BulkRunBody], person: Who) -> BulkAnswer:
     """Marks, notes and deletes several runs, of one DAG or of all (`~`)."""
     outcomes = BulkOutcomes()
     for action in body.actions:
@@ -60,7 +60,7 @@ async def change_runs(source: Here, dag_id: str, body: BulkBody[BulkRunBody], pe
 
 @router.patch(RUNS + "/{dag_run_id}/taskInstances")
 async def change_instances(
-    source: Here, dag_id: str, dag_run_id: str, body: BulkBody[BulkInstanceBody], person: Who
+    source: Source, dag_id: str, dag_run_id: str, body: BulkBody[BulkInstanceBody], person: Who
 ) -> BulkAnswer:
     """Marks and notes several task instances, of one run or of any (`~`)."""
     outcomes = BulkOutcomes()
@@ -83,7 +83,7 @@ async def change_instances(
 
 @router.post("/api/v2/dags/{dag_id}/clearDagRuns", response_model=ClearedInstances | RunCollection)
 async def clear_runs(
-    source: Here, dag_id: str, body: BulkRunClearBody, person: Who
+    source: Source, dag_id: str, body: BulkRunClearBody, person: Who
 ) -> ClearedInstances | RunCollection:
     """Has several runs run again, of one DAG or of all (`~`); with `dry_run` only tells which tasks would.
 

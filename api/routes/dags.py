@@ -14,7 +14,7 @@ from ...model.run.views import RunView
 from ...model.spec.dag import DagSource, DagSpec
 from ...worker.connection import NotFoundError
 from ..auth.access import check_tags
-from ..dependencies import Here, Limit, Mask, Offset
+from ..dependencies import Limit, Mask, Offset, Source
 from ..errors import ConflictError
 from ..read.cached_client import CachedClient
 from ..read.concurrency import AT_ONCE, after_change, each
@@ -143,7 +143,7 @@ def by_its_line(row: DagRow) -> DagSpec:
 
 
 @router.get("/api/v2/dags")
-async def get_dags(source: Here, filters: Annotated[PublicDagFilters, Query()], request: Request) -> DagCollection:
+async def get_dags(source: Source, filters: Annotated[PublicDagFilters, Query()], request: Request) -> DagCollection:
     """DAGs, by their lines in Temporal's visibility."""
     favourites = await favourites_of(source, request, has_to_know=filters.is_favorite is not None)
     part = page(wanted_rows(await source.rows(), filters, favourites), filters.limit, filters.offset)
@@ -158,7 +158,9 @@ async def get_dags(source: Here, filters: Annotated[PublicDagFilters, Query()], 
 
 
 @router.get("/ui/dags")
-async def get_dags_with_runs(source: Here, filters: Annotated[UiDagFilters, Query()], request: Request) -> DagsWithRuns:
+async def get_dags_with_runs(
+    source: Source, filters: Annotated[UiDagFilters, Query()], request: Request
+) -> DagsWithRuns:
     """DAGs with their last runs."""
     favourites = await favourites_of(source, request, has_to_know=filters.is_favorite is not None)
     rows, waiting = await source.rows(), dict[str, list[str]]()
@@ -205,14 +207,14 @@ def _with_runs(row: DagRow, spec: DagSpec, runs: list[RunView], favourites: froz
 
 
 @router.get("/api/v2/dags/{dag_id}")
-async def get_dag(source: Here, dag_id: str) -> DagAnswer:
+async def get_dag(source: Source, dag_id: str) -> DagAnswer:
     """A DAG."""
     row = await source.row(dag_id)
     return DagAnswer(**dag_fields(row, await source.spec(dag_id, row.version)))
 
 
 @router.get("/api/v2/dags/{dag_id}/details")
-async def get_dag_details(source: Here, dag_id: str, request: Request) -> DagDetails:
+async def get_dag_details(source: Source, dag_id: str, request: Request) -> DagDetails:
     """A DAG with all that its file says."""
     row = await source.row(dag_id)
     details = dag_details(row, await source.spec(dag_id, row.version), await source.view(dag_id))
@@ -220,7 +222,7 @@ async def get_dag_details(source: Here, dag_id: str, request: Request) -> DagDet
 
 
 @router.patch("/api/v2/dags/{dag_id}")
-async def patch_dag(source: Here, dag_id: str, body: DagPatch, update_mask: Mask = None) -> DagAnswer:  # noqa: ARG001 - there is one field
+async def patch_dag(source: Source, dag_id: str, body: DagPatch, update_mask: Mask = None) -> DagAnswer:  # noqa: ARG001 - there is one field
     """Pauses or unpauses a DAG."""
     before = await get_dag(source, dag_id)
     await source.tidemill.pause(dag_id, body.is_paused)
@@ -247,7 +249,7 @@ class ManyDags(BaseModel):
 
 @router.patch("/api/v2/dags")
 async def patch_dags(
-    source: Here, body: DagPatch, chosen: Annotated[ManyDags, Query()], request: Request
+    source: Source, body: DagPatch, chosen: Annotated[ManyDags, Query()], request: Request
 ) -> DagCollection:
     """Pauses or unpauses several DAGs."""
     filters = DagFilters(**chosen.model_dump(exclude={"update_mask"}))
@@ -276,7 +278,7 @@ async def patch_dags(
 
 
 @router.delete("/api/v2/dags/{dag_id}", status_code=204)
-async def delete_dag(source: Here, dag_id: str) -> Response:
+async def delete_dag(source: Source, dag_id: str) -> Response:
     """Forgets a DAG and its runs."""
     try:
         await source.tidemill.delete_dag(dag_id, wait=False)  # a page does not wait for that
@@ -288,7 +290,7 @@ async def delete_dag(source: Here, dag_id: str) -> Response:
 
 
 @router.post("/api/v2/dags/{dag_id}/favorite", status_code=204)
-async def favorite_dag(source: Here, dag_id: str, request: Request) -> Response:
+async def favorite_dag(source: Source, dag_id: str, request: Request) -> Response:
     """Marks a DAG as a favourite of who asks."""
     await source.row(dag_id)
     await source.favourites.mark(request.state.person.known_as, dag_id, is_favourite=True)
@@ -296,7 +298,7 @@ async def favorite_dag(source: Here, dag_id: str, request: Request) -> Response:
 
 
 @router.post("/api/v2/dags/{dag_id}/unfavorite", status_code=204)
-async def unfavorite_dag(source: Here, dag_id: str, request: Request) -> Response:
+async def unfavorite_dag(source: Source, dag_id: str, request: Request) -> Response:
     """Takes the mark back. Answers 409 where there is none."""
     await source.row(dag_id)
     if dag_id not in await favourites_of(source, request, has_to_know=True):
@@ -307,7 +309,7 @@ async def unfavorite_dag(source: Here, dag_id: str, request: Request) -> Respons
 
 @router.get("/api/v2/dagTags")
 async def get_tags(
-    source: Here,
+    source: Source,
     limit: Limit = 50,
     offset: Offset = 0,
     tag_name_pattern: str | None = None,
@@ -323,7 +325,7 @@ async def get_tags(
 
 
 @router.get("/api/v2/dagSources/{dag_id}")
-async def get_source(source: Here, dag_id: str, version_number: int | None = None) -> DagSourceAnswer:
+async def get_source(source: Source, dag_id: str, version_number: int | None = None) -> DagSourceAnswer:
     """The file that a DAG is written in, where this server has it."""
     spec = await source.spec_of(dag_id, version_number)
     content = await asyncio.to_thread(_read_source, source, spec.source) if spec.source is not None else None
@@ -357,7 +359,7 @@ def _read_source(source: CachedClient, place: DagSource) -> str | None:
 
 @router.get("/api/v2/dags/{dag_id}/dagVersions")
 async def get_versions(
-    source: Here,
+    source: Source,
     dag_id: str,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -370,7 +372,7 @@ async def get_versions(
 
 
 @router.get("/api/v2/dags/{dag_id}/dagVersions/{version_number}")
-async def get_version(source: Here, dag_id: str, version_number: int) -> DagVersion:
+async def get_version(source: Source, dag_id: str, version_number: int) -> DagVersion:
     """A version, by its number: the one in place, or that of a run."""
     spec, view = await source.spec_of(dag_id, version_number), await source.view(dag_id)
     if spec.version == view.version:
@@ -380,14 +382,14 @@ async def get_version(source: Here, dag_id: str, version_number: int) -> DagVers
 
 
 @router.put("/api/v2/parseDagFile/{file_token}", status_code=201)
-async def parse_file(source: Here, file_token: str) -> None:
+async def parse_file(source: Source, file_token: str) -> None:
     """Has a DAG's file parsed now."""
     bundle, name = read_file_token(file_token)
     await source.tidemill.refresh_bundle(bundle, [name])
 
 
 @router.get("/ui/dags/{dag_id}/latest_run")
-async def get_latest_run(source: Here, dag_id: str) -> LightRun | None:
+async def get_latest_run(source: Source, dag_id: str) -> LightRun | None:
     """The newest run of a DAG."""
     runs = await source.runs(dag_id)
     return LightRun.of(dag_id, runs[0]) if runs else None

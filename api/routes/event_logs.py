@@ -15,7 +15,7 @@ from ...model.dag.views import DagView
 from ...worker.connection import NotFoundError
 from ...worker.failing import failing_workflows
 from ..auth.tokens import Role
-from ..dependencies import Here, Limit, Moment, Offset
+from ..dependencies import Limit, Moment, Offset, Source
 from ..read.cached_client import CachedClient
 from ..read.concurrency import each
 from ..read.filters import matches, ordered, page
@@ -30,7 +30,7 @@ MAX_DAGS = 50
 
 @router.get("/api/v2/importErrors")
 async def get_import_errors(
-    source: Here,
+    source: Source,
     limit: Limit = 50,
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
@@ -77,7 +77,7 @@ async def _errors(source: CachedClient) -> list[dict[str, Any]]:
 
 
 @router.get("/api/v2/importErrors/{import_error_id}")
-async def get_import_error(source: Here, import_error_id: int) -> dict[str, Any]:
+async def get_import_error(source: Source, import_error_id: int) -> dict[str, Any]:
     """An import error."""
     for one in await _errors(source):
         if one["import_error_id"] == import_error_id:
@@ -87,7 +87,7 @@ async def get_import_error(source: Here, import_error_id: int) -> dict[str, Any]
 
 @router.get("/api/v2/dagWarnings")
 async def get_warnings(
-    source: Here, dag_id: str | None = None, limit: Limit = 50, offset: Offset = 0
+    source: Source, dag_id: str | None = None, limit: Limit = 50, offset: Offset = 0
 ) -> dict[str, Any]:
     """That the archive does not answer, and workflows of DAGs and runs whose code fails.
 
@@ -117,7 +117,7 @@ def _warning(dag_id: str | None, kind: str, message: str) -> dict[str, Any]:
 
 @router.get("/api/v2/eventLogs")
 async def get_decisions(
-    source: Here,
+    source: Source,
     request: Request,
     dag_id: str | None = None,
     limit: Limit = 50,
@@ -188,7 +188,7 @@ async def get_decisions(
 
 
 @router.get("/api/v2/eventLogs/{event_log_id}")
-async def get_decision(source: Here, request: Request, event_log_id: int) -> dict[str, Any]:
+async def get_decision(source: Source, request: Request, event_log_id: int) -> dict[str, Any]:
     """One of the decisions and changes that are listed over all DAGs."""
     views = await each((await source.rows())[:MAX_DAGS], _view_of(source))
     found = [_decision(view.dag_id, made) for view in views for made in view.decisions]

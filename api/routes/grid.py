@@ -16,7 +16,7 @@ from ...model.run.views import RunDetails
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Moment, Offset
+from ..dependencies import Limit, Moment, Offset, Source
 from ..read.cached_client import CachedClient
 from ..read.filters import matches, ordered, page
 from ..read.graph import edges, reached, tree
@@ -77,7 +77,7 @@ class GraphPart(Part):
 
 
 @router.get("/ui/grid/structure/{dag_id}")
-async def get_structure(source: Here, dag_id: str, part: Annotated[GridPart, Query()]) -> list[dict[str, Any]]:
+async def get_structure(source: Source, dag_id: str, part: Annotated[GridPart, Query()]) -> list[dict[str, Any]]:
     """The tasks of a DAG as a tree of groups: those of the version that is in place, whichever runs are shown."""
     spec = await source.spec(dag_id)
     return tree(spec, part.tasks_of(spec))
@@ -85,7 +85,7 @@ async def get_structure(source: Here, dag_id: str, part: Annotated[GridPart, Que
 
 @router.get("/ui/grid/runs/{dag_id}")
 async def get_grid_runs(
-    source: Here,
+    source: Source,
     dag_id: str,
     offset: Offset = 0,
     limit: Limit = 50,
@@ -122,7 +122,7 @@ async def get_grid_runs(
 
 @router.get("/ui/grid/ti_summaries/{dag_id}", response_class=StreamingResponse)
 async def get_summaries(
-    source: Here,
+    source: Source,
     dag_id: str,
     run_ids: Annotated[list[str], Query()] = [],  # noqa: B006
 ) -> StreamingResponse:
@@ -144,7 +144,7 @@ async def _lines(source: CachedClient, dag_id: str, run_ids: list[str]) -> Async
 
 
 @router.get("/ui/structure/structure_data")
-async def get_graph(source: Here, part: Annotated[GraphPart, Query()]) -> dict[str, Any]:
+async def get_graph(source: Source, part: Annotated[GraphPart, Query()]) -> dict[str, Any]:
     """The graph of a DAG."""
     spec = await source.spec_of(part.dag_id, part.version_number)
     tasks = part.tasks_of(spec)
@@ -155,7 +155,7 @@ async def get_graph(source: Here, part: Annotated[GraphPart, Query()]) -> dict[s
 
 
 @router.get("/ui/gantt/{dag_id}/{run_id}")
-async def get_gantt(source: Here, dag_id: str, run_id: str) -> dict[str, Any]:
+async def get_gantt(source: Source, dag_id: str, run_id: str) -> dict[str, Any]:
     """Each try of each task of a run: when it was queued, began and ended."""
     run = await source.run(dag_id, run_id)
     details = await source.details(dag_id, run)
@@ -196,7 +196,7 @@ def _text(at: datetime | None) -> str | None:
 
 @router.get("/ui/calendar/{dag_id}")
 async def get_calendar(
-    source: Here,
+    source: Source,
     dag_id: str,
     granularity: Literal["hourly", "daily"] = "daily",
     logical_date_gte: Moment | None = None,

@@ -9,13 +9,13 @@ from temporalio.service import RPCError
 
 from ...worker.failing import count_failing
 from ...worker.pollers import Poller, pollers_of
-from ..dependencies import Here
+from ..dependencies import Source
 
 router = APIRouter()
 
 
 @router.get("/api/v2/monitor/health")
-async def get_health(source: Here) -> dict[str, Any]:
+async def get_health(source: Source) -> dict[str, Any]:
     """Temporal is asked: it is the database, its workers are scheduler, triggerer and DAG processor."""
     tidemill = source.tidemill
     try:

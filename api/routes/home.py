@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from ...model.dag.row import DagRow
 from ...model.errors import InvalidInputError
 from ...model.states import TaskState
-from ..dependencies import Here
+from ..dependencies import Source
 from ..read.cached_client import MAX_RUNS
 from ..read.concurrency import each
 from ..responses.tasks import shown_state
@@ -23,7 +23,7 @@ TASK_STATES = (
 
 
 @router.get("/ui/dashboard/dag_stats")
-async def get_dag_counts(source: Here) -> dict[str, int]:
+async def get_dag_counts(source: Source) -> dict[str, int]:
     """How many DAGs there are by their state."""
     rows = [row for row in await source.rows() if not row.is_stale]
     return {
@@ -35,7 +35,7 @@ async def get_dag_counts(source: Here) -> dict[str, int]:
 
 
 @router.get("/ui/dashboard/historical_metrics_data")
-async def get_history(source: Here, start_date: str, end_date: str | None = None) -> dict[str, Any]:
+async def get_history(source: Source, start_date: str, end_date: str | None = None) -> dict[str, Any]:
     """How many runs, and instances of tasks, there were of each state."""
     start, end = _moment("start_date", start_date), _moment("end_date", end_date)
     rows = await source.all_runs()
@@ -68,7 +68,7 @@ def _moment(name: str, text: str | None) -> datetime:
 
 
 @router.get("/api/v2/dagStats")
-async def get_dag_stats(source: Here, dag_ids: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006
+async def get_dag_stats(source: Source, dag_ids: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006
     """How many runs each DAG has of each state, among those that it keeps a list of."""
     wanted = dag_ids or [row.dag_id for row in await source.rows()]
     rows = {row.dag_id: row for row in await source.rows()}

@@ -14,7 +14,7 @@ from ...model.run.attempts import attempt_path
 from ...model.run.instance_keys import UNMAPPED
 from ...worker.connection import NotFoundError
 from ...worker.task_logs import TaskLog
-from ..dependencies import Here
+from ..dependencies import Source
 from ..read.instances import one_instance
 from ..read.stores import in_time
 from ..refusals import BadRequestError
@@ -32,7 +32,7 @@ MAX_BYTES = 4 * 2**20
 
 @router.get(INSTANCE + "/logs/{try_number}", response_model=None)
 async def get_log(
-    source: Here,
+    source: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -85,7 +85,7 @@ async def _lines(log: TaskLog) -> AsyncIterator[str]:
 
 @router.get(INSTANCE + "/externalLogUrl/{try_number}")
 async def get_external_log(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, try_number: int, map_index: int = UNMAPPED
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, try_number: int, map_index: int = UNMAPPED
 ) -> dict[str, str]:
     """Where the log is kept beside the host's own disk."""
     await one_instance(source, dag_id, dag_run_id, task_id, map_index)

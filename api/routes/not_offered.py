@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 
-from ..dependencies import Here, Limit, Moment, Offset
+from ..dependencies import Limit, Moment, Offset, Source
 from ..errors import NotOfferedError
 
 router = APIRouter()
@@ -80,7 +80,7 @@ for (method, path), told in NOT_OFFERED.items():
 
 @router.get("/ui/dags/{dag_id}/dagRuns/{dag_run_id}/deadlines")
 async def get_deadlines(
-    source: Here,
+    source: Source,
     dag_id: str,
     limit: Limit = 50,  # noqa: ARG001 - there are none
     offset: Offset = 0,  # noqa: ARG001
@@ -103,7 +103,7 @@ async def get_deadlines(
 
 @router.get("/ui/dags/{dag_id}/deadlineAlerts")
 async def get_alerts(
-    source: Here,
+    source: Source,
     dag_id: str,
     limit: Limit = 50,  # noqa: ARG001
     offset: Offset = 0,  # noqa: ARG001

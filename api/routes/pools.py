@@ -8,7 +8,7 @@ from ...model.errors import InvalidInputError
 from ...model.pool.state import LIMIT, PoolSettings, PoolView
 from ...model.states import RunState
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Mask, Offset
+from ..dependencies import Limit, Mask, Offset, Source
 from ..read.cached_client import CachedClient
 from ..read.filters import matches, ordered, page
 from ..refusals import BadRequestError
@@ -92,7 +92,7 @@ class PoolPatch(Body):
 
 @router.get("/api/v2/pools")
 async def get_pools(
-    source: Here,
+    source: Source,
     limit: Limit = 50,
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
@@ -111,7 +111,7 @@ async def get_pools(
 
 
 @router.get("/api/v2/pools/{pool_name}")
-async def get_pool(source: Here, pool_name: str) -> PoolAnswer:
+async def get_pool(source: Source, pool_name: str) -> PoolAnswer:
     """A pool."""
     if pool_name == DEFAULT_POOL:
         return await _default_pool(source, await source.tidemill.pools())
@@ -119,7 +119,7 @@ async def get_pool(source: Here, pool_name: str) -> PoolAnswer:
 
 
 @router.post("/api/v2/pools", status_code=201)
-async def make_pool(source: Here, body: PoolBody) -> PoolAnswer:
+async def make_pool(source: Source, body: PoolBody) -> PoolAnswer:
     """Makes a pool."""
     if body.name == DEFAULT_POOL or any(view.name == body.name for view in await source.tidemill.pools()):
         raise InvalidInputError(f"pool {body.name!r} is taken by a pool that there is. Change that one")
@@ -127,7 +127,7 @@ async def make_pool(source: Here, body: PoolBody) -> PoolAnswer:
 
 
 @router.patch("/api/v2/pools/{pool_name}")
-async def patch_pool(source: Here, pool_name: str, body: PoolPatch, update_mask: Mask = None) -> PoolAnswer:
+async def patch_pool(source: Source, pool_name: str, body: PoolPatch, update_mask: Mask = None) -> PoolAnswer:
     """Changes a pool. Slots that are held stay held."""
     _not_the_default(pool_name)
     before = PoolAnswer.of(await source.tidemill.pool(pool_name))
@@ -145,13 +145,13 @@ def _not_the_default(name: str) -> None:
         )
 
 
-async def _set(source: Here, name: str, slots: int, description: str | None, include_deferred: bool) -> PoolAnswer:
+async def _set(source: Source, name: str, slots: int, description: str | None, include_deferred: bool) -> PoolAnswer:
     settings = PoolSettings(slots=slots, description=description, include_deferred=include_deferred)
     return PoolAnswer.of(await source.tidemill.set_pool(name, settings))
 
 
 @router.patch("/api/v2/pools")
-async def change_pools(source: Here, body: BulkBody[PoolBody]) -> BulkAnswer:
+async def change_pools(source: Source, body: BulkBody[PoolBody]) -> BulkAnswer:
     """Makes, changes and removes several pools."""
     outcomes = BulkOutcomes()
     for action in body.actions:
@@ -173,14 +173,14 @@ async def change_pools(source: Here, body: BulkBody[PoolBody]) -> BulkAnswer:
     return outcomes.answer
 
 
-async def _overwrite(source: Here, body: PoolBody, before: PoolAnswer | None, fields: list[str] | None) -> None:
+async def _overwrite(source: Source, body: PoolBody, before: PoolAnswer | None, fields: list[str] | None) -> None:
     given = body.model_dump(include=set(fields) if fields is not None else body.model_fields_set)
     known = {**(before.model_dump() if before is not None else body.model_dump()), **given}
     await _set(source, body.name, known["slots"], known["description"], known["include_deferred"])
 
 
 @router.delete("/api/v2/pools/{pool_name}", status_code=204)
-async def delete_pool(source: Here, pool_name: str) -> Response:
+async def delete_pool(source: Source, pool_name: str) -> Response:
     """Ends a pool that nobody uses."""
     _not_the_default(pool_name)
     await source.tidemill.delete_pool(pool_name)

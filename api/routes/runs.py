@@ -23,7 +23,7 @@ from ...model.states import RunState, TaskState
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
-from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset
+from ..dependencies import Batch, DateFilters, Limit, Mask, Offset, Source
 from ..read.cached_client import CachedClient
 from ..read.concurrency import after_change, each
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
@@ -109,7 +109,7 @@ async def known_runs(source: CachedClient, dag_id: str) -> list[RunAnswer]:
 
 
 @router.get(RUNS)
-async def get_runs(source: Here, dag_id: str, filters: Annotated[RunFilters, Query()]) -> RunCollection:
+async def get_runs(source: Source, dag_id: str, filters: Annotated[RunFilters, Query()]) -> RunCollection:
     """Runs of a DAG, or of all (`~`)."""
     if dag_id == "~" and (filters.partition_key_pattern or filters.partition_key_prefix_pattern):
         raise InvalidInputError("partition_key: keys are known DAG by DAG. Name the DAG")
@@ -131,7 +131,7 @@ class RunBatch(Batch):
 
 
 @router.post(RUNS + "/list")
-async def list_runs(source: Here, dag_id: Literal["~"], body: RunBatch) -> RunCollection:  # noqa: ARG001 - of all
+async def list_runs(source: Source, dag_id: Literal["~"], body: RunBatch) -> RunCollection:  # noqa: ARG001 - of all
     """Runs of all DAGs, with filters in the body."""
     dates = body.model_dump(include={*DateFilters.model_fields})
     wanted = {**dates, "state": body.states or [], "dag_id": body.dag_ids or []}
@@ -162,7 +162,7 @@ async def _whole(source: CachedClient, runs: Sequence[RunAnswer]) -> list[RunAns
 
 
 @router.get(RUN)
-async def get_run(source: Here, dag_id: str, dag_run_id: str) -> RunAnswer:
+async def get_run(source: Source, dag_id: str, dag_run_id: str) -> RunAnswer:
     """A run."""
     return await _noted(source, await _run_alone(source, dag_id, dag_run_id))
 
@@ -182,7 +182,7 @@ async def _run_alone(source: CachedClient, dag_id: str, run_id: str) -> RunAnswe
 
 @router.post(RUNS)
 async def trigger_run(
-    source: Here, dag_id: str, body: TriggerBody, person: Annotated[Person, Depends(authorise)]
+    source: Source, dag_id: str, body: TriggerBody, person: Annotated[Person, Depends(authorise)]
 ) -> RunAnswer:
     """Makes a run. 409, naming the run that holds the date or the id, if there is one."""
     if body.partition_key is not None:
@@ -214,7 +214,9 @@ async def version_in_place_of(source: CachedClient, dag_id: str) -> DagVersion |
 
 
 @router.patch(RUN)
-async def patch_run(source: Here, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: Mask = None) -> RunAnswer:
+async def patch_run(
+    source: Source, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: Mask = None
+) -> RunAnswer:
     """Ends a run as success or failed, or has it run again (`queued`)."""
     given = {name: value for name, value in body if update_mask is None or name in update_mask}
     before = await source.run(dag_id, dag_run_id)
@@ -237,7 +239,7 @@ async def patch_run(source: Here, dag_id: str, dag_run_id: str, body: RunPatch, 
 
 
 @router.post(RUN + "/clear")
-async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBody) -> ClearedInstances | RunAnswer:
+async def clear_run(source: Source, dag_id: str, dag_run_id: str, body: RunClearBody) -> ClearedInstances | RunAnswer:
     """Has the tasks of a run run again; with `dry_run` only tells which."""
     if body.only_new:
         raise InvalidInputError("only_new is not offered: clear the tasks that you mean")
@@ -258,7 +260,7 @@ async def clear_run(source: Here, dag_id: str, dag_run_id: str, body: RunClearBo
 
 @router.get(RUN + "/wait", response_class=StreamingResponse)
 async def wait_for_run(
-    source: Here,
+    source: Source,
     dag_id: str,
     dag_run_id: str,
     interval: Annotated[float, Query(gt=0, le=3600)],
@@ -285,7 +287,7 @@ async def _states(
 
 
 @router.delete(RUN, status_code=204)
-async def delete_run(source: Here, dag_id: str, dag_run_id: str) -> Response:
+async def delete_run(source: Source, dag_id: str, dag_run_id: str) -> Response:
     """Forgets a run that is queued or has ended."""
     try:
         await source.tidemill.delete_run(dag_id, dag_run_id)
@@ -297,7 +299,7 @@ async def delete_run(source: Here, dag_id: str, dag_run_id: str) -> Response:
 
 
 @router.get("/ui/dags/{dag_id}/dagRuns/{dag_run_id}/stats")
-async def get_run_stats(source: Here, dag_id: str, dag_run_id: str) -> dict[str, Any]:
+async def get_run_stats(source: Source, dag_id: str, dag_run_id: str) -> dict[str, Any]:
     """How long runs of the DAG that succeeded have taken, in seconds."""
     await source.run(dag_id, dag_run_id)
     ended = [run for run in await source.runs(dag_id) if run.state == "success" and run.ended_at is not None]

@@ -15,7 +15,7 @@ from ...model.errors import InvalidInputError
 from ...model.run.attempts import task_path
 from ...model.run.instance_keys import UNMAPPED
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Offset
+from ..dependencies import Limit, Offset, Source
 from ..read.cached_client import CachedClient
 from ..read.filters import page
 from ..read.instances import instances_of, one_instance
@@ -145,7 +145,7 @@ async def _of_asset(source: CachedClient, asset_id: int) -> tuple[str, ...]:
 
 
 @router.get(OF_ASSET)
-async def get_values_of_asset(source: Here, asset_id: int, limit: Limit = 50, offset: Offset = 0) -> AssetValues:
+async def get_values_of_asset(source: Source, asset_id: int, limit: Limit = 50, offset: Offset = 0) -> AssetValues:
     """What tasks keep of the asset."""
     kept = await _kept(source, await _of_asset(source, asset_id))
     part = page([AssetValue(key=key, value=one.value, updated_at=one.updated_at) for key, one in kept.items()],
@@ -154,26 +154,26 @@ async def get_values_of_asset(source: Here, asset_id: int, limit: Limit = 50, of
 
 
 @router.delete(OF_ASSET, status_code=204)
-async def clear_values_of_asset(source: Here, asset_id: int) -> Response:
+async def clear_values_of_asset(source: Source, asset_id: int) -> Response:
     """Forgets all that is kept of the asset."""
     return await _delete(source, await _of_asset(source, asset_id))
 
 
 @router.get(OF_ASSET + "/{key:path}")
-async def get_value_of_asset(source: Here, asset_id: int, key: str) -> AssetValue:
+async def get_value_of_asset(source: Source, asset_id: int, key: str) -> AssetValue:
     """A value that is kept of the asset."""
     one = await _one(source, await _of_asset(source, asset_id), key)
     return AssetValue(key=key, value=one.value, updated_at=one.updated_at)
 
 
 @router.put(OF_ASSET + "/{key:path}", status_code=204)
-async def set_value_of_asset(source: Here, asset_id: int, key: str, body: ValueBody) -> Response:
+async def set_value_of_asset(source: Source, asset_id: int, key: str, body: ValueBody) -> Response:
     """Keeps a value of the asset."""
     return await _put(source, (await _of_asset(source, asset_id))[0], key, body.value, None)
 
 
 @router.delete(OF_ASSET + "/{key:path}", status_code=204)
-async def delete_value_of_asset(source: Here, asset_id: int, key: str) -> Response:
+async def delete_value_of_asset(source: Source, asset_id: int, key: str) -> Response:
     """Forgets a value of the asset, if there is one."""
     return await _delete(source, await _of_asset(source, asset_id), key)
 
@@ -188,7 +188,7 @@ MapIndex = Annotated[int, Query(ge=UNMAPPED)]
 
 @router.get(OF_TASK)
 async def get_values_of_task(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: MapIndex = UNMAPPED,
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: MapIndex = UNMAPPED,
     limit: Limit = 50, offset: Offset = 0,
 ) -> TaskValues:  # fmt: skip
     """What the task instance keeps."""
@@ -199,7 +199,7 @@ async def get_values_of_task(
 
 @router.delete(OF_TASK, status_code=204)
 async def clear_values_of_task(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: MapIndex = UNMAPPED,
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: MapIndex = UNMAPPED,
     all_map_indices: bool = False,
 ) -> Response:  # fmt: skip
     """Forgets all that the task instance keeps, or all instances of the task."""
@@ -214,7 +214,7 @@ async def clear_values_of_task(
 
 @router.get(OF_TASK + "/{key:path}")
 async def get_value_of_task(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, key: str, map_index: MapIndex = UNMAPPED
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, key: str, map_index: MapIndex = UNMAPPED
 ) -> TaskValue:
     """A value that the task instance keeps."""
     one = await _one(source, await _of_task(source, dag_id, dag_run_id, task_id, map_index), key)
@@ -223,7 +223,7 @@ async def get_value_of_task(
 
 @router.put(OF_TASK + "/{key:path}", status_code=204)
 async def set_value_of_task(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, key: str, body: TaskValueBody,
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, key: str, body: TaskValueBody,
     map_index: MapIndex = UNMAPPED,
 ) -> Response:  # fmt: skip
     """Keeps a value for the task instance."""
@@ -234,7 +234,7 @@ async def set_value_of_task(
 
 @router.patch(OF_TASK + "/{key:path}")
 async def change_value_of_task(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, key: str, body: ValueBody,
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, key: str, body: ValueBody,
     map_index: MapIndex = UNMAPPED,
 ) -> None:  # fmt: skip
     """Changes a value that the task instance keeps already."""
@@ -245,7 +245,7 @@ async def change_value_of_task(
 
 @router.delete(OF_TASK + "/{key:path}", status_code=204)
 async def delete_value_of_task(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, key: str, map_index: MapIndex = UNMAPPED
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, key: str, map_index: MapIndex = UNMAPPED
 ) -> Response:
     """Forgets a value of the task instance, if there is one."""
     return await _delete(source, await _of_task(source, dag_id, dag_run_id, task_id, map_index), key)

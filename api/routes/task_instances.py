@@ -18,7 +18,7 @@ from ...model.states import TaskState
 from ...worker.attempt_starts import AttemptStart
 from ...worker.connection import NotFoundError
 from ...worker.task_logs import TaskLog
-from ..dependencies import Batch, DateFilters, Here, Limit, Mask, Offset, TaskStateName
+from ..dependencies import Batch, DateFilters, Limit, Mask, Offset, Source, TaskStateName
 from ..errors import REFUSALS, ConflictError
 from ..read.cached_client import CachedClient
 from ..read.concurrency import PATIENCE, after_change, each
@@ -136,7 +136,7 @@ async def _of_run(source: CachedClient, dag_id: str, run_id: str) -> list[Instan
 
 @router.get(INSTANCES)
 async def get_instances(
-    source: Here, dag_id: str, dag_run_id: str, filters: Annotated[InstanceFilters, Query()]
+    source: Source, dag_id: str, dag_run_id: str, filters: Annotated[InstanceFilters, Query()]
 ) -> InstanceCollection:
     """Instances of a run, or of the newest runs (`~`)."""
     wanted = filters.model_dump(exclude={"task_group_id"})
@@ -171,7 +171,7 @@ class InstanceBatch(Batch):
 
 @router.post(INSTANCES + "/list")
 async def list_instances(
-    source: Here,
+    source: Source,
     dag_id: Literal["~"],  # noqa: ARG001 - of all
     dag_run_id: Literal["~"],  # noqa: ARG001
     body: InstanceBatch,
@@ -190,14 +190,14 @@ async def list_instances(
 
 
 @router.get(INSTANCE)
-async def get_instance(source: Here, dag_id: str, dag_run_id: str, task_id: str) -> InstanceAnswer:
+async def get_instance(source: Source, dag_id: str, dag_run_id: str, task_id: str) -> InstanceAnswer:
     """An instance of a task that is not mapped."""
     return await get_mapped_instance(source, dag_id, dag_run_id, task_id, UNMAPPED)
 
 
 @router.get(INSTANCE + "/listMapped")
 async def list_mapped(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[MappedFilters, Query()]
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[MappedFilters, Query()]
 ) -> InstanceCollection:
     """The instances of a mapped task. Raises NotFoundError for one that is not mapped."""
     spec = await source.run_spec(dag_id, await source.run(dag_id, dag_run_id))
@@ -209,7 +209,7 @@ async def list_mapped(
 
 @router.get(INSTANCE + "/dependencies")
 async def get_dependencies(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED
 ) -> Dependencies:
     """What the instance waits for; nothing once it has begun."""
     _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
@@ -218,7 +218,7 @@ async def get_dependencies(
 
 
 @router.get(INSTANCE + "/tries")
-async def get_tries(source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED) -> TaskTries:
+async def get_tries(source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED) -> TaskTries:
     """The tries of an instance, the one that goes on among them."""
     run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
     found = [try_answer(run, view, spec, attempt) for attempt in view.attempts]
@@ -230,7 +230,7 @@ async def get_tries(source: Here, dag_id: str, dag_run_id: str, task_id: str, ma
 
 @router.get(INSTANCE + "/tries/{task_try_number}")
 async def get_try(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, task_try_number: int, map_index: int = UNMAPPED
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, task_try_number: int, map_index: int = UNMAPPED
 ) -> TaskTry:
     """One try."""
     for one in (await get_tries(source, dag_id, dag_run_id, task_id, map_index)).task_instances:
@@ -241,7 +241,7 @@ async def get_try(
 
 @router.get(INSTANCE + "/links")
 async def get_links(
-    source: Here,
+    source: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -274,7 +274,7 @@ async def _beside(source: CachedClient, path: str, read: Callable[[TaskLog], T],
 
 @router.get(MAPPED)
 async def get_mapped_instance(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int
 ) -> InstanceAnswer:
     """An instance of a task; -1 where the task is not mapped."""
     answer = instance_answer(*_arguments(await one_instance(source, dag_id, dag_run_id, task_id, map_index)))
@@ -305,28 +305,28 @@ def _arguments(found: Any) -> tuple[Any, Any, Any]:
 
 @router.get(MAPPED + "/dependencies")
 async def get_mapped_dependencies(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int
 ) -> Dependencies:
     """What a mapped instance waits for."""
     return await get_dependencies(source, dag_id, dag_run_id, task_id, map_index)
 
 
 @router.get(MAPPED + "/tries")
-async def get_mapped_tries(source: Here, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> TaskTries:
+async def get_mapped_tries(source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> TaskTries:
     """The tries of a mapped instance."""
     return await get_tries(source, dag_id, dag_run_id, task_id, map_index)
 
 
 @router.get(MAPPED + "/tries/{task_try_number}")
 async def get_mapped_try(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, task_try_number: int, map_index: int
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, task_try_number: int, map_index: int
 ) -> TaskTry:
     """One try of a mapped instance."""
     return await get_try(source, dag_id, dag_run_id, task_id, task_try_number, map_index)
 
 
 @router.post("/api/v2/dags/{dag_id}/clearTaskInstances")
-async def clear_instances(source: Here, dag_id: str, body: ClearBody) -> InstanceCollection:
+async def clear_instances(source: Source, dag_id: str, body: ClearBody) -> InstanceCollection:
     """Has tasks of runs run again; with `dry_run` only tells which."""
     meant = await _meant(source, dag_id, body)
     running = [view.key for _, _, (_, _, views) in meant for view in views if view.state is TaskState.RUNNING]
@@ -426,7 +426,7 @@ async def _runs_meant(source: CachedClient, dag_id: str, body: ClearBody) -> lis
 
 @router.patch(INSTANCE + "/dry_run")
 async def try_marking_unmapped(
-    source: Here,
+    source: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -440,7 +440,7 @@ async def try_marking_unmapped(
 
 @router.patch(INSTANCE)
 async def mark_unmapped(
-    source: Here,
+    source: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -454,7 +454,7 @@ async def mark_unmapped(
 
 @router.patch(MAPPED + "/dry_run")
 async def try_marking(
-    source: Here,
+    source: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -492,7 +492,7 @@ async def _changed_by(
 
 @router.patch(MAPPED)
 async def mark_instance(
-    source: Here,
+    source: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -604,7 +604,7 @@ def mark_of(keys: tuple[str, ...], body: InstancePatch) -> MarkRequest:
 
 
 @router.get("/api/v2/dags/{dag_id}/tasks")
-async def get_tasks(source: Here, dag_id: str, order_by: str = "task_id") -> TaskCollection:
+async def get_tasks(source: Source, dag_id: str, order_by: str = "task_id") -> TaskCollection:
     """The tasks of the version that is in place."""
     spec = await source.spec(dag_id)
     orders: dict[str, Any] = {
@@ -616,7 +616,7 @@ async def get_tasks(source: Here, dag_id: str, order_by: str = "task_id") -> Tas
 
 
 @router.get("/api/v2/dags/{dag_id}/tasks/{task_id}")
-async def get_task(source: Here, dag_id: str, task_id: str) -> TaskAnswer:
+async def get_task(source: Source, dag_id: str, task_id: str) -> TaskAnswer:
     """A task of the version that is in place."""
     spec = await source.spec(dag_id)
     if task_id not in spec.by_id:

@@ -11,7 +11,7 @@ from ...model.run.state import DagRunState
 from ...model.run.views import RunView
 from ...model.spec.references import is_stored
 from ...worker.connection import NotFoundError
-from ..dependencies import Here, Limit, Moment, Offset
+from ..dependencies import Limit, Moment, Offset, Source
 from ..read.cached_client import CachedClient
 from ..read.concurrency import each
 from ..read.filters import matches, ordered, page
@@ -126,7 +126,7 @@ async def _of_task(source: CachedClient, dag_id: str, run_id: str, task_id: str)
 
 @router.get(INSTANCE + "/xcomEntries")
 async def get_results(
-    source: Here, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[ResultFilters, Query()]
+    source: Source, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[ResultFilters, Query()]
 ) -> ResultCollection:
     """What tasks have returned and pushed, without the values; for `~` as run those of the newest runs."""
     wanted = filters.model_dump()
@@ -147,7 +147,7 @@ async def get_results(
 
 @router.get(INSTANCE + "/xcomEntries/{xcom_key}")
 async def get_result(
-    source: Here,
+    source: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,

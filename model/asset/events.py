@@ -47,7 +47,7 @@ def is_listed(condition: Condition, event: AssetEvent) -> bool:
     return by_asset or not {*event.aliases}.isdisjoint(aliases_in(condition))
 
 
-def within(events: Sequence[AssetEvent], most: int, most_bytes: int) -> list[AssetEvent]:
+def newest_that_fit(events: Sequence[AssetEvent], most: int, most_bytes: int) -> list[AssetEvent]:
     """The newest of *events*, oldest first: so many, and so many bytes, and one at least."""
     kept: list[AssetEvent] = []
     size = 0

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from ..base import Instant, Model, Record
 from ..spec.assets.condition import Condition, Leaf, assets_in, holds
 from ..spec.assets.identity import Asset, AssetAlias, AssetKey
-from .events import AssetEvent, is_listed, wakes, within
+from .events import AssetEvent, is_listed, newest_that_fit, wakes
 
 MOMENT = timedelta(microseconds=1)
 MAX_EVENTS, MAX_BYTES = 1000, 256 * 1024
@@ -125,7 +125,7 @@ class Gathering(Record):
 
     def _keep(self, heard: list[Heard]) -> None:
         """Keeps the newest of *heard*, as many as a DAG's state may have; how many that leaves out is told."""
-        kept = within([one.event for one in heard], MAX_EVENTS, MAX_BYTES)
+        kept = newest_that_fit([one.event for one in heard], MAX_EVENTS, MAX_BYTES)
         self.dropped += len(heard) - len(kept)
         self.heard = heard[len(heard) - len(kept) :]
 

@@ -5,7 +5,7 @@ from typing import Any
 from ..base import Model, OmitDefaults
 from ..spec.assets.identity import Asset, AssetAlias, AssetRef
 from ..spec.tasks import BaseTask
-from .state import ToldEvent, alias_workflow_id, asset_workflow_id, named_asset
+from .state import ReportedEvent, alias_workflow_id, asset_workflow_id, named_asset
 
 
 class OutletEvent(OmitDefaults, Model):
@@ -21,7 +21,7 @@ class Emission(Model):
     """An event for an asset's workflow, and for those of the aliases that it came by."""
 
     asset: Asset
-    told: ToldEvent
+    told: ReportedEvent
 
     @property
     def workflow_ids(self) -> list[str]:
@@ -51,7 +51,7 @@ def emissions(
             parts = [(one.extra, part) for one in mine for part in _parts(one, own)] or [({}, own)]
             asset = outlet if isinstance(outlet, Asset) else next((one.asset for one in mine), _referred(outlet))
             found += [
-                Emission(asset=asset, told=ToldEvent(cause=f"{cause}/{number}.{n}", extra=extra, **source, **part))
+                Emission(asset=asset, told=ReportedEvent(cause=f"{cause}/{number}.{n}", extra=extra, **source, **part))
                 for n, (extra, part) in enumerate(parts)
             ]
     aliases = [outlet.name for outlet in task.outlets if isinstance(outlet, AssetAlias)]
@@ -62,7 +62,9 @@ def emissions(
     for number, same in enumerate(together.values()):
         names = tuple(dict.fromkeys(str(one.alias) for one in same))
         asset = same[0].asset
-        told = ToldEvent(cause=f"{cause}/a{number}", asset=asset, extra=same[0].extra, aliases=names, **source, **own)
+        told = ReportedEvent(
+            cause=f"{cause}/a{number}", asset=asset, extra=same[0].extra, aliases=names, **source, **own
+        )
         found.append(Emission(asset=asset, told=told))
     return found
 

@@ -11,7 +11,7 @@ from ..spec.assets.identity import Asset
 from ..spec.assets.watchers import Watcher
 from ..spec.dag import DagSource
 from ..spec.notifiers import Notifier
-from .events import AssetEvent, within
+from .events import AssetEvent, newest_that_fit
 
 EVENTS_KEPT = 100
 BYTES_KEPT = 256 * 1024
@@ -23,7 +23,7 @@ LONGEST_ID = 200
 HELD = 1000
 """The most events that are held while the asset is paused; a DAG keeps no more of them either."""
 EXTRA_LIMIT = 32 * 1024
-TOLD_LIMIT = EXTRA_LIMIT + 8 * 1024
+WRAPPED_EVENT_LIMIT = EXTRA_LIMIT + 8 * 1024
 """What an event may have that somebody else has wrapped, such as a watcher."""
 KEY_LIMIT = 250
 
@@ -68,7 +68,7 @@ class Tie(OmitDefaults, Model):
     """The DAG's file, where something of it is done for the asset."""
 
 
-class ToldEvent(OmitDefaults, Request):
+class ReportedEvent(OmitDefaults, Request):
     """An event as whoever caused it tells of it."""
 
     cause: str
@@ -190,7 +190,7 @@ class AssetState(OmitDefaults, Record):
         self.outbox.pop(dag_id, None)
         self._drop_sent()
 
-    def add(self, told: ToldEvent, now: datetime) -> AssetEvent | None:
+    def add(self, told: ReportedEvent, now: datetime) -> AssetEvent | None:
         """The event, for all who wait for it; None if it has been told before."""
         short = sha256(told.cause.encode()).hexdigest()[:16]
         if short in self.causes:
@@ -200,10 +200,10 @@ class AssetState(OmitDefaults, Record):
         fields = told.model_dump(exclude={"asset"})
         event = AssetEvent(name=asset.name, uri=asset.uri, timestamp=now, **fields)
         self.causes = [*self.causes[-CAUSES_KEPT + 1 :], short]
-        self.events = within([*self.events, event], EVENTS_KEPT, BYTES_KEPT)
+        self.events = newest_that_fit([*self.events, event], EVENTS_KEPT, BYTES_KEPT)
         self.told_late = False
         if self.is_paused:
-            kept = within([*self.held, event], HELD, BYTES_KEPT)
+            kept = newest_that_fit([*self.held, event], HELD, BYTES_KEPT)
             self.dropped += len(self.held) + 1 - len(kept)
             self.held = kept
             return event

@@ -10,7 +10,7 @@ from ..sizes import json_size
 from ..spec.assets.watchers import Trigger, Watcher
 from ..spec.dag import DagSource
 from ..workflow_ids import bounded
-from .state import TOLD_LIMIT, ToldEvent, check_event, short_name
+from .state import WRAPPED_EVENT_LIMIT, ReportedEvent, check_event, short_name
 
 PAGE = 100
 """The most events that one look may bring."""
@@ -94,7 +94,7 @@ class WatcherState(OmitDefaults, Record):
     gap: str | None = None
     failures: int = 0
     """How often in a row it could not look."""
-    unsent: list[ToldEvent] = []
+    unsent: list[ReportedEvent] = []
     last_trigger: Trigger | None = None
     """What it looked for before it was told to look for nothing."""
 
@@ -124,16 +124,16 @@ class WatcherState(OmitDefaults, Record):
         if not answer.found:
             return self.watching.trigger.poll_interval if self.watching.trigger is not None else None
         self.last_found_at = now
-        self.unsent += self._told(answer.found, execution)
+        self.unsent += self._events_of(answer.found, execution)
         return None
 
-    def _told(self, found: Sequence[Sighting], execution: str) -> list[ToldEvent]:
+    def _events_of(self, found: Sequence[Sighting], execution: str) -> list[ReportedEvent]:
         told = []
         for one in found:
             self.found += 1
             known_by = one.key if one.key is not None else f"{execution[:8]}#{self.found}"
             told.append(
-                ToldEvent(
+                ReportedEvent(
                     cause=f"{watcher_workflow_id(self.watching.asset, self.watching.name)} {known_by}",
                     extra={"from_trigger": True, "payload": one.payload},
                     partition_key=one.partition_key,
@@ -158,7 +158,7 @@ def check_sightings(found: Sequence[Sighting]) -> None:
     if len(found) > PAGE:
         raise InvalidInputError(f"{len(found)} events were found at a time. Return at most {PAGE}")
     for one in found:
-        check_event({"payload": one.payload}, one.partition_key, most=TOLD_LIMIT)
+        check_event({"payload": one.payload}, one.partition_key, most=WRAPPED_EVENT_LIMIT)
     if (size := json_size([one.model_dump(mode="json") for one in found])) > PAGE_BYTES:
         raise InvalidInputError(f"the events have {size:,} bytes together, and may have {PAGE_BYTES:,}. Return fewer")
 

@@ -70,7 +70,7 @@ class TaskGroup(Group):
         return {"group_id": self.group_id, "tooltip": self._tooltip, "expand": plain(self._expand)}
 
     def nodes(self) -> list[Node]:
-        return [node for node in self.dag.tasks.values() if _within(node, self)]
+        return [node for node in self.dag.tasks.values() if _is_inside(node, self)]
 
     def firsts(self) -> list[Node]:
         own = {node.task_id for node in self.nodes()}
@@ -82,7 +82,7 @@ class TaskGroup(Group):
         return [n for n in self.nodes() if n.task_id not in above and not n.options.get("is_teardown")]
 
 
-def _within(node: Node, group: TaskGroup) -> bool:
+def _is_inside(node: Node, group: TaskGroup) -> bool:
     inner = node.group
     while isinstance(inner, TaskGroup):
         if inner is group:

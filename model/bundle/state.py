@@ -352,7 +352,7 @@ class BundleState(Record):
         stops = error is None or self.settings.on_import_error == "stop"
         return DagFileState(bundle=self.settings.name if error is not None else None, import_error=error, stops=stops)
 
-    def told(self, states: dict[str, DagFileState]) -> None:
+    def record_states(self, states: dict[str, DagFileState]) -> None:
         for dag_id, state in states.items():
             self.dags[dag_id].told = state
 

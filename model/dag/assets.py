@@ -83,7 +83,7 @@ class DagAssets(DagData):
             for key, tie in news.items()
         }
 
-    def forget_told_ties(self) -> None:
+    def resend_ties(self) -> None:
         """Have `ties_to_tell` give all ties once more."""
         self._ties_are_told = False
 

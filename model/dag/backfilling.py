@@ -92,7 +92,7 @@ class DagBackfills(DagPast):
         anew = backfill.backfill_id if self._runs_partition_again(backfill, info) else ""
         run = backfill_run(self.spec.dag_id, backfill.timetable, info, backfill.request.conf, anew)
         if info.run_ids:
-            run = self.told_apart(run)
+            run = self.with_unique_run_id(run)
         done = self._ended_before(run)
         holder = self._in_flight(run, done)
         if holder is not None:

@@ -90,7 +90,7 @@ class DagData(OmitNewDefaults, Record):
                 return other
         return None
 
-    def told_apart(self, run: RunIdentity) -> RunIdentity:
+    def with_unique_run_id(self, run: RunIdentity) -> RunIdentity:
         """Return *run*, whose id may be another's, with a number behind it where another date has it."""
         others = {tracked.run.run_id for key, tracked in self.runs.items() if key != run.key}
         others |= {run_id for key, run_id in self.dates.items() if key != run.key}

@@ -49,7 +49,7 @@ class DagPast(DagData):
         """The runs under way that look back at the run *before*."""
         return [t for t in self.runs.values() if t.previous == before and t.state is RunState.RUNNING]
 
-    def news_for(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> DagUpdate:
+    def update_for_run(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> DagUpdate:
         """What a run under way has to hear: all of the run before it, or only what has *changed* there."""
         self.news += 1
         if changed is not None and tracked.previous is not None:

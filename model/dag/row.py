@@ -132,7 +132,7 @@ def timetable_summary(schedule: dict[str, Any]) -> str:
     return told[:TEXT]
 
 
-def within(names: tuple[str, ...], most: int = NAMES) -> tuple[str, ...]:
+def names_that_fit(names: tuple[str, ...], most: int = NAMES) -> tuple[str, ...]:
     """As many of *names* as have *most* characters together."""
     kept: list[str] = []
     for name in names:

@@ -144,7 +144,7 @@ class DagState(DagAssets, DagBackfills):
             info, *rest = self.ticks
             run = scheduled_run(self.spec.dag_id, self.spec.schedule, info)
             if info.run_ids or self.holder(run) == run.run_id:
-                run = self.told_apart(run)
+                run = self.with_unique_run_id(run)
             holder = self.holder(run)
             self.ticks = tuple(rest)
             self.last_automated_interval = info.data_interval
@@ -173,7 +173,7 @@ class DagState(DagAssets, DagBackfills):
 
         With *tells_apart*, an id that was given to it here is changed where another date has it.
         """
-        if _named_here(run) and (run.logical_date is None or tells_apart):
+        if _has_generated_run_id(run) and (run.logical_date is None or tells_apart):
             run = self._with_free_id(run)
         holder = self.holder(run)
         if holder is not None:
@@ -190,7 +190,7 @@ class DagState(DagAssets, DagBackfills):
 
     def shares_its_id(self, run: RunIdentity) -> bool:
         """Whether *run*, which has a date, was given an id here that another run has."""
-        return run.logical_date is not None and _named_here(run) and self.holder(run) == run.run_id
+        return run.logical_date is not None and _has_generated_run_id(run) and self.holder(run) == run.run_id
 
     def _with_free_id(self, run: RunIdentity) -> RunIdentity:
         """*run* with a number behind the id that it was given here, if two were triggered for one instant."""
@@ -518,7 +518,7 @@ class DagState(DagAssets, DagBackfills):
         return min(times, default=None) if not self.held_up else None
 
 
-def _named_here(run: RunIdentity) -> bool:
+def _has_generated_run_id(run: RunIdentity) -> bool:
     """Whether *run* is a manual one that was given its run_id, and not asked for by it."""
     return run.run_type is RunType.MANUAL and run.run_id == run_id(RunType.MANUAL, run.run_after)
 

@@ -10,7 +10,7 @@ from ..run.views import RunView
 from ..spec.timetables import DagRunInfo, DataInterval
 from .explaining import next_run, why_queued
 from .records import MadeDecision, RunRecord
-from .row import SOURCE, TEXT, DagRow, Interval, LastRun, NewestRun, timetable_summary, within
+from .row import SOURCE, TEXT, DagRow, Interval, LastRun, NewestRun, names_that_fit, timetable_summary
 from .state import DagState
 
 
@@ -138,8 +138,8 @@ def dag_row(state: DagState) -> DagRow:
         version=spec.version,
         source=source.path[-SOURCE:] if source is not None else None,
         bundle=source.bundle if source is not None else None,
-        owners=within(spec.owners),
-        tags=within(spec.tags),
+        owners=names_that_fit(spec.owners),
+        tags=names_that_fit(spec.tags),
         written_for=spec.written_for,
     )
 

@@ -1,7 +1,7 @@
 """The messages of the workflows of an asset and of its watchers."""
 
 from ..asset.events import AssetEvent
-from ..asset.state import AssetView, Tie, ToldEvent
+from ..asset.state import AssetView, ReportedEvent, Tie
 from ..asset.watching import WatcherView, Watching
 from .calls import Interface, Query, Signal, Update
 
@@ -13,8 +13,8 @@ class AssetInterface(Interface):
     tie: Signal[[Tie]]
     pause: Signal[[]]
     unpause: Signal[[]]
-    tell: Signal[[ToldEvent]]
-    emit: Update[[ToldEvent], AssetEvent | None]
+    tell: Signal[[ReportedEvent]]
+    emit: Update[[ReportedEvent], AssetEvent | None]
     describe: Query[[], AssetView]
     events: Query[[], list[AssetEvent]]
 

@@ -23,7 +23,7 @@ def plain_leaf(given: Any) -> Any:
     return getattr(given, "leaf", given)
 
 
-SAID_LIMIT, MAX_SAID = 128 * 1024, 1000
+OUTLET_EVENTS_LIMIT, MAX_OUTLET_EVENTS = 128 * 1024, 1000
 
 
 def as_json(extra: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class OutletEventAccessor:
                 raise ValueError("a partition key is empty. Give one")
             self._keys.append(key)
 
-    def said(self) -> list[OutletEvent]:
+    def recorded(self) -> list[OutletEvent]:
         """All that was said, as data. Raises InvalidInputError for an extra that is too large."""
         for event in self._added:
             check_event(event.extra, None)
@@ -101,15 +101,15 @@ class OutletEventAccessors(Mapping[Any, OutletEventAccessor]):
     def __len__(self) -> int:
         return len(self._of)
 
-    def said(self) -> list[OutletEvent]:
+    def recorded(self) -> list[OutletEvent]:
         """All that was said. Raises InvalidInputError if that is too much."""
-        found = [event for accessor in self._of.values() for event in accessor.said()]
+        found = [event for accessor in self._of.values() for event in accessor.recorded()]
         keys = sum(max(1, len(event.partition_keys)) for event in found)
         size = json_size([event.model_dump(mode="json") for event in found])
-        if size > SAID_LIMIT or keys > MAX_SAID:
+        if size > OUTLET_EVENTS_LIMIT or keys > MAX_OUTLET_EVENTS:
             raise InvalidInputError(
-                f"outlet_events: {keys:,} events with {size:,} bytes; a task may have {MAX_SAID:,} events, and "
-                f"{SAID_LIMIT:,} bytes. Write less to `extra`"
+                f"outlet_events: {keys:,} events with {size:,} bytes; a task may have {MAX_OUTLET_EVENTS:,} events, "
+                f"and {OUTLET_EVENTS_LIMIT:,} bytes. Write less to `extra`"
             )
         return found
 

@@ -40,14 +40,14 @@ class RunSummary(Model):
     """Only of a run that is asked for alone."""
 
 
-class Asked(Protocol):
+class RunSource(Protocol):
     """Who knows of runs."""
 
     def facts(self, question: Question) -> Any:
         """The answer as JSON. Raises InvalidInputError where nobody can be asked."""
 
 
-class Facts(Asked, Protocol):
+class Facts(RunSource, Protocol):
     """Where a task asks."""
 
     @property
@@ -70,7 +70,7 @@ class NoFacts:
         return [] if question.about == "runs" else {}
 
 
-def runs_of(facts: Asked, dag_id: str, run_id: str | None = None) -> list[RunSummary]:
+def runs_of(facts: RunSource, dag_id: str, run_id: str | None = None) -> list[RunSummary]:
     """The runs of a DAG, newest first; or one of them, with its interval and its conf."""
     return [RunSummary.model_validate(run) for run in facts.facts(Question(about="runs", dag_id=dag_id, run_id=run_id))]
 

@@ -156,11 +156,11 @@ class RunPlan:
         """*key* has been let in by its pool. False if it does not want to any more."""
         return self.states.get(key) is TaskState.SCHEDULED and self._ready.grant(key)
 
-    def asked(self, keys: Iterable[str]) -> None:
+    def mark_requested(self, keys: Iterable[str]) -> None:
         """Leases that an earlier execution of the run has asked for: no others are asked for in their place."""
         for key in keys:
             if self.states.get(key) is TaskState.SCHEDULED:
-                self._ready.asked(key)
+                self._ready.mark_requested(key)
 
     def ask_ahead(self, most: int = AHEAD) -> None:
         """Asks a pool for some leases at a time, not for all that may be needed."""
@@ -444,16 +444,17 @@ class RunPlan:
     def _blame(self, key: str) -> str:
         task_id, map_index = split_key(key)
         task = self.spec.by_id[task_id]
-        setups = self._told(self._setups.setups_above.get(task_id, ()), map_index, bad_only=True)
+        setups = self._states_in_words(self._setups.setups_above.get(task_id, ()), map_index, bad_only=True)
         if setups:
             return f"setup: {setups}"
         work = self._setups.work_before.get(task_id, ())
         if self._upstreams(key).done and not self._states_of(key, work).done:
-            return f"a teardown waits for all work of its setups: {self._told(sorted(work), map_index, bad_only=True)}"
-        told = self._told(task.upstream, map_index, bad_only=task.trigger_rule is TriggerRule.ALL_SUCCESS)
+            states = self._states_in_words(sorted(work), map_index, bad_only=True)
+            return f"a teardown waits for all work of its setups: {states}"
+        told = self._states_in_words(task.upstream, map_index, bad_only=task.trigger_rule is TriggerRule.ALL_SUCCESS)
         return f"trigger_rule {task.trigger_rule}: {told}" if told else f"trigger_rule {task.trigger_rule}"
 
-    def _told(self, task_ids: Iterable[str], map_index: int, *, bad_only: bool) -> str:
+    def _states_in_words(self, task_ids: Iterable[str], map_index: int, *, bad_only: bool) -> str:
         """Which of *task_ids* are in which state."""
         groups: dict[TaskState, list[str]] = {}
         for task_id in task_ids:

@@ -122,7 +122,7 @@ class ReadyTasks:
         return self._ahead is not None and len(self._open.get(kind, ())) >= self._ahead
 
     def _ask(self, key: str) -> None:
-        self.asked(key)
+        self.mark_requested(key)
         self.wanted.append(key)
 
     def _ask_more(self, states: Mapping[str, TaskState]) -> None:
@@ -133,7 +133,7 @@ class ReadyTasks:
                 if states.get(key) is TaskState.SCHEDULED and key not in self._asked:
                     self._ask(key)
 
-    def asked(self, key: str) -> None:
+    def mark_requested(self, key: str) -> None:
         """A lease has been asked for."""
         self._asked.add(key)
         self._open.setdefault(self._kind(key), set()).add(key)

@@ -9,7 +9,7 @@ from ..spec.dag import DagSpec, with_default_pools
 from ..spec.tasks import BaseTask, EmptyTask, TimeTask
 from ..spec.timetables.assets import waited_for
 from .assumptions import Assumptions
-from .load import most_held
+from .load import peak_held
 from .simulation import Simulation
 from .spans import TrySpan
 
@@ -57,11 +57,11 @@ def exceeded(simulation: Simulation, specs: Iterable[DagSpec], assumptions: Assu
     tasks = {spec.dag_id: with_default_pools(spec).by_id for spec in specs}
     # A task without work leaves no try behind, and may wait all the same.
     waits = {f"pool:{task.pool}" for of in tasks.values() for task in of.values() if isinstance(task, EmptyTask)}
-    return {limit for limit, slots in limits.items() if limit in waits or _most(simulation, limit, tasks) > slots}
+    return {limit for limit, slots in limits.items() if limit in waits or _peak(simulation, limit, tasks) > slots}
 
 
-def _most(simulation: Simulation, limit: str, tasks: Mapping[str, Mapping[str, BaseTask]]) -> int:
-    return most_held(simulation, lambda one: _held(one, limit, tasks))
+def _peak(simulation: Simulation, limit: str, tasks: Mapping[str, Mapping[str, BaseTask]]) -> int:
+    return peak_held(simulation, lambda one: _held(one, limit, tasks))
 
 
 def _held(one: TrySpan, limit: str, tasks: Mapping[str, Mapping[str, BaseTask]]) -> int:

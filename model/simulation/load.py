@@ -38,15 +38,15 @@ def pools_used(simulation: Simulation, pools: dict[str, PoolSettings]) -> tuple[
         PoolSummary(
             pool=name,
             slots=pools[name].slots if name in pools else None,
-            most_tasks=_most_in_pool(simulation, name),
+            most_tasks=_peak_in_pool(simulation, name),
             most_waiting=simulation.most_waiting.get(name, 0),
         )
         for name in sorted(name for name in names if name is not None)
     )
 
 
-def _most_in_pool(simulation: Simulation, name: str) -> int:
-    return most(_changes(simulation, lambda period: _worked_on(simulation, period, name)))
+def _peak_in_pool(simulation: Simulation, name: str) -> int:
+    return peak(_changes(simulation, lambda period: _worked_on(simulation, period, name)))
 
 
 def _worked_on(simulation: Simulation, period: BusyPeriod, pool: str | None = None) -> Iterable[Span]:
@@ -63,7 +63,7 @@ def tasks_that_wait(simulation: Simulation) -> Changes:
     )
 
 
-def most(changes: Changes) -> int:
+def peak(changes: Changes) -> int:
     """The most that goes on at a time."""
     return max(accumulate(change for _, change in changes), default=0)
 
@@ -81,13 +81,13 @@ def runs_that_wait(simulation: Simulation) -> Changes:
     )
 
 
-def most_held(simulation: Simulation, slots: Callable[[TrySpan], int]) -> int:
+def peak_held(simulation: Simulation, slots: Callable[[TrySpan], int]) -> int:
     """The most slots that tries hold at a time, from when they are queued; *slots* says how many each."""
 
     def held(period: BusyPeriod) -> Iterable[Span]:
         return ((one.queued_at, one.ended_at or simulation.end, slots(one)) for one in period.tries)
 
-    return most(_changes(simulation, held))
+    return peak(_changes(simulation, held))
 
 
 def _changes(simulation: Simulation, spans: Callable[[BusyPeriod], Iterable[Span]]) -> Changes:

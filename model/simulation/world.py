@@ -167,9 +167,9 @@ class SimulatedDag:
         at = self._world.assumptions.resumes(max(time, self._world.clock.now))
         if self._alarm is None or at < self._alarm:
             self._alarm = at
-            self._at(at, lambda: self._ring(at))
+            self._at(at, lambda: self._fire_alarm(at))
 
-    def _ring(self, at: datetime) -> None:
+    def _fire_alarm(self, at: datetime) -> None:
         if self._alarm == at:  # else an earlier one has taken its place
             self._alarm = None
             self._step()
@@ -259,7 +259,7 @@ class SimulatedDag:
         for tracked in runs:
             other = self.runs.get(tracked.run.key)
             if other is not None:
-                news = self.state.news_for(tracked, changed)
+                news = self.state.update_for_run(tracked, changed)
                 self._at(self._world.clock.now, partial(other.look_back, news.past, is_delta=news.is_delta))
 
     def _tell_assets(self, run: SimulatedRun, instance: TaskInstance) -> None:

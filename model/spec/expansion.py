@@ -25,7 +25,7 @@ class Expansion(OmitDefaults, Model):
     map_index itself."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _by_or_each(self) -> Self:
         if bool(self.by) == (self.each is not None):
             raise ValueError("expand needs either `by` or `each`. Give one of them")
         for name, values in self.by.items():

@@ -8,7 +8,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from tidemill.activities import secrets
 from tidemill.activities.attempts.lifecycle import ChildListener
-from tidemill.activities.masking import HERE, MASK, MAX_SECRETS, Masker, forms_of
+from tidemill.activities.masking import MASK, MAX_SECRETS, PROCESS_MASKER, Masker, forms_of
 from tidemill.activities.secrets import Connection, is_sensitive, mask_names
 
 SECRET = 'B&Pass"éw0rd-77'
@@ -71,7 +71,7 @@ def test_the_path_of_a_webhook_is_a_secret() -> None:
 
 
 def test_a_task_blinds_no_log_but_its_own() -> None:
-    HERE.clear()
+    PROCESS_MASKER.clear()
     mine, other = ChildListener(None, Masker()), ChildListener(None, secrets.new_masker())
     mine.mask("works")
     assert mine.masker.masked("it works") == "it ***"

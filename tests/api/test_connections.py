@@ -67,7 +67,7 @@ async def test_a_body_that_does_not_end_ends_its_connection(
 async def test_one_address_has_half_of_the_connections_at_most(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "most_connections", lambda: 8)
+    monkeypatch.setattr(connections, "max_connections", lambda: 8)
     async with half_requests(address, 12, b"GET /") as readers:
         await asyncio.gather(*(reader.read() for reader in readers[4:]), return_exceptions=True)
         assert connections.BoundedProtocol.of_address.total() == 4

@@ -60,7 +60,7 @@ def test_an_import_error_is_told_and_taken_back() -> None:
     bundle.parsed("a.py", result("2", error="broken"), NOW)
     told = bundle.file_states(NOW)
     assert (told["x"].import_error, told["x"].stops) == ("broken", True)
-    bundle.told(told)
+    bundle.record_states(told)
     assert bundle.file_states(NOW) == {}
     bundle.parsed("a.py", result("3", "x"), NOW)
     assert bundle.file_states(NOW) == {}, "it goes on with the new version, not with the one before"

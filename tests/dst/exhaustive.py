@@ -15,7 +15,7 @@ from sys import intern
 from typing import Generic, TypeVar
 
 from tidemill.model.asset.gathering import Gathering
-from tidemill.model.asset.state import AssetState, Tie, ToldEvent, named_asset
+from tidemill.model.asset.state import AssetState, ReportedEvent, Tie, named_asset
 from tidemill.model.dag.records import DateTakenError
 from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import Ticks, TimetableQuery, coming_runs
@@ -420,7 +420,7 @@ class AssetSystem(System[AssetWorld]):
 
     def _tell(self, state: AssetWorld, number: int) -> AssetWorld:
         asset = AssetState.model_validate_json(state.asset)
-        asset.add(ToldEvent(cause=f"e{number}"), START + timedelta(hours=number + 1))
+        asset.add(ReportedEvent(cause=f"e{number}"), START + timedelta(hours=number + 1))
         return replace(state, asset=asset.model_dump_json())
 
     def _deliver(self, state: AssetWorld, number: int, *, acknowledged: bool) -> AssetWorld:

@@ -7,7 +7,7 @@ from typing import Any
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
-from tidemill.model.asset.state import AssetState, ToldEvent, asset_workflow_id, named_asset
+from tidemill.model.asset.state import AssetState, ReportedEvent, asset_workflow_id, named_asset
 from tidemill.model.bundle.data import BundleSettings, DagFileState, bundle_workflow_id
 from tidemill.model.bundle.state import BundleState
 from tidemill.model.dag.backfill_request import BackfillRequest
@@ -284,7 +284,7 @@ class People:
         name = arguments["asset"]
         self._asked += 1
         asset = named_asset(name)
-        told = ToldEvent(cause=f"person {self._asked}", partition_key=arguments["key"])
+        told = ReportedEvent(cause=f"person {self._asked}", partition_key=arguments["key"])
         workflow_id = asset_workflow_id(name)
         self._world.service.start("Asset", workflow_id, self._world.to_payloads(AssetState(asset=asset)))
         self._world.update(workflow_id, "emit", told, answered=lambda *_: None)

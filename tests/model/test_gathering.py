@@ -9,7 +9,7 @@ from tidemill.model.asset.events import AssetEvent
 from tidemill.model.asset.gathering import Gathering
 from tidemill.model.asset.outlets import OutletEvent, emissions
 from tidemill.model.asset.partitioning import Partitioning
-from tidemill.model.asset.state import AssetState, Tie, ToldEvent
+from tidemill.model.asset.state import AssetState, ReportedEvent, Tie
 from tidemill.model.spec.assets.condition import AssetAll, AssetAny, Condition, holds
 from tidemill.model.spec.assets.identity import Asset, AssetAlias, AssetRef
 from tidemill.model.spec.assets.mappers import RollupMapper, StartOfDayMapper
@@ -126,7 +126,7 @@ def test_a_clock_that_is_set_back_loses_no_event() -> None:
 
 def test_an_asset_numbers_its_events_by_their_cause_and_tells_newcomers_of_those_before() -> None:
     state = AssetState(asset=Asset.model_validate({"name": "a"}))
-    told = ToldEvent(cause="x", extra={"n": 1})
+    told = ReportedEvent(cause="x", extra={"n": 1})
     assert state.add(told, START) is not None
     assert state.add(told, START) is None
     assert state.numbered == 1
@@ -147,7 +147,7 @@ def test_what_waits_to_be_told_has_bounds_and_keeps_its_order() -> None:
     state = AssetState(asset=Asset.model_validate({"name": "a"}))
     state.tie(Tie(dag_id="d", consumes=True), START)
     for number in range(30):
-        state.add(ToldEvent(cause=str(number), extra={"x": "y" * 20_000}), START + timedelta(minutes=number))
+        state.add(ReportedEvent(cause=str(number), extra={"x": "y" * 20_000}), START + timedelta(minutes=number))
     state = AssetState.model_validate_json(state.model_dump_json())
     told: list[str] = []
     while (delivery := state.next_delivery("d")) is not None:

@@ -151,7 +151,7 @@ def test_who_asked_before_the_run_went_on_as_new_stays_in_its_place() -> None:
     again = Run(*(bash(f"t{n}", "x", pool="p") for n in range(3)), bash("done", "x", pool="p"))
     again.plan = RunPlan(again.spec, states)
     again.plan.ask_ahead(1)
-    again.plan.asked(["t1", "done", "gone"])
+    again.plan.mark_requested(["t1", "done", "gone"])
     assert (again.started(), again.wanted()) == ([], [])
     assert again.plan.grant("t1")
     assert not again.plan.grant("done")

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 from tidemill.activities.dag_files import read_dag_files
 from tidemill.activities.work.watched_files import MAX_FILES, look_at_files
 from tidemill.model.asset.events import AssetEvent
-from tidemill.model.asset.state import AssetState, Tie, ToldEvent
+from tidemill.model.asset.state import AssetState, ReportedEvent, Tie
 from tidemill.model.asset.watching import (
     Sighting,
     WatchAnswer,
@@ -307,10 +307,10 @@ def test_what_is_held_while_paused_has_a_bound() -> None:
     state = AssetState(asset=Asset("a").leaf, is_paused=True)
     state.tie(TIE, NOW)
     for n in range(1_005):
-        state.add(ToldEvent(cause=str(n)), NOW)
+        state.add(ReportedEvent(cause=str(n)), NOW)
     assert (len(state.held), state.dropped, state.outbox, state.held[0].cause) == (1_000, 5, {}, "5")
     for n in range(100):
-        state.add(ToldEvent(cause=f"large {n}", extra={"x": "y" * 20_000}), NOW)
+        state.add(ReportedEvent(cause=f"large {n}", extra={"x": "y" * 20_000}), NOW)
     assert state.fits_a_payload
     state.tie(TIE.model_copy(update={"dag_id": "new", "since": NOW - timedelta(days=1)}), NOW)
     assert "new" not in state.outbox  # it hears of what is held when the others do

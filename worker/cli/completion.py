@@ -19,7 +19,7 @@ def dag_ids(incomplete: str) -> list[str]:
         rows, broken = await tidemill.dags()
         return [*(row.dag_id for row in rows), *broken]
 
-    return asked(names, incomplete)
+    return matching(names, incomplete)
 
 
 def run_ids(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -29,7 +29,7 @@ def run_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     async def names(tidemill: Tidemill) -> Iterable[str]:
         return ["latest", *(run.run_id for run in await tidemill.runs(str(dag_id)))]
 
-    return asked(names, incomplete) if dag_id else []
+    return matching(names, incomplete) if dag_id else []
 
 
 def task_ids(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -39,10 +39,10 @@ def task_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     async def names(tidemill: Tidemill) -> Iterable[str]:
         return [task.task_id for task in (await tidemill.spec(str(dag_id))).tasks]
 
-    return asked(names, incomplete) if dag_id else []
+    return matching(names, incomplete) if dag_id else []
 
 
-def asked(names: Callable[[Tidemill], Awaitable[Iterable[str]]], incomplete: str) -> list[str]:
+def matching(names: Callable[[Tidemill], Awaitable[Iterable[str]]], incomplete: str) -> list[str]:
     """The names that begin with *incomplete*; none where nobody answers in time."""
 
     async def ask() -> Iterable[str]:

@@ -251,7 +251,7 @@ def clear(
     async def work() -> tuple[list[str], str | None]:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        hint = await told_version(tidemill, dag_id, view, latest)
+        hint = await announced_version(tidemill, dag_id, view, latest)
         request = ClearRequest(only_failed=only_failed, run_on_latest_version=latest)
         return await tidemill.clear(dag_id, view.run_id, request), hint
 
@@ -310,7 +310,7 @@ def _ended_since(view: RunView, ended_after: datetime | None) -> bool:
     return ended_after is None or view.ended_at is None or view.ended_at >= ended_after
 
 
-async def told_version(tidemill: Tidemill, dag_id: str, view: RunView, latest: bool | None) -> str | None:
+async def announced_version(tidemill: Tidemill, dag_id: str, view: RunView, latest: bool | None) -> str | None:
     """Says with which version of its DAG a run goes on, where the one in place is another than its own."""
     spec = await tidemill.spec(dag_id)
     in_place = spec.version

@@ -27,7 +27,7 @@ TEST_TIMEOUT = 10.0
 @variables.command("list")
 def list_variables(as_json: Json = False) -> None:
     """List the variables of the environment, the secrets file and the store, by name. A backend's are not known."""
-    told(names_of("variable"), as_json, "VARIABLE")
+    show_names(names_of("variable"), as_json, "VARIABLE")
 
 
 @variables.command("get")
@@ -114,7 +114,7 @@ def the_store() -> "SecretStore":
 @connections.command("list")
 def list_connections(as_json: Json = False) -> None:
     """List the connections of the environment, the secrets file and the store, by name. A backend's are not known."""
-    told(names_of("connection"), as_json, "CONNECTION")
+    show_names(names_of("connection"), as_json, "CONNECTION")
 
 
 @connections.command("get")
@@ -153,7 +153,7 @@ def found(look: Callable[[], Any]) -> Any:
         fail(str(error))
 
 
-def told(names: dict[str, str], as_json: bool, column: str) -> None:
+def show_names(names: dict[str, str], as_json: bool, column: str) -> None:
     if as_json:
         return print_json(names)
     return console.print(make_table([column, "FROM"], sorted(names.items())))

@@ -12,7 +12,7 @@ from rich.markup import escape
 from ...model.base import iso
 from ...model.errors import InvalidInputError
 from ...model.simulation.assumptions import Assumptions
-from ...model.simulation.load import most, pools_used, tasks_that_run, tasks_that_wait
+from ...model.simulation.load import peak, pools_used, tasks_that_run, tasks_that_wait
 from ...model.simulation.simulate import simulate
 from ...model.simulation.simulation import Simulation
 from ...model.simulation.summary import DagSummary, summaries
@@ -108,8 +108,8 @@ def _as_json(simulation: Simulation, taken: Assumptions) -> dict[str, Any]:
         "pools": [p.model_dump(mode="json") for p in pools_used(simulation, dict(taken.pools))],
         "workers": {
             "slots": taken.worker_slots,
-            "most_tasks": most(tasks_that_run(simulation)),
-            "most_waiting": most(tasks_that_wait(simulation)),
+            "most_tasks": peak(tasks_that_run(simulation)),
+            "most_waiting": peak(tasks_that_wait(simulation)),
         },
     }
 
@@ -127,7 +127,7 @@ def _show(found: dict[str, Simulation], taken: dict[str, Assumptions]) -> None:
         ]
         if (slots := taken[name].worker_slots) is not None:
             limits.append(
-                ("workers", slots, most(tasks_that_run(simulation)), most(tasks_that_wait(simulation))),
+                ("workers", slots, peak(tasks_that_run(simulation)), peak(tasks_that_wait(simulation))),
             )
         if limits:
             console.print(make_table(["LIMIT", "SLOTS", "MOST TASKS", "MOST WAITING"], limits))

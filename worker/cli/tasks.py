@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from temporalio.exceptions import ApplicationError
 
-from ...activities.dag_files import rendered_here
+from ...activities.dag_files import rendered_locally
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import WHOLE_RUN, attempt_path
 from ...model.run.identity import TriggerRequest, manual_run
@@ -47,7 +47,7 @@ from .output import (
     state_text,
     typed_date,
 )
-from .runs import Latest, resolve, told_version
+from .runs import Latest, announced_version, resolve
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -88,11 +88,11 @@ def clear(
     async def work() -> tuple[dict[str, list[str]], str | None]:
         tidemill = await Tidemill.connect()
         runs = await chosen_runs(tidemill, dag_id, run_id, past=past, future=future)
-        hint = await told_version(tidemill, dag_id, runs[0], latest) if runs else None
+        hint = await announced_version(tidemill, dag_id, runs[0], latest) if runs else None
         return {view.run_id: await tidemill.clear(dag_id, view.run_id, request) for view in runs}, hint
 
     cleared, hint = run(work())
-    told(cleared, as_json, "cleared")
+    show_changes(cleared, as_json, "cleared")
     if hint is not None and not as_json and any(cleared.values()):
         console.print(hint)
 
@@ -120,7 +120,7 @@ def mark(
         runs = await chosen_runs(tidemill, dag_id, run_id, past=past, future=future)
         return {view.run_id: await tidemill.mark_tasks(dag_id, view.run_id, request) for view in runs}
 
-    told(run(work()), as_json, f"marked {state}")
+    show_changes(run(work()), as_json, f"marked {state}")
 
 
 async def chosen_runs(tidemill: Tidemill, dag_id: str, run_id: str, *, past: bool, future: bool) -> list[RunView]:
@@ -136,7 +136,7 @@ async def chosen_runs(tidemill: Tidemill, dag_id: str, run_id: str, *, past: boo
     return [view for _, view in sorted(wanted, key=lambda each: each[0])]
 
 
-def told(changed: dict[str, list[str]], as_json: bool, how: str) -> None:
+def show_changes(changed: dict[str, list[str]], as_json: bool, how: str) -> None:
     if as_json:
         return print_json(changed)
     for run_id, keys in changed.items():
@@ -320,7 +320,7 @@ def render_task(
         attempt = state.attempt(TaskInstance(task_id=task, try_number=1), "render")
         try:
             settings = read_settings()
-            return rendered_here(attempt, settings.xcom_url or (settings.home.resolve() / "xcom").as_uri())
+            return rendered_locally(attempt, settings.xcom_url or (settings.home.resolve() / "xcom").as_uri())
         except ApplicationError as error:
             fail(error.message)
 

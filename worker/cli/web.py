@@ -152,13 +152,13 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """List who changed what through the web, and what was refused: to people there, to tasks here."""
-    from ...api.audit import asked_for
+    from ...api.audit import filtered
 
     after, settings = read_instant(since, "--since") if since is not None else None, with_home(home)
     homes = {settings.web_home.resolve(), settings.home.resolve()}
     lines = [line for kept in homes for line in AuditLog(kept / AUDIT_FILE).newest(sys.maxsize)]
     lines.sort(key=lambda line: line["at"], reverse=True)
-    found = asked_for(lines, limit, after=after, who=who, dag_id=dag, refused=refused)
+    found = filtered(lines, limit, after=after, who=who, dag_id=dag, refused=refused)
     rows = [
         (
             line["at"], line["who"] or "-", line["address"] or "-", line["operation"] or line["path"], line["status"],

@@ -32,27 +32,27 @@ async def bring_dags(tidemill: Tidemill, facts: AirflowFacts, *, dry_run: bool) 
     return [
         await _bring(tidemill, dag, dry_run=dry_run)
         if dag.dag_id in known
-        else _told(dag, "it is not registered here: have a worker read its file first")
+        else _brought(dag, "it is not registered here: have a worker read its file first")
         for dag in facts.dags
     ]
 
 
-def _told(dag: KnownDag, problem: str | None) -> BroughtDag:
+def _brought(dag: KnownDag, problem: str | None) -> BroughtDag:
     start = dag.last_interval.start if dag.last_interval is not None else None
     return BroughtDag(dag_id=dag.dag_id, is_paused=dag.is_paused, last_logical_date=start, problem=problem)
 
 
 async def _bring(tidemill: Tidemill, dag: KnownDag, *, dry_run: bool) -> BroughtDag:
     if dry_run:
-        return _told(dag, None)
+        return _brought(dag, None)
     try:
         if dag.last_interval is not None:
             await tidemill.take_over(dag.dag_id, HandOver(last_interval=dag.last_interval))
         await tidemill.pause(dag.dag_id, dag.is_paused)
     except InvalidInputError as error:
-        return _told(dag, str(error))
+        return _brought(dag, str(error))
     infos = await tidemill.upcoming(dag.dag_id, 1)
-    return _told(dag, None).model_copy(update={"next_run_after": infos[0].run_after if infos else None})
+    return _brought(dag, None).model_copy(update={"next_run_after": infos[0].run_after if infos else None})
 
 
 async def bring_pools(tidemill: Tidemill, facts: AirflowFacts) -> list[str]:

@@ -35,7 +35,7 @@ class BackfillCounting:
         while self._may_go_on() and (asked := self._state.counting_question()) is not None:
             backfill_id, question = asked
             self._state.count_backfill(backfill_id, await _answer(question), workflow.now())
-            self._alarm.ring()
+            self._alarm.fire()
 
 
 async def _answer(question: BackfillQuestion) -> BackfillBatch:

@@ -70,7 +70,7 @@ class ChildRuns:
         return not self._followed and not any(t.state is RunState.RUNNING for t in self._state.runs.values())
 
     @property
-    def all_told(self) -> bool:
+    def all_sent(self) -> bool:
         """Whether no message to a run is on its way."""
         return not self._telling
 
@@ -179,7 +179,7 @@ class ChildRuns:
         else:
             reason = f"it ran already and ended in {reports[0].state}"
             self._state.give_up_in_backfill(backfill, tracked, reason, workflow.now())
-            self._alarm.ring()
+            self._alarm.fire()
 
     async def _follow(self, handle: workflow.ChildWorkflowHandle[Any, str], tracked: TrackedRun) -> None:
         """Hears of the run's end even if it cannot tell: terminated, timed out, failed."""
@@ -190,7 +190,7 @@ class ChildRuns:
             # Perhaps not the end: a run that is reset ends here and goes on as another execution of its workflow.
             tracked.watched = False
             self._reconcile_at = None
-            self._alarm.ring()
+            self._alarm.fire()
             return
         if self._state.runs.get(key) is tracked:
             self.finish(RunReport(key=key, state=RunState.SUCCESS, ended_at=workflow.now(), reason="completed"))
@@ -203,7 +203,7 @@ class ChildRuns:
             self.tell(self._state.after(tracked.run.run_id))
             if self._state.is_paused != was_paused:
                 self.tell_all()
-            self._alarm.ring()
+            self._alarm.fire()
 
     def _pauses_on(self, report: RunReport) -> bool:
         """Histories of before 0.2 count the last failures also when a run succeeds."""
@@ -237,14 +237,14 @@ class ChildRuns:
     def tell(self, runs: Sequence[TrackedRun]) -> None:
         """Tells *runs* what is new for each of them."""
         for tracked in runs:
-            telling = asyncio.create_task(self._send_news(tracked))
+            telling = asyncio.create_task(self._send_update(tracked))
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
 
-    async def _send_news(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> None:
+    async def _send_update(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> None:
         run = workflow.get_external_workflow_handle(tracked.run.workflow_id)
         with suppress(FailureError):  # it has ended meanwhile, and will be reported as ended
-            await send(run, RunInterface.news(self._state.news_for(tracked, changed)))
+            await send(run, RunInterface.news(self._state.update_for_run(tracked, changed)))
 
     def tell_changes(self, runs: Sequence[TrackedRun], changed: Mapping[str, TaskState]) -> None:
         """Tells *runs* that tasks of the run before have *changed*: one message at a time, with all that there is."""
@@ -262,5 +262,5 @@ class ChildRuns:
         key = tracked.run.key
         while (changes := self._changes[key]).states:
             self._changes[key] = Changes(changes.previous, {})
-            await self._send_news(tracked, changes.states if changes.previous == tracked.previous else None)
+            await self._send_update(tracked, changes.states if changes.previous == tracked.previous else None)
         del self._changes[key]

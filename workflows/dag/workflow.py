@@ -58,7 +58,7 @@ TIE_AGAIN = timedelta(minutes=10)
 ASK_AGAIN_FIRST, ASK_AGAIN_LAST = timedelta(minutes=1), timedelta(hours=1)
 """After how long a timetable is asked again that has raised."""
 
-MAX_ASKED_FOR = 100
+MAX_RUNS_PER_REQUEST = 100
 """Runs in one request: their answers come in one activity, and each may have a large conf."""
 
 
@@ -100,7 +100,7 @@ class DagWorkflow:
         await workflow.wait_condition(
             lambda: (
                 workflow.all_handlers_finished()
-                and self._runs.all_told
+                and self._runs.all_sent
                 and not self._counting.under_way
                 and not self._tying
             )
@@ -152,7 +152,7 @@ class DagWorkflow:
             self._tie_again_at = workflow.now() + TIE_AGAIN
         elif workflow.now() >= self._tie_again_at:
             self._tie_again_at = workflow.now() + TIE_AGAIN
-            self.state.forget_told_ties()
+            self.state.resend_ties()
 
     def _ask_broken_again(self) -> None:
         """Asks a timetable again that has raised, less and less often: its code, or what it reads, may be mended."""
@@ -182,7 +182,7 @@ class DagWorkflow:
 
     def _look_up_if_held(self) -> None:
         if self._hold_until is not None:
-            self._alarm.ring()
+            self._alarm.fire()
 
     async def _create_for_backfills(self) -> int:
         """Creates what backfills have room for; how many dates were dealt with."""
@@ -254,7 +254,7 @@ class DagWorkflow:
             made = self.state.create(asked, now, f"triggered by {asked.triggered_by}", tells_apart=apart)
         except DateTakenError as error:
             raise InvalidInputError(str(error)) from None
-        self._alarm.ring()
+        self._alarm.fire()
         return made.run
 
     async def _ask_trigger(
@@ -303,21 +303,21 @@ class DagWorkflow:
         """Creates and starts no more runs; those under way start no more tasks, tasks that run go on."""
         if self.state.pause(True, workflow.now()):
             self._runs.tell_all()
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.signal
     def unpause(self) -> None:
         """Creates runs again, as `catchup` says."""
         if self.state.pause(False, workflow.now()):
             self._runs.tell_all()
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.update
     async def take_over(self, handed: HandOver) -> bool:
         """Goes on after the last run that another scheduler has made. False if it did already."""
         with refusing():
             changed = self.state.take_over(handed, workflow.now())
-        self._alarm.ring()
+        self._alarm.fire()
         return changed
 
     @workflow.update
@@ -332,13 +332,13 @@ class DagWorkflow:
             self.state.take_file(read_file_state(file), workflow.now())
         except InvalidInputError as error:
             self.state.refuse("file_state", str(error), workflow.now())
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.signal
     def trigger(self, *request: Any) -> None:
         """Asks for a manual run; nobody waits for the answer. Takes a `TriggerRequest`, or nothing."""
         self.state.triggers.append(request[0] if request else None)
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.query
     def gathered(self) -> list[Gathered]:
@@ -363,7 +363,7 @@ class DagWorkflow:
             return
         for event in delivery.events:
             self.state.hear_of_asset(event, workflow.now())
-        self._alarm.ring()
+        self._alarm.fire()
 
     @workflow.signal
     def run_finished(self, report: Any) -> None:
@@ -408,7 +408,7 @@ class DagWorkflow:
             revision.mark_run is not None and workflow.patched("run-marks-keep-times")
         )
         self.state.revise(revised.run, revision, workflow.now(), keeps_times=keeps_times)
-        self._alarm.ring()
+        self._alarm.fire()
         return list(revised.instances)
 
     def _is_over(self, key: str) -> bool:
@@ -442,7 +442,7 @@ class DagWorkflow:
             raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
         if not self.state.delete_run(run_id):
             raise ApplicationError(f"there is no run {run_id!r}", type=INVALID_INPUT, non_retryable=True)
-        self._alarm.ring()
+        self._alarm.fire()
 
     async def _ask_to_revise(self, question: ReviseQuestion) -> Revised:
         try:
@@ -467,9 +467,9 @@ class DagWorkflow:
         """Creates several manual runs, or none of them if one is refused. Takes `TriggerRequest`s."""
         now = workflow.now()
         with refusing():
-            if len(requests) > MAX_ASKED_FOR:
+            if len(requests) > MAX_RUNS_PER_REQUEST:
                 raise InvalidInputError(
-                    f"{len(requests)} runs are asked for. Ask for {MAX_ASKED_FOR} at a time at most"
+                    f"{len(requests)} runs are asked for. Ask for {MAX_RUNS_PER_REQUEST} at a time at most"
                 )
             check_triggers_size(requests)
             self._check_triggerable()
@@ -500,7 +500,7 @@ class DagWorkflow:
             # Histories of before have taken such a version on.
             strict = not self.state.is_replaced_by_hand(read) or workflow.patched("bundles-keep-their-dags")
             changed = self.state.register(read, workflow.now(), by_hand_too=strict)
-        self._alarm.ring()
+        self._alarm.fire()
         new = workflow.now() == self.state.registered_at  # this very message started the workflow
         change = Change.CREATED if new else Change.CHANGED if changed else Change.UNCHANGED
         return Registration(dag_id=self.state.spec.dag_id, version=self.state.spec.version, change=change)
@@ -534,7 +534,7 @@ class DagWorkflow:
         with refusing():
             check_batch(self.state.spec, request, batch)
         made = None if request.dry_run else self.state.add_backfill(spec, request, batch, now)
-        self._alarm.ring()
+        self._alarm.fire()
         infos, total = batch.infos, batch.total
         if request.dry_run:
             infos = tuple(info for info in infos if self.state.would_create(request, spec.schedule, info))
@@ -570,7 +570,7 @@ class DagWorkflow:
         for name, value in change.items():
             setattr(backfill, name, value)
         self.state.close_backfills(workflow.now())
-        self._alarm.ring()
+        self._alarm.fire()
         return backfill.progress(len(self.state.spec.tasks))
 
     # Questions

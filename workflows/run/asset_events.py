@@ -19,7 +19,7 @@ class AssetEvents:
         self._telling: set[asyncio.Task[None]] = set()
 
     @property
-    def all_told(self) -> bool:
+    def all_sent(self) -> bool:
         return not self._telling
 
     def tell(self, instance: TaskInstance, said: tuple[OutletEvent, ...]) -> None:

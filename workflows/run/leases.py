@@ -57,9 +57,9 @@ class Leases:
         """Whether pools are being told something."""
         return self._messages.telling
 
-    async def all_told(self) -> None:
+    async def all_sent(self) -> None:
         """Waits for what is on its way: a workflow that closes takes its undelivered messages with it."""
-        await self._messages.all_told()
+        await self._messages.all_sent()
 
     def ask(self, keys: Iterable[str]) -> None:
         """Asks the first pool of each of *keys*."""

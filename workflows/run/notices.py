@@ -36,6 +36,6 @@ class Notices:
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
 
-    async def all_told(self) -> None:
+    async def all_sent(self) -> None:
         """Waits until all are told, or it was tried often enough."""
         await workflow.wait_condition(lambda: not self._sending)

@@ -57,7 +57,7 @@ class PoolMessages:
         """Whether something is on its way that pools have to know before the workflow closes."""
         return bool(self._telling or self._telling_alone)
 
-    async def all_told(self) -> None:
+    async def all_sent(self) -> None:
         """Waits for what is on its way: a workflow that closes takes its undelivered messages with it."""
         await workflow.wait_condition(lambda: not self.telling)
 

@@ -80,7 +80,7 @@ class RunTasks:
         """Tells a new plan what has been asked for."""
         if self._asks_once:
             self.plan.ask_ahead()
-            self.plan.asked(self.leases.unanswered)
+            self.plan.mark_requested(self.leases.unanswered)
 
     def _set_clocks(self) -> None:
         """Starts what waits for time alone: the run's own timeout, retries and waits that were carried over."""
@@ -240,14 +240,14 @@ class RunTasks:
             end.state,
             end.reason,
         )
-        await self.all_told()
+        await self.all_sent()
 
-    async def all_told(self) -> None:
+    async def all_sent(self) -> None:
         """Waits for messages on their way: a workflow that closes takes them with it."""
-        await self.leases.all_told()
-        await self.notices.all_told()
+        await self.leases.all_sent()
+        await self.notices.all_sent()
         await self._triggers.all_stopped()
-        await workflow.wait_condition(lambda: self.assets.all_told)
+        await workflow.wait_condition(lambda: self.assets.all_sent)
 
     def leave_triggers(self) -> None:
         """The run's next execution watches them."""

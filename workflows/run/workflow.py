@@ -223,11 +223,11 @@ class DagRunWorkflow:
         return late or not long
 
     async def _go_on_as_new(self) -> None:
-        await self._all_told()
+        await self._all_sent()
         await workflow.wait_condition(workflow.all_handlers_finished)
         while self._untold:  # somebody has changed the run meanwhile
             self._tell_of_tasks()
-            await self._all_told()
+            await self._all_sent()
         if self.tasks.ended is None and not self.tasks.busy:  # else it was ended meanwhile
             self.tasks.leave_triggers()
             self.state.executions += 1
@@ -245,11 +245,11 @@ class DagRunWorkflow:
 
     async def _wind_up(self, end: RunEnd) -> None:
         await self.tasks.wind_up(end)
-        await self._all_told()
+        await self._all_sent()
 
-    async def _all_told(self) -> None:
+    async def _all_sent(self) -> None:
         """Waits for messages on their way: a workflow that closes takes them with it."""
-        await self.tasks.all_told()
+        await self.tasks.all_sent()
         await workflow.wait_condition(lambda: not self._messages)
 
     async def _report(self, end: RunEnd) -> None:
@@ -268,7 +268,7 @@ class DagRunWorkflow:
         await self._tell_dag(DagInterface.run_finished(report))
         # A slot may have been granted meanwhile, and be on its way back.
         while self.tasks.leases.telling and workflow.patched("returns-late-grants"):
-            await self.tasks.leases.all_told()
+            await self.tasks.leases.all_sent()
 
     async def _tell_dag(self, call: SignalCall) -> None:
         dag = workflow.get_external_workflow_handle(dag_workflow_id(self.state.run.dag_id))

@@ -188,7 +188,7 @@ def _task(task: Any, notices: list[str]) -> dict[str, Any]:
     fields = {name: value for name, value in fields.items() if value is not None}
     if _does_nothing(task):
         return {"kind": "empty", **fields}
-    if not is_mapped(task) and (spark := _carried_out_here(task, notices)) is not None:
+    if not is_mapped(task) and (spark := _own_spark_task(task, notices)) is not None:
         return {**fields, **spark}
     return {
         "kind": "airflow",
@@ -201,7 +201,7 @@ def _task(task: Any, notices: list[str]) -> dict[str, Any]:
     }
 
 
-def _carried_out_here(task: Any, notices: list[str]) -> dict[str, Any] | None:
+def _own_spark_task(task: Any, notices: list[str]) -> dict[str, Any] | None:
     """The fields of a Spark task that tidemill carries out itself; None for any other."""
     try:
         return spark_fields(task, _class_path(task))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ....model.asset.state import TOLD_LIMIT
+from ....model.asset.state import WRAPPED_EVENT_LIMIT
 from ....model.asset.watching import PAGE, PAGE_BYTES, Sighting, WatchAnswer, check_sightings
 from ....model.errors import InvalidInputError
 from ....model.run.attempts import TaskAttempt
@@ -75,7 +75,7 @@ async def _looked(asset: Any, trigger: Any, seconds: float) -> WatchAnswer:
     refused: str | None = None
     size = 0
     try:
-        async for event in _said(_stream(trigger), seconds):
+        async for event in _batch(_stream(trigger), seconds):
             one = Sighting(payload=event.payload)
             try:
                 check_sightings([one])
@@ -84,7 +84,7 @@ async def _looked(asset: Any, trigger: Any, seconds: float) -> WatchAnswer:
                 continue
             found.append(one)
             size += json_size(one.model_dump(mode="json"))
-            if len(found) == PAGE or size > PAGE_BYTES - TOLD_LIMIT:
+            if len(found) == PAGE or size > PAGE_BYTES - WRAPPED_EVENT_LIMIT:
                 break
     except Exception:
         if not found:  # else the next look meets it again: what was taken from a queue is not given back
@@ -94,7 +94,7 @@ async def _looked(asset: Any, trigger: Any, seconds: float) -> WatchAnswer:
     return WatchAnswer(found=tuple(found), gap=refused)
 
 
-async def _said(stream: AsyncIterator[Any], seconds: float) -> AsyncIterator[Any]:
+async def _batch(stream: AsyncIterator[Any], seconds: float) -> AsyncIterator[Any]:
     """The first event, and those that follow at once. No event is taken before there is room for it."""
     within = seconds
     while True:

@@ -163,7 +163,7 @@ def infos_between(
         info = next_run(info.data_interval, restriction, now)
 
 
-def within(info_start: datetime, restriction: TimeRestriction) -> bool:
+def is_before_end(info_start: datetime, restriction: TimeRestriction) -> bool:
     return restriction.latest is None or info_start <= restriction.latest
 
 

@@ -12,7 +12,7 @@ def in_words(schedule: dict[str, Any]) -> str | None:
     """What the cron expression of *schedule*, a timetable as data, says; None where it has none that can be told."""
     schedule = schedule.get("timetable", schedule)  # of AssetOrTime, the part that time decides
     expressions = schedule.get("expressions") or [schedule.get("expression")]
-    told = [_told(str(expression)) for expression in expressions if expression is not None]
+    told = [_described(str(expression)) for expression in expressions if expression is not None]
     if not told or None in told:
         return None
     zone = schedule.get("timezone", "UTC")
@@ -38,7 +38,7 @@ def airflows_description(schedule: dict[str, Any]) -> str:
     if schedule["kind"] in DESCRIPTIONS:
         return DESCRIPTIONS[schedule["kind"]]
     expressions = schedule.get("expressions") or [schedule.get("expression")]
-    return ", ".join(_told(str(expression)) or "" for expression in expressions if expression is not None)
+    return ", ".join(_described(str(expression)) or "" for expression in expressions if expression is not None)
 
 
 def _seconds_first(expression: str) -> str:
@@ -47,7 +47,7 @@ def _seconds_first(expression: str) -> str:
     return " ".join([fields[5], *fields[:5], *fields[6:]]) if len(fields) > 5 else expression
 
 
-def _told(expression: str) -> str | None:
+def _described(expression: str) -> str | None:
     if expression.count("#") > 1:  # the library tells of one
         return None
     options = Options()

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from .base import BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, first_on_clock, within
+from .base import BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, first_on_clock, is_before_end
 from .cron import Cron, DstPolicy, cron
 from .deltas import Delta, exact, floor, minus, plus, require_fixed_grid, require_positive
 
@@ -41,7 +41,7 @@ class CronInterval(BaseTimetable):
         start = self._earliest(ticks, restriction, now)
         if last is not None:
             start = self._after(ticks, last, start)
-        if start is None or not within(start, restriction):
+        if start is None or not is_before_end(start, restriction):
             return None
         end = ticks.next(start)
         return None if end is None else DagRunInfo.interval(start, end)
@@ -106,7 +106,7 @@ class DeltaInterval(BaseTimetable):
             start = last.end if start is None else max(start, last.end)
             if start <= last.start:  # an interval of no length, from a trigger schedule
                 start = plus(start, self.delta)
-        if start is None or not within(start, restriction):
+        if start is None or not is_before_end(start, restriction):
             return None
         return DagRunInfo.interval(start, plus(start, self.delta))
 

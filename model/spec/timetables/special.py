@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from ...base import Instant
-from .base import BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, within
+from .base import BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, is_before_end
 
 
 class Unscheduled(BaseTimetable):
@@ -62,7 +62,7 @@ class Once(Unscheduled):
         if last is not None:
             return None
         at = restriction.earliest or now
-        return DagRunInfo.exact(at) if within(at, restriction) else None
+        return DagRunInfo.exact(at) if is_before_end(at, restriction) else None
 
 
 class Continuous(Unscheduled):
@@ -87,7 +87,7 @@ class Continuous(Unscheduled):
             start, end = last.end, now
         else:  # a last run from the future (a changed schedule): begin again, as long as that one was
             start, end = earliest, earliest + (last.end - last.start)
-        return DagRunInfo.interval(start, end) if within(end, restriction) else None
+        return DagRunInfo.interval(start, end) if is_before_end(end, restriction) else None
 
 
 class Events(Unscheduled):
@@ -116,7 +116,7 @@ class Events(Unscheduled):
             earliest = now if earliest is None else max(earliest, now)
         for at in self.event_dates:
             if (earliest is None or at >= earliest) and (last is None or at > last.end):
-                return DagRunInfo.exact(at) if within(at, restriction) else None
+                return DagRunInfo.exact(at) if is_before_end(at, restriction) else None
         return None
 
     def manual_interval(self, run_after: datetime) -> DataInterval:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .base import ZERO, BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, first_on_clock, within
+from .base import ZERO, BaseTimetable, DagRunInfo, DataInterval, TimeRestriction, first_on_clock, is_before_end
 from .cron import Cron, DstPolicy, cron
 from .deltas import Delta, minus, plus, require_fixed_grid, require_positive
 
@@ -28,7 +28,7 @@ class _Trigger(BaseTimetable):
         self, last: DataInterval | None, restriction: TimeRestriction, now: datetime
     ) -> DagRunInfo | None:
         run_after = self._next_tick(last, restriction, now)
-        if run_after is None or not within(run_after, restriction):
+        if run_after is None or not is_before_end(run_after, restriction):
             return None
         return DagRunInfo(run_after=run_after, data_interval=self.manual_interval(run_after))
 

@@ -12,7 +12,7 @@ Message = dict[str, Any]
 OK: Message = {"type": "OKResponse", "ok": True}
 
 
-class Asked(Protocol):
+class AnswerSource(Protocol):
     """Whom answers are taken from that the task does not carry itself: its worker."""
 
     def ask(self, **question: Any) -> dict[str, Any]: ...
@@ -28,7 +28,7 @@ class Asking:
 
     attempt: TaskAttempt
     told: TaskReport
-    worker: Asked
+    worker: AnswerSource
 
     def is_own(self, message: Message) -> bool:
         """Whether *message* is about the run of this try."""

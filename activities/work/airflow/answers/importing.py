@@ -25,9 +25,9 @@ class _Worker:
         raise InvalidInputError(f"{question.about}: no task runs while a DAG file is imported. Ask in a task")
 
     def tell(self, **message: Any) -> None:
-        from ....masking import HERE
+        from ....masking import PROCESS_MASKER
 
-        HERE.add(message["mask"])
+        PROCESS_MASKER.add(message["mask"])
 
 
 def answer_of_file(message: Message, _: dict[str, str] | None = None) -> Message | None:
