@@ -10,7 +10,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /opt/tidemill
-COPY requirements.lock pyproject.toml README.md LICENSE ./
+COPY requirements.lock pyproject.toml setup.py README.md LICENSE ./
 RUN pip install --no-cache-dir --requirement requirements.lock
 COPY tidemill tidemill
 COPY model model

@@ -6,8 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 BIN := .venv/bin
 RELEASE := .venv-release/bin
-EDITABLE := build/__editable__.tidemill-0.2.0-py3-none-any
-SOURCES := $(shell find tidemill model activities workflows worker api examples -name '*.py' 2>/dev/null | sort)
+LAYERS := model activities workflows worker api examples
 
 .PHONY: help env demo test thorough check chaos faults dst mutants temporal airflow bench sparks format docs dist extras types schema lock histories clean
 
@@ -25,7 +24,7 @@ endef
 
 define INSTALL_CHECKOUT
 @$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-  --editable . --config-settings editable_mode=strict 2>&1 | grep -iE '^error|failed' ; test $${PIPESTATUS[0]} -eq 0
+  --editable . 2>&1 | grep -iE '^error|failed' ; test $${PIPESTATUS[0]} -eq 0
 @touch $@
 endef
 
@@ -36,15 +35,15 @@ endef
 .venv/.demo-requirements: requirements-demo.lock
 	$(if $(wildcard .venv/.requirements),@touch $@,$(INSTALL_REQUIREMENTS))
 
-# Strict editable mode links file by file, so a new file needs a new link: hence the list of files.
-build/.files: FORCE
-	@mkdir -p build && printf '%s\n' $(SOURCES) | cmp -s - $@ || printf '%s\n' $(SOURCES) > $@
-FORCE:
+# The checkout as it is when installed, for those that read packages from a folder: all layers below `tidemill`.
+build/types/tidemill: Makefile
+	@mkdir -p $@ && ln -sfnr $(addprefix $(CURDIR)/,$(LAYERS)) $(wildcard $(CURDIR)/tidemill/*.py*) $(CURDIR)/tidemill/py.typed $@/
+	@touch $@
 
-.venv/.ready: .venv/.requirements pyproject.toml build/.files
+.venv/.ready: .venv/.requirements pyproject.toml setup.py build/types/tidemill
 	$(INSTALL_CHECKOUT)
 
-.venv/.demo-ready: .venv/.demo-requirements pyproject.toml build/.files
+.venv/.demo-ready: .venv/.demo-requirements pyproject.toml setup.py
 	$(INSTALL_CHECKOUT)
 
 # Airflow pins what the web does not: it has an environment of its own, in which tidemill is the one of .venv.
@@ -85,7 +84,7 @@ check: env ## Format, lint, strict types, and the links and blocks of the docume
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@MYPYPATH=$(EDITABLE) $(BIN)/mypy --config-file= --strict --follow-imports=silent tests/typing_cases.py
+	@MYPYPATH=build/types $(BIN)/mypy --config-file= --strict --follow-imports=silent tests/typing_cases.py
 	@$(SITE)
 	@$(BIN)/python -m pytest -q --no-header -k "blocks or commands or links or settings_files or manifests" tests/test_docs.py > build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 

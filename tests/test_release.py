@@ -59,7 +59,6 @@ def test_the_version_is_one(built: Path) -> None:
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert next(heading for heading in headings if heading != "Unreleased") == version
     assert next(built.glob("*.whl")).name == f"tidemill-{version}-py3-none-any.whl"
-    assert f"__editable__.tidemill-{version}-" in (ROOT / "Makefile").read_text()
 
 
 def test_of_every_extra_it_is_said_what_it_is_for() -> None:

@@ -11,7 +11,8 @@ from ...model.run.task_instances import Failure
 from ..secrets import masked
 from .dag_code import shown_path
 
-OURS = (str(Path(__file__).parents[2]), "<frozen importlib", "<frozen runpy")
+LAYERS = ("activities", "model", "tidemill", "worker", "workflows")
+OURS = (*(f"{Path(__file__).parents[2] / layer}/" for layer in LAYERS), "<frozen importlib", "<frozen runpy")
 """Where the frames of a traceback begin that tell its author nothing."""
 MESSAGE = 4000
 FRAMES = 20
