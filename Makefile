@@ -36,8 +36,8 @@ endef
 	$(if $(wildcard .venv/.requirements),@touch $@,$(INSTALL_REQUIREMENTS))
 
 # The checkout as it is when installed, for those that read packages from a folder: all layers below `tidemill`.
-build/types/tidemill: Makefile
-	@mkdir -p $@ && ln -sfnr $(addprefix $(CURDIR)/,$(LAYERS)) $(wildcard $(CURDIR)/tidemill/*.py*) $(CURDIR)/tidemill/py.typed $@/
+build/types/tidemill: Makefile $(wildcard tidemill/*.py*)
+	@rm -rf $@ && mkdir -p $@ && ln -sfnr $(addprefix $(CURDIR)/,$(LAYERS)) $(wildcard $(CURDIR)/tidemill/*.py*) $(CURDIR)/tidemill/py.typed $@/
 	@touch $@
 
 .venv/.ready: .venv/.requirements pyproject.toml setup.py build/types/tidemill

@@ -17,7 +17,7 @@ from ..model.run.task_instances import Failure
 from ..model.spec.dag import DagSource
 from ..model.spec.tasks import SparkOptions
 from ..model.web_pages import task_page
-from .attempts.beside_log import all_beside
+from .attempts.beside_log import all_beside, is_plain_file
 from .attempts.folder import AttemptFolder
 from .attempts.key_values import KeyValues
 from .attempts.leftovers import Leftovers
@@ -194,12 +194,12 @@ class WorkerContext:
                 yield log
         finally:
             log.close()
-            self.upload_log(path)
+            self.upload_beside(path, with_log=True)
 
-    def upload_log(self, path: Path) -> None:
-        """Has the log at *path*, and what is beside it, where logs go, as they are now."""
+    def upload_beside(self, path: Path, *, with_log: bool) -> None:
+        """Has what is beside the log at *path* where logs go, as it is now; *with_log*: the log, too."""
         if (store := self.log_store) is not None:
-            for one in (path, *all_beside(path)):
+            for one in [*([path] if with_log and is_plain_file(path) else []), *all_beside(path)]:
                 store.upload(one)
 
     def log_url_of(self, attempt: TaskAttempt) -> str:

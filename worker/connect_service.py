@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
 from uuid import uuid4
 
 from ..activities.processes.supervised import start_supervised, stop
 from ..activities.spark.command import environment
 from ..activities.worker_context import find_java
 from ..model.errors import InvalidInputError
-from .connect_server import JAVA_OPTIONS, server_arguments
+from .connect_server import server_arguments
 from .dev import free_port
 from .spark_daemon import command
 
@@ -29,6 +28,7 @@ STEADY_AFTER = 60.0
 LONGEST_DELAY = 30.0
 MAX_FAILED_STARTS = 3
 """Of servers that never answered, one after the other: whoever runs this is to hear of it."""
+JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of a variable
 
 log = logging.getLogger(__name__)
@@ -48,18 +48,21 @@ class ConnectService:
     passed_on: tuple[str, ...] = ()
     """Patterns of environment variables that the server gets beside the usual ones."""
     _trouble: str | None = "it has not answered yet"
+    _session: str = field(default_factory=lambda: str(uuid4()))
+    """In which the server is asked: always the same one, since it remembers those that have ended for their clients."""
 
     def check(self) -> Path:
         """Return where Java is. Raises InvalidInputError for what can be seen beforehand to keep it from starting."""
         java = find_java()
         if java is None:
             raise InvalidInputError("Spark needs Java 17 or later. Install it, or set JAVA_HOME")
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((self.host, self.port))
-            except OSError as error:
-                raise InvalidInputError(f"{self.host}:{self.port}: {error.strerror}. Choose another --port") from None
+        try:
+            family, *_, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+        except OSError as error:
+            raise InvalidInputError(f"{self.host}:{self.port}: {error.strerror}. Choose another --port") from None
         return java
 
     async def is_ready(self) -> None:
@@ -72,10 +75,10 @@ class ConnectService:
 
         Raises InvalidInputError as `check` does, and RuntimeError when several starts in a row have failed.
         """
-        java = self.check()
         self.folder.mkdir(parents=True, exist_ok=True)
         delay, failed = 1.0, 0
         while True:
+            java = self.check()  # each time: what answers at the port is to be this server
             process, began = self._start(java), time.monotonic()
             try:
                 has_answered, why = await self._followed(process)
@@ -92,23 +95,24 @@ class ConnectService:
             delay = min(LONGEST_DELAY, delay * 2)
 
     def _start(self, java: Path) -> "Popen[bytes]":
-        """A JVM that has run out of memory answers nobody, and does not end by itself: hence the option of Java's."""
-        options = f"{self.conf.get(JAVA_OPTIONS, '')} -XX:+ExitOnOutOfMemoryError".strip()
-        conf = {**self.conf, JAVA_OPTIONS: options}
+        """A JVM that has run out of memory answers nobody, and does not end by itself: hence the option of Java's.
+
+        It goes by the environment, since one in the conf would take the place of those in `spark-defaults.conf`.
+        """
         ui_port = self.ui_port if self.ui_port is not None else free_port()
-        argv = command("connect", server_arguments(self.host, self.port, ui_port, self.master, self.memory, conf))
+        argv = command("connect", server_arguments(self.host, self.port, ui_port, self.master, self.memory, self.conf))
+        options = f"{os.environ.get(JAVA_OPTIONS, '')} -XX:+ExitOnOutOfMemoryError".strip()
         token = {TOKEN: os.environ[TOKEN]} if TOKEN in os.environ else {}
         local = {"SPARK_LOCAL_IP": "127.0.0.1"} if self.master.startswith("local") else {}
-        return start_supervised(
-            self.folder, argv, Path("/dev/stdout"), environment({**local, **token}, java, self.passed_on)
-        )
+        given = {**local, **token, JAVA_OPTIONS: options}
+        return start_supervised(self.folder, argv, None, environment(given, java, self.passed_on))
 
     async def _followed(self, process: "Popen[bytes]") -> tuple[bool, str]:
         """Return, when the server is to be started again, whether it has ever answered, and why."""
         has_answered, answered_at = False, time.monotonic()
         while process.poll() is None:
             try:
-                await asyncio.to_thread(server_version, self.host, self.port)
+                await asyncio.to_thread(server_version, self.host, self.port, self._session)
             except Exception as error:  # whatever gRPC raises
                 self._trouble = f"does not answer: {type(error).__name__}: {str(error)[:300]}"
             else:
@@ -121,26 +125,17 @@ class ConnectService:
         return has_answered, "has ended"
 
 
-def server_version(host: str, port: int) -> str:
-    """Return the version that the server says it has, in a session that ends at once. Raises what gRPC raises."""
+def server_version(host: str, port: int, session: str) -> str:
+    """Return the version that the server says it has, asked in *session*. Raises what gRPC raises."""
     import grpc
-    from pyspark.sql.connect.proto import (
-        AnalyzePlanRequest,
-        ReleaseSessionRequest,
-        SparkConnectServiceStub,
-        UserContext,
-    )
+    from pyspark.sql.connect.proto import AnalyzePlanRequest, SparkConnectServiceStub, UserContext
 
-    session, user = str(uuid4()), UserContext(user_id="tidemill")
     token = os.environ.get(TOKEN)
-    options: dict[str, Any] = {"timeout": ANSWER_TIMEOUT}
-    if token is not None:
-        options["metadata"] = [("authorization", f"Bearer {token}")]
-    place = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - asked for by who starts it
-    with grpc.insecure_channel(f"{place}:{port}") as channel:
-        stub = SparkConnectServiceStub(channel)
+    metadata = [("authorization", f"Bearer {token}")] if token is not None else None
+    local = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - asked for by who starts it
+    with grpc.insecure_channel(f"{local.get(host, host)}:{port}") as channel:
+        user = UserContext(user_id="tidemill")
         request = AnalyzePlanRequest(session_id=session, user_context=user, client_type="tidemill")
         request.spark_version.SetInParent()
-        version = str(stub.AnalyzePlan(request, **options).spark_version.version)
-        stub.ReleaseSession(ReleaseSessionRequest(session_id=session, user_context=user), **options)
-    return version
+        answer = SparkConnectServiceStub(channel).AnalyzePlan(request, timeout=ANSWER_TIMEOUT, metadata=metadata)
+    return str(answer.spark_version.version)

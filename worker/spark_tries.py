@@ -11,6 +11,8 @@ from ..model.states import RunState, TaskState
 from .settings import Settings
 from .task_logs import TaskLog
 
+Read = Callable[[Callable[[], SparkFigures | None]], Awaitable[SparkFigures | None]]
+
 RUNS_LOOKED_AT = 5
 """How many of the runs before it are asked for a good one; of older ones much has changed."""
 TRIES_SHOWN = 20
@@ -41,18 +43,19 @@ async def spark_tries(
     view: TaskView,
     runs: Callable[[], Awaitable[Sequence[RunView]]],
     details_of: Callable[[RunView], Awaitable[RunDetails | None]],
+    read: Read = asyncio.to_thread,
 ) -> list[SparkTry]:
     """Return the tries of the instance *view* of *run* whose applications are known, the newest first.
 
     They are compared with the newest of the DAG's *runs* before in which the task went well (of a few that are asked).
-    Reads logs' folders or stores, in threads. Raises what *details_of* raises, and what a store's client raises.
+    *read* calls what reads logs' folders or stores, in a thread. Raises what *details_of* and a store's client raise.
     """
     numbers = range(view.try_number, max(0, view.try_number - TRIES_SHOWN), -1)
-    read = await asyncio.gather(*(_figures(settings, dag_id, run.run_id, view, number) for number in numbers))
-    known = [(number, figures) for number, figures in zip(numbers, read, strict=True) if figures is not None]
+    kept = await asyncio.gather(*(_figures(settings, read, dag_id, run.run_id, view, number) for number in numbers))
+    known = [(number, figures) for number, figures in zip(numbers, kept, strict=True) if figures is not None]
     if not known:
         return []
-    good = await _last_good(settings, dag_id, view, _before(run, await runs()), details_of)
+    good = await _last_good(settings, read, dag_id, view, _before(run, await runs()), details_of)
     return [_try(settings, number, figures, good) for number, figures in known]
 
 
@@ -71,6 +74,7 @@ def _before(run: RunView, runs: Iterable[RunView]) -> list[RunView]:
 
 async def _last_good(
     settings: Settings,
+    read: Read,
     dag_id: str,
     view: TaskView,
     runs: Iterable[RunView],
@@ -80,12 +84,14 @@ async def _last_good(
         details = await details_of(run)
         for one in details.tasks if details is not None else ():
             if one.key == view.key and one.state is TaskState.SUCCESS:
-                found = await _figures(settings, dag_id, run.run_id, one, one.try_number)
+                found = await _figures(settings, read, dag_id, run.run_id, one, one.try_number)
                 if found is not None and found.is_final:
                     return run.run_id, found
     return None
 
 
-async def _figures(settings: Settings, dag_id: str, run_id: str, view: TaskView, number: int) -> SparkFigures | None:
+async def _figures(
+    settings: Settings, read: Read, dag_id: str, run_id: str, view: TaskView, number: int
+) -> SparkFigures | None:
     name = f"{attempt_path(dag_id, run_id, view.task_id, number, view.map_index)}.log"
-    return await asyncio.to_thread(lambda: TaskLog(settings, name).spark)
+    return await read(lambda: TaskLog(settings, name).spark)

@@ -26,7 +26,7 @@ LATEST = 5
 """So many executions are compared each time: those that had something to do last, which a store that goes back loses
 first. All are, where one of them is ahead."""
 AT_A_TIME = 16
-EVICTION_TIMEOUT = 2.0
+EVICTION_PAUSE = 2.0
 SURE_AFTER = 1.0
 ANSWER_TIMEOUT = timedelta(seconds=10)
 
@@ -94,7 +94,7 @@ class StoreWatch:
         """Compares once, and repairs what was found, now or before. Raises RPCError where the service is away."""
         if await self._is_ahead():
             self._drop(await self._ahead(self._cached.latest()))
-            await asyncio.sleep(EVICTION_TIMEOUT)
+            await asyncio.sleep(EVICTION_PAUSE)
         if self._to_repair:
             for found in await standing_among(self._worker.client, sorted(self._to_repair)):
                 await repair(self._worker.client, found)

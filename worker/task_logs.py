@@ -52,7 +52,7 @@ class TaskLog:
     def spark(self) -> SparkFigures | None:
         """What the try's Spark application came to; None where that is not known."""
         try:
-            return SparkFigures.model_validate(self._beside(SPARK) or None)
+            return SparkFigures.model_validate(self._beside(SPARK) or None, extra="ignore")
         except ValidationError:
             return None
 

@@ -7,7 +7,7 @@ from temporalio import workflow
 
 
 class Alarm:
-    """Wakes its workflow at a time, or when rung. Keeps one timer as long as the time stays the same."""
+    """Wakes its workflow at a time, or when fired. Keeps one timer as long as the time stays the same."""
 
     def __init__(self) -> None:
         self._fired = False
@@ -15,11 +15,11 @@ class Alarm:
         self._timer: asyncio.Task[None] | None = None
 
     def fire(self) -> None:
-        """Ends the sleep, or the next one if none is under way: no ring is lost."""
+        """Ends the sleep, or the next one if none is under way: none is lost."""
         self._fired = True
 
     async def until(self, due: datetime | None) -> None:
-        """Sleeps until *due*, for ever if None, or until rung."""
+        """Sleeps until *due*, for ever if None, or until fired."""
         self._set(due)
         await workflow.wait_condition(lambda: self._fired)
         self._fired = False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import stat
 from pathlib import Path
 from typing import Any
 
 from ..masking import Masker
+from .folder import write_whole
 
 RENDERED = ".rendered.json"
 """What the templated fields came to (Airflow: rendered task instance fields)."""
@@ -26,7 +28,15 @@ def path_beside(log_path: Path, suffix: str) -> Path:
 
 def all_beside(log_path: Path) -> list[Path]:
     """Return the files that are there beside the log."""
-    return [path for suffix in (RENDERED, SPARK) if (path := path_beside(log_path, suffix)).is_file()]
+    return [path for suffix in (RENDERED, SPARK) if is_plain_file(path := path_beside(log_path, suffix))]
+
+
+def is_plain_file(path: Path) -> bool:
+    """Return whether a file is there, and no link: whoever wrote a log may have left one to what is not theirs."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def keep_beside(log_path: Path, suffix: str, content: Any, masker: Masker) -> None:
@@ -41,8 +51,6 @@ def keep_beside(log_path: Path, suffix: str, content: Any, masker: Masker) -> No
         return
     path = path_beside(log_path, suffix)
     try:
-        temporary = path.with_name(f"{path.name}.new")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, text, 0o644)
     except OSError as error:
         log.warning("%s cannot be written: %s", path.name, error.strerror)

@@ -75,12 +75,12 @@ class AttemptFolder:
 
     def write(self, name: str, content: Any) -> None:
         """Puts a file of the worker's own there, whole."""
-        _write(self.path / name, json.dumps(content))
+        write_whole(self.path / name, json.dumps(content))
 
     def hand_over(self, name: str, text: str) -> Path:
         """Puts a file there for the task's processes, whole, that only they read."""
         with acting_as(self.user):
-            return _write(self.work / name, text)
+            return write_whole(self.work / name, text)
 
     def forget(self) -> None:
         """Makes room for another start of the attempt; the log stays and is added to."""
@@ -125,10 +125,10 @@ class AttemptFolder:
         return True
 
 
-def _write(path: Path, text: str) -> Path:
-    """Puts a file there, whole, that only its owner reads. Follows no link that a task may have left."""
+def write_whole(path: Path, text: str, mode: int = 0o600) -> Path:
+    """Puts a file there, whole, by default one that only its owner reads. Follows no link that a task may have left."""
     temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
-    opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     with os.fdopen(opened, "wb", buffering=0) as file:
         written, data = 0, text.encode()
         while written < len(data):

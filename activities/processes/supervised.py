@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 
 
 def start_supervised(
-    folder: Path, command: list[str], log_file: Path, env: Mapping[str, str] | None = None
+    folder: Path, command: list[str], log_file: Path | None, env: Mapping[str, str] | None = None
 ) -> "subprocess.Popen[bytes]":
-    """Starts *command* below a supervisor that outlives neither it nor this process."""
+    """Starts *command* below a supervisor that outlives neither it nor this process. Without a log it prints here."""
     for name in ("claim.json", "exit.json"):
         (folder / name).unlink(missing_ok=True)
-    (folder / "command.json").write_text(json.dumps({"argv": command, "cwd": str(folder), "log": str(log_file)}))
+    (folder / "command.json").write_text(json.dumps({"argv": command, "cwd": str(folder), "log": str(log_file or "")}))
     return subprocess.Popen(
         [sys.executable, "-I", str(SUPERVISOR), str(folder)],
         stdin=subprocess.PIPE,

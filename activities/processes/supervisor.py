@@ -100,13 +100,14 @@ def main(folder: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides, also on the terminal's Ctrl-C
     command = json.loads((folder / "command.json").read_text())
     started = time.time()
-    with Path(command["log"]).open("ab") as log:
+    with contextlib.ExitStack() as opened:
+        log = opened.enter_context(Path(command["log"]).open("ab")) if command["log"] else None
         try:
             child = subprocess.Popen(
                 command["argv"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if log is not None else None,
                 cwd=command["cwd"],
                 start_new_session=True,
                 preexec_fn=die_with_parent,

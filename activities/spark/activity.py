@@ -68,21 +68,25 @@ class SparkActivities:
     @activity.defn(name="tidemill.spark_watch", no_thread_cancel_exception=True)
     def watch(self, submitted: SubmittedAttempt) -> Outcome:
         """Follows an application on a cluster to its end. It never submits, so that any worker may take over."""
-        assert submitted.submission is not None  # noqa: S101
         tracing.describe(submitted.attempt)
         kept = self._workplace.results.keeping_pushed(submitted.attempt)
         with stopping_cleanly(), self._noted(submitted.attempt), kept:
             work = self._start(self._workplace.results.fill(submitted.attempt))
-            try:
-                with tracing.spark_application(submitted.attempt.name, work.progress), keeping_figures(work):
-                    outcome = cluster.follow(work, submitted.submission)
-            except Stopped:
-                if activity.is_cancelled() and not self._run_goes_on():
-                    cluster.end(work, submitted.submission.application_id, Closing())
-                raise
+            with keeping_figures(work):  # also after what is left was ended
+                outcome = self._follow(work, submitted)
             self._workplace.leftovers.add(work.folder.path)
             told = with_outlet_events(submitted.attempt, outcome)
             return self._workplace.results.put(submitted.attempt, told)
+
+    def _follow(self, work: SparkStart, submitted: SubmittedAttempt) -> Outcome:
+        assert submitted.submission is not None  # noqa: S101
+        try:
+            with tracing.spark_application(submitted.attempt.name, work.progress):
+                return cluster.follow(work, submitted.submission)
+        except Stopped:
+            if activity.is_cancelled() and not self._run_goes_on():
+                cluster.end(work, submitted.submission.application_id, Closing())
+            raise
 
     def _run_goes_on(self) -> bool:
         """Whether the run is there to end what is left, or to have it followed by somebody else. If not, we have to."""

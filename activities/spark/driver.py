@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Any
 
 PROGRESS_EVERY = 0.5
-FIGURES_EVERY = 10.0
+FIGURES_EVERY, SHIPPED_FIGURES_EVERY = 10.0, 60.0
+LAST_LOOK_TIMEOUT = 15.0
 FIGURES = "driver_figures.py"
 RESULT_LIMIT = 256 * 1024
 CLAIM = "driver.json"
@@ -112,20 +113,28 @@ class Figures:
     def __init__(self, folder: Path, ships: str | None) -> None:
         self._folder, self._ships = folder, ships
         self._looking = threading.Lock()
-        self._is_final = False
+        self._ended: set[str] = set()
+        """The applications whose last figures are told."""
         self._module = load_beside(folder, FIGURES)
-        self._module.before_each_stop(self.look)
+        self._module.before_each_stop(self.look_last)
 
-    def look(self, sc: Any, *, is_final: bool = True) -> None:
+    def look_last(self, sc: Any) -> None:
+        """As `look`, before the end. A JVM that does not answer is not waited for: the result is."""
+        looking = threading.Thread(target=self.look, args=(sc,), kwargs={"is_final": True}, daemon=True)
+        looking.start()
+        looking.join(LAST_LOOK_TIMEOUT)
+
+    def look(self, sc: Any, *, is_final: bool) -> None:
         """Whatever Spark answers, the application goes on as it would without."""
         try:
             with self._looking:
-                if self._is_final and not is_final:
-                    return  # what was begun before the end came after it
-                self._is_final = is_final
-                content = {**self._module.figures_of(sc), "is_final": is_final}
+                if (application := str(sc.applicationId)) in self._ended:
+                    return
+                content = {**self._module.figures_of(sc, with_skew=is_final), "is_final": is_final}
+                if is_final:
+                    self._ended.add(application)
                 write_json(self._folder / "figures.json", content)
-                if is_final and self._ships is not None:
+                if self._ships is not None:
                     tell(self._ships, "figures", content)
         except Exception as error:
             print(f"[tidemill] what the application came to is not known: {error}", flush=True)
@@ -135,7 +144,10 @@ class Figures:
         from pyspark import SparkContext
 
         if (sc := SparkContext._active_spark_context) is not None:
-            self.look(sc, is_final=is_final)
+            if is_final:
+                self.look_last(sc)
+            else:
+                self.look(sc, is_final=False)
 
 
 def load_beside(folder: Path, name: str) -> Any:
@@ -166,7 +178,7 @@ def watch(folder: Path, parent: int, known: dict[str, Any], ships: str | None, f
                     if ships is not None:
                         tell(ships, "progress", {**progress, "at": time.time()})
                     print(f"[tidemill] {line}", flush=True)
-                if time.monotonic() - looked_at > FIGURES_EVERY:
+                if time.monotonic() - looked_at > (FIGURES_EVERY if ships is None else SHIPPED_FIGURES_EVERY):
                     figures.look_at_active(is_final=False)
                     looked_at = time.monotonic()
         except Exception:  # noqa: S110 - progress is a courtesy; the application goes on without
@@ -414,12 +426,12 @@ def finish(folder: Path, plan: dict[str, Any], run: Callable[[], dict[str, Any]]
     write_json(folder / "result.json", result)
     if "ships" in plan:
         tell(plan["ships"], "result", result)
-        time.sleep(PRINTING_TIMEOUT)  # the JVM's thread that carries these lines does not outlive this process
+        time.sleep(PRINTING_DELAY)  # the JVM's thread that carries these lines does not outlive this process
     return 1 if "failure" in result else 0
 
 
 LINE_SIZE = 3000  # with what is before it less than a pipe takes at once: no other process writes in between
-PRINTING_TIMEOUT = 1.0
+PRINTING_DELAY = 1.0
 
 
 def tell(attempt: str, about: str, content: dict[str, Any]) -> None:

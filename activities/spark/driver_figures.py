@@ -12,7 +12,8 @@ from typing import Any
 EVENTS_TIMEOUT_MS = 3_000
 SLOWEST_STAGES = 5
 """How many of the stages that took longest are looked at for skew."""
-FEWEST_TASKS = 4
+FEWEST_TASKS, MANY_TASKS = 4, 10_000
+"""How many tasks a stage has of which skew is told: Spark sorts all of them for it."""
 LET_GO = ("killed by driver", "decommission", "idle")
 """Of what Spark says of an executor that it has ended itself."""
 SUMS = {
@@ -32,7 +33,7 @@ SUMS = {
 """By the figure, the field of Spark's StageData that it is the sum of."""
 
 
-def figures_of(sc: Any) -> dict[str, Any]:
+def figures_of(sc: Any, *, with_skew: bool = True) -> dict[str, Any]:
     """Return the figures of the context *sc*. Raises whatever Spark raises where its internals are not as expected."""
     inside = sc._jsc.sc()
     with suppress(Exception):  # the last stage's end may be under way; it is left out then
@@ -46,6 +47,10 @@ def figures_of(sc: Any) -> dict[str, Any]:
         return json.loads(mapper.writeValueAsString(java))
 
     stages = plain(store.stageList(None, False, False, quantiles, jvm.java.util.ArrayList()))
+    skew = None
+    if with_skew:
+        with suppress(Exception):  # all else is worth telling
+            skew = skew_of(stages, lambda stage: summary(store, stage, quantiles, plain))
     return {
         "application_id": sc.applicationId,
         "duration_ms": max(0, int(time.time() * 1000) - int(sc.startTime)),
@@ -53,7 +58,7 @@ def figures_of(sc: Any) -> dict[str, Any]:
         "stages": len([stage for stage in stages if stage["status"] != "SKIPPED"]),
         **{name: sum(max(0, int(stage.get(field) or 0)) for stage in stages) for name, field in SUMS.items()},
         **of_executors(plain(store.executorList(False)), is_local=sc.master.startswith("local")),
-        "skew": skew_of(stages, lambda stage: summary(store, stage, quantiles, plain)),
+        "skew": skew,
     }
 
 
@@ -71,7 +76,7 @@ def skew_of(
     stages: list[dict[str, Any]], times_of: Callable[[dict[str, Any]], tuple[float, float] | None]
 ) -> dict[str, Any] | None:
     """Return the stage whose slowest task took longest beside its median, of those that took longest in all."""
-    large = [stage for stage in stages if stage["numCompleteTasks"] >= FEWEST_TASKS]
+    large = [stage for stage in stages if FEWEST_TASKS <= stage["numCompleteTasks"] <= MANY_TASKS]
     found = None
     for stage in sorted(large, key=lambda one: -one["executorRunTime"])[:SLOWEST_STAGES]:
         if (times := times_of(stage)) is None:

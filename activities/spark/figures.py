@@ -1,29 +1,53 @@
 """What a try's application came to: kept beside the try's log, and counted."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pydantic import ValidationError
+from temporalio.exceptions import ApplicationError
 
 from ...model.run.spark_figures import SparkFigures
+from ...model.spec.tasks import SparkMode
 from .. import metrics
 from ..attempts.beside_log import SPARK, keep_beside
+from ..names import TASK_FAILED
 from ..secrets import new_masker
 from .starts import SparkStart
 
 FIGURES = "figures.json"
 
+log = logging.getLogger(__name__)
+
 
 @contextmanager
 def keeping_figures(work: SparkStart) -> Iterator[None]:
-    """Keeps, however the block ends, what the driver has told of its application until then."""
+    """Keeps, however the block ends, what the driver has told of its application until then.
+
+    Counts it where the try has ended by that: who is stopped has a successor, which counts the whole. Neither changes
+    how the block ends.
+    """
+    has_ended = False
     try:
         yield
+        has_ended = True
+    except ApplicationError as error:
+        has_ended = error.type == TASK_FAILED
+        raise
     finally:
-        if (figures := figures_of(work)) is not None:
-            keep_beside(work.folder.log, SPARK, figures.model_dump(mode="json", exclude_none=True), new_masker())
+        try:
+            _keep(work, has_ended=has_ended)
+        except Exception as error:  # it is the word of a process that may say anything
+            log.warning("what %s came to cannot be kept: %s", work.attempt.name, error)
+
+
+def _keep(work: SparkStart, *, has_ended: bool) -> None:
+    if (figures := figures_of(work)) is not None:
+        keep_beside(work.folder.log, SPARK, figures.model_dump(mode="json", exclude_none=True), new_masker())
+        if has_ended:
             metrics.of_application(figures, work.attempt.run.dag_id, work.attempt.task.task_id)
-        work.workplace.upload_log(work.folder.log)
+    # All other logs were written, and brought where logs go, by this worker.
+    work.workplace.upload_beside(work.folder.log, with_log=work.options.mode is SparkMode.STANDALONE)
 
 
 def figures_of(work: SparkStart) -> SparkFigures | None:
@@ -32,6 +56,6 @@ def figures_of(work: SparkStart) -> SparkFigures | None:
     if told is None and (progress := work.progress()) is not None:
         told = {"application_id": progress.get("application_id"), "is_final": False}
     try:
-        return SparkFigures.model_validate(told) if told is not None else None
+        return SparkFigures.model_validate(told, extra="ignore") if told is not None else None
     except ValidationError:
         return None

@@ -22,6 +22,7 @@ from ...worker.spark_tries import SparkTry, spark_tries
 from ..dependencies import Source
 from ..read.cached_client import CachedClient
 from ..read.instances import instances_of, one_instance
+from ..read.stores import in_time
 from ..read.timeline import Timeline, timeline
 from .render import rendered
 from .spark import share_done, spark_options
@@ -119,7 +120,7 @@ async def _applications(source: CachedClient, dag_id: str, run_id: str, view: Ta
     """What the applications of its tries came to; None where that cannot be read now."""
     run = await source.run(dag_id, run_id)
     runs, details_of = partial(source.runs, dag_id), partial(source.details, dag_id)
-    asked = spark_tries(source.settings, dag_id, run, view, runs, details_of)
+    asked = spark_tries(source.settings, dag_id, run, view, runs, details_of, in_time)
     try:
         return await asyncio.wait_for(asked, READ_TIMEOUT)
     except Exception:  # whatever a store's client raises: the page is shown without them

@@ -23,7 +23,7 @@ COMPARE_EVERY = timedelta(minutes=5)
 """How often it is looked whether DAGs are what they were registered as."""
 REGISTER_AGAIN = timedelta(minutes=1)
 PARSE_AGAIN = timedelta(seconds=30)
-SETTLING_TIMEOUT = timedelta(seconds=1)
+SETTLING_PAUSE = timedelta(seconds=1)
 """A file that changed while it was parsed is given so much time before it is parsed once more."""
 
 
@@ -186,7 +186,7 @@ class BundleState(Record):
         if record.trouble is not None:
             pause = max(pause, PARSE_AGAIN)
         elif record.digest == CHANGING:
-            pause = max(pause, SETTLING_TIMEOUT)
+            pause = max(pause, SETTLING_PAUSE)
         return record.parsed_at + pause
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Annotated
+from urllib.parse import quote
 
 from pydantic import Field
 
@@ -125,4 +126,4 @@ def _in_words(name: str, value: object) -> str:
 
 def history_page(base_url: str, application_id: str) -> str:
     """Return where the History Server at *base_url* shows the application."""
-    return f"{base_url.rstrip('/')}/history/{application_id}/"
+    return f"{base_url.rstrip('/')}/history/{quote(application_id, safe='')}/"

@@ -54,3 +54,4 @@ def test_what_is_no_record_of_figures_is_refused(content: object) -> None:
 
 def test_the_page_of_the_history_server() -> None:
     assert history_page("https://history/", "app-1") == "https://history/history/app-1/"
+    assert history_page("https://history", "../logout?x=") == "https://history/history/..%2Flogout%3Fx%3D/"

@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 from support import Stack, dag, stack, told
-from tidemill.activities.attempts.beside_log import SPARK
+from tidemill.activities.attempts.beside_log import SPARK, all_beside, is_plain_file, keep_beside, path_beside
+from tidemill.activities.masking import Masker
 from tidemill.activities.spark.driver_figures import of_executors, skew_of
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
@@ -53,6 +54,37 @@ def test_what_a_task_has_written_in_their_place_is_nothing(tmp_path: Path, text:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / f"a.log{SPARK}").write_text(text)
     assert TaskLog(Settings(home=tmp_path), "a.log").spark is None
+
+
+def test_what_a_task_adds_to_them_is_dropped(tmp_path: Path) -> None:
+    """However deep or large it is, it neither fails the try nor takes the place of what is the worker's to say."""
+    deep: Any = []
+    for _ in range(300):
+        deep = [deep]
+    (tmp_path / "logs").mkdir()
+    content = {
+        "tasks": 1,
+        "try_number": 7,
+        "deep": deep,
+        "skew": {"stage": 1, "tasks": 4, "median_ms": 1, "slowest_ms": 2, "deep": deep},
+    }
+    (tmp_path / "logs" / f"a.log{SPARK}").write_text(json.dumps(content))
+    figures = TaskLog(Settings(home=tmp_path), "a.log").spark
+    assert figures is not None
+    skew = {"stage": 1, "name": "", "tasks": 4, "median_ms": 1, "slowest_ms": 2}
+    kept = figures.model_dump(mode="json", exclude_none=True)
+    assert kept == {"tasks": 1, "lost_because": [], "skew": skew, "is_final": True}
+
+
+def test_a_link_in_their_place_is_no_file_of_the_try(tmp_path: Path) -> None:
+    log = tmp_path / "attempt=1.log"
+    for path in (log, path_beside(log, SPARK)):
+        path.symlink_to("/proc/self/environ")
+    assert not is_plain_file(log)
+    assert all_beside(log) == []
+    keep_beside(log, SPARK, {"tasks": 1}, Masker())
+    assert all_beside(log) == [path_beside(log, SPARK)]
+    assert json.loads(path_beside(log, SPARK).read_text()) == {"tasks": 1}
 
 
 SHUFFLES = """

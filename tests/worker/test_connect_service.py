@@ -18,6 +18,8 @@ from tidemill.worker import connect_service
 from tidemill.worker.connect_service import ConnectService
 from tidemill.worker.dev import free_port
 
+SESSION = "00000000-0000-4000-8000-000000000001"
+
 
 @contextmanager
 def served(home: Path, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
@@ -57,10 +59,10 @@ async def test_a_server_that_is_killed_is_started_again_and_nothing_is_left_of_i
     url = f"http://127.0.0.1:{health}"
     with served(tmp_path, "--port", str(port), "--health-address", f"127.0.0.1:{health}") as process:
         assert await eventually(lambda: ready(url), lambda code: code == 200) == 200
-        assert connect_service.server_version("127.0.0.1", port).startswith("4.")
+        assert connect_service.server_version("127.0.0.1", port, SESSION).startswith("4.")
         monkeypatch.delenv(connect_service.TOKEN)
         with pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
-            connect_service.server_version("127.0.0.1", port)
+            connect_service.server_version("127.0.0.1", port, SESSION)
         first = java_below(process)
         assert "-XX:+ExitOnOutOfMemoryError" in " ".join(first.cmdline())
         first.kill()
@@ -116,7 +118,7 @@ async def test_a_server_that_has_answered_and_is_silent_is_one_to_start_again(
     monkeypatch.setattr(connect_service, "LOOKS_EVERY", 0.01)
     monkeypatch.setattr(connect_service, "ANSWER_TIMEOUT", 0.2)
     monkeypatch.setattr(connect_service, "HUNG_AFTER", 0.5)
-    monkeypatch.setattr(connect_service, "server_version", lambda host, port: next(answers, None) or real(host, port))
+    monkeypatch.setattr(connect_service, "server_version", lambda *of: next(answers, None) or real(*of))
     with silent_server() as port:
         service = ConnectService(tmp_path, "127.0.0.1", port, "local[1]", "600m")
         with pytest.raises(RuntimeError, match="it has not answered yet"):

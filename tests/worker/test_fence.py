@@ -14,7 +14,7 @@ from tidemill.worker.fence import MAX_LOOKS, Fence, FenceNotes, within_time
 pytestmark = pytest.mark.faults
 
 LOST_AFTER, GRACE = 0.3, 0.1
-END_TIMEOUT = 1.5 * LOST_AFTER + GRACE
+END_PAUSE = 1.5 * LOST_AFTER + GRACE
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_one_that_does_not_reach_temporal_goes_on_until_it_is_put_out(stor
     assert await second.ended(["first"]) == []
     await first.heed(reaches_temporal=False)
     assert cut_off.is_set()
-    await asyncio.sleep(END_TIMEOUT)
+    await asyncio.sleep(END_PAUSE)
     assert await second.ended(["first"]) == ["first"]
 
 
@@ -59,7 +59,7 @@ async def test_one_that_was_only_busy_is_let_in_again(store: str) -> None:
     first, second = fence(store, "first"), fence(store, "second")
     await first.heed(reaches_temporal=True)
     await second.ended(["first"])
-    await asyncio.sleep(END_TIMEOUT)
+    await asyncio.sleep(END_PAUSE)
     assert await second.ended([]) == []
     await first.heed(reaches_temporal=False)
     assert not cut_off.is_set()
@@ -133,7 +133,7 @@ async def test_one_with_another_store_is_left_to_its_heartbeats(store: str, tmp_
     first, second = fence((tmp_path / "other").as_uri(), "first"), fence(store, "second")
     await first.heed(reaches_temporal=True)
     await second.ended(["first"])
-    await asyncio.sleep(END_TIMEOUT)
+    await asyncio.sleep(END_PAUSE)
     assert await second.ended(["first"]) == []
 
 

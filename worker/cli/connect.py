@@ -34,7 +34,7 @@ def connect(
     set_up_logging()
     settings = with_home(home)
     service = ConnectService(
-        folder=settings.home.resolve() / "spark_connect" / str(port),
+        folder=settings.home.resolve() / "spark_connect" / f"{host}-{port}".replace(":", "_"),
         host=host,
         port=port,
         master=master,

@@ -200,8 +200,8 @@ def show_task(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -
     ]
     console.print(make_table(["TRY", "STATE", "STARTED", "ENDED", "WHY"], rows))
     for each in tries:
-        title = f"Spark application of try {each.try_number}{f', {each.page}' if each.page else ''}"
-        beside = f"BESIDE {each.good_run}" if each.good_run else ""
+        title = escape(f"Spark application of try {each.try_number}{f', {each.page}' if each.page else ''}")
+        beside = escape(f"BESIDE {each.good_run}") if each.good_run else ""
         console.print(make_table(["FIGURE", "VALUE", beside], each.rows, title=title))
     return None
 
@@ -216,8 +216,8 @@ def plain_try(one: SparkTry) -> dict[str, Any]:
     """*one* as JSON."""
     times = compared(one.figures, one.good) if one.good is not None else {}
     return {
-        "try_number": one.try_number,
         **one.figures.model_dump(mode="json", exclude_none=True),
+        "try_number": one.try_number,
         "history": one.page,
         "compared_with": one.good_run,
         "times_as_much": {name: round(ratio, 2) for name, ratio in times.items()},
