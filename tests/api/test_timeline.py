@@ -135,6 +135,6 @@ def test_a_spark_application_is_told_without_its_secrets() -> None:
     assert share_done({"application_id": "local-1"}) is None
     view, _ = view_of(1, [[at("2026-01-01")] * 3], goes_on=True)
     running = view.model_copy(update={"progress": {"ui": "javascript:alert(1)", "stage": 3}})
-    page = rendered("spark.html", title="", view=running, task=told.items(), done=0.25, temporal="http://t/w")
+    page = rendered("spark.html", title="", view=running, task=told.items(), done=0.25, tries=[], temporal="http://t/w")
     assert '<progress max="1" value="0.25">' in page
     assert "<a href" not in page.replace('<a href="http://t/w"', "")

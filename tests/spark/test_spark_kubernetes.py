@@ -113,7 +113,11 @@ def test_the_command_line(tmp_path: Path) -> None:
 def test_an_application_of_the_image_is_not_sent(tmp_path: Path) -> None:
     work, _, _ = begun(tmp_path, application="local:///app/load.py")
     assert spark_submit(work)[-2:] == ["/app/load.py", "2024-01-01"]
-    assert zipfile.ZipFile(BytesIO(archive(work, LARGEST))).namelist() == ["attempt.json", "plan.json"]
+    assert zipfile.ZipFile(BytesIO(archive(work, LARGEST))).namelist() == [
+        "driver_figures.py",
+        "attempt.json",
+        "plan.json",
+    ]
 
 
 def test_the_pod_is_given_all_that_its_driver_needs_and_is_owned_by_it(tmp_path: Path) -> None:
