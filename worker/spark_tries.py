@@ -1,7 +1,9 @@
 """What the Spark applications of a task's tries came to, beside the last good run's."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..model.run.attempts import attempt_path
@@ -16,6 +18,7 @@ Read = Callable[[Callable[[], SparkFigures | None]], Awaitable[SparkFigures | No
 RUNS_LOOKED_AT = 5
 """How many of the runs before it are asked for a good one; of older ones much has changed."""
 TRIES_SHOWN = 20
+READ_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,15 @@ async def spark_tries(
     view: TaskView,
     runs: Callable[[], Awaitable[Sequence[RunView]]],
     details_of: Callable[[RunView], Awaitable[RunDetails | None]],
-    read: Read = asyncio.to_thread,
+    read: Read | None = None,
 ) -> list[SparkTry]:
     """Return the tries of the instance *view* of *run* whose applications are known, the newest first.
 
     They are compared with the newest of the DAG's *runs* before in which the task went well (of a few that are asked).
-    *read* calls what reads logs' folders or stores, in a thread. Raises what *details_of* and a store's client raise.
+    *read* calls what reads logs' folders or stores, by default in a thread that is not waited for when it takes too
+    long. Raises what *details_of* and a store's client raise, and OSError for a store that does not answer.
     """
+    read = read or in_a_thread
     numbers = range(view.try_number, max(0, view.try_number - TRIES_SHOWN), -1)
     kept = await asyncio.gather(*(_figures(settings, read, dag_id, run.run_id, view, number) for number in numbers))
     known = [(number, figures) for number, figures in zip(numbers, kept, strict=True) if figures is not None]
@@ -95,3 +100,31 @@ async def _figures(
 ) -> SparkFigures | None:
     name = f"{attempt_path(dag_id, run_id, view.task_id, number, view.map_index)}.log"
     return await read(lambda: TaskLog(settings, name).spark)
+
+
+async def in_a_thread(work: Callable[[], SparkFigures | None]) -> SparkFigures | None:
+    """Return what *work* does in a thread of its own, which keeps no process from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[SparkFigures | None] = loop.create_future()
+
+    def settle(result: SparkFigures | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+
+    def run() -> None:
+        try:
+            outcome: tuple[SparkFigures | None, BaseException | None] = (work(), None)
+        except Exception as error:
+            outcome = (None, error)
+        with suppress(RuntimeError):  # nobody waits any more: the loop is closed
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return await asyncio.wait_for(done, READ_TIMEOUT)
+    except TimeoutError:
+        raise OSError(f"the store of logs has not answered within {READ_TIMEOUT:g} s") from None

@@ -1,6 +1,7 @@
 """What the application of a try came to is known after its end: in the tab, by the command line, as metrics."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from support import Stack, dag, stack, told
 from tidemill.activities.attempts.beside_log import SPARK, all_beside, is_plain_file, keep_beside, path_beside
 from tidemill.activities.masking import Masker
 from tidemill.activities.spark.driver_figures import of_executors, skew_of
+from tidemill.model.run.spark_figures import SparkFigures
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
+from tidemill.worker import spark_tries
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.settings import Settings
 from tidemill.worker.task_logs import TaskLog
@@ -85,6 +88,17 @@ def test_a_link_in_their_place_is_no_file_of_the_try(tmp_path: Path) -> None:
     keep_beside(log, SPARK, {"tasks": 1}, Masker())
     assert all_beside(log) == [path_beside(log, SPARK)]
     assert json.loads(path_beside(log, SPARK).read_text()) == {"tasks": 1}
+
+
+async def test_a_store_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_tries, "READ_TIMEOUT", 0.1)
+    released = threading.Event()
+    with pytest.raises(OSError, match="has not answered within"):
+        await spark_tries.in_a_thread(lambda: released.wait() and None)
+    released.set()
+    figures = SparkFigures(tasks=1)
+    monkeypatch.setattr(spark_tries, "READ_TIMEOUT", 60.0)
+    assert await spark_tries.in_a_thread(lambda: figures) is figures
 
 
 SHUFFLES = """

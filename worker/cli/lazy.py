@@ -8,6 +8,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from .audited import keep_changes
+
 
 class LazyGroup(TyperGroup):
     """Shows its commands by the table `places`, and imports the one that is called."""
@@ -35,7 +37,10 @@ class LazyGroup(TyperGroup):
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
             alone.command(name)(found)
-            return get_command(alone)
-        command = get_command(found)
-        command.name, command.help = name, text
+            command = get_command(alone)
+        else:
+            command = get_command(found)
+            command.name, command.help = name, text
+        if not isinstance(command, LazyGroup):  # which does so itself, with each command that it imports
+            keep_changes(command)
         return command
