@@ -21,6 +21,8 @@ from .spark_daemon import command
 
 LOOKS_EVERY = 5.0
 ANSWER_TIMEOUT = 10.0
+STARTUP_TIMEOUT = 600.0
+"""Seconds that a server has for its first answer; one that waits for room on YARN, say, takes long."""
 HUNG_AFTER = 120.0
 """Seconds without an answer after which a server that had answered is ended: its sessions are lost with it."""
 STEADY_AFTER = 60.0
@@ -115,12 +117,14 @@ class ConnectService:
                 await asyncio.to_thread(server_version, self.host, self.port, self._session)
             except Exception as error:  # whatever gRPC raises
                 self._trouble = f"does not answer: {type(error).__name__}: {str(error)[:300]}"
+                self._session = str(uuid4())  # perhaps it is only the session that is gone
             else:
                 if not has_answered:
                     log.info("a Spark Connect server answers at %s:%d", self.host, self.port)
                 has_answered, answered_at, self._trouble = True, time.monotonic(), None
-            if has_answered and time.monotonic() - answered_at > HUNG_AFTER:
-                return True, f"has not answered for {HUNG_AFTER:g} s"
+            patience = HUNG_AFTER if has_answered else STARTUP_TIMEOUT
+            if time.monotonic() - answered_at > patience:
+                return has_answered, f"has not answered for {patience:g} s"
             await asyncio.sleep(LOOKS_EVERY if has_answered else 1.0)
         return has_answered, "has ended"
 

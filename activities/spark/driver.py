@@ -115,8 +115,12 @@ class Figures:
         self._looking = threading.Lock()
         self._ended: set[str] = set()
         """The applications whose last figures are told."""
-        self._module = load_beside(folder, FIGURES)
-        self._module.before_each_stop(self.look_last)
+        self._module: Any = None
+        try:
+            self._module = load_beside(folder, FIGURES)
+            self._module.before_each_stop(self.look_last)
+        except Exception as error:  # as where the file of another release is beside this one
+            print(f"[tidemill] what the application comes to will not be told: {error!r}", flush=True)
 
     def look_last(self, sc: Any) -> None:
         """As `look`, before the end. A JVM that does not answer is not waited for: the result is."""
@@ -126,6 +130,8 @@ class Figures:
 
     def look(self, sc: Any, *, is_final: bool) -> None:
         """Whatever Spark answers, the application goes on as it would without."""
+        if self._module is None:
+            return
         try:
             with self._looking:
                 if (application := str(sc.applicationId)) in self._ended:

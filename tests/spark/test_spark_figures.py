@@ -10,6 +10,7 @@ import pytest
 from support import Stack, dag, stack, told
 from tidemill.activities.attempts.beside_log import SPARK, all_beside, is_plain_file, keep_beside, path_beside
 from tidemill.activities.masking import Masker
+from tidemill.activities.spark import driver
 from tidemill.activities.spark.driver_figures import of_executors, skew_of
 from tidemill.model.run.spark_figures import SparkFigures
 from tidemill.model.spec.dag import DagSpec
@@ -88,6 +89,16 @@ def test_a_link_in_their_place_is_no_file_of_the_try(tmp_path: Path) -> None:
     keep_beside(log, SPARK, {"tasks": 1}, Masker())
     assert all_beside(log) == [path_beside(log, SPARK)]
     assert json.loads(path_beside(log, SPARK).read_text()) == {"tasks": 1}
+
+
+def test_a_driver_without_the_file_runs_its_application_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(driver, "FIGURES", "not_there.py")
+    figures = driver.Figures(tmp_path, None)
+    figures.look(None, is_final=True)
+    assert "will not be told" in capsys.readouterr().out
+    assert not (tmp_path / "figures.json").exists()
 
 
 async def test_a_store_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,16 @@ async def test_a_server_that_has_answered_and_is_silent_is_one_to_start_again(
             await service.is_ready()
 
 
+async def test_one_that_never_answers_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect_service, "ANSWER_TIMEOUT", 0.2)
+    monkeypatch.setattr(connect_service, "STARTUP_TIMEOUT", 0.3)
+    with silent_server() as port:
+        service = ConnectService(tmp_path, "127.0.0.1", port, "local[1]", "600m")
+        assert await service._followed(Endless()) == (False, "has not answered for 0.3 s")  # type: ignore[arg-type]
+
+
 async def test_one_that_cannot_start_is_not_tried_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect_service, "LONGEST_DELAY", 0.01)
     monkeypatch.setattr(connect_service, "server_arguments", lambda *_: ["--master", "nowhere"])

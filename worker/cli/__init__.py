@@ -43,7 +43,7 @@ class Commands(LazyGroup):
         "api-tokens": ("web:tokens", "Make and take back tokens by which people and programs use the API."),
         "audit": (
             "web:audit",
-            "List who changed what, through the web or by the command line here, and what was refused to people and tasks.",
+            "List who changed what, through the web or by commands on this host, and what was refused.",
         ),
         "ui": ("web:ui", "The user interface is Apache Airflow's, unchanged: its files come from the package index."),
         "dev": (

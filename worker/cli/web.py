@@ -151,7 +151,7 @@ def audit(
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """List who changed what, through the web or by the command line here, and what was refused to people and tasks."""
+    """List who changed what, through the web or by commands on this host, and what was refused."""
     from ...api.audit import filtered
 
     after, settings = read_instant(since, "--since") if since is not None else None, with_home(home)
