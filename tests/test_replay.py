@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from support import Stack, dag, empty
+from support import Stack, dag, empty, stack
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.timetables.cron import Cron
 from tidemill.worker.plugin import TidemillPlugin
+from tidemill.workflows.continuing import RECORDS_SUGGESTION
 
 RECORDED = sorted((Path(__file__).parent / "histories").glob("*.json"))
 
@@ -42,6 +43,42 @@ async def test_another_release_of_cron_or_of_the_time_zones_cannot_change_what_w
     monkeypatch.setattr(Cron, "next", lambda self, instant: moved(real(self, instant)))
     assert spec.schedule.next_dagrun_info(None, spec.restriction, start) != await asked_before(spec, start, real)
     await Replayer(workflows=[], plugins=[TidemillPlugin(tmp_path)], debug_mode=True).replay_workflow(history)
+
+
+async def test_a_suggestion_that_replay_finds_earlier_changes_nothing(impatient_server: str, tmp_path: Path) -> None:
+    """The SDK says of a workflow task whether to continue as new, and replay may take several tasks as one."""
+    async with stack(impatient_server, tmp_path / "home") as made:
+        start = (datetime.now(UTC) - timedelta(days=12)).replace(hour=0, minute=0, second=0, microsecond=0)
+        fields = {"schedule": "@daily", "start_date": start.isoformat(), "catchup": True, "max_active_runs": 2}
+        await made.tidemill.register(dag("suggested", [empty("only")], **fields))
+        await made.all_finished("suggested", 11)
+        listed = made.tidemill.client.list_workflows("WorkflowId = 'dag:suggested'", page_size=20)
+        handles = [made.tidemill.client.get_workflow_handle(e.id, run_id=e.run_id) async for e in listed]
+        histories = [await handle.fetch_history() for handle in handles]
+    continued = [history for history in histories if records_suggestion(history)]
+    assert continued
+    for history in continued:
+        for earlier in with_earlier_suggestions(history):
+            await Replayer(workflows=[], plugins=[TidemillPlugin(tmp_path)], debug_mode=True).replay_workflow(earlier)
+
+
+def records_suggestion(history: WorkflowHistory) -> bool:
+    memo = history.events[0].workflow_execution_started_event_attributes.memo
+    return RECORDS_SUGGESTION in memo.fields
+
+
+def with_earlier_suggestions(history: WorkflowHistory) -> list[WorkflowHistory]:
+    """As many histories as it has tasks without a suggestion, each with one more."""
+    told = history.to_json_dict()
+    key = "workflowTaskStartedEventAttributes"
+    tasks = [n for n, event in enumerate(told["events"]) if key in event]
+    changed = []
+    for number in tasks:
+        if not told["events"][number][key].get("suggestContinueAsNew"):
+            copy = json.loads(json.dumps(told))
+            copy["events"][number][key]["suggestContinueAsNew"] = True
+            changed.append(WorkflowHistory.from_json(history.workflow_id, copy))
+    return changed
 
 
 def moved(tick: datetime | None) -> datetime | None:

@@ -1,7 +1,6 @@
 """What lists show of a workflow, kept in its memo: written where a workflow task happens anyway."""
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from temporalio import workflow
 
@@ -15,11 +14,6 @@ SHOWS_VIEW = "shows_view"
 """In the memo of an execution from its start on: a workflow of a release that keeps a view there has started it."""
 FIRST_TASK = 3
 """The event that starts the first workflow task, where nothing else came before it."""
-
-
-def memo_with_view() -> dict[str, Any]:
-    """The memo of the execution that goes on from this one."""
-    return {**workflow.memo(), SHOWS_VIEW: True}
 
 
 class MemoView:

@@ -45,7 +45,8 @@ from ...model.states import RunState
 from ..alarm import Alarm
 from ..asset_messages import tell_asset
 from ..calls import INFRASTRUCTURE, ask, cause_of, refusing
-from ..memo_view import MemoView, memo_with_view
+from ..continuing import ContinueSuggestion, successor_memo
+from ..memo_view import SHOWS_VIEW, MemoView
 from .backfill_counting import BackfillCounting
 from .child_runs import ChildRuns
 
@@ -79,6 +80,7 @@ class DagWorkflow:
         self._counting = BackfillCounting(self.state, self._alarm, lambda: self._hold_until is None)
         self._hold_until: datetime | None = None
         self._memo = MemoView()
+        self._suggestion = ContinueSuggestion()
         self._ask_again_at: datetime | None = None
         self._pause = ASK_AGAIN_FIRST
         self._tie_again_at: datetime | None = None
@@ -106,7 +108,9 @@ class DagWorkflow:
             )
         )
         self.state.executions += 1
-        workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}], memo=memo_with_view())
+        workflow.continue_as_new(
+            args=[{"state": self.state.model_dump(mode="json")}], memo=successor_memo(**{SHOWS_VIEW: True})
+        )
 
     async def _step(self) -> None:
         """Everything that can be done now."""
@@ -173,7 +177,7 @@ class DagWorkflow:
         Under way, a run that ends in that moment has the server refuse to go on as new, and the whole
         history is replayed to try again; and what is told of a run's end is lost with its handle.
         """
-        if not workflow.info().is_continue_as_new_suggested():
+        if not self._suggestion.is_made():
             return False
         if not workflow.patched("continue-as-new-when-quiet"):
             return True

@@ -34,7 +34,8 @@ from ...model.spec.tasks import ApprovalTask
 from ...model.states import RunState, TaskState
 from .. import lineage, metrics
 from ..calls import look_up, refusing, send
-from ..memo_view import MemoView, memo_with_view
+from ..continuing import ContinueSuggestion, successor_memo
+from ..memo_view import SHOWS_VIEW, MemoView
 from .deadlines import of_queueing
 from .tasks import RunTasks
 
@@ -59,6 +60,7 @@ class DagRunWorkflow:
         """Tasks whose state the DAG has not been told, though the next run looks back at them."""
         self._telling = False
         self._memo = MemoView()
+        self._suggestion = ContinueSuggestion()
 
     def _adopt(self, state: DagRunState) -> None:
         """Makes *state* this run's."""
@@ -195,7 +197,7 @@ class DagRunWorkflow:
             if self.tasks.ended is not None:
                 self.tasks.engine.stop_all(self.tasks.ended.reason)
             self._tell_of_tasks()
-            if not self.tasks.busy and (draining or workflow.info().is_continue_as_new_suggested()):
+            if not self.tasks.busy and (draining or self._suggestion.is_made()):
                 await self._go_on_as_new()
             self._show(None)
             await self.tasks.something_happens(SHORT if draining and self._looks_again else None)
@@ -212,12 +214,12 @@ class DagRunWorkflow:
         It is suggested early; a run that waited then for its slowest task would stand still behind it. So it goes on
         beside a task that takes long, until its history is half of what the server lets it have.
         """
-        info = workflow.info()
-        if not info.is_continue_as_new_suggested():
+        if not self._suggestion.is_made():
             return False
         if not workflow.patched("drains-late"):
             return True
         long = self.tasks.under_way_since(workflow.now() - SHORT)
+        info = workflow.info()
         late = info.get_current_history_length() > MAX_EVENTS or info.get_current_history_size() > MAX_BYTES
         self._looks_again = not late  # whether one that is waited for turns out to take long
         return late or not long
@@ -231,7 +233,7 @@ class DagRunWorkflow:
         if self.tasks.ended is None and not self.tasks.busy:  # else it was ended meanwhile
             self.tasks.leave_triggers()
             self.state.executions += 1
-            workflow.continue_as_new(self.state, memo=memo_with_view())
+            workflow.continue_as_new(self.state, memo=successor_memo(**{SHOWS_VIEW: True}))
 
     # The end
 
