@@ -106,16 +106,16 @@ async def _ours(address: str, folder: Path) -> Found:
     async with Worker(client, task_queue=queue):
         tidemill = Tidemill(client, queue)
         for spec in await asyncio.to_thread(_specs, place, folder):
-            await tidemill.register(spec)
+            await tidemill.dags.register(spec)
         for dag_id, n in TASKS.items():
-            await tidemill.wait(await tidemill.trigger(dag_id, TriggerRequest()))  # warm
+            await tidemill.runs.wait(await tidemill.runs.trigger(dag_id, TriggerRequest()))  # warm
             start, before = time.perf_counter(), _processor_of_tasks()
-            await tidemill.wait(await tidemill.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex)))
+            await tidemill.runs.wait(await tidemill.runs.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex)))
             found[_per_task(dag_id)] = 1000 * (time.perf_counter() - start) / n
             found[f"{dag_id}, processor of the task's process, per task"] = 1000 * (_processor_of_tasks() - before) / n
         start = time.perf_counter()
-        await tidemill.pause("bench_missed", False)
-        while sum(run.state.finished for run in await tidemill.runs("bench_missed")) < MISSED:  # noqa: ASYNC110
+        await tidemill.dags.pause("bench_missed", False)
+        while sum(run.state.finished for run in await tidemill.runs.list("bench_missed")) < MISSED:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         found[PER_RUN] = 1000 * (time.perf_counter() - start) / MISSED
         found |= await _our_crons(tidemill)
@@ -125,16 +125,16 @@ async def _ours(address: str, folder: Path) -> Found:
 async def _our_crons(tidemill: Tidemill) -> Found:
     await asyncio.sleep(62 - time.time() % 60)  # behind a tick: the next ones are waited for
     for dag_id in CRON_IDS:
-        await tidemill.pause(dag_id, False)
+        await tidemill.dags.pause(dag_id, False)
     since = datetime.now(UTC)
     await asyncio.sleep(60 * MINUTES)
     for dag_id in CRON_IDS:
-        await tidemill.pause(dag_id)
+        await tidemill.dags.pause(dag_id)
     runs, tasks = [], []
     for dag_id in CRON_IDS:
-        for run in await tidemill.runs(dag_id):
+        for run in await tidemill.runs.list(dag_id):
             if run.run_after > since and run.started_at is not None:
-                [task] = (await tidemill.run(dag_id, run.run_id)).tasks
+                [task] = (await tidemill.runs.describe(dag_id, run.run_id)).tasks
                 runs.append((run.started_at - run.run_after).total_seconds())
                 if task.started_at is not None:
                     tasks.append((task.started_at - run.run_after).total_seconds())

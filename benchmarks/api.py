@@ -21,6 +21,7 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client import Tidemill
+from tidemill.worker.client.caller import Caller
 from tidemill.worker.dev import DevServer
 from tidemill.worker.settings import Settings
 
@@ -32,28 +33,28 @@ REAL = 1000
 ARCHIVED = 100_000
 
 
-class Counting(Tidemill):
+class Counting(Caller):
     """Counts what is asked of workflows."""
 
     asked = 0
 
-    async def _query(self, *arguments: Any) -> Any:
-        self.asked += 1
-        return await super()._query(*arguments)
+    async def query(self, *arguments: Any) -> Any:
+        Counting.asked += 1
+        return await super().query(*arguments)
 
 
 async def web(client: Client, server: DevServer, place: Path, sizes: tuple[int, ...]) -> list[Figure]:
     """Pages while there are more and more DAGs, then with an archive; the first fifty have workflows."""
     here = Installation(client, server, place)
-    tidemill = Counting(client, here.queue)
+    tidemill = Tidemill(client, here.queue, Counting)
     settings = Settings(home=place / "home", task_queue=here.queue)
     figures: list[Figure] = []
     with here.worker():
         dag_id = f"a_web_{uuid.uuid4().hex[:6]}"
-        await here.tidemill.register(_spec(dag_id))
+        await here.tidemill.dags.register(_spec(dag_id))
         for number in range(RUNS):
-            run = await here.tidemill.trigger(dag_id, TriggerRequest(run_id=f"r{number}"))
-            await here.tidemill.wait(run)
+            run = await here.tidemill.runs.trigger(dag_id, TriggerRequest(run_id=f"r{number}"))
+            await here.tidemill.runs.wait(run)
         there = 1
         for n in sizes:
             await _add(here, there, n)
@@ -61,7 +62,7 @@ async def web(client: Client, server: DevServer, place: Path, sizes: tuple[int, 
             async with web_server(tidemill, settings, "127.0.0.1", 0) as url:
                 figures += await page_times(url, _paths(dag_id), f"{n:,} DAGs")
         async with web_server(tidemill, settings, "127.0.0.1", 0) as url:
-            figures.append(await _viewers(url, tidemill, dag_id))
+            figures.append(await _viewers(url, dag_id))
         archive = f"sqlite:///{place / 'archive.db'}"
         await _fill(CachedClient(tidemill, settings), archive, dag_id)
         settings = settings.model_copy(update={"archive": SecretStr(archive)})
@@ -85,14 +86,14 @@ async def _add(here: Installation, there: int, n: int) -> None:
 
     async def register(number: int) -> None:
         async with room:
-            await here.tidemill.register(_spec(f"b_real_{number:05}"))
+            await here.tidemill.dags.register(_spec(f"b_real_{number:05}"))
 
     await asyncio.gather(*(register(number) for number in range(there, min(n, REAL))))
     if n > REAL:
         await begin_listed(here.tidemill.client, n - max(there, REAL))
 
     async def listed() -> int:
-        return len((await here.tidemill.dags())[0])
+        return len((await here.tidemill.dags.list())[0])
 
     while await listed() < n:  # noqa: ASYNC110
         await asyncio.sleep(0.5)
@@ -118,7 +119,7 @@ def _archived(dag_id: str) -> dict[str, str]:
 
 async def _fill(source: CachedClient, archive: str, dag_id: str) -> None:
     """Puts copies of a run into the archive, an hour after each other, of a hundred DAGs in turn."""
-    run = await source.tidemill.find_run(dag_id, "r1")
+    run = await source.tidemill.runs.find(dag_id, "r1")
     await source.ended.begin()
     await source.details(dag_id, run)
     known = await source.ended.find(dag_id, "r1")
@@ -146,13 +147,13 @@ async def _fill(source: CachedClient, archive: str, dag_id: str) -> None:
     source.ended.close()
 
 
-async def _viewers(url: str, tidemill: Counting, dag_id: str) -> Figure:
+async def _viewers(url: str, dag_id: str) -> Figure:
     """How many workflow queries a second of fifty open pages costs."""
     paths = [f"/api/v2/dags/{dag_id}/details", f"/ui/grid/runs/{dag_id}", f"/ui/grid/structure/{dag_id}"]
-    before, start = tidemill.asked, time.perf_counter()
+    before, start = Counting.asked, time.perf_counter()
     async with httpx.AsyncClient(base_url=url, timeout=120) as web:
         for _ in range(5):
             await asyncio.gather(*(web.get(path) for path in paths for _ in range(VIEWERS)))
             await asyncio.sleep(1)
     seconds = time.perf_counter() - start
-    return Figure(f"queries of workflows by {VIEWERS} viewers of a DAG", "1/s", (tidemill.asked - before) / seconds)
+    return Figure(f"queries of workflows by {VIEWERS} viewers of a DAG", "1/s", (Counting.asked - before) / seconds)

@@ -49,13 +49,13 @@ async def _latency(here: Installation, floor: float) -> list[Figure]:
     await _known(here, {source: f"first_{tag}", end: f"second_{tag}"})
     took = []
     for number in range(ROUNDS):
-        await here.tidemill.emit(source)
+        await here.tidemill.assets.emit(source)
         await _runs(here, f"second_{tag}", number + 1)
-    firsts = {view.run_id: view for view in await here.tidemill.runs(f"first_{tag}")}
-    for view in await here.tidemill.runs(f"second_{tag}"):
-        details = await here.tidemill.run(f"second_{tag}", view.run_id)
+    firsts = {view.run_id: view for view in await here.tidemill.runs.list(f"first_{tag}")}
+    for view in await here.tidemill.runs.list(f"second_{tag}"):
+        details = await here.tidemill.runs.describe(f"second_{tag}", view.run_id)
         [event] = details.run.asset_events
-        before = await here.tidemill.run(f"first_{tag}", firsts[str(event.source_run_id)].run_id)
+        before = await here.tidemill.runs.describe(f"first_{tag}", firsts[str(event.source_run_id)].run_id)
         began, ended = details.tasks[0].started_at, before.tasks[0].ended_at
         assert began is not None
         assert ended is not None
@@ -70,7 +70,7 @@ async def _to_many(here: Installation) -> Figure:
     await _register(here, [waiting(dag_id, f"one_{tag}") for dag_id in dag_ids])
     await _until(lambda: _consumers(here, f"one_{tag}"), MANY)
     start = time.perf_counter()
-    await here.tidemill.emit(f"one_{tag}")
+    await here.tidemill.assets.emit(f"one_{tag}")
     for dag_id in dag_ids:
         await _runs(here, dag_id, 1)
     return Figure(f"1 asset -> {MANY} DAGs: until all of their runs have ended", "s", time.perf_counter() - start)
@@ -82,7 +82,7 @@ async def _from_many(here: Installation) -> Figure:
     await _register(here, [waiting(f"all_{tag}", *names)])
     await _known(here, dict.fromkeys(names, f"all_{tag}"))
     start = time.perf_counter()
-    await asyncio.gather(*(here.tidemill.emit(name) for name in names))
+    await asyncio.gather(*(here.tidemill.assets.emit(name) for name in names))
     await _runs(here, f"all_{tag}", 1)
     return Figure(f"{MANY} assets -> 1 DAG: until its run has ended", "s", time.perf_counter() - start)
 
@@ -94,14 +94,14 @@ async def _chain(here: Installation) -> Figure:
     await _register(here, dags)
     await _known(here, {name: f"dag_{name}" for name in links[:-1]})
     start = time.perf_counter()
-    await here.tidemill.emit(links[0])
+    await here.tidemill.assets.emit(links[0])
     await _runs(here, f"dag_{links[-2]}", 1)
     return Figure(f"a chain of {CHAIN} DAGs: per DAG", "ms", 1000 * (time.perf_counter() - start) / CHAIN)
 
 
 async def _register(here: Installation, specs: list[dict[str, Any]]) -> None:
     for spec in specs:
-        await here.tidemill.register(read_dag(spec))
+        await here.tidemill.dags.register(read_dag(spec))
 
 
 async def _known(here: Installation, waits: dict[str, str]) -> None:
@@ -111,18 +111,18 @@ async def _known(here: Installation, waits: dict[str, str]) -> None:
 
 async def _waits(here: Installation, name: str, dag_id: str) -> int:
     try:
-        return int(dag_id in (await here.tidemill.asset(name)).consumers)
+        return int(dag_id in (await here.tidemill.assets.describe(name)).consumers)
     except LookupError:
         return 0
 
 
 async def _consumers(here: Installation, name: str) -> int:
-    return len((await here.tidemill.asset(name)).consumers)
+    return len((await here.tidemill.assets.describe(name)).consumers)
 
 
 async def _runs(here: Installation, dag_id: str, n: int) -> None:
     async def ended() -> int:
-        return sum(view.state.finished for view in await here.tidemill.runs(dag_id))
+        return sum(view.state.finished for view in await here.tidemill.runs.list(dag_id))
 
     await _until(ended, n)
 

@@ -71,13 +71,13 @@ def bash(task_id: str, command: str = "true", *upstream: str, **more: Any) -> di
 
 async def run_cost(client: Client, tidemill: Tidemill, dag_id: str, tasks: list[dict[str, Any]], *also: str) -> Cost:
     """One manual run of a DAG of *tasks*: its own workflow, what it adds to the DAG's, and to *also*."""
-    await tidemill.register(read_dag({"dag_id": dag_id, "tasks": tasks}))
-    first = await tidemill.trigger(dag_id, TriggerRequest(run_id="first"))
-    await tidemill.wait(first)
+    await tidemill.dags.register(read_dag({"dag_id": dag_id, "tasks": tasks}))
+    first = await tidemill.runs.trigger(dag_id, TriggerRequest(run_id="first"))
+    await tidemill.runs.wait(first)
     shared = [f"dag:{dag_id}", *also]
     before = await of_histories(client, shared)
-    run = await tidemill.trigger(dag_id, TriggerRequest(run_id="second"))
-    await tidemill.wait(run)
+    run = await tidemill.runs.trigger(dag_id, TriggerRequest(run_id="second"))
+    await tidemill.runs.wait(run)
     await asyncio.sleep(1)  # what is told of its end is written
     return (await of_histories(client, [*shared, run.workflow_id])) - before
 
@@ -91,7 +91,7 @@ async def cost(client: Client, tidemill: Tidemill) -> list[Figure]:
     one = await run_cost(client, tidemill, "cost_one", [bash("a")])
     retry = bash("a", 'test "{{ ti.try_number }}" = 4', retries=3, retry_delay=1)
     retried = await run_cost(client, tidemill, "cost_retry", [retry])
-    await tidemill.set_pool("cost", PoolSettings(slots=5))
+    await tidemill.pools.configure("cost", PoolSettings(slots=5))
     pooled = await run_cost(client, tidemill, "cost_pool", [bash(f"t{i}", pool="cost") for i in range(10)], "pool:cost")
     poke = {"kind": "bash_sensor", "task_id": "a", "command": "test {{ ti.try_number }} -gt 9", "poke_interval": 1}
     pokes = await run_cost(client, tidemill, "cost_pokes", [{**poke, "timeout": 10.5, "soft_fail": True}])
@@ -123,9 +123,9 @@ async def idle_cost(client: Client, tidemill: Tidemill) -> Cost:
         "start_date": start,
         "tasks": [{"kind": "empty", "task_id": "a"}],
     }
-    await tidemill.register(read_dag(spec))
+    await tidemill.dags.register(read_dag(spec))
     await asyncio.sleep(10)  # the run that was due has ended
-    assert all(run.state.finished for run in await tidemill.runs("cost_idle"))
+    assert all(run.state.finished for run in await tidemill.runs.list("cost_idle"))
     before = await of_histories(client, ["dag:cost_idle"])
     await asyncio.sleep(60)
     return (await of_histories(client, ["dag:cost_idle"])) - before

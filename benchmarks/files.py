@@ -35,10 +35,10 @@ async def _folder(tidemill: Tidemill, what: str, files: int, dags: int) -> list[
         quick = {"min_file_process_interval": timedelta(0), "parsing_processes": 4}
         settings = BundleSettings.model_validate({"name": name, "path": place, **quick})
         start = time.perf_counter()
-        await tidemill.set_bundle(settings)
-        await tidemill.look_at_bundle(name)
+        await tidemill.bundles.configure(settings)
+        await tidemill.bundles.look(name)
         registered = time.perf_counter() - start
-        view = await tidemill.bundle(name)
+        view = await tidemill.bundles.describe(name)
         assert (view.files, view.dags, view.errors) == (files, files * dags, 0), view
         looks = [await _seconds(tidemill, name) for _ in range(5)]
         idle = await _cpu_share(IDLE_SECONDS)
@@ -46,7 +46,7 @@ async def _folder(tidemill: Tidemill, what: str, files: int, dags: int) -> list[
         for i in range(SAVES):
             _write(folder, name, i % files, dags, f"saved {i}")
             saves.append(await _seconds(tidemill, name))
-        await tidemill.delete_bundle(name)
+        await tidemill.bundles.delete(name)
     return [
         Figure(f"{what}: until all is registered", "s", registered),
         Figure(f"{what}: a look without changes", "s", median(looks)),
@@ -65,7 +65,7 @@ def _write(folder: Path, name: str, number: int, dags: int, text: str) -> None:
 
 async def _seconds(tidemill: Tidemill, name: str) -> float:
     start = time.perf_counter()
-    await tidemill.look_at_bundle(name)
+    await tidemill.bundles.look(name)
     return time.perf_counter() - start
 
 

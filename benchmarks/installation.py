@@ -82,9 +82,9 @@ class Installation:
             "parsing_processes": 4,
             "min_file_process_interval": timedelta(0),
         }
-        await self.tidemill.set_bundle(BundleSettings.model_validate(settings))
-        await self.tidemill.look_at_bundle(name)
-        view = await self.tidemill.bundle(name)
+        await self.tidemill.bundles.configure(BundleSettings.model_validate(settings))
+        await self.tidemill.bundles.look(name)
+        view = await self.tidemill.bundles.describe(name)
         assert (view.files, view.errors) == (len(texts), 0), view
         return name
 
@@ -130,8 +130,8 @@ async def _shapes_of_one(here: Installation, worker: psutil.Process) -> list[Fig
 
 async def _once(here: Installation, dag_id: str) -> float:
     start = time.perf_counter()
-    run = await here.tidemill.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex))
-    await here.tidemill.wait(run)
+    run = await here.tidemill.runs.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex))
+    await here.tidemill.runs.wait(run)
     return time.perf_counter() - start
 
 
@@ -159,7 +159,7 @@ async def _chains(here: Installation, files: int, length: int) -> list[Figure]:
     texts = [CHAIN.format(dag_id=f"ch_{label}_{i}", schedule=None, fields={}, n=length) for i in range(files)]
     await here.files(f"ch-{label}", texts)
     start = time.perf_counter()
-    await asyncio.gather(*(here.tidemill.trigger(f"ch_{label}_{i}") for i in range(files)))
+    await asyncio.gather(*(here.tidemill.runs.trigger(f"ch_{label}_{i}") for i in range(files)))
     await here.runs(f"ch_{label}", files)
     took = time.perf_counter() - start
     what = f"{files} x chain of {length} in {files} files"
@@ -187,13 +187,13 @@ async def _crons(here: Installation) -> list[Figure]:
     await here.runs(f"cron_{label}", CRONS * (CRON_MINUTES + 1))
     runs, tasks = [], []
     for i in range(CRONS):
-        for run in (await here.tidemill.runs(f"cron_{label}_{i}"))[:CRON_MINUTES]:
-            details = await here.tidemill.run_by_workflow(run.workflow_id)
+        for run in (await here.tidemill.runs.list(f"cron_{label}_{i}"))[:CRON_MINUTES]:
+            details = await here.tidemill.runs.describe_workflow(run.workflow_id)
             started = details.tasks[0].started_at
             if details.started_at is not None and started is not None:
                 runs.append((details.started_at - run.run_after).total_seconds())
                 tasks.append((started - run.run_after).total_seconds())
-        await here.tidemill.pause(f"cron_{label}_{i}")
+        await here.tidemill.dags.pause(f"cron_{label}_{i}")
     what = f"{CRONS} one-minute crons in {CRONS} files"
     return [
         Figure(f"{what}: {part} after due, {name}", "s", value)

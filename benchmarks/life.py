@@ -24,7 +24,7 @@ async def crons(client: Client, tidemill: Tidemill, queue: str, n: int) -> list[
     now = datetime.now(UTC)
     for i in range(n):
         fields = {"schedule": "* * * * *", "start_date": now.isoformat(), "catchup": True, "tasks": ONE_TASK}
-        await tidemill.register(read_dag({"dag_id": f"cron_{label}_{i}", **fields}))
+        await tidemill.dags.register(read_dag({"dag_id": f"cron_{label}_{i}", **fields}))
     ticks = [now.replace(second=0, microsecond=0) + timedelta(minutes=2 + m) for m in range(MINUTES)]
     floor = [
         await client.start_workflow(
@@ -36,11 +36,11 @@ async def crons(client: Client, tidemill: Tidemill, queue: str, n: int) -> list[
     by_hand = spread(sorted(await asyncio.gather(*(handle.result() for handle in floor))))
     delays = []
     for i in range(n):
-        for run in await tidemill.runs(f"cron_{label}_{i}"):
-            details = await tidemill.run_by_workflow(run.workflow_id)
+        for run in await tidemill.runs.list(f"cron_{label}_{i}"):
+            details = await tidemill.runs.describe_workflow(run.workflow_id)
             if details.started_at is not None and run.run_after >= ticks[0]:
                 delays.append((details.started_at - run.run_after).total_seconds())
-        await tidemill.pause(f"cron_{label}_{i}")
+        await tidemill.dags.pause(f"cron_{label}_{i}")
     ours = spread(sorted(delays))
     return [
         Figure(f"{n} one-minute crons: run started after due, p50", "ms", 1000 * ours[0], 1000 * by_hand[0]),
@@ -54,7 +54,7 @@ async def idle(tidemill: Tidemill, server_pid: int, n: int) -> list[Figure]:
     label = uuid.uuid4().hex[:6]
     fields = {"schedule": "@yearly", "start_date": f"{datetime.now(UTC).year}-01-01T00:00:00Z", "catchup": True}
     for i in range(n):
-        await tidemill.register(read_dag({"dag_id": f"idle_{label}_{i}", **fields, "tasks": ONE_TASK}))
+        await tidemill.dags.register(read_dag({"dag_id": f"idle_{label}_{i}", **fields, "tasks": ONE_TASK}))
     await asyncio.sleep(10)
     processes = [*_tree(server_pid), psutil.Process()]
     start, used = time.perf_counter(), sum(sum(p.cpu_times()[:2]) for p in processes)

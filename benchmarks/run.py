@@ -78,14 +78,14 @@ async def seconds(work: Callable[[], Awaitable[object]]) -> float:
 
 async def measure(client: Client, tidemill: Tidemill, queue: str) -> list[Figure]:
     for spec in parse_dag_file(Path(__file__).with_name("shapes.py")).dags:
-        await tidemill.register(spec)
+        await tidemill.dags.register(spec)
 
     async def by_hand(workflow: type, n: int) -> None:
         await client.execute_workflow(workflow.run, n, id=uuid.uuid4().hex, task_queue=queue)  # type: ignore[attr-defined]
 
     async def by_tidemill(dag_id: str) -> None:
-        run = await tidemill.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex))
-        await tidemill.wait(run)
+        run = await tidemill.runs.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex))
+        await tidemill.runs.wait(run)
 
     figures = []
     for name, dag_id, workflow, n, per in (

@@ -34,7 +34,7 @@ async def _due_at_once(client: Client, tidemill: Tidemill, queue: str, n: int) -
     due = soon(20 + n / 25)
     specs = [at_instant(f"due_{label}_{i}", due) for i in range(n)]
     for spec in specs:
-        await tidemill.register(spec)
+        await tidemill.dags.register(spec)
     await asyncio.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds()) + 5)
     delays = [await delay_of(tidemill, spec.dag_id, due) for spec in specs]
     ours = spread(sorted(delays))
@@ -46,9 +46,9 @@ async def _due_at_once(client: Client, tidemill: Tidemill, queue: str, n: int) -
 
 async def delay_of(tidemill: Tidemill, dag_id: str, due: datetime) -> float:
     while True:
-        runs = [run for run in await tidemill.runs(dag_id) if run.started_at is not None]
+        runs = [run for run in await tidemill.runs.list(dag_id) if run.started_at is not None]
         if runs:
-            details = await tidemill.run_by_workflow(runs[0].workflow_id)
+            details = await tidemill.runs.describe_workflow(runs[0].workflow_id)
             if details.started_at is not None:
                 return (details.started_at - due).total_seconds()
         await asyncio.sleep(0.2)
@@ -73,9 +73,9 @@ async def catch_up(client: Client, tidemill: Tidemill, queue: str, n: int) -> li
         }
     )
     start = time.perf_counter()
-    await tidemill.register(spec)
+    await tidemill.dags.register(spec)
     while True:
-        view = await tidemill.describe(spec.dag_id)
+        view = await tidemill.dags.describe(spec.dag_id)
         if view.next_dagrun_note.startswith("no more runs") and not view.active_runs and not view.queued_runs:
             break
         await asyncio.sleep(0.1)
@@ -95,12 +95,12 @@ async def backfill(tidemill: Tidemill, n: int) -> list[Figure]:
             "tasks": ONE_TASK,
         }
     )
-    await tidemill.register(spec)
+    await tidemill.dags.register(spec)
     request = BackfillRequest(from_date=first, to_date=first + timedelta(minutes=n - 1), max_active_runs=32)
     start = time.perf_counter()
-    await tidemill.create_backfill(spec.dag_id, request)
+    await tidemill.backfills.create(spec.dag_id, request)
     while True:
-        [progress] = await tidemill.backfills(spec.dag_id)
+        [progress] = await tidemill.backfills.list(spec.dag_id)
         if progress.completed_at is not None:
             break
         await asyncio.sleep(2)

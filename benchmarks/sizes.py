@@ -59,7 +59,7 @@ async def sizes(client: Client, server: DevServer, place: Path) -> list[Figure]:
     here = Installation(client, server, place)
     figures = []
     with here.worker():
-        await here.tidemill.set_pool("sixteen", PoolSettings(slots=POOL_SLOTS))
+        await here.tidemill.pools.configure("sixteen", PoolSettings(slots=POOL_SLOTS))
         for what, tasks, state in SHAPES:
             figures += [await _one_run(here, what, tasks(n), n, state) for n in SIZES]
         figures.append(await _many_runs(here, max(SIZES), LARGE_RUNS))
@@ -70,14 +70,14 @@ async def sizes(client: Client, server: DevServer, place: Path) -> list[Figure]:
 async def _one_run(here: Installation, what: str, tasks: Tasks, n: int, state: str) -> Figure:
     """The second of two runs, so that there is a past."""
     dag_id = f"size_{uuid.uuid4().hex[:8]}"
-    await here.tidemill.register(read_dag({"dag_id": dag_id, "tasks": tasks, "max_active_tasks": 500}))
+    await here.tidemill.dags.register(read_dag({"dag_id": dag_id, "tasks": tasks, "max_active_tasks": 500}))
     took = 0.0
     for _ in range(2):
         start = time.perf_counter()
-        run = await here.tidemill.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex))
-        await here.tidemill.wait(run)
+        run = await here.tidemill.runs.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex))
+        await here.tidemill.runs.wait(run)
         took = time.perf_counter() - start
-    [ended, *_] = await here.tidemill.runs(dag_id)
+    [ended, *_] = await here.tidemill.runs.list(dag_id)
     assert ended.state == state, ended
     return Figure(f"{what}, n = {n}: per task", "ms", 1000 * took / n)
 
@@ -96,7 +96,7 @@ async def _many_runs(here: Installation, tasks: int, runs: int) -> Figure:
         "max_active_tasks": 500,
     }
     start = time.perf_counter()
-    await here.tidemill.register(read_dag(spec))
+    await here.tidemill.dags.register(read_dag(spec))
     await here.runs(dag_id, runs)
     took = time.perf_counter() - start
     return Figure(f"{runs} runs due at once of {tasks} tasks each: per task", "ms", 1000 * took / runs / tasks)
@@ -116,11 +116,11 @@ async def _due_and_backfilled(here: Installation) -> Figure:
         "max_active_runs": DUE_RUNS,
     }
     start = time.perf_counter()
-    await here.tidemill.register(read_dag(spec))
+    await here.tidemill.dags.register(read_dag(spec))
     for year in (2021, 2022):
         day = datetime(year, 1, 1, tzinfo=UTC)
         asked = BackfillRequest(from_date=day, to_date=day + timedelta(days=BACKFILLED - 1), max_active_runs=50)
-        await here.tidemill.create_backfill(dag_id, asked)
+        await here.tidemill.backfills.create(dag_id, asked)
     runs = DUE_RUNS + 2 * BACKFILLED
     await here.runs(dag_id, runs)
     took = time.perf_counter() - start

@@ -93,8 +93,8 @@ class SparkBench:
         return read_dag({"dag_id": dag_id, "tasks": [task], "heartbeat_timeout": 5})
 
     async def by_tidemill(self, dag_id: str) -> None:
-        run = await self.tidemill.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex))
-        await self.tidemill.wait(run)
+        run = await self.tidemill.runs.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex))
+        await self.tidemill.runs.wait(run)
 
     def by_hand(self, spark: dict[str, Any], java_options: str) -> None:
         """spark-submit of the same script, with the same options."""
@@ -139,7 +139,7 @@ class SparkBench:
             ),
         ):
             dag_id = f"bench_spark_{mode.replace(', ', '_')}"
-            await self.tidemill.register(self.dag_of(dag_id, spark))
+            await self.tidemill.dags.register(self.dag_of(dag_id, spark))
             hand, ours = [], []
             for _ in range(ROUNDS):
                 hand.append(await timed(by_hand))
@@ -182,7 +182,7 @@ class SparkBench:
         file = self.folder / "small.py"
         file.write_text(SMALL.format(n=SMALL_TASKS))
         [spec] = parse_dag_file(file).dags
-        await self.tidemill.register(spec)
+        await self.tidemill.dags.register(spec)
         await self.by_tidemill("bench_small")  # warms the fork server and the JVM
         ours = await timed(lambda: self.by_tidemill("bench_small"))
 
@@ -208,7 +208,7 @@ class SparkBench:
             notes, dag_id = self.folder / f"notes {mode}", f"bench_killed_{mode.replace(', ', '_')}"
             with worker_process(env) as first:
                 await registered(tidemill, self.dag_of(dag_id, spark, str(notes), "60"))
-                run = await tidemill.trigger(dag_id)
+                run = await tidemill.runs.trigger(dag_id)
                 await until(notes.exists)
                 with worker_process(env):
                     await asyncio.sleep(15)  # so that it polls
@@ -216,14 +216,14 @@ class SparkBench:
                     start = time.perf_counter()
 
                     async def taken_up(run_id: str = run.run_id, dag_id: str = dag_id) -> bool:
-                        [task] = (await tidemill.run(dag_id, run_id)).tasks  # noqa: B023
+                        [task] = (await tidemill.runs.describe(dag_id, run_id)).tasks  # noqa: B023
                         again = notes.read_text().count("begun") == 2  # noqa: B023
                         return again or ("2. time" in task.why and bool(task.progress))
 
                     await until(taken_up)
                     figures.append(Figure(f"killed worker, {mode}: until taken up", "s", time.perf_counter() - start))
                     await self.tidemill.client.get_workflow_handle(run.workflow_id).cancel()
-                    await tidemill.wait(run)
+                    await tidemill.runs.wait(run)
         return figures
 
     connect = ""
@@ -233,7 +233,7 @@ async def registered(tidemill: Tidemill, spec: Any) -> None:
     """Registers *spec*, however long the worker takes to start."""
     while True:
         try:
-            await tidemill.register(spec)
+            await tidemill.dags.register(spec)
             return
         except NoWorkerError:
             continue
@@ -283,11 +283,11 @@ async def tpch_at_scale_1(tidemill: Tidemill) -> list[Figure]:
     """The example at the scale of the published answers: it fails unless every answer is the published one."""
     [spec] = parse_dag_file(Path(next(iter(tpch.__path__))) / "tpch.py").dags
     with tempfile.TemporaryDirectory() as folder:
-        await tidemill.register(spec)
+        await tidemill.dags.register(spec)
         start = time.perf_counter()
         request = TriggerRequest(run_id=uuid.uuid4().hex, conf={"lake": folder, "scale_factor": 1})
-        run = await tidemill.trigger("tpch", request)
-        await tidemill.wait(run)
-        details = await tidemill.run("tpch", run.run_id)
+        run = await tidemill.runs.trigger("tpch", request)
+        await tidemill.runs.wait(run)
+        details = await tidemill.runs.describe("tpch", run.run_id)
         assert details.state is RunState.SUCCESS, [task.error for task in details.tasks]
         return [Figure("TPC-H at scale 1, six answers as published: total", "s", time.perf_counter() - start)]

@@ -55,8 +55,8 @@ async def shapes_of_tasks(client: Client, tidemill: Tidemill, queue: str) -> lis
 
     async def ours(dag_id: str, times: int = 1) -> float:
         start = time.perf_counter()
-        runs = [await tidemill.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex)) for _ in range(times)]
-        await asyncio.gather(*(tidemill.wait(run) for run in runs))
+        runs = [await tidemill.runs.trigger(dag_id, TriggerRequest(run_id=uuid.uuid4().hex)) for _ in range(times)]
+        await asyncio.gather(*(tidemill.runs.wait(run) for run in runs))
         return time.perf_counter() - start
 
     figures = []
@@ -68,7 +68,7 @@ async def shapes_of_tasks(client: Client, tidemill: Tidemill, queue: str) -> lis
         ("1,000 mapped instances", mapped("bench_m1000", 1000), FloorFan, 1000, 1002, 1),
         ("10 runs x chain of 100 at once", chain("bench_10x100", 100), FloorChains, 10, 1000, 10),
     ):
-        await tidemill.register(spec)
+        await tidemill.dags.register(spec)
         await by_hand(workflow, n), await ours(spec.dag_id, times)
         floor, mine = [], []
         for _ in range(ROUNDS):

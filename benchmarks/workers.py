@@ -45,12 +45,12 @@ async def workers(client: Client, address: str, home: Path) -> list[Figure]:
 async def _run(tidemill: Tidemill, dag_id: str) -> float:
     """How long a run takes when its workers are warm."""
     warm: list[dict[str, Any]] = [{"kind": "bash", "task_id": f"t{i}", "command": "true"} for i in range(32)]
-    await tidemill.register(read_dag({"dag_id": f"{dag_id}_warm", "tasks": warm, "max_active_tasks": 100}))
-    await tidemill.wait(await tidemill.trigger(f"{dag_id}_warm"))
+    await tidemill.dags.register(read_dag({"dag_id": f"{dag_id}_warm", "tasks": warm, "max_active_tasks": 100}))
+    await tidemill.runs.wait(await tidemill.runs.trigger(f"{dag_id}_warm"))
     tasks = [{"kind": "bash", "task_id": f"t{i}", "command": f"sleep {SECONDS}"} for i in range(TASKS)]
-    await tidemill.register(read_dag({"dag_id": dag_id, "tasks": tasks, "max_active_tasks": 100}))
+    await tidemill.dags.register(read_dag({"dag_id": dag_id, "tasks": tasks, "max_active_tasks": 100}))
     begun = time.perf_counter()
-    await tidemill.wait(await tidemill.trigger(dag_id, TriggerRequest()))
+    await tidemill.runs.wait(await tidemill.runs.trigger(dag_id, TriggerRequest()))
     return time.perf_counter() - begun
 
 

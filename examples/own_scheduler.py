@@ -45,7 +45,7 @@ async def main() -> None:
     async with Worker(client, task_queue=queue, workflows=[WorkingDays]):
         tidemill = Tidemill(client, task_queue=queue)
         task = {"kind": "bash", "task_id": "report", "command": "echo the report of {{ ds }}"}
-        await tidemill.register(read_dag({"dag_id": queue, "tasks": [task]}))
+        await tidemill.dags.register(read_dag({"dag_id": queue, "tasks": [task]}))
         days = [f"2025-12-{day}" for day in range(23, 29)]
         asked = await client.execute_workflow(WorkingDays.run, args=[queue, days], id=queue, task_queue=queue)
         for run in await _ended(tidemill, queue, len(asked)):
@@ -56,7 +56,7 @@ async def main() -> None:
 async def _ended(tidemill: Tidemill, dag_id: str, n: int) -> list[tuple[str, RunState]]:
     """The DAG's runs with their ends, by date, when *n* have ended."""
     while True:
-        runs = [(view.run_id, view.state) for view in await tidemill.runs(dag_id) if view.state.finished]
+        runs = [(view.run_id, view.state) for view in await tidemill.runs.list(dag_id) if view.state.finished]
         if len(runs) == n:
             return sorted(runs)
         await asyncio.sleep(0.2)

@@ -43,9 +43,9 @@ async def main() -> None:
 
         tidemill = Tidemill(client, task_queue=queue)
         task = {"kind": "bash", "task_id": "hello", "command": "echo Hello from {{ run_id }}"}
-        await tidemill.register(read_dag({"dag_id": queue, "tasks": [task]}))
-        run = await tidemill.trigger(queue)
-        print(run.run_id, await tidemill.wait(run))
+        await tidemill.dags.register(read_dag({"dag_id": queue, "tasks": [task]}))
+        run = await tidemill.runs.trigger(queue)
+        print(run.run_id, await tidemill.runs.wait(run))
         await client.get_workflow_handle(f"dag:{queue}").terminate("the example is over")
 
 

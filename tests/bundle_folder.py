@@ -44,15 +44,15 @@ class Folder:
             "parsing_processes": 4,
         }
         fields = {"path": str(self.path), **quick, **settings}
-        await self.here.tidemill.set_bundle(BundleSettings(name=self.name, **fields))
+        await self.here.tidemill.bundles.configure(BundleSettings(name=self.name, **fields))
 
     async def look(self) -> dict[str, FileView]:
         """The files once everything that has changed is parsed and registered."""
-        return {file.path: file for file in await self.here.tidemill.look_at_bundle(self.name)}
+        return {file.path: file for file in await self.here.tidemill.bundles.look(self.name)}
 
     async def dag(self, dag_id: str) -> DagView:
-        return await self.here.tidemill.describe(f"{self.name}_{dag_id}")
+        return await self.here.tidemill.dags.describe(f"{self.name}_{dag_id}")
 
     async def run(self, dag_id: str, **trigger: Any) -> str:
-        run = await self.here.tidemill.trigger(f"{self.name}_{dag_id}", TriggerRequest(**trigger))
+        run = await self.here.tidemill.runs.trigger(f"{self.name}_{dag_id}", TriggerRequest(**trigger))
         return run.run_id

@@ -42,24 +42,26 @@ async def catching_up(here: Stack) -> None:
         empty("end", "second", "flaky", trigger_rule="all_done"),
     ]
     spec = dag("recorded", tasks, schedule="@daily", start_date=start, catchup=True, max_active_runs=2)
-    await here.tidemill.register(spec)
+    await here.tidemill.dags.register(spec)
     await here.all_finished("recorded", 6)
     handle = here.tidemill.client.get_workflow_handle("dag:recorded")
     await handle.signal("trigger", {"run_id": "by_signal", "conf": {"x": 1}})
     await handle.signal("trigger", {"nonsense": 1})
     await here.finished("recorded", "by_signal")
-    await here.tidemill.pause("recorded")
-    await here.tidemill.trigger("recorded")
-    await here.tidemill.pause("recorded", False)
-    await here.tidemill.register(dag("recorded", tasks[:2], schedule="@hourly", start_date=start, max_active_runs=3))
-    await eventually(lambda: here.tidemill.describe("recorded"), lambda v: v.next_dagrun_note.startswith("due"))
+    await here.tidemill.dags.pause("recorded")
+    await here.tidemill.runs.trigger("recorded")
+    await here.tidemill.dags.pause("recorded", False)
+    await here.tidemill.dags.register(
+        dag("recorded", tasks[:2], schedule="@hourly", start_date=start, max_active_runs=3)
+    )
+    await eventually(lambda: here.tidemill.dags.describe("recorded"), lambda v: v.next_dagrun_note.startswith("due"))
     await here.all_finished("recorded", 7)
 
 
 async def all_kinds(here: Stack) -> None:
     """Mapped tasks, pools, waits, approvals, notices; tasks that depend on the past; clearing and marking."""
     told = {"on_failure_callback": [{"kind": "command", "command": "true"}]}
-    await here.tidemill.set_pool("recorded", PoolSettings(slots=2))
+    await here.tidemill.pools.configure("recorded", PoolSettings(slots=2))
     start = (TODAY - timedelta(days=2)).isoformat()
     tasks = [
         bash("past", "true", depends_on_past=True),
@@ -70,19 +72,19 @@ async def all_kinds(here: Stack) -> None:
         empty("end", "limited", "ask", trigger_rule="all_done"),
     ]
     spec = dag("kinds", tasks, schedule="@daily", start_date=start, catchup=True, max_active_runs=2, callbacks=told)
-    await here.tidemill.register(spec)
-    runs = await eventually(lambda: here.tidemill.runs("kinds"), lambda found: len(found) == 2)
+    await here.tidemill.dags.register(spec)
+    runs = await eventually(lambda: here.tidemill.runs.list("kinds"), lambda found: len(found) == 2)
     for run in reversed(runs):
         await eventually(
-            lambda run_id=run.run_id: here.tidemill.run("kinds", run_id),  # type: ignore[misc]
+            lambda run_id=run.run_id: here.tidemill.runs.describe("kinds", run_id),  # type: ignore[misc]
             lambda found: any(task.state == "awaiting_input" for task in found.tasks),
         )
-        await here.tidemill.respond("kinds", run.run_id, Answer(task="ask", chosen=("Approve",)))
+        await here.tidemill.tasks.respond("kinds", run.run_id, Answer(task="ask", chosen=("Approve",)))
         await here.finished("kinds", run.run_id)
-    await here.tidemill.clear("kinds", runs[0].run_id, ClearRequest(tasks=("limited",), downstream=True))
+    await here.tidemill.runs.clear("kinds", runs[0].run_id, ClearRequest(tasks=("limited",), downstream=True))
     await here.all_finished("kinds", 2)
-    await here.tidemill.mark_run("kinds", runs[0].run_id, RunMark(state=TaskState.FAILED))
-    await eventually(lambda: here.tidemill.find_run("kinds", runs[0].run_id), lambda run: run.state == "failed")
+    await here.tidemill.runs.mark("kinds", runs[0].run_id, RunMark(state=TaskState.FAILED))
+    await eventually(lambda: here.tidemill.runs.find("kinds", runs[0].run_id), lambda run: run.state == "failed")
 
 
 async def files_and_spark(here: Stack, folder: Path) -> None:
@@ -92,23 +94,23 @@ async def files_and_spark(here: Stack, folder: Path) -> None:
     quick = {"dag_dir_list_interval": 1, "min_file_process_interval": 0, "stale_dag_threshold": 0}
     settings = {"name": "recorded", "path": str(folder), **quick}
     file.write_text(DAG_FILE.format(command="echo one"))
-    await here.tidemill.set_bundle(BundleSettings.model_validate(settings))
+    await here.tidemill.bundles.configure(BundleSettings.model_validate(settings))
     for text in (DAG_FILE.format(command="echo two"), "1 / 0\n", DAG_FILE.format(command="echo three")):
-        await here.tidemill.look_at_bundle("recorded")
+        await here.tidemill.bundles.look("recorded")
         file.write_text(text)
-    await here.tidemill.refresh_bundle("recorded")
-    await here.finished("recorded_file", (await here.tidemill.trigger("recorded_file")).run_id)
+    await here.tidemill.bundles.refresh("recorded")
+    await here.finished("recorded_file", (await here.tidemill.runs.trigger("recorded_file")).run_id)
     file.unlink()
-    await eventually(lambda: here.tidemill.describe("recorded_file"), lambda view: view.is_stale)
+    await eventually(lambda: here.tidemill.dags.describe("recorded_file"), lambda view: view.is_stale)
     written = {"kind": "spark_sql", "task_id": "write", "sql": "select 1 as one", "spark": {"master": "local[1]"}}
     spark = dag("spark", [{**written, "output": str(folder / "one")}, {**written, "task_id": "late", "sql": SLOW}])
-    await here.tidemill.register(spark)
-    run = await here.tidemill.trigger("spark")
+    await here.tidemill.dags.register(spark)
+    run = await here.tidemill.runs.trigger("spark")
     await eventually(
-        lambda: here.tidemill.run("spark", run.run_id),
+        lambda: here.tidemill.runs.describe("spark", run.run_id),
         lambda found: found.tasks[0].state == "success" and "stage" in (found.tasks[1].progress or {}),
     )
-    await here.tidemill.cancel_run("spark", run.run_id)
+    await here.tidemill.runs.cancel("spark", run.run_id)
     await here.finished("spark", run.run_id)
 
 
@@ -116,24 +118,28 @@ async def assets(here: Stack) -> None:
     """A chain of two DAGs, one that is paused meanwhile, an alias, a partition, and a condition that changes."""
     a, b = ({"kind": "asset", "name": name, "uri": name} for name in ("recorded_a", "recorded_b"))
     alias = {"kind": "alias", "name": "recorded_alias"}
-    await here.tidemill.register(dag("assets_first", [empty("x", outlets=[a]), bash("y", "true", outlets=[a, alias])]))
+    await here.tidemill.dags.register(
+        dag("assets_first", [empty("x", outlets=[a]), bash("y", "true", outlets=[a, alias])])
+    )
     either = {"kind": "asset", "condition": {"kind": "any", "of": [a, alias]}}
-    await here.tidemill.register(dag("assets_second", [empty("x", outlets=[b])], schedule=either))
+    await here.tidemill.dags.register(dag("assets_second", [empty("x", outlets=[b])], schedule=either))
     both = {"kind": "asset", "condition": {"kind": "all", "of": [a, b]}}
-    await here.tidemill.register(dag("assets_third", [empty("x")], schedule=both, max_active_runs=1))
+    await here.tidemill.dags.register(dag("assets_third", [empty("x")], schedule=both, max_active_runs=1))
     parts = {"kind": "partitioned_asset", "partitioned": {"assets": b}}
-    await here.tidemill.register(dag("assets_parts", [empty("x")], schedule=parts))
+    await here.tidemill.dags.register(dag("assets_parts", [empty("x")], schedule=parts))
     for n in range(3):
-        await here.tidemill.trigger("assets_first")
-        await here.tidemill.pause("assets_third", n == 1)
-    await here.tidemill.pause("assets_third", False)
+        await here.tidemill.runs.trigger("assets_first")
+        await here.tidemill.dags.pause("assets_third", n == 1)
+    await here.tidemill.dags.pause("assets_third", False)
     await here.all_finished("assets_second", 1)
     await here.all_finished("assets_third", 1)
-    await here.tidemill.emit("recorded_b", extra={"n": 1}, partition_key="k")
+    await here.tidemill.assets.emit("recorded_b", extra={"n": 1}, partition_key="k")
     await here.all_finished("assets_parts", 1)
-    await here.tidemill.register(dag("assets_third", [empty("x")], schedule={"kind": "asset", "condition": b}))
-    await here.tidemill.emit("recorded_b")
-    await eventually(lambda: here.tidemill.asset("recorded_a"), lambda view: "assets_third" not in view.consumers)
+    await here.tidemill.dags.register(dag("assets_third", [empty("x")], schedule={"kind": "asset", "condition": b}))
+    await here.tidemill.assets.emit("recorded_b")
+    await eventually(
+        lambda: here.tidemill.assets.describe("recorded_a"), lambda view: "assets_third" not in view.consumers
+    )
     await here.all_finished("assets_third", 2)
 
 
@@ -152,22 +158,22 @@ async def watched(here: Stack) -> None:
         "watchers": [{"name": "landing", "trigger": trigger}, {"name": "nowhere", "trigger": nowhere}],
     }
     waiting = dag("watching", [empty("x")], schedule={"kind": "asset", "condition": asset})
-    await here.tidemill.register(waiting)
+    await here.tidemill.dags.register(waiting)
     await here.all_finished("watching", 1)
     (landing / "second.csv").write_text("2")
     await here.all_finished("watching", 2)
-    await here.tidemill.pause_asset("recorded_files")
-    await here.tidemill.emit("recorded_files")
+    await here.tidemill.assets.pause("recorded_files")
+    await here.tidemill.assets.emit("recorded_files")
     await asyncio.sleep(2)
-    await here.tidemill.pause_asset("recorded_files", False)
+    await here.tidemill.assets.pause("recorded_files", False)
     await here.all_finished("watching", 3)
     (landing / "third.csv").write_text("3")
     await here.all_finished("watching", 4)
-    await here.tidemill.register(dag("watching", [empty("x")]))
+    await here.tidemill.dags.register(dag("watching", [empty("x")]))
     parts = {"kind": "cron_partition", "expression": "@daily", "key_format": "%Y-%m-%d"}
-    await here.tidemill.register(dag("parts", [empty("x")], schedule=parts, start_date="2099-01-01T00:00:00Z"))
+    await here.tidemill.dags.register(dag("parts", [empty("x")], schedule=parts, start_date="2099-01-01T00:00:00Z"))
     asked = BackfillRequest(from_date=TODAY - timedelta(days=6), to_date=TODAY - timedelta(days=2), max_active_runs=2)
-    await here.tidemill.create_backfill("parts", asked)
+    await here.tidemill.backfills.create("parts", asked)
     await here.all_finished("parts", 5)
 
 
@@ -180,20 +186,21 @@ async def airflow_files(here: Stack, folder: Path, out: Path) -> None:
     for name in ("fires", "ends", "fails", "well", "badly", "silently", "begun_1", "poked"):
         (out / name).touch()
     for dag_id in ("deferring", "ended", "begun", "fails_fast", "taskflow"):
-        run = await here.tidemill.trigger(dag_id)
+        run = await here.tidemill.runs.trigger(dag_id)
         await here.finished(dag_id, run.run_id)
-    run = await here.tidemill.trigger("killed")
+    run = await here.tidemill.runs.trigger("killed")
     await eventually(
-        lambda: here.tidemill.run("killed", run.run_id),
+        lambda: here.tidemill.runs.describe("killed", run.run_id),
         lambda found: all(task.state == "deferred" for task in found.tasks),
     )
-    await here.tidemill.mark_tasks("killed", run.run_id, MarkRequest(tasks=("wait",), state=TaskState.FAILED))
+    await here.tidemill.tasks.mark("killed", run.run_id, MarkRequest(tasks=("wait",), state=TaskState.FAILED))
     await here.finished("killed", run.run_id)
-    asking = await here.tidemill.trigger("asking")
+    asking = await here.tidemill.runs.trigger("asking")
     await eventually(
-        lambda: here.tidemill.run("asking", asking.run_id), lambda found: any(task.form for task in found.tasks)
+        lambda: here.tidemill.runs.describe("asking", asking.run_id),
+        lambda found: any(task.form for task in found.tasks),
     )
-    await here.tidemill.respond("asking", asking.run_id, Answer(task="ask", chosen=("two",)))
+    await here.tidemill.tasks.respond("asking", asking.run_id, Answer(task="ask", chosen=("two",)))
     await here.finished("asking", asking.run_id)
     (out / "alone").write_text("first second")
     await here.all_finished("on_arrival", 1)
@@ -201,7 +208,7 @@ async def airflow_files(here: Stack, folder: Path, out: Path) -> None:
 
 async def limited(here: Stack) -> None:
     """A limit of all tasks beside a pool and a task's own; two dates that are triggered at one instant."""
-    await here.tidemill.set_pool("narrow", PoolSettings(slots=1))
+    await here.tidemill.pools.configure("narrow", PoolSettings(slots=1))
     tasks = [
         *(bash(f"pooled_{n}", "sleep 0.1", pool="narrow") for n in range(5)),
         *(bash(f"free_{n}", "true") for n in range(5)),
@@ -209,11 +216,11 @@ async def limited(here: Stack) -> None:
         {"kind": "wait_until", "task_id": "wait", "delta": 1},
         empty("nothing"),
     ]
-    await here.tidemill.register(dag("limited", tasks))
+    await here.tidemill.dags.register(dag("limited", tasks))
     due = datetime.now(UTC) + timedelta(seconds=1)
     dates = [TODAY - timedelta(days=n) for n in (1, 2)]
     asked = [TriggerRequest(run_after=due, logical_date=date) for date in dates]
-    await asyncio.gather(*(here.tidemill.trigger("limited", request) for request in asked))
+    await asyncio.gather(*(here.tidemill.runs.trigger("limited", request) for request in asked))
     await here.all_finished("limited", 2)
 
 

@@ -152,18 +152,18 @@ class Stack:
         """Registers *spec*, triggers one run and follows it to its end."""
         from tidemill.model.run.identity import TriggerRequest
 
-        await self.tidemill.register(spec)
-        run = await self.tidemill.trigger(spec.dag_id, TriggerRequest(**trigger))
+        await self.tidemill.dags.register(spec)
+        run = await self.tidemill.runs.trigger(spec.dag_id, TriggerRequest(**trigger))
         return await self.finished(spec.dag_id, run.run_id)
 
     async def finished(self, dag_id: str, run_id: str, within: float = 300) -> RunDetails:
-        await eventually(lambda: self.tidemill.find_run(dag_id, run_id), lambda run: run.state.finished, within)
-        return await eventually(lambda: self.tidemill.run(dag_id, run_id), bool, within)
+        await eventually(lambda: self.tidemill.runs.find(dag_id, run_id), lambda run: run.state.finished, within)
+        return await eventually(lambda: self.tidemill.runs.describe(dag_id, run_id), bool, within)
 
     async def all_finished(self, dag_id: str, n: int, within: float = 300) -> list[RunView]:
         """The runs of the DAG, oldest first, once there are *n* and all have ended."""
         runs = await eventually(
-            lambda: self.tidemill.runs(dag_id),
+            lambda: self.tidemill.runs.list(dag_id),
             lambda found: len(found) >= n and all(run.state.finished for run in found),
             within,
         )

@@ -36,7 +36,7 @@ async def test_another_release_of_cron_or_of_the_time_zones_cannot_change_what_w
     start = (datetime.now(UTC) - timedelta(days=5)).replace(hour=0, minute=0, second=0, microsecond=0)
     fields = {"schedule": "30 2 * * *", "timezone": "Europe/Berlin", "start_date": start.isoformat(), "catchup": True}
     spec = dag("zoned", [empty("only")], **fields)
-    await here.tidemill.register(spec)
+    await here.tidemill.dags.register(spec)
     await here.all_finished("zoned", 4)
     history = await here.tidemill.client.get_workflow_handle("dag:zoned").fetch_history()
     real = Cron.next
@@ -50,7 +50,7 @@ async def test_a_suggestion_that_replay_finds_earlier_changes_nothing(impatient_
     async with stack(impatient_server, tmp_path / "home") as made:
         start = (datetime.now(UTC) - timedelta(days=12)).replace(hour=0, minute=0, second=0, microsecond=0)
         fields = {"schedule": "@daily", "start_date": start.isoformat(), "catchup": True, "max_active_runs": 2}
-        await made.tidemill.register(dag("suggested", [empty("only")], **fields))
+        await made.tidemill.dags.register(dag("suggested", [empty("only")], **fields))
         await made.all_finished("suggested", 11)
         listed = made.tidemill.client.list_workflows("WorkflowId = 'dag:suggested'", page_size=20)
         handles = [made.tidemill.client.get_workflow_handle(e.id, run_id=e.run_id) async for e in listed]

@@ -41,7 +41,7 @@ class Demo:
 
     async def run(self) -> bool:
         """Follows the runs to the last; True if all succeeded."""
-        spec = await self._tidemill.spec(DAG_ID)
+        spec = await self._tidemill.dags.spec(DAG_ID)
         expected = expected_runs(spec)
         self._console.print(f"Temporal UI  {self._server.ui}\nTables       {self.lake}\n")
         if self._console.is_terminal:
@@ -53,7 +53,7 @@ class Demo:
 
     async def _follow(self, expected: int, update: Any) -> list[RunView]:
         while True:
-            runs = sorted(await self._tidemill.runs(DAG_ID), key=lambda run: run.run_after)
+            runs = sorted(await self._tidemill.runs.list(DAG_ID), key=lambda run: run.run_after)
             details = [await self._details(run) for run in runs if run.state is not RunState.QUEUED]
             update([run_line(found) for found in details if found is not None])
             if not self._console.is_terminal:
@@ -66,7 +66,7 @@ class Demo:
         if run.run_id in self._finished:
             return self._finished[run.run_id]
         try:
-            details = await self._tidemill.run_by_workflow(run.workflow_id)
+            details = await self._tidemill.runs.describe_workflow(run.workflow_id)
         except (NotFoundError, NoWorkerError):
             return None  # about to start, or just behind
         if details.state.finished:

@@ -154,7 +154,7 @@ async def check_runs() -> list[Check]:
     try:
         async with asyncio.timeout(LISTING_TIMEOUT):
             tidemill = await Tidemill.connect()
-            rows, _ = await tidemill.dags()
+            rows, _ = await tidemill.dags.list()
             failing = await failing_workflows(tidemill.client)
     except TimeoutError:
         told = f"the DAGs could not be listed within {LISTING_TIMEOUT:g} s"

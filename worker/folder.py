@@ -30,7 +30,7 @@ async def register_folder(tidemill: Tidemill, path: Path) -> list[Registration]:
     for parsed in await asyncio.to_thread(read_dag_files, path):
         if parsed.error is not None:
             raise InvalidInputError(f"{parsed.path}: {parsed.error}")
-        done += [await tidemill.register(spec) for spec in parsed.dags]
+        done += [await tidemill.dags.register(spec) for spec in parsed.dags]
     return done
 
 
@@ -42,7 +42,7 @@ async def look_after(tidemill: Tidemill, folder: Path, name: str) -> None:
 
     async def ensure() -> None:
         if not await _is_ours(tidemill, folder, name):
-            await tidemill.set_bundle(BundleSettings(name=name, path=str(folder)))
+            await tidemill.bundles.configure(BundleSettings(name=name, path=str(folder)))
 
     await _until_answered(ensure)
 
@@ -60,7 +60,7 @@ async def keep_looking_after(tidemill: Tidemill, folder: Path, name: str) -> Non
 async def _is_ours(tidemill: Tidemill, folder: Path, name: str) -> bool:
     """Whether the bundle *name* has *folder*. False if there is no such bundle yet."""
     try:
-        there = (await tidemill.bundle(name)).settings
+        there = (await tidemill.bundles.describe(name)).settings
     except NotFoundError:
         return False
     if there.kind != "folder" or there.path != str(folder):
@@ -78,7 +78,7 @@ async def watch_folder(tidemill: Tidemill, folder: Path, name: str) -> None:
     """
     settings = BundleSettings(name=name, path=str(folder), min_file_process_interval=timedelta(0))
     await _until_answered(lambda: _is_ours(tidemill, folder, name))
-    await _until_answered(lambda: tidemill.set_bundle(settings))
+    await _until_answered(lambda: tidemill.bundles.configure(settings))
     seen: dict[str, FileView] = {}
     while True:
         watching = False
@@ -89,14 +89,14 @@ async def watch_folder(tidemill: Tidemill, folder: Path, name: str) -> None:
                     seen = await _look(tidemill, name, seen)
                 watching = True
         except NotFoundError:  # somebody has ended the bundle's workflow
-            await _until_answered(lambda: tidemill.set_bundle(settings))
+            await _until_answered(lambda: tidemill.bundles.configure(settings))
         except Exception as error:  # the folder was moved away, say: it may come back
             log.error("%s cannot be watched: %s; trying again", folder, error)
             await asyncio.sleep(SOON)
 
 
 async def _look(tidemill: Tidemill, name: str, seen: dict[str, FileView]) -> dict[str, FileView]:
-    files = await _until_answered(lambda: tidemill.look_at_bundle(name))
+    files = await _until_answered(lambda: tidemill.bundles.look(name))
     tell_changes(seen, files, log.info, log.error)
     return {file.path: file for file in files}
 

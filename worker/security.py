@@ -126,7 +126,7 @@ async def security_checks(settings: Settings) -> list[Check]:
     found.append(check_service({**ClientConfig.load_client_connect_config()}))
     try:
         tidemill = await Tidemill.connect(settings)
-        bundles = [bundle.settings for bundle in await tidemill.bundles()]
+        bundles = [bundle.settings for bundle in await tidemill.bundles.list()]
     except (ConnectionError, RPCError) as error:
         return [*found, Check(name="Temporal service", ok=False, found=str(error)[:80], remedy="Look: tidemill doctor")]
     return [*found, check_payloads(tidemill.client), check_bundles(bundles)]

@@ -39,7 +39,7 @@ class SimulationInput:
 async def simulation_input(wanted: set[str]) -> SimulationInput:
     """The DAGs that make runs: neither paused, stale nor broken; or those of *wanted*, whatever they are."""
     tidemill = await Tidemill.connect()
-    rows, _ = await tidemill.dags()
+    rows, _ = await tidemill.dags.list()
     dag_ids = [row.dag_id for row in rows if (row.dag_id in wanted if wanted else row.status == "active")]
     room = asyncio.Semaphore(AT_ONCE)
 
@@ -53,7 +53,7 @@ async def simulation_input(wanted: set[str]) -> SimulationInput:
         found.last_intervals.update(one.last_intervals)
         found.durations.update(one.durations)
         found.left_out.update(one.left_out)
-    for pool in await tidemill.pools():
+    for pool in await tidemill.pools.list():
         found.pools[pool.name] = pool.settings
     return found
 
@@ -61,7 +61,7 @@ async def simulation_input(wanted: set[str]) -> SimulationInput:
 async def _of_dag(tidemill: Tidemill, dag_id: str) -> SimulationInput:
     """What is known of one DAG."""
     try:
-        spec, view = await tidemill.spec(dag_id), await tidemill.describe(dag_id)
+        spec, view = await tidemill.dags.spec(dag_id), await tidemill.dags.describe(dag_id)
     except NotFoundError as error:  # ended meanwhile
         return SimulationInput(left_out={dag_id: str(error)})
     if isinstance(spec.schedule, Custom):
@@ -75,9 +75,9 @@ async def _of_dag(tidemill: Tidemill, dag_id: str) -> SimulationInput:
 
 
 async def _last_runs(tidemill: Tidemill, dag_id: str) -> list[RunDetails]:
-    ended = [view for view in await tidemill.runs(dag_id) if view.state is RunState.SUCCESS]
+    ended = [view for view in await tidemill.runs.list(dag_id) if view.state is RunState.SUCCESS]
     found = []
     for view in ended[:RUNS_LOOKED_AT]:
         with suppress(NotFoundError):  # Temporal has forgotten it
-            found.append(await tidemill.run_by_workflow(view.workflow_id))
+            found.append(await tidemill.runs.describe_workflow(view.workflow_id))
     return found

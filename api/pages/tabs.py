@@ -68,7 +68,7 @@ def _view(name: str, destination: str, route: str, href: str) -> dict[str, Any]:
 @router.get("/tidemill/dags/{dag_id}/explain")
 async def explain(source: Source, dag_id: str) -> str:
     """Why the DAG does what it does, or nothing."""
-    found = await source.tidemill.explain(dag_id)
+    found = await source.tidemill.dags.explain(dag_id)
     temporal = source.temporal_link(dag_workflow_id(dag_id))
     return rendered("explain.html", title=f"Why {dag_id} does what it does", found=found, temporal=temporal)
 
@@ -76,7 +76,7 @@ async def explain(source: Source, dag_id: str) -> str:
 @router.get("/tidemill/dags/{dag_id}/schedule")
 async def schedule(source: Source, dag_id: str) -> str:
     """The next runs of the DAG."""
-    view, infos = await source.view(dag_id), await source.tidemill.upcoming(dag_id, UPCOMING)
+    view, infos = await source.view(dag_id), await source.tidemill.dags.upcoming(dag_id, UPCOMING)
     runs, words = by_the_clock(infos, view.schedule), in_words(view.schedule)
     title = f"What comes next in {dag_id}"
     return rendered("schedule.html", title=title, note=view.next_dagrun_note, runs=runs, words=words)
@@ -172,10 +172,10 @@ async def _replay(source: CachedClient, workflow_id: str, title: str) -> str:
 @router.get("/tidemill/pools")
 async def pools(source: Source) -> str:
     """Who holds slots of pools, and who waits for some."""
-    return rendered("pools.html", title="Pools", pools=await source.tidemill.pools())
+    return rendered("pools.html", title="Pools", pools=await source.tidemill.pools.list())
 
 
 @router.get("/tidemill/bundles")
 async def bundles(source: Source) -> str:
     """Folders and repositories of DAG files."""
-    return rendered("bundles.html", title="Bundles of DAG files", bundles=await source.tidemill.bundles())
+    return rendered("bundles.html", title="Bundles of DAG files", bundles=await source.tidemill.bundles.list())

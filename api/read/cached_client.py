@@ -163,7 +163,7 @@ class CachedClient:
         until, pause = time.monotonic() + SEEN_TIMEOUT, LOOKS_FIRST
         while time.monotonic() < until:
             with suppress(*SILENT, LookupError):  # it goes on as another execution
-                if is_so(await self.tidemill.run(dag_id, run_id)):
+                if is_so(await self.tidemill.runs.describe(dag_id, run_id)):
                     break
             await asyncio.sleep(pause)
             pause = min(2 * pause, LOOKS_LAST)
@@ -210,7 +210,7 @@ class CachedClient:
 
         async def ask() -> list[DagRow]:
             start = time.monotonic()
-            found, _ = await self.tidemill.dags()
+            found, _ = await self.tidemill.dags.list()
             self._listing_took = time.monotonic() - start
             return found
 
@@ -235,7 +235,7 @@ class CachedClient:
 
     async def view(self, dag_id: str) -> DagView:
         """Raises NotFoundError for a DAG that is not there."""
-        return await self._cache.get(("view", dag_id), lambda: self.tidemill.describe(dag_id), SHORT)
+        return await self._cache.get(("view", dag_id), lambda: self.tidemill.dags.describe(dag_id), SHORT)
 
     async def spec(self, dag_id: str, version: str | None = None) -> DagSpec:
         """The version of the DAG that is in place; asked for once while *version* stays the same."""
@@ -244,7 +244,7 @@ class CachedClient:
         async def ask() -> DagSpec:
             if (kept := await self._if_it_answers(self.ended.spec(dag_id, known), None)) is not None:
                 return kept
-            fresh = await self.tidemill.spec(dag_id)
+            fresh = await self.tidemill.dags.spec(dag_id)
             await self._if_it_answers(self.ended.keep_spec(fresh), None)
             return fresh
 
@@ -282,7 +282,7 @@ class CachedClient:
         return await self._cache.get(("runs", dag_id), partial(self._runs_now, dag_id), SHORT)
 
     async def _runs_now(self, dag_id: str) -> list[RunView]:
-        listed = await self.tidemill.runs(dag_id)
+        listed = await self.tidemill.runs.list(dag_id)
         if not self.keeps_all:
             return listed
         known = {run.run_id for run in listed}
@@ -303,7 +303,7 @@ class CachedClient:
 
         async def ask() -> RunView:
             try:
-                found = await self.tidemill.find_run(dag_id, run_id)
+                found = await self.tidemill.runs.find(dag_id, run_id)
                 if self._is_forgotten(dag_id, found):
                     raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} was deleted")
                 return found
@@ -324,7 +324,9 @@ class CachedClient:
         async def ask_now() -> RunDetails:
             queued = await self._queued(dag_id, run)
             return (
-                queued_details(*queued) if queued is not None else await self.tidemill.run_by_workflow(run.workflow_id)
+                queued_details(*queued)
+                if queued is not None
+                else await self.tidemill.runs.describe_workflow(run.workflow_id)
             )
 
         return await self._of_run(self._details, dag_id, run, ask, ask_now)
@@ -338,7 +340,7 @@ class CachedClient:
         async def ask_now() -> DagRunState:
             if (queued := await self._queued(dag_id, run)) is not None:
                 return queued[0]
-            return await self.tidemill.state_of(run.workflow_id)
+            return await self.tidemill.runs.state(run.workflow_id)
 
         return await self._of_run(self._states, dag_id, run, ask, ask_now)
 
@@ -346,7 +348,7 @@ class CachedClient:
         """How a run that has not begun stands, and what it waits for; of the DAG that is known: many may be queued."""
         if run.state is not RunState.QUEUED:
             return None
-        found = await self.tidemill.queued_run(dag_id, run.run_id)
+        found = await self.tidemill.runs.queued(dag_id, run.run_id)
         return (queued_state(found.run, await self.spec(dag_id)), found.why) if found is not None else None
 
     async def _of_run(
@@ -379,7 +381,7 @@ class CachedClient:
             return []
         seconds = A_WHILE if run.state.finished else SHORT
         try:
-            ask = partial(self.tidemill.attempt_starts, run.workflow_id)
+            ask = partial(self.tidemill.runs.attempt_starts, run.workflow_id)
             return await self._states.get((*_key(dag_id, run), "starts"), ask, seconds)
         except LookupError:
             return None
@@ -411,7 +413,7 @@ class CachedClient:
         if kept is None:
             try:
                 details, state = await asyncio.gather(
-                    self.tidemill.run_by_workflow(run.workflow_id), self.tidemill.state_of(run.workflow_id)
+                    self.tidemill.runs.describe_workflow(run.workflow_id), self.tidemill.runs.state(run.workflow_id)
                 )
             except LookupError:
                 kept = await self.ended.find(dag_id, run.run_id, run.ended_at, ROUGHLY)
@@ -464,14 +466,14 @@ class CachedClient:
 
     async def assets(self) -> list[str]:
         """The names of all assets."""
-        return await self._cache.get(("assets",), self.tidemill.assets, LISTED)
+        return await self._cache.get(("assets",), self.tidemill.assets.list, LISTED)
 
     async def asset(self, name: str) -> AssetView:
-        return await self._cache.get(("asset", name), lambda: self.tidemill.asset(name), LISTED)
+        return await self._cache.get(("asset", name), lambda: self.tidemill.assets.describe(name), LISTED)
 
     async def asset_events(self, name: str) -> list[AssetEvent]:
         """The last events of an asset, oldest first."""
-        return await self._cache.get(("asset_events", name), lambda: self.tidemill.asset_events(name), LISTED)
+        return await self._cache.get(("asset_events", name), lambda: self.tidemill.assets.events(name), LISTED)
 
     def asset_changed(self, name: str) -> None:
         """Somebody has told the asset of something."""

@@ -139,7 +139,7 @@ async def answer_approval(
         by=name,
     )
     with bad_requests():
-        await source.tidemill.respond(dag_id, dag_run_id, answer)
+        await source.tidemill.tasks.respond(dag_id, dag_run_id, answer)
     await source.changed(dag_id, dag_run_id)
     return {
         "responded_by": user_named(name),

@@ -198,7 +198,7 @@ async def make_event(source: Source, body: EventBody) -> dict[str, Any]:
     """Tells an asset that it was updated from outside."""
     view = await named_asset(source, body.asset_id)
     extra = {**body.extra, "from_rest_api": True} if "extra" in body.model_fields_set else {}  # as Airflow marks it
-    event = await source.tidemill.emit(view.name, extra=extra, partition_key=body.partition_key)
+    event = await source.tidemill.assets.emit(view.name, extra=extra, partition_key=body.partition_key)
     assert event is not None  # noqa: S101 - its cause is new
     source.asset_changed(view.name)
     return event_answer(event, view.group)
@@ -239,7 +239,7 @@ async def materialize(
     if not asset.producers:
         raise NotFoundError(f"asset {asset.name!r} is written by no DAG")
     with bad_requests():
-        made = await source.tidemill.materialize(asset.name, request)
+        made = await source.tidemill.assets.materialize(asset.name, request)
     await source.changed(made.dag_id)
     await source.note([(made.dag_id, made.run_id, "", UNMAPPED)], given.note)
     seen = await after_change(source.run(made.dag_id, made.run_id), lambda: just_made(made))
@@ -292,7 +292,7 @@ async def get_next_run_assets(source: Source, dag_id: str) -> dict[str, Any]:
     """What a DAG waits for, and since when which of it is there for its next run."""
     spec = await source.spec(dag_id)
     condition = waited_for(spec.schedule)
-    there = {row.name: row.since for row in await source.tidemill.gathered(dag_id)}
+    there = {row.name: row.since for row in await source.tidemill.dags.gathered(dag_id)}
     events: list[dict[str, Any]] = [
         {
             "id": asset_number(asset.name),

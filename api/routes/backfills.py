@@ -77,7 +77,7 @@ async def found_in(source: CachedClient, dag_ids: list[str]) -> list[tuple[Backf
     found = [
         (BackfillAnswer.of(dag_id, await source.display_name(dag_id), one), one)
         for dag_id in dag_ids
-        for one in await source.tidemill.backfills(dag_id)
+        for one in await source.tidemill.backfills.list(dag_id)
     ]
     source.backfills_seen.update({answer.id: answer.dag_id for answer, _ in found})
     return found
@@ -151,9 +151,9 @@ def _request(body: BackfillBody, *, dry_run: bool) -> BackfillRequest:
 async def make_backfill(source: Source, body: BackfillBody, person: Who) -> BackfillAnswer:
     """Runs a DAG over a range of the past."""
     await check_tags(source, person, body.dag_id)
-    plan = await source.tidemill.create_backfill(body.dag_id, _request(body, dry_run=False))
+    plan = await source.tidemill.backfills.create(body.dag_id, _request(body, dry_run=False))
     await source.changed(body.dag_id)
-    seen = await after_change(source.tidemill.backfills(body.dag_id), list)
+    seen = await after_change(source.tidemill.backfills.list(body.dag_id), list)
     for one in seen:
         if one.backfill_id == plan.backfill_id:
             return BackfillAnswer.of(body.dag_id, await source.display_name(body.dag_id), one)
@@ -183,7 +183,7 @@ def _just_made(body: BackfillBody, plan: BackfillPlan) -> BackfillAnswer:
 async def try_backfill(source: Source, body: BackfillBody, person: Who) -> dict[str, Any]:
     """Which runs it would have: the first of them, and how many."""
     await check_tags(source, person, body.dag_id)
-    plan = await source.tidemill.create_backfill(body.dag_id, _request(body, dry_run=True))
+    plan = await source.tidemill.backfills.create(body.dag_id, _request(body, dry_run=True))
     rows = [
         {"logical_date": info.logical_date.isoformat(), "partition_key": None, "partition_date": None}
         for info in plan.infos
@@ -221,6 +221,6 @@ async def _change(source: CachedClient, person: Person, number: int, change: str
     await check_tags(source, person, dag_id)
     if one.completed_at is not None:
         raise ConflictError(f"backfill {number} has ended: there is nothing to {change}")
-    changed = await source.tidemill.change_backfill(dag_id, one.backfill_id, change)
+    changed = await source.tidemill.backfills.change(dag_id, one.backfill_id, change)
     await source.changed(dag_id)
     return BackfillAnswer.of(dag_id, await source.display_name(dag_id), changed)

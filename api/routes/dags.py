@@ -225,7 +225,7 @@ async def get_dag_details(source: Source, dag_id: str, request: Request) -> DagD
 async def patch_dag(source: Source, dag_id: str, body: DagPatch, update_mask: Mask = None) -> DagAnswer:  # noqa: ARG001 - there is one field
     """Pauses or unpauses a DAG."""
     before = await get_dag(source, dag_id)
-    await source.tidemill.pause(dag_id, body.is_paused)
+    await source.tidemill.dags.pause(dag_id, body.is_paused)
     await source.changed(dag_id)
     return await after_change(get_dag(source, dag_id), lambda: before.model_copy(update={"is_paused": body.is_paused}))
 
@@ -262,7 +262,7 @@ async def patch_dags(
 
     async def paused(row: DagRow) -> None:
         async with room:
-            await source.tidemill.pause(row.dag_id, body.is_paused)
+            await source.tidemill.dags.pause(row.dag_id, body.is_paused)
             await source.changed(row.dag_id)
 
     await asyncio.gather(*map(paused, rows))
@@ -281,7 +281,7 @@ async def patch_dags(
 async def delete_dag(source: Source, dag_id: str) -> Response:
     """Forgets a DAG and its runs."""
     try:
-        await source.tidemill.delete_dag(dag_id, wait=False)  # a page does not wait for that
+        await source.tidemill.dags.delete(dag_id, wait=False)  # a page does not wait for that
     except NotFoundError:
         if not await source.deleted(dag_id, only_there=True):  # else only the archive has known it
             raise
@@ -385,7 +385,7 @@ async def get_version(source: Source, dag_id: str, version_number: int) -> DagVe
 async def parse_file(source: Source, file_token: str) -> None:
     """Has a DAG's file parsed now."""
     bundle, name = read_file_token(file_token)
-    await source.tidemill.refresh_bundle(bundle, [name])
+    await source.tidemill.bundles.refresh(bundle, [name])
 
 
 @router.get("/ui/dags/{dag_id}/latest_run")

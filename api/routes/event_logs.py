@@ -60,8 +60,8 @@ async def get_import_errors(
 async def _errors(source: CachedClient) -> list[dict[str, Any]]:
     files = [
         file
-        for bundle in await source.tidemill.bundles()
-        for file in await source.tidemill.dag_files(bundle.settings.name)
+        for bundle in await source.tidemill.bundles.list()
+        for file in await source.tidemill.bundles.files(bundle.settings.name)
     ]
     return [
         {

@@ -220,7 +220,7 @@ async def get_calendar(
     moments = [(run.logical_date or run.run_after, str(run.state)) for run in await source.runs(dag_id)]
     until = logical_date_lte or logical_date_lt
     if until is not None and until > datetime.now(UTC):
-        moments += [(info.logical_date, "planned") for info in await source.tidemill.upcoming(dag_id, PLANNED)]
+        moments += [(info.logical_date, "planned") for info in await source.tidemill.dags.upcoming(dag_id, PLANNED)]
     found = [one for one in moments if matches(one, wanted, {"at": lambda one: one[0]})]
     counts = Counter((_floor(at, granularity), state) for at, state in found)
     rows = [{"date": at.isoformat(), "state": state, "count": n} for (at, state), n in sorted(counts.items())]

@@ -101,7 +101,7 @@ async def get_pools(
 ) -> PoolCollection:
     """Pools that people have made, and what stands for tasks that name none."""
     wanted = {"pool_name_pattern": pool_name_pattern, "pool_name_prefix_pattern": pool_name_prefix_pattern}
-    views = await source.tidemill.pools()
+    views = await source.tidemill.pools.list()
     found = [await _default_pool(source, views), *map(PoolAnswer.of, views)]
     found = [pool for pool in found if matches(pool, wanted, {"pool_name": lambda pool: pool.name})]
     orders: dict[str, Any] = {name: lambda pool: pool.name for name in ("id", "pool", "name")}
@@ -114,14 +114,14 @@ async def get_pools(
 async def get_pool(source: Source, pool_name: str) -> PoolAnswer:
     """A pool."""
     if pool_name == DEFAULT_POOL:
-        return await _default_pool(source, await source.tidemill.pools())
-    return PoolAnswer.of(await source.tidemill.pool(pool_name))
+        return await _default_pool(source, await source.tidemill.pools.list())
+    return PoolAnswer.of(await source.tidemill.pools.describe(pool_name))
 
 
 @router.post("/api/v2/pools", status_code=201)
 async def make_pool(source: Source, body: PoolBody) -> PoolAnswer:
     """Makes a pool."""
-    if body.name == DEFAULT_POOL or any(view.name == body.name for view in await source.tidemill.pools()):
+    if body.name == DEFAULT_POOL or any(view.name == body.name for view in await source.tidemill.pools.list()):
         raise InvalidInputError(f"pool {body.name!r} is taken by a pool that there is. Change that one")
     return await _set(source, body.name, body.slots, body.description, body.include_deferred)
 
@@ -130,7 +130,7 @@ async def make_pool(source: Source, body: PoolBody) -> PoolAnswer:
 async def patch_pool(source: Source, pool_name: str, body: PoolPatch, update_mask: Mask = None) -> PoolAnswer:
     """Changes a pool. Slots that are held stay held."""
     _not_the_default(pool_name)
-    before = PoolAnswer.of(await source.tidemill.pool(pool_name))
+    before = PoolAnswer.of(await source.tidemill.pools.describe(pool_name))
     given = body.model_dump(exclude_none=True, include=set(update_mask) if update_mask else None)
     if given.pop("pool", pool_name) != pool_name or given.pop("name", pool_name) != pool_name:
         raise InvalidInputError("a pool keeps its name. Make another one")
@@ -147,7 +147,7 @@ def _not_the_default(name: str) -> None:
 
 async def _set(source: Source, name: str, slots: int, description: str | None, include_deferred: bool) -> PoolAnswer:
     settings = PoolSettings(slots=slots, description=description, include_deferred=include_deferred)
-    return PoolAnswer.of(await source.tidemill.set_pool(name, settings))
+    return PoolAnswer.of(await source.tidemill.pools.configure(name, settings))
 
 
 @router.patch("/api/v2/pools")
@@ -155,7 +155,7 @@ async def change_pools(source: Source, body: BulkBody[PoolBody]) -> BulkAnswer:
     """Makes, changes and removes several pools."""
     outcomes = BulkOutcomes()
     for action in body.actions:
-        there = {view.name: PoolAnswer.of(view) for view in await source.tidemill.pools()}
+        there = {view.name: PoolAnswer.of(view) for view in await source.tidemill.pools.list()}
         for entity, name in outcomes.planned(action, lambda pool: pool.name, there):
             try:
                 if name == DEFAULT_POOL and getattr(entity, "slots", None) == UNLIMITED:
@@ -163,7 +163,7 @@ async def change_pools(source: Source, body: BulkBody[PoolBody]) -> BulkAnswer:
                     continue
                 _not_the_default(name)
                 if isinstance(entity, str) or isinstance(action, Delete):
-                    await source.tidemill.delete_pool(name)
+                    await source.tidemill.pools.delete(name)
                 else:
                     await _overwrite(source, entity, there.get(name), getattr(action, "update_mask", None))
             except (InvalidInputError, NotFoundError) as error:
@@ -183,5 +183,5 @@ async def _overwrite(source: Source, body: PoolBody, before: PoolAnswer | None, 
 async def delete_pool(source: Source, pool_name: str) -> Response:
     """Ends a pool that nobody uses."""
     _not_the_default(pool_name)
-    await source.tidemill.delete_pool(pool_name)
+    await source.tidemill.pools.delete(pool_name)
     return Response(status_code=204)

@@ -35,7 +35,7 @@ def _event(dag_id: str, name: str, row: Gathered) -> dict[str, Any]:
 
 
 async def _queued(source: CachedClient, dag_id: str, before: datetime | None) -> list[dict[str, Any]]:
-    rows = await source.tidemill.gathered(dag_id)
+    rows = await source.tidemill.dags.gathered(dag_id)
     name = await source.display_name(dag_id)
     return [_event(dag_id, name, row) for row in rows if before is None or row.since < before]
 
@@ -72,14 +72,14 @@ async def get_queued_of_asset(source: Source, asset_id: int, before: Moment | No
 @router.delete(OF_DAG, status_code=204)
 async def unqueue_of_dag(source: Source, dag_id: str, before: Moment | None = None) -> Response:
     """Has what is there for the DAG's next run count as not there. 404 where there is nothing."""
-    return _taken_off(await source.tidemill.unqueue(dag_id, before=before), f"DAG {dag_id!r}")
+    return _taken_off(await source.tidemill.dags.unqueue(dag_id, before=before), f"DAG {dag_id!r}")
 
 
 @router.delete(OF_DAG_AND_ASSET, status_code=204)
 async def unqueue_of_both(source: Source, dag_id: str, asset_id: int, before: Moment | None = None) -> Response:
     """Has an asset count as not there for the DAG's next run. 404 where it is not."""
     view = await named_asset(source, asset_id)
-    return _taken_off(await source.tidemill.unqueue(dag_id, view.name, before), f"DAG {dag_id!r}")
+    return _taken_off(await source.tidemill.dags.unqueue(dag_id, view.name, before), f"DAG {dag_id!r}")
 
 
 @router.delete(OF_ASSET, status_code=204)
@@ -89,7 +89,7 @@ async def unqueue_of_asset(source: Source, asset_id: int, person: Who, before: M
     waiting = [dag_id for dag_id in view.consumers if await _queued(source, dag_id, before)]
     for dag_id in waiting:
         await check_tags(source, person, dag_id)
-    taken = [await source.tidemill.unqueue(dag_id, view.name, before) for dag_id in waiting]
+    taken = [await source.tidemill.dags.unqueue(dag_id, view.name, before) for dag_id in waiting]
     return _taken_off(sum(taken), f"asset {view.name!r}")
 
 

@@ -197,7 +197,7 @@ async def trigger_run(
             conf=body.conf or {},
             triggering_user_name=user_name(person),
         )
-        made = await source.tidemill.trigger(dag_id, request)
+        made = await source.tidemill.runs.trigger(dag_id, request)
     await source.changed(dag_id)
     await source.note([(dag_id, made.run_id, "", UNMAPPED)], body.note)
     seen = await after_change(source.run(dag_id, made.run_id), lambda: just_made(made))
@@ -222,9 +222,9 @@ async def patch_run(
     before = await source.run(dag_id, dag_run_id)
     body = RunPatch.model_validate(given)
     if body.state == "queued":
-        await source.tidemill.clear(dag_id, dag_run_id, ClearRequest())
+        await source.tidemill.runs.clear(dag_id, dag_run_id, ClearRequest())
     elif body.state in ("success", "failed"):
-        await source.tidemill.mark_run(dag_id, dag_run_id, RunMark(state=TaskState(body.state)))
+        await source.tidemill.runs.mark(dag_id, dag_run_id, RunMark(state=TaskState(body.state)))
     elif body.state is not None:
         raise InvalidInputError(f"state = {body.state!r}: give queued, success or failed")
     if "note" in given and body.note != before.reason:  # why it has failed is shown as its note, and may come back
@@ -249,7 +249,7 @@ async def clear_run(source: Source, dag_id: str, dag_run_id: str, body: RunClear
         run, spec, views = await would_clear(source, dag_id, dag_run_id, request)
         found = await noted(source.notes, [instance_answer(run, view, spec) for view in views])
         return ClearedInstances(task_instances=found, total_entries=len(found))
-    await source.tidemill.clear(dag_id, dag_run_id, request)
+    await source.tidemill.runs.clear(dag_id, dag_run_id, request)
     await source.changed(dag_id, dag_run_id)
     if body.note != before.reason:
         await source.note([(dag_id, dag_run_id, "", UNMAPPED)], body.note)
@@ -290,7 +290,7 @@ async def _states(
 async def delete_run(source: Source, dag_id: str, dag_run_id: str) -> Response:
     """Forgets a run that is queued or has ended."""
     try:
-        await source.tidemill.delete_run(dag_id, dag_run_id)
+        await source.tidemill.runs.delete(dag_id, dag_run_id)
     except NotFoundError:
         if not await source.deleted(dag_id, dag_run_id, only_there=True):  # else only the archive has known it
             raise

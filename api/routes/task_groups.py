@@ -67,7 +67,7 @@ async def mark_group(
         found = await noted(source.notes, [instance_answer(run, view, spec) for view in members])
         return InstanceCollection(task_instances=found, total_entries=len(found))
     before = await try_marking_group(source, dag_id, dag_run_id, group_id, body)
-    await source.tidemill.mark_tasks(dag_id, dag_run_id, await _mark(source, dag_id, dag_run_id, group_id, body))
+    await source.tidemill.tasks.mark(dag_id, dag_run_id, await _mark(source, dag_id, dag_run_id, group_id, body))
     await source.write_note(keys, body.note, beside=True)
     await source.changed(dag_id, dag_run_id)
     return await marked(source, dag_id, dag_run_id, before, body)

@@ -336,7 +336,7 @@ async def clear_instances(source: Source, dag_id: str, body: ClearBody) -> Insta
     async def cleared(one: tuple[str, ClearRequest, Instances]) -> list[InstanceAnswer]:
         run_id, request, (run, spec, views) = one
         if not body.dry_run:
-            await source.tidemill.clear(dag_id, run_id, request)
+            await source.tidemill.runs.clear(dag_id, run_id, request)
             await source.changed(dag_id, run_id)
             shown = {view.error for view in views}
             keys = [(dag_id, run_id, view.task_id, view.map_index) for view in views]
@@ -516,7 +516,7 @@ async def mark_instance(
         mine = [one for one in before.task_instances if one.dag_run_id == run_id]
         # Whom the note is about is found before the mark: right after it the run may be between two executions.
         _, keys = await _noted_keys(source, dag_id, run_id, task_id, map_index, body.note) if notes else ((), [])
-        await source.tidemill.mark_tasks(dag_id, run_id, request)
+        await source.tidemill.tasks.mark(dag_id, run_id, request)
         if keys:
             await source.write_note(keys, body.note, beside=True)
         return await _marked_in(source, dag_id, run_id, mine, body)

@@ -136,9 +136,9 @@ async def test_an_attempt_without_a_folder_waits_and_uses_up_no_start(
     file = tmp_path / "no_folder.py"
     file.write_text(FIRST.format(place=str(tmp_path)))
     [spec] = parse_dag_file(file).dags
-    await here.tidemill.register(spec)
+    await here.tidemill.dags.register(spec)
     fill(small_disk)
-    run = await here.tidemill.trigger("no_folder")
+    run = await here.tidemill.runs.trigger("no_folder")
     await eventually(lambda: asyncio.sleep(0, "no folder for" in caplog.text), bool)
     make_room(small_disk)
     details = await here.finished("no_folder", run.run_id)
@@ -156,8 +156,8 @@ async def test_finished_work_is_not_thrown_away(
     file = tmp_path / "full_disk.py"
     file.write_text(FILE.format(place=str(tmp_path)))
     [spec] = parse_dag_file(file).dags
-    await here.tidemill.register(spec)
-    run = await here.tidemill.trigger("full_disk")
+    await here.tidemill.dags.register(spec)
+    run = await here.tidemill.runs.trigger("full_disk")
     await eventually(lambda: asyncio.to_thread((tmp_path / "starts").exists), bool)
     fill(small_disk)
     (tmp_path / "full").touch()

@@ -39,8 +39,8 @@ def of_file(dag_id: str) -> DagSpec:
 async def test_a_template_that_never_ends_fails_its_task_and_no_other(here: Stack) -> None:
     """Such an expression never returns to the interpreter: in a worker it would stop everything for a long time."""
     endless = dag("endless", [bash("a", "echo {{ 3 ** (2 ** 27) % 7 }}")])
-    await here.tidemill.register(endless)
-    run = await here.tidemill.trigger("endless")
+    await here.tidemill.dags.register(endless)
+    run = await here.tidemill.runs.trigger("endless")
     beside = await here.run_once(dag("beside", [bash("a", "echo {{ run_id }}")]))
     assert beside.state is RunState.SUCCESS
     details = await here.finished("endless", run.run_id)
@@ -107,8 +107,8 @@ async def test_an_argument_of_many_megabytes_arrives(here: Stack) -> None:
 
 async def test_a_stopped_function_puts_things_in_order(here: Stack, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    await here.tidemill.register(of_file("cleans_up"))
-    run = await here.tidemill.trigger("cleans_up", TriggerRequest(conf={"mark": str(mark)}))
+    await here.tidemill.dags.register(of_file("cleans_up"))
+    run = await here.tidemill.runs.trigger("cleans_up", TriggerRequest(conf={"mark": str(mark)}))
     await eventually(
         lambda: asyncio.to_thread(lambda: mark.exists() and mark.read_text()), lambda text: text == "began"
     )
@@ -122,11 +122,11 @@ async def test_on_kill_is_called_in_the_process_of_the_function(
 ) -> None:
     mark = tmp_path / "mark"
     monkeypatch.setenv("TEST_ON_KILL", str(mark))
-    await here.tidemill.register(of_file("has_a_hook"))
-    run = await here.tidemill.trigger("has_a_hook")
+    await here.tidemill.dags.register(of_file("has_a_hook"))
+    run = await here.tidemill.runs.trigger("has_a_hook")
     await eventually(lambda: asyncio.to_thread(mark.exists), bool)
     waits = await eventually(lambda: asyncio.to_thread(mark.read_text), lambda text: text.startswith("waits in "))
-    await here.tidemill.cancel_run("has_a_hook", run.run_id)
+    await here.tidemill.runs.cancel("has_a_hook", run.run_id)
     await here.finished("has_a_hook", run.run_id)
     assert mark.read_text() == waits.replace("waits in", "told by")
 
@@ -144,9 +144,9 @@ async def test_a_draining_worker_lets_its_tasks_finish(server: str, tmp_path: Pa
     mark, home = tmp_path / "mark", tmp_path / "home"
     place = WorkerContext(home=home, drain=timedelta(minutes=5))
     async with stack(server, home, no_remote_activities=True) as here:
-        await here.tidemill.register(of_file("takes_a_while"))
+        await here.tidemill.dags.register(of_file("takes_a_while"))
         async with second_worker(here, place):
-            run = await here.tidemill.trigger("takes_a_while", TriggerRequest(conf={"mark": str(mark)}))
+            run = await here.tidemill.runs.trigger("takes_a_while", TriggerRequest(conf={"mark": str(mark)}))
             await eventually(lambda: asyncio.to_thread(mark.exists), bool)
         details = await here.finished("takes_a_while", run.run_id)
     assert mark.read_text().split() == ["began", "ended"]
@@ -157,9 +157,9 @@ async def test_a_stopped_workers_functions_go_on_elsewhere_as_the_same_try(serve
     """That it was stopped is no failure of the task, also where the next worker finds what the first one left."""
     mark, home = tmp_path / "mark", tmp_path / "home"
     async with stack(server, home, no_remote_activities=True) as here:
-        await here.tidemill.register(of_file("takes_a_while"))
+        await here.tidemill.dags.register(of_file("takes_a_while"))
         async with second_worker(here, WorkerContext(home=home)):
-            run = await here.tidemill.trigger("takes_a_while", TriggerRequest(conf={"mark": str(mark)}))
+            run = await here.tidemill.runs.trigger("takes_a_while", TriggerRequest(conf={"mark": str(mark)}))
             await eventually(lambda: asyncio.to_thread(mark.exists), bool)
         async with second_worker(here, WorkerContext(home=home)):
             details = await here.finished("takes_a_while", run.run_id)
@@ -179,10 +179,10 @@ async def test_a_task_with_one_start_is_not_started_again(server: str, tmp_path:
     mark = tmp_path / "mark"
     async with stack(server, tmp_path / "home", no_remote_activities=True) as here:
         task = bash("pay", f"echo began >> {mark}; sleep 600", max_starts=1)
-        await here.tidemill.register(dag("payment", [task]))
+        await here.tidemill.dags.register(dag("payment", [task]))
         env = worker_environment(server, here.home, here.task_queue)
         with worker_process(env) as first:
-            run = await here.tidemill.trigger("payment")
+            run = await here.tidemill.runs.trigger("payment")
             await eventually(lambda: asyncio.to_thread(mark.exists), bool)
             first.kill()
         with worker_process(env):
@@ -195,8 +195,8 @@ async def test_a_task_with_one_start_is_not_started_again(server: str, tmp_path:
 async def test_a_killed_fork_server_costs_its_tasks_a_start_and_no_try(here: Stack, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     command = f"echo began >> {mark}; test $(wc -l < {mark}) -ge 2 || sleep 600"
-    await here.tidemill.register(dag("orphaned", [bash("a", command)]))
-    run = await here.tidemill.trigger("orphaned")
+    await here.tidemill.dags.register(dag("orphaned", [bash("a", command)]))
+    run = await here.tidemill.runs.trigger("orphaned")
     await eventually(lambda: asyncio.to_thread(mark.exists), bool)
     for process in psutil.Process().children():
         if "tidemill.activities.work.fork_server" in process.cmdline():

@@ -63,16 +63,16 @@ async def test_what_workers_share_may_be_in_an_object_store(
     elsewhere = {**env, "TIDEMILL_HOME": str(tmp_path / "two")}
     try:
         with worker_process(env) as first:
-            await tidemill.set_bundle(BundleSettings(name=queue, path=str(folder)))
-            await eventually(lambda: tidemill.look_at_bundle(queue), bool)
-            run = await tidemill.trigger(dag_id, TriggerRequest(run_id="first"))
-            assert await asyncio.wait_for(tidemill.wait(run), 60) is RunState.SUCCESS
+            await tidemill.bundles.configure(BundleSettings(name=queue, path=str(folder)))
+            await eventually(lambda: tidemill.bundles.look(queue), bool)
+            run = await tidemill.runs.trigger(dag_id, TriggerRequest(run_id="first"))
+            assert await asyncio.wait_for(tidemill.runs.wait(run), 60) is RunState.SUCCESS
             first.terminate()
             first.wait(60)
         (folder / "file.py").unlink()  # the second worker has to find the code in the store
         with worker_process(elsewhere):
-            run = await tidemill.trigger(dag_id, TriggerRequest(run_id="second"))
-            assert await asyncio.wait_for(tidemill.wait(run), 60) is RunState.SUCCESS
+            run = await tidemill.runs.trigger(dag_id, TriggerRequest(run_id="second"))
+            assert await asyncio.wait_for(tidemill.runs.wait(run), 60) is RunState.SUCCESS
             read = [forked(), "tasks", "logs", dag_id, "first", "make"]
             process = await asyncio.create_subprocess_exec(*read, env=elsewhere, stdout=asyncio.subprocess.PIPE)
             printed, _ = await process.communicate()

@@ -22,14 +22,16 @@ def parsed(dag_id: str) -> DagSpec:
 
 
 async def behaved(here: Stack, how: str, mark: str = "") -> RunDetails:
-    await here.tidemill.register(parsed("behaviours"))
-    run = await here.tidemill.trigger("behaviours", TriggerRequest(conf={"how": how, "mark": mark}))
+    await here.tidemill.dags.register(parsed("behaviours"))
+    run = await here.tidemill.runs.trigger("behaviours", TriggerRequest(conf={"how": how, "mark": mark}))
     return await here.finished("behaviours", run.run_id)
 
 
 async def test_results_context_and_templates_reach_functions(here: Stack) -> None:
-    await here.tidemill.register(parsed("calls"))
-    run = await here.tidemill.trigger("calls", TriggerRequest(logical_date="2024-05-06T00:00:00Z", conf={"scale": 10}))
+    await here.tidemill.dags.register(parsed("calls"))
+    run = await here.tidemill.runs.trigger(
+        "calls", TriggerRequest(logical_date="2024-05-06T00:00:00Z", conf={"scale": 10})
+    )
     details = await here.finished("calls", run.run_id)
     assert details.state is RunState.SUCCESS, details
     assert "counting" in here.log_of("calls", run.run_id, "numbers")
@@ -83,8 +85,8 @@ async def test_a_daemon_that_a_function_leaves_ends_with_it(here: Stack) -> None
 
 
 async def test_cancelling_ends_the_function_and_what_it_started(here: Stack) -> None:
-    await here.tidemill.register(parsed("behaviours"))
-    run = await here.tidemill.trigger("behaviours", TriggerRequest(conf={"how": "sleep", "mark": "4722"}))
+    await here.tidemill.dags.register(parsed("behaviours"))
+    run = await here.tidemill.runs.trigger("behaviours", TriggerRequest(conf={"how": "sleep", "mark": "4722"}))
     await eventually(lambda: asyncio.to_thread(processes_with, "4722"), lambda found: bool(found))
     await here.tidemill.client.get_workflow_handle(run.workflow_id).cancel()
     await here.finished("behaviours", run.run_id)

@@ -44,8 +44,8 @@ async def test_tasks_end_as_they_would_and_are_not_run_again(here: Stack, tmp_pa
     command = f"echo x >> {tmp_path}/starts; while [ ! -e {tmp_path}/gone ]; do sleep 0.1; done"
     once = dag("once_removed", [bash("a", command, max_starts=1)])
     for each in (spec, once):
-        await here.tidemill.register(each)
-    runs = [await here.tidemill.trigger(each.dag_id, TriggerRequest()) for each in (spec, once)]
+        await here.tidemill.dags.register(each)
+    runs = [await here.tidemill.runs.trigger(each.dag_id, TriggerRequest()) for each in (spec, once)]
     await eventually(lambda: begun(tmp_path / "starts"), lambda n: n == 3)
     for folder in here.home.iterdir():
         shutil.rmtree(folder, ignore_errors=True)

@@ -82,9 +82,9 @@ async def test_a_killed_workers_task_begins_again_with_the_next_worker_of_its_ho
     command = f"echo begun $$ >> {mark}; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
     async with stack(server, tmp_path / "other") as here:
         env = worker_environment(server, home, "of-the-host")
-        await here.tidemill.register(dag("dies", [bash("a", command, queue="of-the-host")], heartbeat_timeout=300))
+        await here.tidemill.dags.register(dag("dies", [bash("a", command, queue="of-the-host")], heartbeat_timeout=300))
         with worker_process(env) as first:
-            run = await here.tidemill.trigger("dies")
+            run = await here.tidemill.runs.trigger("dies")
             await eventually(lambda: asyncio.to_thread(mark.exists), bool)
             first.kill()
         with worker_process(env):

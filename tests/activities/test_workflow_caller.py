@@ -19,7 +19,7 @@ def test_what_is_busy_may_answer_later() -> None:
 
 async def test_a_dag_is_asked_and_told_by_its_id(here: Stack) -> None:
     asking = WorkflowCaller(here.tidemill.client, timedelta(seconds=60))
-    await here.tidemill.register(dag("known", [empty("a")]))
+    await here.tidemill.dags.register(dag("known", [empty("a")]))
     known, unknown = DagHandle(asking, "known"), DagHandle(asking, "unknown")
     await known.trigger({"run_id": "one", "logical_date": "2026-01-01T00:00:00Z"})
     await known.trigger({"run_id": "one", "logical_date": "2026-01-01T00:00:00Z"})  # nobody heard the first answer

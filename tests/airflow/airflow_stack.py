@@ -61,7 +61,7 @@ def answer_of(place: WorkerContext, path: Path) -> dict[str, object]:
 async def register(stack: Stack, specs: Iterable[DagSpec]) -> None:
     """Makes the DAGs known, none of them paused."""
     for spec in specs:
-        await stack.tidemill.register(spec.model_copy(update={"is_paused_upon_creation": False}))
+        await stack.tidemill.dags.register(spec.model_copy(update={"is_paused_upon_creation": False}))
 
 
 @asynccontextmanager

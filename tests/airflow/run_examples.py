@@ -120,13 +120,13 @@ def reference_of(path: Path, home: Path, date: datetime) -> dict[str, Any]:
 async def answer_people(made: Stack, dag_id: str, run_id: str) -> None:
     """Answers whatever a run asks, as a person would who takes what is offered first."""
     while True:
-        details = await made.tidemill.run(dag_id, run_id)
+        details = await made.tidemill.runs.describe(dag_id, run_id)
         for task in details.tasks:
             if task.state is TaskState.AWAITING_INPUT and task.form is not None:
                 person = (*task.form.assigned_users, "somebody")[0]
                 answer = Answer(task=task.key, chosen=task.form.options[:1], by=person)
                 try:
-                    await made.tidemill.respond(dag_id, run_id, answer)
+                    await made.tidemill.tasks.respond(dag_id, run_id, answer)
                 except InvalidInputError as error:
                     print(f"    {task.key}: {error}")
         await asyncio.sleep(1)
@@ -134,12 +134,12 @@ async def answer_people(made: Stack, dag_id: str, run_id: str) -> None:
 
 async def run_dag(made: Stack, spec: DagSpec, date: datetime, within: int) -> RunDetails:
     request = TriggerRequest(logical_date=date, conf=CONF.get(spec.dag_id, {}))
-    run = await made.tidemill.trigger(spec.dag_id, request)
+    run = await made.tidemill.runs.trigger(spec.dag_id, request)
     answering = asyncio.create_task(answer_people(made, spec.dag_id, run.run_id))
     try:
         return await made.finished(spec.dag_id, run.run_id, within=within)
     except AssertionError:
-        return await made.tidemill.run(spec.dag_id, run.run_id)
+        return await made.tidemill.runs.describe(spec.dag_id, run.run_id)
     finally:
         answering.cancel()
 

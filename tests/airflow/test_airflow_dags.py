@@ -62,7 +62,7 @@ async def specs_of(made: Stack, name: str) -> dict[str, DagSpec]:
 
 
 async def run_once(made: Stack, dag_id: str, **trigger: Any) -> RunDetails:
-    run = await made.tidemill.trigger(dag_id, TriggerRequest(**trigger))
+    run = await made.tidemill.runs.trigger(dag_id, TriggerRequest(**trigger))
     return await made.finished(dag_id, run.run_id)
 
 
@@ -161,7 +161,7 @@ def test_without_airflow_the_error_names_what_to_install(tmp_path: Path) -> None
 async def test_operators_templates_lookups_and_callbacks(airflow: Stack, out: Path) -> None:
     specs = await specs_of(airflow, "everything")
 
-    await airflow.tidemill.set_pool("small", PoolSettings(slots=2))
+    await airflow.tidemill.pools.configure("small", PoolSettings(slots=2))
     details = await run_once(airflow, "classic", conf={"word": "hi"}, logical_date="2026-03-01T06:00:00Z")
     assert states(details) == dict.fromkeys(specs["classic"].by_id, "success")
     said = await airflow.result_of(details, "say")
@@ -263,14 +263,14 @@ async def test_variables_are_written_and_states_kept(airflow: Stack) -> None:
 
 async def test_what_takes_too_long_is_ended_and_what_is_stopped_ends_its_processes(airflow: Stack, out: Path) -> None:
     await specs_of(airflow, "everything")
-    run = await airflow.tidemill.trigger("long", TriggerRequest())
+    run = await airflow.tidemill.runs.trigger("long", TriggerRequest())
     await eventually(lambda: asyncio.to_thread(lines, out / "begun"), bool)
 
     async def sleepers() -> list[psutil.Process]:
         return [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "600"]]
 
     sleeping = await eventually(sleepers, bool)
-    await airflow.tidemill.mark_tasks("long", run.run_id, MarkRequest(tasks=("sleeps",), state=TaskState.FAILED))
+    await airflow.tidemill.tasks.mark("long", run.run_id, MarkRequest(tasks=("sleeps",), state=TaskState.FAILED))
     details = await airflow.finished("long", run.run_id)
     assert states(details) == {"sleeps": "failed", "too_long": "failed"}
     [too_long] = [task for task in details.tasks if task.task_id == "too_long"]
@@ -280,10 +280,10 @@ async def test_what_takes_too_long_is_ended_and_what_is_stopped_ends_its_process
 
 async def test_triggers_fire_end_fail_and_run_out_of_time(airflow: Stack, out: Path) -> None:
     await specs_of(airflow, "waiting")
-    run = await airflow.tidemill.trigger("deferring", TriggerRequest())
+    run = await airflow.tidemill.runs.trigger("deferring", TriggerRequest())
 
     async def deferred() -> list[str]:
-        found = await airflow.tidemill.run("deferring", run.run_id)
+        found = await airflow.tidemill.runs.describe("deferring", run.run_id)
         return [task.key for task in found.tasks if task.state is TaskState.DEFERRED]
 
     await eventually(deferred, lambda found: {*found} >= {"fires", "ends", "fails"})
@@ -327,7 +327,7 @@ async def test_an_operator_that_begins_with_its_trigger_is_called_when_that_has_
 
 async def test_many_tasks_that_wait_at_once_are_watched_by_one_process(airflow: Stack, out: Path) -> None:
     await specs_of(airflow, "waiting")
-    run = await airflow.tidemill.trigger("many", TriggerRequest())
+    run = await airflow.tidemill.runs.trigger("many", TriggerRequest())
     await eventually(lambda: asyncio.to_thread(lines, out / "many.watched"), lambda found: len(found) == 40)
     (out / "many").touch()
     details = await airflow.finished("many", run.run_id)
@@ -344,19 +344,19 @@ async def test_a_run_that_fails_fast_ends_what_waits_with_it(airflow: Stack, out
 
 async def test_a_trigger_whose_task_is_ended_ends_what_it_has_begun(airflow: Stack, out: Path) -> None:
     await specs_of(airflow, "waiting")
-    run = await airflow.tidemill.trigger("killed", TriggerRequest())
+    run = await airflow.tidemill.runs.trigger("killed", TriggerRequest())
     await eventually(lambda: asyncio.to_thread(lines, out / "unwanted.watched"), bool)
-    await airflow.tidemill.mark_tasks("killed", run.run_id, MarkRequest(tasks=("wait",), state=TaskState.FAILED))
+    await airflow.tidemill.tasks.mark("killed", run.run_id, MarkRequest(tasks=("wait",), state=TaskState.FAILED))
     await airflow.finished("killed", run.run_id)
     assert await eventually(lambda: asyncio.to_thread(lines, out / "unwanted.killed"), bool) == ["killed"]
 
 
 async def test_pokes_and_moments_hold_no_worker(airflow: Stack, out: Path) -> None:
     await specs_of(airflow, "waiting")
-    run = await airflow.tidemill.trigger("poking", TriggerRequest())
+    run = await airflow.tidemill.runs.trigger("poking", TriggerRequest())
 
     async def poked() -> int:
-        found = await airflow.tidemill.run("poking", run.run_id)
+        found = await airflow.tidemill.runs.describe("poking", run.run_id)
         [poke] = [task for task in found.tasks if task.task_id == "poke"]
         return 1 if poke.state is TaskState.UP_FOR_RESCHEDULE else 0
 
@@ -371,21 +371,23 @@ async def test_pokes_and_moments_hold_no_worker(airflow: Stack, out: Path) -> No
 
 async def test_people_are_asked(airflow: Stack) -> None:
     await specs_of(airflow, "waiting")
-    run = await airflow.tidemill.trigger("asking", TriggerRequest())
+    run = await airflow.tidemill.runs.trigger("asking", TriggerRequest())
 
     async def asked() -> Any:
-        found = await airflow.tidemill.run("asking", run.run_id)
+        found = await airflow.tidemill.runs.describe("asking", run.run_id)
         [ask] = [task for task in found.tasks if task.task_id == "ask"]
         return ask.form
 
     form = await eventually(asked, bool)
     assert (form.subject, form.options, form.body) == ("Which of them?", ("one", "two"), f"For {run.run_id}")
     with pytest.raises(InvalidInputError, match="Choose one of one, two"):
-        await airflow.tidemill.respond("asking", run.run_id, Answer(task="ask", chosen=("three",)))
+        await airflow.tidemill.tasks.respond("asking", run.run_id, Answer(task="ask", chosen=("three",)))
     with pytest.raises(InvalidInputError, match="colour is no field of its form"):
-        await airflow.tidemill.respond("asking", run.run_id, Answer(task="ask", chosen=("one",), params={"colour": 1}))
+        await airflow.tidemill.tasks.respond(
+            "asking", run.run_id, Answer(task="ask", chosen=("one",), params={"colour": 1})
+        )
     answer = Answer(task="ask", chosen=("two",), params={"why": "because"}, by="ada")
-    await airflow.tidemill.respond("asking", run.run_id, answer)
+    await airflow.tidemill.tasks.respond("asking", run.run_id, answer)
     details = await airflow.finished("asking", run.run_id)
     assert states(details) == {"ask": "success", "by_default": "success"}
     said = await airflow.result_of(details, "ask")
@@ -399,12 +401,12 @@ async def test_a_timetable_of_ones_own_makes_the_runs(airflow: Stack) -> None:
     dag = specs["of_ones_own"].model_copy(update={"end_date": None})
     await register(airflow, [dag])
     runs = await eventually(
-        lambda: airflow.tidemill.runs("of_ones_own"), lambda found: sum(r.state.finished for r in found) >= 3
+        lambda: airflow.tidemill.runs.list("of_ones_own"), lambda found: sum(r.state.finished for r in found) >= 3
     )
     first = sorted(run.logical_date for run in runs if run.logical_date is not None)[:3]
     assert [date.hour for date in first] == [0, 2, 4]
-    await airflow.tidemill.pause("of_ones_own")
-    manual = await airflow.tidemill.trigger("of_ones_own", TriggerRequest(logical_date="2026-05-01T12:30:00Z"))
+    await airflow.tidemill.dags.pause("of_ones_own")
+    manual = await airflow.tidemill.runs.trigger("of_ones_own", TriggerRequest(logical_date="2026-05-01T12:30:00Z"))
     assert manual.data_interval is not None
     assert manual.data_interval.start.isoformat() == "2026-05-01T10:30:00+00:00"
 
@@ -415,11 +417,11 @@ async def test_assets_wake_other_dags_with_what_tasks_said(airflow: Stack) -> No
     details = await run_once(airflow, "producer")
     assert states(details) == {"write": "success"}
     [run] = await airflow.all_finished("consumer", 1)
-    consumed = await airflow.tidemill.run("consumer", run.run_id)
+    consumed = await airflow.tidemill.runs.describe("consumer", run.run_id)
     assert (str(run.run_type), states(consumed)) == ("asset_triggered", {"read": "success"})
     assert await airflow.result_of(consumed, "read") == [3, 3]
     [run] = await airflow.all_finished("consumer_by_alias", 1)
-    named = await airflow.tidemill.run("consumer_by_alias", run.run_id)
+    named = await airflow.tidemill.runs.describe("consumer_by_alias", run.run_id)
     assert await airflow.result_of(named, "names") == ["come_upon"]
 
 
@@ -436,7 +438,7 @@ async def test_files_of_both_worlds_live_side_by_side(airflow: Stack) -> None:
 
 async def test_a_deferred_task_survives_the_process_that_watches(airflow: Stack, out: Path) -> None:
     await specs_of(airflow, "waiting")
-    run = await airflow.tidemill.trigger("survives", TriggerRequest())
+    run = await airflow.tidemill.runs.trigger("survives", TriggerRequest())
     [pid] = await eventually(lambda: asyncio.to_thread(lines, out / "survives.watched"), bool)
     os.kill(int(pid), signal.SIGKILL)
     again = await eventually(lambda: asyncio.to_thread(lines, out / "survives.watched"), lambda found: len(found) > 1)

@@ -47,7 +47,7 @@ async def test_a_dozen_of_airflows_examples_end_as_in_airflow(server: str, tmp_p
             specs = await asyncio.to_thread(read_file, plugin.place, path)
             await register(made, [spec.model_copy(update={"schedule": UNSCHEDULED}) for spec in specs.values()])
             for dag_id in specs:
-                run = await made.tidemill.trigger(dag_id, TriggerRequest())
+                run = await made.tidemill.runs.trigger(dag_id, TriggerRequest())
                 details = await made.finished(dag_id, run.run_id)
                 ended[dag_id] = {task.key: str(task.state) for task in details.tasks}
     assert ended == {dag_id: reference[dag_id] for dag_id in ended}

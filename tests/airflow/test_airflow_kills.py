@@ -50,8 +50,8 @@ async def test_a_process_that_ends_in_a_callback_changes_nothing(alone: tuple[St
     finally:
         place.close()
     with worker_process(env):
-        await stack.tidemill.register(spec)
-        run = await stack.tidemill.trigger(spec.dag_id, TriggerRequest())
+        await stack.tidemill.dags.register(spec)
+        run = await stack.tidemill.runs.trigger(spec.dag_id, TriggerRequest())
         details = await stack.finished(spec.dag_id, run.run_id)
     assert [(str(task.state), task.try_number) for task in details.tasks] == [("success", 1)]
     assert lines(out / "leaving.ended") == ["1"]
@@ -79,8 +79,8 @@ async def test_a_killed_worker_costs_no_try_and_ends_nothing_twice(
         place.close()
     spec = spec.model_copy(update={"heartbeat_timeout": spec.heartbeat_timeout.__class__(seconds=4)})
     with worker_process(env) as first:
-        await stack.tidemill.register(spec)
-        run = await stack.tidemill.trigger(spec.dag_id, TriggerRequest())
+        await stack.tidemill.dags.register(spec)
+        run = await stack.tidemill.runs.trigger(spec.dag_id, TriggerRequest())
         await eventually(lambda: asyncio.to_thread(lines, out / f"{moment}.reached"), bool)
         os.kill(first.pid, signal.SIGKILL)
     (out / "go").touch()

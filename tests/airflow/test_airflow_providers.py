@@ -68,7 +68,7 @@ async def run_file(made: Stack, name: str, dag_id: str) -> tuple[DagSpec, RunDet
     plugin: Any = made.tidemill.client.config()["plugins"][0]
     specs = await asyncio.to_thread(read_file, plugin.place, DAGS / f"{name}.py")
     await register(made, [specs[dag_id]])
-    run = await made.tidemill.trigger(dag_id, TriggerRequest())
+    run = await made.tidemill.runs.trigger(dag_id, TriggerRequest())
     return specs[dag_id], await made.finished(dag_id, run.run_id)
 
 
@@ -194,7 +194,7 @@ async def test_an_airflow_file_submits_spark_exactly_once(airflow: Stack, monkey
     spec = (await asyncio.to_thread(read_file, plugin.place, DAGS / "spark_jobs.py"))["spark_jobs"]
     alone = spec.model_copy(update={"tasks": tuple(task for task in spec.tasks if task.task_id == "submit")})
     await register(airflow, [alone])
-    run = await airflow.tidemill.trigger("spark_jobs", TriggerRequest(logical_date="2026-03-01T00:00:00Z"))
+    run = await airflow.tidemill.runs.trigger("spark_jobs", TriggerRequest(logical_date="2026-03-01T00:00:00Z"))
     details = await airflow.finished("spark_jobs", run.run_id)
     assert [str(task.state) for task in details.tasks] == ["success"], [task.error for task in details.tasks]
     assert "counted 3 2026-03-01" in airflow.log_of("spark_jobs", run.run_id, "submit")

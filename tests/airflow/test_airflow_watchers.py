@@ -19,7 +19,7 @@ async def result_of_next_run(made: Stack, dag_id: str, task_id: str, number: int
     """What a task has returned in the run that is the DAG's *number*th."""
 
     async def runs() -> list[Any]:
-        return sorted(await made.tidemill.runs(dag_id), key=lambda run: run.run_after)
+        return sorted(await made.tidemill.runs.list(dag_id), key=lambda run: run.run_after)
 
     run = (await eventually(runs, lambda found: len(found) >= number))[number - 1]
     details = await made.finished(dag_id, run.run_id)
@@ -42,7 +42,7 @@ async def test_what_a_trigger_says_is_an_event_of_its_asset(airflow: Stack, out:
     (out / "two").rename(out / "alone")
 
     async def lines() -> list[str]:
-        events = await airflow.tidemill.asset_events("alone")
+        events = await airflow.tidemill.assets.events("alone")
         return [event.extra["payload"]["line"] for event in events]
 
     assert sorted(await eventually(lines, lambda found: len(found) >= 3)) == ["first", "first", "third"]

@@ -75,7 +75,7 @@ async def test_each_is_told_once_by_its_own_callback(airflow: Stack, place: Work
     file.write_text(FILE.format(out=str(out)))
     await register(airflow, read_file(place, file).values())
     date = datetime(2026, 1, 5, tzinfo=UTC)
-    run = await airflow.tidemill.trigger("deadlines_of_airflow", TriggerRequest(logical_date=date))
+    run = await airflow.tidemill.runs.trigger("deadlines_of_airflow", TriggerRequest(logical_date=date))
     assert (await airflow.finished("deadlines_of_airflow", run.run_id)).state is RunState.SUCCESS
 
     async def told() -> list[dict[str, Any]]:
@@ -85,7 +85,7 @@ async def test_each_is_told_once_by_its_own_callback(airflow: Stack, place: Work
     assert sorted(one["who"] for one in said) == ["date", "fixed", "queued"]
     by_date = next(one for one in said if one["who"] == "date")
     assert (by_date["run"], by_date["at"]) == (run.run_id, "2026-01-06T00:00:00+00:00")
-    quick = await airflow.tidemill.trigger("one_deadline")
+    quick = await airflow.tidemill.runs.trigger("one_deadline")
     await airflow.finished("one_deadline", quick.run_id)
     assert len(await told()) == 3
 
@@ -179,12 +179,12 @@ async def test_deadlines_as_public_reports_have_them(airflow: Stack, place: Work
     for tags in (["before"], ["after"]):
         file.write_text(REPORTED.format(out=str(out), tags=tags))
         await register(airflow, read_file(place, file).values())
-    runs = {dag_id: await airflow.tidemill.trigger(dag_id) for dag_id in ("fails_early", "edited", "by_notifier")}
+    runs = {dag_id: await airflow.tidemill.runs.trigger(dag_id) for dag_id in ("fails_early", "edited", "by_notifier")}
     assert (await airflow.finished("fails_early", runs["fails_early"].run_id)).state is RunState.FAILED
-    late = await airflow.tidemill.trigger("late")
+    late = await airflow.tidemill.runs.trigger("late")
     for dag_id, who in (("edited", "edited"), ("by_notifier", "notifier"), ("late", "late")):
         await eventually(lambda who=who: told(who), lambda n: n == 1)
         await airflow.finished(dag_id, (runs | {"late": late})[dag_id].run_id)
     assert await told("early") == 0, "its run had ended before, and what was due later has been told"
-    await airflow.tidemill.clear("edited", runs["edited"].run_id, ClearRequest(only_failed=False))
+    await airflow.tidemill.runs.clear("edited", runs["edited"].run_id, ClearRequest(only_failed=False))
     await eventually(lambda: told("edited"), lambda n: n == 2)

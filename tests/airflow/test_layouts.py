@@ -70,9 +70,9 @@ async def airflow(server: str, tmp_path: Path, place: WorkerContext) -> AsyncIte
 async def ran(airflow: Stack, folder: Path, bundle: str, dag_id: str) -> Any:
     """What the only task of a bundle's DAG returns."""
     await told(airflow, "bundles", "set", bundle, str(folder), "--interval", "1", "--min-interval", "0")
-    await eventually(lambda: airflow.tidemill.describe(dag_id), bool)
-    await airflow.tidemill.pause(dag_id, paused=False)
-    run = await airflow.tidemill.trigger(dag_id)
+    await eventually(lambda: airflow.tidemill.dags.describe(dag_id), bool)
+    await airflow.tidemill.dags.pause(dag_id, paused=False)
+    run = await airflow.tidemill.runs.trigger(dag_id)
     details = await airflow.finished(dag_id, run.run_id)
     assert details.state is RunState.SUCCESS, [task.error for task in details.tasks]
     return await airflow.result_of(details, details.tasks[0].key)
@@ -91,7 +91,7 @@ async def test_what_is_above_the_folder_is_found_by_tasks_too(airflow: Stack, tm
     (project / "dags" / "later.py").write_text(LATER)
     assert await ran(airflow, project / "dags", "above", "outer_job") == "of above"
     assert await ran(airflow, project / "dags", "above", "later_job") == "SELECT 1"
-    specs = [await airflow.tidemill.spec(dag_id) for dag_id in ("outer_job", "later_job")]
+    specs = [await airflow.tidemill.dags.spec(dag_id) for dag_id in ("outer_job", "later_job")]
     assert [spec.source.snapshot for spec in specs if spec.source is not None] == [None, None]
     found = json.loads(await run_cli("dags", "validate", str(project / "dags"), "--json"))
     notices = {Path(one["path"]).name: one["notice"] for one in found["notices"] if "run the file" in one["notice"]}
@@ -105,7 +105,7 @@ async def test_what_is_inside_the_folder_is_kept_with_the_version(airflow: Stack
     (folder / "query.sql").write_text("SELECT 2")
     (folder / "job.py").write_text(INSIDE)
     assert await ran(airflow, folder, "inside", "inside_job") == "SELECT 2"
-    source = (await airflow.tidemill.spec("inside_job")).source
+    source = (await airflow.tidemill.dags.spec("inside_job")).source
     assert source is not None
     assert source.snapshot is not None
 

@@ -37,7 +37,7 @@ async def test_mapped_groups_end_as_in_airflow(server: str, tmp_path: Path) -> N
         plugin: Any = made.tidemill.client.config()["plugins"][0]
         specs = await asyncio.to_thread(read_file, plugin.place, file)
         await register(made, [spec.model_copy(update={"schedule": UNSCHEDULED}) for spec in specs.values()])
-        runs = {dag_id: await made.tidemill.trigger(dag_id) for dag_id in specs}
+        runs = {dag_id: await made.tidemill.runs.trigger(dag_id) for dag_id in specs}
         ended = {dag_id: await made.finished(dag_id, run.run_id) for dag_id, run in runs.items()}
     assert ended.keys() == recorded.keys()
     other = {dag_id: different(specs[dag_id], ended[dag_id], recorded[dag_id]) for dag_id in specs}

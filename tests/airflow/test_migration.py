@@ -56,7 +56,7 @@ async def registered(made: Stack, old: OldAirflow) -> None:
     finally:
         place.close()
     for spec in specs.values():
-        await made.tidemill.register(spec.model_copy(update={"is_paused_upon_creation": True}))
+        await made.tidemill.dags.register(spec.model_copy(update={"is_paused_upon_creation": True}))
 
 
 def next_runs_of_airflow(old: OldAirflow) -> dict[str, datetime]:
@@ -89,13 +89,13 @@ async def test_the_first_run_here_is_the_one_that_airflow_would_have_made_next(
     assert {*brought} == {"moving_caught_up", "moving_latest", "moving_manual", "moving_paused"}
     assert {dag_id for dag_id, dag in brought.items() if dag["is_paused"]} == {"moving_paused"}
     for dag_id in ("moving_caught_up", "moving_latest"):
-        dates = [run.logical_date for run in await here.tidemill.runs(dag_id)]
-        dates += [info.logical_date for info in await here.tidemill.upcoming(dag_id, 1)]
+        dates = [run.logical_date for run in await here.tidemill.runs.list(dag_id)]
+        dates += [info.logical_date for info in await here.tidemill.dags.upcoming(dag_id, 1)]
         assert min(date for date in dates if date is not None) == wanted[dag_id]
     runs = await here.all_finished("moving_caught_up", 2)
     dates = [run.logical_date for run in runs]
     assert dates == [wanted["moving_caught_up"] + n * timedelta(hours=1) for n in range(len(runs))]
-    [pool] = [pool for pool in await here.tidemill.pools() if pool.name == "few"]
+    [pool] = [pool for pool in await here.tidemill.pools.list() if pool.name == "few"]
     assert (pool.settings.slots, pool.settings.include_deferred) == (3, True)
     kept = json.loads(secrets.read_text())
     assert kept["variables"]["plain"] == "value"
@@ -117,11 +117,13 @@ async def test_a_dag_that_has_made_runs_here_is_not_set_back(here: Stack, old: O
     await registered(here, old)
     facts = read_facts(old)
     interval = facts["moving_caught_up"]
-    assert await here.tidemill.take_over("moving_caught_up", HandOver(last_interval=interval))
-    assert not await here.tidemill.take_over("moving_caught_up", HandOver(last_interval=interval))  # once is enough
+    assert await here.tidemill.dags.take_over("moving_caught_up", HandOver(last_interval=interval))
+    assert not await here.tidemill.dags.take_over(
+        "moving_caught_up", HandOver(last_interval=interval)
+    )  # once is enough
     other = DataInterval(start=interval.start - timedelta(days=1), end=interval.end - timedelta(days=1))
     with pytest.raises(InvalidInputError, match="has made runs of its schedule here"):
-        await here.tidemill.take_over("moving_caught_up", HandOver(last_interval=other))
+        await here.tidemill.dags.take_over("moving_caught_up", HandOver(last_interval=other))
 
 
 def read_facts(old: OldAirflow) -> dict[str, DataInterval]:

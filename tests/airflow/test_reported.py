@@ -42,7 +42,7 @@ async def airflow(server: str, tmp_path: Path, out: Path) -> AsyncIterator[Stack
 
 
 async def run_once(made: Stack, dag_id: str, **trigger: Any) -> RunDetails:
-    run = await made.tidemill.trigger(dag_id, TriggerRequest(**trigger))
+    run = await made.tidemill.runs.trigger(dag_id, TriggerRequest(**trigger))
     return await made.finished(dag_id, run.run_id)
 
 
@@ -122,21 +122,21 @@ async def test_the_run_before_has_its_conf(airflow: Stack, out: Path) -> None:
 )
 async def test_formats_of_params_are_checked_at_the_trigger(airflow: Stack, conf: dict[str, str]) -> None:
     with pytest.raises(InvalidInputError, match=f"conf.{next(iter(conf))} = "):
-        await airflow.tidemill.trigger("formats", TriggerRequest(conf=conf))
+        await airflow.tidemill.runs.trigger("formats", TriggerRequest(conf=conf))
     good = {"day": "2026-02-28", "at": "2026-01-01T00:00:00Z", "for": "P1DT2H"}
     assert (await run_once(airflow, "formats", conf=good)).state is RunState.SUCCESS
 
 
 async def test_a_sensor_waits_for_a_task_of_a_run_that_is_queued(airflow: Stack, out: Path) -> None:
     first, second = (datetime(2026, 2, day, tzinfo=UTC) for day in (2, 3))
-    await airflow.tidemill.trigger("slow", TriggerRequest(logical_date=first))
-    await airflow.tidemill.trigger("slow", TriggerRequest(logical_date=second))
-    run = await airflow.tidemill.trigger("waits_for_a_queued_run", TriggerRequest(logical_date=second))
+    await airflow.tidemill.runs.trigger("slow", TriggerRequest(logical_date=first))
+    await airflow.tidemill.runs.trigger("slow", TriggerRequest(logical_date=second))
+    run = await airflow.tidemill.runs.trigger("waits_for_a_queued_run", TriggerRequest(logical_date=second))
 
     def wait(details: RunDetails) -> bool:
         return {str(task.state) for task in details.tasks} == {"up_for_reschedule", "deferred"}
 
-    await eventually(lambda: airflow.tidemill.run("waits_for_a_queued_run", run.run_id), wait)
+    await eventually(lambda: airflow.tidemill.runs.describe("waits_for_a_queued_run", run.run_id), wait)
     (out / "go_on").touch()
     details = await airflow.finished("waits_for_a_queued_run", run.run_id)
     assert {str(task.state) for task in details.tasks} == {"success"}, details.tasks

@@ -41,7 +41,7 @@ async def airflow(server: str, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 
 
 async def states(made: Stack, dag_id: str, **trigger: Any) -> dict[str, str]:
-    run = await made.tidemill.trigger(dag_id, TriggerRequest(**trigger))
+    run = await made.tidemill.runs.trigger(dag_id, TriggerRequest(**trigger))
     return {task.key: str(task.state) for task in (await made.finished(dag_id, run.run_id)).tasks}
 
 

@@ -28,7 +28,7 @@ async def airflow(server: str, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 
 async def begun(made: Stack, dag_id: str, *waiting: str) -> str:
     """The id of a run in which the tasks *waiting* wait for an answer."""
-    run = await made.tidemill.trigger(dag_id, TriggerRequest())
+    run = await made.tidemill.runs.trigger(dag_id, TriggerRequest())
     await waits(made, dag_id, run.run_id, *waiting)
     return run.run_id
 
@@ -38,11 +38,11 @@ async def waits(made: Stack, dag_id: str, run_id: str, *waiting: str) -> RunDeta
         states = {task.key: task.state for task in run.tasks}
         return all(states.get(key) is TaskState.AWAITING_INPUT for key in waiting)
 
-    return await eventually(lambda: made.tidemill.run(dag_id, run_id), so)
+    return await eventually(lambda: made.tidemill.runs.describe(dag_id, run_id), so)
 
 
 async def answer(made: Stack, dag_id: str, run_id: str, task: str, *chosen: str, **more: Any) -> None:
-    await made.tidemill.respond(dag_id, run_id, Answer(task=task, chosen=chosen, **more))
+    await made.tidemill.tasks.respond(dag_id, run_id, Answer(task=task, chosen=chosen, **more))
 
 
 async def ended(made: Stack, dag_id: str, run_id: str) -> dict[str, str]:
@@ -50,7 +50,7 @@ async def ended(made: Stack, dag_id: str, run_id: str) -> dict[str, str]:
 
 
 async def one(made: Stack, dag_id: str, run_id: str, key: str) -> TaskView:
-    return next(task for task in (await made.tidemill.run(dag_id, run_id)).tasks if task.key == key)
+    return next(task for task in (await made.tidemill.runs.describe(dag_id, run_id)).tasks if task.key == key)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ async def test_an_answer_decides_what_runs(case: Case, airflow: Stack) -> None:
 
 async def test_who_waits_for_a_person_is_not_ended_by_its_execution_timeout(airflow: Stack) -> None:
     """55866: response_timeout bounds the time that a person takes; the other stands for it where it is alone."""
-    run_id = (await airflow.tidemill.trigger("short_execution_timeout", TriggerRequest())).run_id
+    run_id = (await airflow.tidemill.runs.trigger("short_execution_timeout", TriggerRequest())).run_id
     assert await ended(airflow, "short_execution_timeout", run_id) == {"ask": "success", "after": "success"}
     response = (await one(airflow, "short_execution_timeout", run_id, "ask")).response
     assert response is not None
@@ -156,7 +156,7 @@ async def test_who_waits_for_a_person_is_not_ended_by_its_execution_timeout(airf
 
 async def test_where_nobody_answers_the_defaults_count_or_the_task_fails(airflow: Stack) -> None:
     """55760, 55054."""
-    run_id = (await airflow.tidemill.trigger("nobody_answers", TriggerRequest())).run_id
+    run_id = (await airflow.tidemill.runs.trigger("nobody_answers", TriggerRequest())).run_id
     assert await ended(airflow, "nobody_answers", run_id) == {
         "fails": "failed",
         "after": "upstream_failed",
@@ -207,7 +207,7 @@ async def test_a_form_refuses_what_the_task_would_fail_of(params: dict[str, Any]
 
 async def test_a_field_without_a_default_fails_as_in_airflow(airflow: Stack) -> None:
     """59551: its params are looked at before the task runs. `Param(None, type=["null", ...])` is asked for."""
-    run_id = (await airflow.tidemill.trigger("form_without_default", TriggerRequest())).run_id
+    run_id = (await airflow.tidemill.runs.trigger("form_without_default", TriggerRequest())).run_id
     assert await ended(airflow, "form_without_default", run_id) == {"ask": "failed"}
     assert "Param has no default value" in airflow.log_of("form_without_default", run_id, "ask")
 
@@ -226,7 +226,7 @@ async def test_who_is_cleared_asks_again_and_its_answer_is_forgotten(airflow: St
     run_id = await begun(airflow, "again", "ask")
     await answer(airflow, "again", run_id, "ask", "Approve", by="ann")
     assert await ended(airflow, "again", run_id) == {"ask": "success", "after": "success"}
-    await airflow.tidemill.clear("again", run_id, ClearRequest(tasks=("ask",), downstream=True))
+    await airflow.tidemill.runs.clear("again", run_id, ClearRequest(tasks=("ask",), downstream=True))
     details = await waits(airflow, "again", run_id, "ask")
     [asked] = [task for task in details.tasks if task.key == "ask"]
     assert asked.form is not None
@@ -237,7 +237,7 @@ async def test_who_is_cleared_asks_again_and_its_answer_is_forgotten(airflow: St
 
 async def test_who_is_cleared_while_it_waits_asks_again(airflow: Stack) -> None:
     run_id = await begun(airflow, "again", "ask")
-    await airflow.tidemill.clear("again", run_id, ClearRequest(tasks=("ask",), only_failed=False))
+    await airflow.tidemill.runs.clear("again", run_id, ClearRequest(tasks=("ask",), only_failed=False))
     await eventually(lambda: one(airflow, "again", run_id, "ask"), lambda task: task.try_number == 2 and task.form)
     await answer(airflow, "again", run_id, "ask", "Approve")
     assert await ended(airflow, "again", run_id) == {"ask": "success", "after": "success"}
@@ -247,7 +247,7 @@ async def test_who_is_cleared_while_it_waits_asks_again(airflow: Stack) -> None:
 async def test_who_is_marked_waits_for_nobody(state: str, after: str, airflow: Stack) -> None:
     """55053: a later answer starts nothing."""
     run_id = await begun(airflow, "again", "ask")
-    await airflow.tidemill.mark_tasks("again", run_id, MarkRequest(tasks=("ask",), state=TaskState(state)))
+    await airflow.tidemill.tasks.mark("again", run_id, MarkRequest(tasks=("ask",), state=TaskState(state)))
     assert await ended(airflow, "again", run_id) == {"ask": state, "after": after}
     with pytest.raises((InvalidInputError, LookupError)):
         await answer(airflow, "again", run_id, "ask", "Approve")
@@ -256,14 +256,14 @@ async def test_who_is_marked_waits_for_nobody(state: str, after: str, airflow: S
 async def test_an_answer_counts_while_the_dag_is_paused(airflow: Stack) -> None:
     """71381: it goes on when the DAG does."""
     run_id = await begun(airflow, "again", "ask")
-    await airflow.tidemill.pause("again")
+    await airflow.tidemill.dags.pause("again")
     await answer(airflow, "again", run_id, "ask", "Approve")
-    await airflow.tidemill.pause("again", paused=False)
+    await airflow.tidemill.dags.pause("again", paused=False)
     assert await ended(airflow, "again", run_id) == {"ask": "success", "after": "success"}
 
 
 async def test_who_cannot_tell_that_it_waits_fails_at_once(airflow: Stack) -> None:
     """57437."""
-    run_id = (await airflow.tidemill.trigger("unreachable", TriggerRequest())).run_id
+    run_id = (await airflow.tidemill.runs.trigger("unreachable", TriggerRequest())).run_id
     assert await ended(airflow, "unreachable", run_id) == {"ask": "failed", "after": "upstream_failed"}
     assert "no smtp" in airflow.log_of("unreachable", run_id, "ask")

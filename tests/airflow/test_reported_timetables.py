@@ -69,7 +69,7 @@ async def test_the_runs_are_those_that_the_class_asks_for(airflow: Stack) -> Non
     for dag_id, expected in RUNS.items():
         found = []
         for run in await airflow.all_finished(dag_id, len(expected)):
-            identity = (await airflow.tidemill.run(dag_id, run.run_id)).run
+            identity = (await airflow.tidemill.runs.describe(dag_id, run.run_id)).run
             interval = identity.data_interval
             assert identity.logical_date is not None
             assert interval is not None
@@ -77,7 +77,7 @@ async def test_the_runs_are_those_that_the_class_asks_for(airflow: Stack) -> Non
             own = None if run.run_id == f"scheduled__{identity.run_after.isoformat()}" else run.run_id
             found.append((written(identity.logical_date), end, written(identity.run_after), own))
         assert (dag_id, found) == (dag_id, expected)
-        assert (await airflow.tidemill.describe(dag_id)).next_dagrun is None
+        assert (await airflow.tidemill.dags.describe(dag_id)).next_dagrun is None
 
 
 async def test_a_backfill_calls_its_runs_as_the_class_does(airflow: Stack) -> None:
@@ -87,14 +87,14 @@ async def test_a_backfill_calls_its_runs_as_the_class_does(airflow: Stack) -> No
     asked = BackfillRequest(
         from_date=start, to_date=start + timedelta(days=1), reprocess_behavior=ReprocessBehavior.NONE
     )
-    await airflow.tidemill.create_backfill("named", asked)
+    await airflow.tidemill.backfills.create("named", asked)
     runs = await airflow.all_finished("named", 4)
     assert [run.run_id for run in runs][:2] == ["20250910000000", "20250911000000"]
 
 
 async def test_a_manual_run_has_the_interval_that_the_class_infers(airflow: Stack) -> None:
     """41014: the last whole one before its date."""
-    made = await airflow.tidemill.trigger("named", TriggerRequest(logical_date="2025-09-19T12:00:00Z"))
+    made = await airflow.tidemill.runs.trigger("named", TriggerRequest(logical_date="2025-09-19T12:00:00Z"))
     assert made.data_interval is not None
     assert (written(made.data_interval.start), written(made.data_interval.end)) == (
         "2025-09-18T00:00",
@@ -104,6 +104,6 @@ async def test_a_manual_run_has_the_interval_that_the_class_infers(airflow: Stac
 
 async def test_a_class_that_raises_stops_its_own_dag_alone_and_says_why(airflow: Stack) -> None:
     """56451, 68315: in Airflow the processor ended, or nothing was said."""
-    view = await eventually(lambda: airflow.tidemill.describe("broken"), lambda view: view.broken)
+    view = await eventually(lambda: airflow.tidemill.dags.describe("broken"), lambda view: view.broken)
     assert "the calendar is not there" in (view.broken or "")
     assert len(await airflow.all_finished("once", 1)) == 1

@@ -10,7 +10,9 @@ import pytest
 from support import Stack, bash, dag, stack
 from tidemill.model.states import RunState
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.client import Tidemill
+from tidemill.worker.client.caller import Caller
+from tidemill.worker.client.dags import Dags
+from tidemill.worker.client.runs import Runs
 from tidemill.worker.connection import NoWorkerError
 from tidemill.worker.settings import Settings
 
@@ -59,11 +61,11 @@ async def web(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
 
             return asked
 
-        for name in ("_update", "pause"):
-            monkeypatch.setattr(Tidemill, name, deaf_after(getattr(Tidemill, name)))
-        for name in ("_query", "runs", "run", "find_run"):
-            monkeypatch.setattr(Tidemill, name, unless_deaf(getattr(Tidemill, name)))
-        await here.tidemill.register(dag("changed", [bash("a", "exit 1")], schedule="@daily", catchup=False))
+        for of, name in ((Caller, "update"), (Dags, "pause")):
+            monkeypatch.setattr(of, name, deaf_after(getattr(of, name)))
+        for of, name in ((Caller, "query"), (Runs, "list"), (Runs, "describe"), (Runs, "find")):
+            monkeypatch.setattr(of, name, unless_deaf(getattr(of, name)))
+        await here.tidemill.dags.register(dag("changed", [bash("a", "exit 1")], schedule="@daily", catchup=False))
         yield made
 
 
@@ -81,7 +83,7 @@ async def test_each_change_is_answered_as_made(web: Web) -> None:
     assert (await web.here.finished("changed", "r")).state is RunState.FAILED
 
     assert (await web.send("PATCH", "dags/changed", {"is_paused": True}))["is_paused"] is True
-    assert (await web.here.tidemill.describe("changed")).is_paused
+    assert (await web.here.tidemill.dags.describe("changed")).is_paused
 
     dates = {"from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-02T00:00:00Z"}
     backfill = await web.send("POST", "backfills", {"dag_id": "changed", **dates})

@@ -83,7 +83,7 @@ async def a_run(here: Stack, folder: Path, run_id: str) -> RunView:
     [parsed] = read_dag_files(file)
     assert parsed.error is None, parsed.error
     await here.run_once(parsed.dags[0], run_id=run_id)
-    return await here.tidemill.find_run("kept", run_id)
+    return await here.tidemill.runs.find("kept", run_id)
 
 
 async def forgotten(here: Stack, run: RunView) -> None:
@@ -96,7 +96,7 @@ async def forgotten(here: Stack, run: RunView) -> None:
     async def is_there() -> bool:
         try:
             await here.tidemill.client.workflow_service.delete_workflow_execution(request)
-            await here.tidemill.state_of(run.workflow_id)
+            await here.tidemill.runs.state(run.workflow_id)
         except (LookupError, RPCError) as error:
             if isinstance(error, RPCError) and error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -182,7 +182,7 @@ async def test_what_is_cleared_is_archived_anew(here: Stack, begun: Begun, tmp_p
     run = await a_run(here, tmp_path, "again")
     source = await begun(f"sqlite:///{tmp_path}/runs.db")
     await swept(source, "again")
-    await here.tidemill.clear("kept", "again")
+    await here.tidemill.runs.clear("kept", "again")
 
     async def once() -> int:
         await sweep(source)
@@ -234,7 +234,7 @@ async def test_a_trigger_is_seen_by_a_list_that_was_just_asked(here: Stack, begu
     await eventually(source.rows, lambda rows: any(row.dag_id == "kept" for row in rows))
     row = next(row for row in await source.rows() if row.dag_id == "kept")
     assert [run.run_id for run in await source.runs_of_row(row)] == ["one"]
-    await here.tidemill.trigger("kept", TriggerRequest(run_id="two"))
+    await here.tidemill.runs.trigger("kept", TriggerRequest(run_id="two"))
     await source.changed("kept")
     assert [run.run_id for run in await source.runs_of_row(row)] == ["two", "one"]
 
@@ -259,7 +259,7 @@ async def test_what_only_the_archive_knows_can_be_deleted_and_stays_so(
         assert (await client.get("/api/v2/dags/kept/dagRuns/a%00b")).status_code == 404
         await source.ended.keep(lost)  # by a server that had asked for it before
         assert await source.ended.find("kept", "lost") is None
-        await here.tidemill.delete_dag("kept")
+        await here.tidemill.dags.delete("kept")
         assert (await client.delete("/api/v2/dags/kept")).status_code == 204
         await source.ended.keep(ended)
         assert await source.ended.count() == 0
@@ -397,7 +397,7 @@ async def test_what_was_deleted_while_the_archive_was_away_is_deleted_there_late
     await swept(source, "gone")
     with sqlite3.connect(tmp_path / "runs.db") as there:
         there.execute("ALTER TABLE tidemill_deleted_runs RENAME TO away")
-    await here.tidemill.delete_run("kept", run.run_id)
+    await here.tidemill.runs.delete("kept", run.run_id)
     assert await source.deleted("kept", run.run_id) == 0
     assert [one.run_id for one in await source.runs("kept")] == []
     with pytest.raises(ArchiveError):

@@ -208,7 +208,7 @@ def test_a_backfill_is_begun_by_clicks(seen: Seen, web: Web) -> None:
 
 
 def test_an_approval_is_given_by_a_click(seen: Seen, web: Web) -> None:
-    web.ask(web.here.tidemill.trigger("web_hand", TriggerRequest(run_id="clicked")))
+    web.ask(web.here.tidemill.runs.trigger("web_hand", TriggerRequest(run_id="clicked")))
     seen.open("dags/web_hand/runs/clicked/tasks/ask/required_actions", "Go on?")
     seen.page.get_by_role("button", name="Approve").click()
     details = web.ask(web.here.finished("web_hand", "clicked"))
@@ -216,14 +216,16 @@ def test_an_approval_is_given_by_a_click(seen: Seen, web: Web) -> None:
 
 
 def test_a_log_is_followed_to_its_end(seen: Seen, web: Web) -> None:
-    web.ask(web.here.tidemill.trigger("web_talks", TriggerRequest(run_id="followed")))
+    web.ask(web.here.tidemill.runs.trigger("web_talks", TriggerRequest(run_id="followed")))
     seen.open("dags/web_talks/runs/followed/tasks/talks", "line 1 of 8")
     seen.page.get_by_text("line 8 of 8").first.wait_for(timeout=120_000)  # without that anybody loads the page again
 
 
 @pytest.mark.thorough
 def test_what_failed_at_night_is_noted_mended_and_cleared_by_check_boxes(seen: Seen, web: Web) -> None:
-    runs = [web.ask(web.here.tidemill.trigger("web_mend", TriggerRequest(run_id=run_id))) for run_id in ("m1", "m2")]
+    runs = [
+        web.ask(web.here.tidemill.runs.trigger("web_mend", TriggerRequest(run_id=run_id))) for run_id in ("m1", "m2")
+    ]
     for run in runs:
         assert web.ask(web.here.finished("web_mend", run.run_id)).state == "failed"
     page = seen.page
@@ -245,7 +247,9 @@ def test_what_failed_at_night_is_noted_mended_and_cleared_by_check_boxes(seen: S
     page.get_by_role("button", name="Confirm").click()
     for run in runs:
         web.ask(
-            eventually(lambda run=run: web.here.tidemill.run("web_mend", run.run_id), lambda d: d.state == "success")
+            eventually(
+                lambda run=run: web.here.tidemill.runs.describe("web_mend", run.run_id), lambda d: d.state == "success"
+            )
         )
     seen.open("dag_runs?state=failed&dag_id_pattern=web_mend", "No Dag Runs found")
 
@@ -292,11 +296,11 @@ def test_a_variable_is_added_by_clicks(seen: Seen, web: Web, monkeypatch: pytest
 
 async def state_of(web: Web, task_id: str, state: str, try_number: int) -> None:
     async def found() -> Any:
-        runs = await web.here.tidemill.runs("web_clicks")
+        runs = await web.here.tidemill.runs.list("web_clicks")
         run = next(view for view in runs if view.run_id.endswith("2026-01-01T00:00:00+00:00"))
         if run.state == "queued":
             return None
-        details = await web.here.tidemill.run_by_workflow(run.workflow_id)
+        details = await web.here.tidemill.runs.describe_workflow(run.workflow_id)
         task = next(view for view in details.tasks if view.task_id == task_id)
         return task.state, task.try_number, details.state.finished
 
@@ -305,7 +309,7 @@ async def state_of(web: Web, task_id: str, state: str, try_number: int) -> None:
 
 async def run_state(web: Web, state: str) -> None:
     async def found() -> Any:
-        runs = await web.here.tidemill.runs("web_clicks")
+        runs = await web.here.tidemill.runs.list("web_clicks")
         return next(view.state for view in runs if view.run_id.endswith("2026-01-01T00:00:00+00:00"))
 
     await eventually(found, lambda got: got == state)
@@ -313,16 +317,16 @@ async def run_state(web: Web, state: str) -> None:
 
 async def backfilled(web: Web) -> None:
     async def found() -> Any:
-        return [view.state for view in await web.here.tidemill.runs("web_clicks") if view.run_type == "backfill"]
+        return [view.state for view in await web.here.tidemill.runs.list("web_clicks") if view.run_type == "backfill"]
 
     await eventually(found, lambda states: [str(state) for state in states] == ["success", "success"])
 
 
 async def first_run(web: Web, dag_id: str, name: str) -> Any:
     async def found() -> Any:
-        for view in await web.here.tidemill.runs(dag_id):
+        for view in await web.here.tidemill.runs.list(dag_id):
             if view.state != "queued":
-                details = await web.here.tidemill.run_by_workflow(view.workflow_id)
+                details = await web.here.tidemill.runs.describe_workflow(view.workflow_id)
                 if details.run.conf.get("name") == name:
                     return details
         return None
@@ -331,7 +335,7 @@ async def first_run(web: Web, dag_id: str, name: str) -> Any:
 
 
 async def paused(web: Web, dag_id: str) -> None:
-    await eventually(lambda: web.here.tidemill.describe(dag_id), lambda view: view.is_paused)
+    await eventually(lambda: web.here.tidemill.dags.describe(dag_id), lambda view: view.is_paused)
 
 
 @pytest.mark.thorough

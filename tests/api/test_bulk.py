@@ -44,16 +44,16 @@ async def here(server: str, tmp_path: Path) -> AsyncIterator[Stack]:
 async def failed_runs(here: Stack, *dag_ids: str) -> None:
     """A run `a` and a run `b` of each, which have failed."""
     for dag_id in dag_ids:
-        await here.tidemill.register(dag(dag_id, [bash("ok", "true"), bash("fails", "exit 1", upstream=["ok"])]))
+        await here.tidemill.dags.register(dag(dag_id, [bash("ok", "true"), bash("fails", "exit 1", upstream=["ok"])]))
         for run_id in ("a", "b"):
-            await here.tidemill.trigger(dag_id, TriggerRequest(run_id=run_id))
+            await here.tidemill.runs.trigger(dag_id, TriggerRequest(run_id=run_id))
     for dag_id in dag_ids:
         for run_id in ("a", "b"):
             await here.finished(dag_id, run_id)
 
 
 async def state(here: Stack, dag_id: str, run_id: str) -> str:
-    return str((await here.tidemill.find_run(dag_id, run_id)).state)
+    return str((await here.tidemill.runs.find(dag_id, run_id)).state)
 
 
 async def test_runs_of_several_dags_are_marked_and_noted(here: Stack, tmp_path: Path) -> None:
@@ -141,15 +141,15 @@ async def test_failed_runs_are_cleared_together(here: Stack, tmp_path: Path) -> 
 
 async def tries(here: Stack, dag_id: str, run_id: str) -> int:
     """How often `fails` was tried."""
-    details = await here.tidemill.run(dag_id, run_id)
+    details = await here.tidemill.runs.describe(dag_id, run_id)
     return next(task.try_number for task in details.tasks if task.task_id == "fails")
 
 
 async def test_instances_of_several_runs_are_marked(here: Stack, tmp_path: Path) -> None:
     mapped = {**bash("many", "exit 1"), "expand": {"by": {"env": [{"A": "1"}, {"A": "2"}]}, "into": "fields"}}
-    await here.tidemill.register(dag("bulk_tasks", [bash("fails", "exit 1"), mapped]))
+    await here.tidemill.dags.register(dag("bulk_tasks", [bash("fails", "exit 1"), mapped]))
     for run_id in ("a", "b"):
-        await here.tidemill.trigger("bulk_tasks", TriggerRequest(run_id=run_id))
+        await here.tidemill.runs.trigger("bulk_tasks", TriggerRequest(run_id=run_id))
         await here.finished("bulk_tasks", run_id)
     entities = [
         {"dag_run_id": "a", "task_id": "fails", "new_state": "success"},
@@ -165,5 +165,5 @@ async def test_instances_of_several_runs_are_marked(here: Stack, tmp_path: Path)
         noted = (await web.get("dags/bulk_tasks/dagRuns/b/taskInstances/many/1")).json()
         assert (noted["state"], noted["note"]) == ("success", "one of two")
     for run_id, wanted in (("a", ["success"] * 3), ("b", ["failed", "failed", "success"])):
-        details = await here.tidemill.run("bulk_tasks", run_id)
+        details = await here.tidemill.runs.describe("bulk_tasks", run_id)
         assert [str(task.state) for task in details.tasks] == wanted, run_id

@@ -23,14 +23,14 @@ RUNS = "dags/flooded/dagRuns"
 async def test_each_of_a_flood_is_answered_and_done_once(tmp_path: Path) -> None:
     with temporal_server(tmp_path / "server") as server:
         async with stack(server, tmp_path / "home") as here:
-            await here.tidemill.register(dag("flooded", [empty("a")], max_active_runs=4))
-            await here.tidemill.register(dag("beside", [empty("a"), empty("b", "a")]))
+            await here.tidemill.dags.register(dag("flooded", [empty("a")], max_active_runs=4))
+            await here.tidemill.dags.register(dag("beside", [empty("a"), empty("b", "a")]))
             settings = Settings(home=tmp_path / "web")
             async with (
                 web_server(here.tidemill, settings, "127.0.0.1", 0) as url,
                 httpx.AsyncClient(base_url=f"{url}/api/v2", timeout=300) as web,
             ):
-                beside = await here.tidemill.trigger("beside")
+                beside = await here.tidemill.runs.trigger("beside")
                 asked = [("POST", RUNS, {"dag_run_id": f"r{n}", "logical_date": None}) for n in range(TRIGGERS)]
                 reads = [("GET", ("dags", "dags/~/dagRuns", RUNS)[n % 3], None) for n in range(READS)]
                 answers = await flood(web, [*asked, *asked, *reads])

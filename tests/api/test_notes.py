@@ -40,7 +40,7 @@ async def here(server: str, tmp_path: Path) -> AsyncIterator[Stack]:
 
 async def registered(here: Stack, dag_id: str) -> None:
     mapped = {**bash("many", "true"), "expand": {"by": {"env": [{"A": "1"}, {"A": "2"}]}, "into": "fields"}}
-    await here.tidemill.register(dag(dag_id, [bash("fails", "echo no >&2; exit 1"), mapped]))
+    await here.tidemill.dags.register(dag(dag_id, [bash("fails", "echo no >&2; exit 1"), mapped]))
 
 
 async def test_a_note_is_kept_shown_changed_and_removed(here: Stack, tmp_path: Path) -> None:

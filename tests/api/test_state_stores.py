@@ -45,8 +45,8 @@ def values(here: Stack) -> KeyValues:
 
 async def test_values_of_a_task_are_those_that_it_keeps(here: Stack) -> None:
     mapped = {**bash("many", "true"), "expand": {"by": {"env": [{"A": "1"}, {"A": "2"}]}, "into": "fields"}}
-    await here.tidemill.register(dag("keeps", [bash("a", "true"), mapped]))
-    await here.tidemill.trigger("keeps", TriggerRequest(run_id="r"))
+    await here.tidemill.dags.register(dag("keeps", [bash("a", "true"), mapped]))
+    await here.tidemill.runs.trigger("keeps", TriggerRequest(run_id="r"))
     await here.finished("keeps", "r")
     values(here).put(task_path("keeps", "r", "a"), "of task/1", {"n": 1}, "2199-01-01T00:00:00+00:00")
     async with served(here) as web:
@@ -87,7 +87,7 @@ async def test_values_of_a_task_are_those_that_it_keeps(here: Stack) -> None:
 
 async def test_values_of_an_asset_are_those_that_tasks_keep_by_its_name_and_its_uri(here: Stack) -> None:
     asset = {"name": "kept_asset", "uri": "s3://kept/asset"}
-    await here.tidemill.register(dag("keeps_asset", [empty("a", outlets=[{"kind": "asset", **asset}])]))
+    await here.tidemill.dags.register(dag("keeps_asset", [empty("a", outlets=[{"kind": "asset", **asset}])]))
     by_name, by_uri = asset_scopes(**asset)
     values(here).put(by_name, "watermark", 1)
     values(here).put(by_uri, "watermark", 2)
@@ -113,12 +113,12 @@ async def test_values_of_an_asset_are_those_that_tasks_keep_by_its_name_and_its_
 async def test_what_is_queued_for_a_dag_is_listed_and_taken_off(here: Stack) -> None:
     both = [{"kind": "asset", "name": f"queued_{n}", "uri": f"queued_{n}"} for n in ("one", "two")]
     waits = {"kind": "asset", "condition": {"kind": "all", "of": both}}
-    await here.tidemill.register(dag("waits_for_both", [empty("a")], schedule=waits))
-    await eventually(lambda: here.tidemill.emit("queued_one"), bool)
+    await here.tidemill.dags.register(dag("waits_for_both", [empty("a")], schedule=waits))
+    await eventually(lambda: here.tidemill.assets.emit("queued_one"), bool)
     queued = "dags/waits_for_both/assets/queuedEvents"
 
     async def gathered() -> list[str]:
-        return [row.name for row in await here.tidemill.gathered("waits_for_both")]
+        return [row.name for row in await here.tidemill.dags.gathered("waits_for_both")]
 
     await eventually(gathered, bool)
     async with served(here) as web:
@@ -133,13 +133,13 @@ async def test_what_is_queued_for_a_dag_is_listed_and_taken_off(here: Stack) -> 
         assert await gathered() == []
 
         for path in (queued, f"assets/{number}/queuedEvents"):
-            await eventually(lambda: here.tidemill.emit("queued_one"), bool)
+            await eventually(lambda: here.tidemill.assets.emit("queued_one"), bool)
             await eventually(gathered, bool)
             await sent(web, "DELETE", path, code=204)
             assert await gathered() == []
-    await eventually(lambda: here.tidemill.emit("queued_two"), bool)
+    await eventually(lambda: here.tidemill.assets.emit("queued_two"), bool)
     await eventually(gathered, bool)
-    assert (await here.tidemill.runs("waits_for_both")) == []  # the first one no longer counts
+    assert (await here.tidemill.runs.list("waits_for_both")) == []  # the first one no longer counts
 
 
 async def test_what_an_installation_has_not_is_told_as_airflow_does(here: Stack) -> None:

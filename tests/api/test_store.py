@@ -189,7 +189,7 @@ async def test_many_pools_and_dags_are_changed_at_once(web: Web) -> None:
     kept = (await web.client.get("/pools/bulk_0")).json()
     assert (kept["slots"], kept["description"]) == (5, None)
     for dag_id in ("bulk_a", "bulk_b", "other_bulk"):
-        await web.here.tidemill.register(dag(dag_id, [bash("a", "true")]))
+        await web.here.tidemill.dags.register(dag(dag_id, [bash("a", "true")]))
     nothing = await web.client.patch("/dags", json={"is_paused": True})
     assert nothing.json() == {"dags": [], "total_entries": 0}, "without a pattern none is meant"
 
@@ -199,7 +199,9 @@ async def test_many_pools_and_dags_are_changed_at_once(web: Web) -> None:
         return int(answer.json()["total_entries"])
 
     await eventually(paused, lambda total: total == 2)  # lists lag
-    found = {name: (await web.here.tidemill.describe(name)).is_paused for name in ("bulk_a", "bulk_b", "other_bulk")}
+    found = {
+        name: (await web.here.tidemill.dags.describe(name)).is_paused for name in ("bulk_a", "bulk_b", "other_bulk")
+    }
     assert found == {"bulk_a": True, "bulk_b": True, "other_bulk": False}
 
 

@@ -96,20 +96,20 @@ async def test_a_try_that_was_handed_over_says_so(server: str, tmp_path: Path) -
     waits = bash("waits", f"while [ ! -e {gate} ]; do sleep 0.1; done")
     spec = dag("handed", [waits], heartbeat_timeout=120)  # it is handed over, and not given up as lost
     async with Worker(client, task_queue=queue):
-        await tidemill.register(spec)
-        run = await tidemill.trigger("handed", TriggerRequest(run_id="r"))
+        await tidemill.dags.register(spec)
+        run = await tidemill.runs.trigger("handed", TriggerRequest(run_id="r"))
         await eventually(
-            lambda: tidemill.run_by_workflow(run.workflow_id), lambda found: found.tasks[0].state == "running"
+            lambda: tidemill.runs.describe_workflow(run.workflow_id), lambda found: found.tasks[0].state == "running"
         )
-        [start] = await tidemill.attempt_starts(run.workflow_id)
+        [start] = await tidemill.runs.attempt_starts(run.workflow_id)
         assert (start.key, start.try_number, start.ended_at) == ("waits", 1, None)
     gate.touch()
     async with Worker(client, task_queue=queue):
-        await asyncio.wait_for(tidemill.wait(run), 100)
-        [start] = await tidemill.attempt_starts(run.workflow_id)
+        await asyncio.wait_for(tidemill.runs.wait(run), 100)
+        [start] = await tidemill.runs.attempt_starts(run.workflow_id)
         assert (start.starts, start.worker) == (2, "the first")
         assert "handed to another worker" in start.handed_over
-        details = await tidemill.run_by_workflow(run.workflow_id)
+        details = await tidemill.runs.describe_workflow(run.workflow_id)
         line = timeline(details, [start], NOW)
         [bar] = line.bars
         assert bar.was_handed_over

@@ -141,12 +141,14 @@ async def serve(
         [parsed] = read_dag_files(file)
         assert parsed.error is None, parsed.error
         for spec in parsed.dags:
-            await here.tidemill.register(spec)
-        await here.tidemill.set_pool("web_pool", PoolSettings(slots=3, description="For the web"))
+            await here.tidemill.dags.register(spec)
+        await here.tidemill.pools.configure("web_pool", PoolSettings(slots=3, description="For the web"))
         runs = await here.all_finished("web_daily", 3)
         await here.all_finished("web_clicks", 2)
-        await eventually(here.tidemill.dags, lambda found: {"web_daily", "web_paused"} <= {r.dag_id for r in found[0]})
-        await here.tidemill.trigger("web_hand", TriggerRequest(run_id="asks"))
+        await eventually(
+            here.tidemill.dags.list, lambda found: {"web_daily", "web_paused"} <= {r.dag_id for r in found[0]}
+        )
+        await here.tidemill.runs.trigger("web_hand", TriggerRequest(run_id="asks"))
         settings = Settings(home=folder / "home", task_queue=here.task_queue)
         async with web_server(here.tidemill, settings, "127.0.0.1", free_port()) as url:
             await ready.put(Web(url, here, folder, loop, runs[0].run_id))

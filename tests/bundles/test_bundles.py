@@ -66,12 +66,14 @@ async def test_a_failed_task_is_mended_in_its_file_and_cleared(folder: Folder) -
     own = await told(here, "runs", "clear", dag_id, run_id, "--own-version")
     assert "--latest takes that" in own
     await eventually(
-        lambda: here.tidemill.run(dag_id, run_id), lambda d: d.state.finished and d.tasks[0].try_number == 2
+        lambda: here.tidemill.runs.describe(dag_id, run_id), lambda d: d.state.finished and d.tasks[0].try_number == 2
     )
     assert (await here.finished(dag_id, run_id)).state is RunState.FAILED
     said = await told(here, "tasks", "clear", dag_id, run_id)
     assert "which is in place, and not with its own" in said.replace("\n", " ")
-    mended = await eventually(lambda: here.tidemill.run(dag_id, run_id), lambda d: d.state is RunState.SUCCESS)
+    mended = await eventually(
+        lambda: here.tidemill.runs.describe(dag_id, run_id), lambda d: d.state is RunState.SUCCESS
+    )
     assert mended.tasks[0].try_number == 3
     assert "mended" in here.log_of(dag_id, run_id, mended.tasks[0].task_id, 3)
 
@@ -132,15 +134,15 @@ async def test_a_schedule_stops_with_its_file_and_comes_back_without_a_burst(fol
     await folder.begin()
     await folder.look()
     tidemill = folder.here.tidemill
-    await eventually(lambda: tidemill.runs(dag_id), lambda runs: len(runs) >= 2)
+    await eventually(lambda: tidemill.runs.list(dag_id), lambda runs: len(runs) >= 2)
     file.unlink()
     await eventually(lambda: folder.dag("ticking"), lambda view: view.is_stale)
-    before = {view.run_id for view in await tidemill.runs(dag_id)}
+    before = {view.run_id for view in await tidemill.runs.list(dag_id)}
     await asyncio.sleep(4)
-    assert {view.run_id for view in await tidemill.runs(dag_id)} == before
+    assert {view.run_id for view in await tidemill.runs.list(dag_id)} == before
     folder.write("ticking.py", text)
     await folder.look()
-    runs = await eventually(lambda: tidemill.runs(dag_id), lambda runs: len(runs) > len(before))
+    runs = await eventually(lambda: tidemill.runs.list(dag_id), lambda runs: len(runs) > len(before))
     dates = sorted(view.logical_date for view in runs if view.logical_date is not None)
     assert len(dates) == len(set(dates))
     gaps = [later - earlier for earlier, later in pairwise(dates)]
@@ -173,8 +175,8 @@ async def test_a_dag_that_moves_from_one_bundle_to_another(folder: Folder, tmp_p
     told = (await other.look())["b.py"].error or ""
     assert f"a.py of bundle '{folder.name}'" in told
     assert f"b.py of bundle '{other.name}'" in told
-    await folder.here.tidemill.delete_bundle(folder.name)
-    await folder.here.tidemill.refresh_bundle(other.name)
+    await folder.here.tidemill.bundles.delete(folder.name)
+    await folder.here.tidemill.bundles.refresh(other.name)
     assert (await other.look())["b.py"].error is None
     assert "b.py" in ((await folder.dag("moves")).source or "")
 
@@ -186,7 +188,7 @@ async def test_a_bundle_that_is_made_again_mends_what_it_finds(folder: Folder) -
     folder.write("a.py", "1 / 0")
     await folder.look()
     assert (await folder.dag("again")).has_import_errors
-    await folder.here.tidemill.delete_bundle(folder.name)
+    await folder.here.tidemill.bundles.delete(folder.name)
     folder.one("a.py", "again")
     await folder.begin()
     await folder.look()
@@ -240,9 +242,9 @@ async def test_zip_files_links_and_ignored_files(folder: Folder) -> None:
     files = await folder.look()
     assert list(files) == ["deep/er/still.py", "pack.zip/inside.py", "pack.zip/zipped.py"]
     assert all(file.error is None for file in files.values())
-    [warning] = (await folder.here.tidemill.bundle(folder.name)).warnings
+    [warning] = (await folder.here.tidemill.bundles.describe(folder.name)).warnings
     assert "deep/loop is a symbolic link into a loop" in warning
-    details = await folder.here.finished("zipped_dag", (await folder.here.tidemill.trigger("zipped_dag")).run_id)
+    details = await folder.here.finished("zipped_dag", (await folder.here.tidemill.runs.trigger("zipped_dag")).run_id)
     assert details.state is RunState.SUCCESS
 
 
@@ -261,13 +263,13 @@ async def test_a_folder_that_is_away_takes_nothing_with_it(folder: Folder) -> No
     await folder.look()
     folder.path.rename(folder.path.with_name("unmounted"))
     await folder.look()
-    view = await folder.here.tidemill.bundle(folder.name)
+    view = await folder.here.tidemill.bundles.describe(folder.name)
     assert "is not a folder on this host" in (view.problem or "")
     await asyncio.sleep(2)  # longer than the threshold
     assert not (await folder.dag("a")).is_stale
     folder.path.with_name("unmounted").rename(folder.path)
     await folder.look()
-    assert (await folder.here.tidemill.bundle(folder.name)).problem is None
+    assert (await folder.here.tidemill.bundles.describe(folder.name)).problem is None
 
 
 async def test_a_start_date_that_moves_with_each_parse_is_no_new_version(folder: Folder) -> None:
@@ -280,11 +282,11 @@ async def test_a_start_date_that_moves_with_each_parse_is_no_new_version(folder:
     await folder.begin()
     await folder.look()
     dag_id = f"{folder.name}_moving"
-    first = await folder.here.tidemill.spec(dag_id)
+    first = await folder.here.tidemill.dags.spec(dag_id)
     for _ in range(2):
-        await folder.here.tidemill.refresh_bundle(folder.name)
+        await folder.here.tidemill.bundles.refresh(folder.name)
     assert (await folder.look())["moving.py"].parses == 3
-    assert await folder.here.tidemill.spec(dag_id) == first
+    assert await folder.here.tidemill.dags.spec(dag_id) == first
 
 
 HALF_WAY = """
@@ -474,13 +476,13 @@ async def test_a_lost_mount_makes_no_dag_stale(folder: Folder) -> None:
     folder.path.mkdir()
     await folder.look()
     told = "0 of 3 files are left in"
-    assert told in ((await folder.here.tidemill.bundle(folder.name)).problem or "")
+    assert told in ((await folder.here.tidemill.bundles.describe(folder.name)).problem or "")
     assert told in json.dumps(await command_said(folder, "dags", "errors", "--json", code=1))
     assert not (await folder.dag("a")).is_stale
     assert (await folder.here.finished(f"{folder.name}_a", await folder.run("a"))).state is RunState.SUCCESS
     await command_said(folder, "bundles", "refresh", folder.name, "--all-removed")
     await eventually(lambda: folder.dag("a"), lambda view: view.is_stale)
-    assert (await folder.here.tidemill.bundle(folder.name)).problem is None
+    assert (await folder.here.tidemill.bundles.describe(folder.name)).problem is None
     folder.path.rmdir()
     aside.rename(folder.path)
     await folder.look()

@@ -203,8 +203,8 @@ async def test_a_folder_that_is_worked_on(tmp_path: Path) -> None:
         (dags / "first.py").write_text("1 / 0\n")
         await eventually(lambda: shown(log, "ZeroDivisionError"), bool)
         tidemill = await Tidemill.connect(target_host=f"127.0.0.1:{port}")
-        assert (await tidemill.describe("dev_first")).has_import_errors
-        assert not (await tidemill.describe("dev_second")).has_import_errors
+        assert (await tidemill.dags.describe("dev_first")).has_import_errors
+        assert not (await tidemill.dags.describe("dev_second")).has_import_errors
     finally:
         process.send_signal(signal.SIGINT)
         await asyncio.to_thread(process.wait, 30)

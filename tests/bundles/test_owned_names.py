@@ -47,7 +47,7 @@ async def test_a_file_outside_is_refused_until_its_bundle_owns_more(folder: Fold
     where = ("bundles", "set", "team_a", str(folder.path), "--interval", "1", "--min-interval", "0")
     await told(folder.here, *where, "--owns", "dag_id=a_", "--owns", "dag_id=b_")
     assert (await folder.look())["outside.py"].error is None
-    assert (await folder.here.tidemill.describe("b_daily")).dag_id == "b_daily"
+    assert (await folder.here.tidemill.dags.describe("b_daily")).dag_id == "b_daily"
     assert "is no KIND=PREFIX" in await told(folder.here, *where, "--owns", "dags=a_", code=1)
 
 
@@ -58,9 +58,9 @@ async def test_a_task_gets_its_own_variables_and_tells_of_its_own_assets(
     monkeypatch.setenv("TIDEMILL_VAR_B_KEY", "theirs")
     (folder.path / "looks.py").write_text(LOOKS)
     assert (await folder.look())["looks.py"].error is None
-    run = await folder.here.tidemill.trigger("a_looks")
-    assert await folder.here.tidemill.wait(run) is RunState.FAILED
-    details = await folder.here.tidemill.run("a_looks", run.run_id)
+    run = await folder.here.tidemill.runs.trigger("a_looks")
+    assert await folder.here.tidemill.runs.wait(run) is RunState.FAILED
+    details = await folder.here.tidemill.runs.describe("a_looks", run.run_id)
     states = {task.key: task.state for task in details.tasks}
     assert states == {"mine": TaskState.SUCCESS, "others": TaskState.FAILED, "tells": TaskState.FAILED}
     errors = {task.key: str(task.error) for task in details.tasks}

@@ -47,13 +47,13 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def refresh(folder: Folder) -> None:
-    await folder.here.tidemill.refresh_bundle(folder.name)
+    await folder.here.tidemill.bundles.refresh(folder.name)
 
 
 async def test_who_registers_by_hand_does_not_replace_a_dag_of_a_bundle(folder: Folder) -> None:
     before = (await folder.dag("d")).version
     with pytest.raises(InvalidInputError, match=r"is defined by .*d\.py of bundle 'owner', and would be replaced by"):
-        await folder.here.tidemill.register(dag("owner_d", [bash("a", "echo another")]))
+        await folder.here.tidemill.dags.register(dag("owner_d", [bash("a", "echo another")]))
     assert (await folder.dag("d")).version == before
 
 
@@ -81,13 +81,13 @@ async def test_a_person_says_whose_a_dag_is(folder: Folder, tmp_path: Path) -> N
 async def test_a_dag_that_was_ended_is_back_with_a_refresh(folder: Folder, how: str) -> None:
     version = (await folder.dag("d")).version
     if how == "delete":
-        await folder.here.tidemill.delete_dag("owner_d")
+        await folder.here.tidemill.dags.delete("owner_d")
     else:
         await folder.here.tidemill.client.get_workflow_handle("dag:owner_d").terminate()
 
     async def is_back() -> bool:
         await refresh(folder)  # the list that it is found missing in lags by moments
-        return any(row.dag_id == "owner_d" for row in (await folder.here.tidemill.dags())[0])
+        return any(row.dag_id == "owner_d" for row in (await folder.here.tidemill.dags.list())[0])
 
     await eventually(is_back, bool)
     assert (await eventually(lambda: folder.dag("d"), lambda view: True)).version == version
@@ -133,7 +133,7 @@ async def test_code_that_is_gone_is_kept_again_by_its_bundle(looks_often: None, 
     await folder.look()
 
     async def ends_well() -> bool:
-        run = await here.tidemill.trigger("keeps_d")
+        run = await here.tidemill.runs.trigger("keeps_d")
         return (await here.finished("keeps_d", run.run_id)).state is RunState.SUCCESS
 
     assert await ends_well()
@@ -155,11 +155,11 @@ async def test_another_bundle_takes_a_dag_that_is_assigned_to_it(folder: Folder,
     (other / "d.py").write_text(folder.path.joinpath("d.py").read_text().replace("echo done", "echo other"))
     settings = BundleSettings(name="taker", path=str(other), dag_dir_list_interval=timedelta(seconds=1))
     tidemill = folder.here.tidemill
-    await tidemill.set_bundle(settings)
-    refused = {file.path: file for file in await tidemill.look_at_bundle("taker")}["d.py"].error or ""
+    await tidemill.bundles.configure(settings)
+    refused = {file.path: file for file in await tidemill.bundles.look("taker")}["d.py"].error or ""
     assert "tidemill dags assign owner_d --bundle taker" in refused
-    await tidemill.assign("owner_d", "taker")
-    await tidemill.refresh_bundle("taker")
+    await tidemill.dags.assign("owner_d", "taker")
+    await tidemill.bundles.refresh("taker")
     assert (await folder.dag("d")).source == str(other / "d.py")
     await refresh(folder)
     assert (await folder.dag("d")).source == str(other / "d.py")

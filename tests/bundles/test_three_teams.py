@@ -34,17 +34,17 @@ async def here(
         shutil.copytree(TEAMS, Path(folder, "teams"))
         users = USERS if getattr(request, "param", True) else {}
         async with stack(server, home, place=WorkerContext(home=home, run_as_users=users)) as made:
-            await made.tidemill.set_pool("a_pool", PoolSettings(slots=1))
+            await made.tidemill.pools.configure("a_pool", PoolSettings(slots=1))
             for team in USERS:
                 path, prefix = str(Path(folder, "teams", team)), team.removeprefix("team_")
                 owns = [word for kind in KINDS for word in ("--owns", f"{kind}={prefix}_")]
                 await told(made, "bundles", "set", team, path, "--interval", "1", "--min-interval", "0", *owns)
-                await made.tidemill.look_at_bundle(team)
+                await made.tidemill.bundles.look(team)
             yield made, Path(folder)
 
 
 async def tried(here: Stack) -> dict[str, str]:
-    run = await here.tidemill.trigger("c_tries")
+    run = await here.tidemill.runs.trigger("c_tries")
     details = await here.finished("c_tries", run.run_id)
     assert details.state is RunState.SUCCESS, details
     return {task.key: str(await here.result_of(details, task.key)) for task in details.tasks}
@@ -60,9 +60,11 @@ async def kept_of(here: Stack, dag_id: str) -> set[str]:
 @needs_root
 async def test_two_teams_work_together_and_one_reaches_nothing(here: tuple[Stack, Path]) -> None:
     stack_, _ = here
-    run = await stack_.tidemill.trigger("a_sales")
+    run = await stack_.tidemill.runs.trigger("a_sales")
     assert (await stack_.finished("a_sales", run.run_id)).state is RunState.SUCCESS
-    after = await eventually(lambda: stack_.tidemill.runs("b_stock"), lambda runs: any(r.state.finished for r in runs))
+    after = await eventually(
+        lambda: stack_.tidemill.runs.list("b_stock"), lambda runs: any(r.state.finished for r in runs)
+    )
     assert after[0].state is RunState.SUCCESS
     for attack, came_to in (await tried(stack_)).items():
         assert came_to.startswith("refused: "), f"{attack} has reached {came_to}"
@@ -91,7 +93,7 @@ async def test_without_users_of_their_own_what_the_worker_answers_is_still_refus
 
 @needs_root
 async def test_files_that_take_what_is_others_are_refused_as_a_whole(here: tuple[Stack, Path]) -> None:
-    files = {file.path: file.error or "" for file in await here[0].tidemill.dag_files("team_c")}
+    files = {file.path: file.error or "" for file in await here[0].tidemill.bundles.files("team_c")}
     assert files["takes_a_name.py"].startswith("dag_id 'b_stock': its bundle owns the names that begin with 'c_'")
     assert files["takes_slots.py"].startswith("pool 'a_pool': its bundle owns the names that begin with 'c_'")
     assert "tidemill" in files["uses_tidemill.py"]
@@ -108,7 +110,7 @@ async def test_a_dag_that_another_bundle_has_is_refused_and_kept_in_the_audit_lo
     (folder / "teams" / "thief").mkdir()
     (folder / "teams" / "thief" / "takes.py").write_text((folder / "teams" / "team_b" / "stock.py").read_text())
     await told(stack_, "bundles", "set", "thief", str(folder / "teams" / "thief"), "--interval", "1")
-    await stack_.tidemill.look_at_bundle("thief")
+    await stack_.tidemill.bundles.look("thief")
 
     async def refusals() -> list[dict[str, object]]:
         lines = await told(stack_, "audit", "--refused", "--dag", "b_stock", "--json")

@@ -192,7 +192,7 @@ async def register_all(tidemill: Tidemill, plan: Plan, chance: random.Random) ->
     """DAGs whose every run is known beforehand: each has a first and a last tick."""
     expected: dict[str, Expected] = {}
     now = datetime.now(UTC).replace(microsecond=0)
-    await again(lambda: tidemill.set_pool(POOL, PoolSettings(slots=SLOTS)))
+    await again(lambda: tidemill.pools.configure(POOL, PoolSettings(slots=SLOTS)))
     for n in range(plan.dags):
         step, limit = chance.choice([1, 2, 3]), chance.choice([1, 2, 4])
         start = now - timedelta(seconds=chance.randrange(30))
@@ -206,7 +206,7 @@ async def register_all(tidemill: Tidemill, plan: Plan, chance: random.Random) ->
         )  # fmt: skip
         ticks = {start + timedelta(seconds=step * i) for i in range(plan.ticks)}
         expected[spec.dag_id] = Expected({t.isoformat().replace("+00:00", "Z") for t in ticks}, max_active_runs=limit)
-        await again(lambda spec=spec: tidemill.register(spec))
+        await again(lambda spec=spec: tidemill.dags.register(spec))
     today = now.replace(hour=0, minute=0, second=0)
     for n, backwards in enumerate((False, True)):
         spec = dag(f"filled_{n}", [empty("only")], schedule="@daily", start_date=today.isoformat())
@@ -214,7 +214,7 @@ async def register_all(tidemill: Tidemill, plan: Plan, chance: random.Random) ->
         expected[spec.dag_id] = Expected(
             backfilled={day.isoformat().replace("+00:00", "Z") for day in days}, backfill_limit=3
         )
-        await again(lambda spec=spec: tidemill.register(spec))
+        await again(lambda spec=spec: tidemill.dags.register(spec))
         asked = BackfillRequest(from_date=days[-1], to_date=days[0], run_backwards=backwards, max_active_runs=3)
         await create_once(tidemill, spec.dag_id, asked)
     await register_callers(tidemill, plan, expected)
@@ -234,8 +234,8 @@ async def register_callers(tidemill: Tidemill, plan: Plan, expected: dict[str, E
         }
         for name in run_ids
     ]
-    await again(lambda: tidemill.register(dag("called", [bash("work", "true")], max_active_runs=8)))
-    await again(lambda: tidemill.register(dag(CALLER, tasks, max_active_tasks=500)))
+    await again(lambda: tidemill.dags.register(dag("called", [bash("work", "true")], max_active_runs=8)))
+    await again(lambda: tidemill.dags.register(dag(CALLER, tasks, max_active_tasks=500)))
     expected["called"] = Expected(triggered=set(run_ids), max_active_runs=8)
     expected[CALLER] = Expected(triggered={"all_at_once"})
 
@@ -244,8 +244,8 @@ async def create_once(tidemill: Tidemill, dag_id: str, asked: BackfillRequest) -
     """A backfill has no id of the caller's: whoever was not answered looks before asking again."""
 
     async def attempt() -> None:
-        if not await tidemill.backfills(dag_id):
-            await tidemill.create_backfill(dag_id, asked)
+        if not await tidemill.backfills.list(dag_id):
+            await tidemill.backfills.create(dag_id, asked)
 
     await again(attempt)
 
@@ -263,7 +263,7 @@ async def trigger_some(tidemill: Tidemill, plan: Plan, expected: dict[str, Expec
 async def trigger_once(tidemill: Tidemill, dag_id: str, run_id: str) -> None:
     async def attempt() -> None:
         try:
-            await tidemill.trigger(dag_id, TriggerRequest(run_id=run_id))
+            await tidemill.runs.trigger(dag_id, TriggerRequest(run_id=run_id))
         except InvalidInputError as error:  # the answer to an earlier attempt was lost, not the run
             if "is taken by" not in str(error):
                 raise
@@ -275,8 +275,8 @@ async def lose(tidemill: Tidemill, bundle: BundleSettings) -> None:
     """Ends the pool and the bundle from Temporal, and makes them again as an operator does who sees that."""
     for workflow_id in (pool_workflow_id(POOL), bundle_workflow_id(bundle.name)):
         await end(tidemill, workflow_id)
-    await again(lambda: tidemill.set_pool(POOL, PoolSettings(slots=SLOTS)))
-    await again(lambda: tidemill.set_bundle(bundle))
+    await again(lambda: tidemill.pools.configure(POOL, PoolSettings(slots=SLOTS)))
+    await again(lambda: tidemill.bundles.configure(bundle))
 
 
 async def end(tidemill: Tidemill, workflow_id: str) -> None:
@@ -314,7 +314,7 @@ async def blow(
 async def tell_assets(tidemill: Tidemill, emitted: dict[str, list[str]], plan: Plan) -> None:
     """Registers the DAGs that wait for assets, and tells the first of those of events."""
     for spec, _ in asset_dags().values():
-        await again(lambda spec=spec: tidemill.register(spec))
+        await again(lambda spec=spec: tidemill.dags.register(spec))
     for name in SOURCES:
         await again(lambda name=name: all_wait(tidemill, name))
     if plan.lost_assets:
@@ -327,13 +327,13 @@ async def tell_assets(tidemill: Tidemill, emitted: dict[str, list[str]], plan: P
 
 async def all_wait(tidemill: Tidemill, name: str) -> None:
     """Raises NotFoundError as long as nobody waits for the asset."""
-    if not (await tidemill.asset(name)).consumers:
+    if not (await tidemill.assets.describe(name)).consumers:
         raise NotFoundError(name)
 
 
 async def tell_asset(tidemill: Tidemill, emitted: dict[str, list[str]], name: str, cause: str) -> None:
     emitted.setdefault(name, []).append(cause)
-    await again(lambda: tidemill.emit(name, cause=cause), TIED_AGAIN)
+    await again(lambda: tidemill.assets.emit(name, cause=cause), TIED_AGAIN)
 
 
 async def settle(tidemill: Tidemill, expected: Iterable[str], within: float) -> None:
@@ -341,8 +341,8 @@ async def settle(tidemill: Tidemill, expected: Iterable[str], within: float) -> 
     deadline = time.monotonic() + within
     for dag_id in expected:
         while True:
-            view = await again(lambda dag_id=dag_id: tidemill.describe(dag_id))
-            backfills = await again(lambda dag_id=dag_id: tidemill.backfills(dag_id))
+            view = await again(lambda dag_id=dag_id: tidemill.dags.describe(dag_id))
+            backfills = await again(lambda dag_id=dag_id: tidemill.backfills.list(dag_id))
             due = view.next_dagrun_create_after is not None and view.next_dagrun_create_after <= datetime.now(UTC)
             if not (view.active_runs or view.queued_runs or due or any(b.completed_at is None for b in backfills)):
                 break
@@ -355,7 +355,7 @@ async def in_order(tidemill: Tidemill, dag_ids: Iterable[str], within: float) ->
     deadline = time.monotonic() + within
     for dag_id in dag_ids:
         while True:
-            view = await again(lambda dag_id=dag_id: tidemill.describe(dag_id))
+            view = await again(lambda dag_id=dag_id: tidemill.dags.describe(dag_id))
             if not (view.is_stale or view.has_import_errors):
                 break
             assert time.monotonic() < deadline, f"{dag_id} has not heard that its file is in order: {view}"
@@ -376,7 +376,7 @@ async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
         editor = Editor(folder / "dags", random.Random(plan.seed + 2), files=plan.files, ticks=plan.ticks)
         edited = editor.begin()
         emitted: dict[str, list[str]] = {}
-        await again(lambda: tidemill.set_bundle(editor.settings()))
+        await again(lambda: tidemill.bundles.configure(editor.settings()))
         over = asyncio.Event()
         editing = asyncio.create_task(editor.work(over))
         await asyncio.gather(
@@ -394,7 +394,7 @@ async def storm(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
             yesterday = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
             expected[dag_id].scheduled |= {
                 run.logical_date.isoformat().replace("+00:00", "Z")
-                for run in await again(lambda dag_id=dag_id: tidemill.runs(dag_id))
+                for run in await again(lambda dag_id=dag_id: tidemill.runs.list(dag_id))
                 if run.run_type == "scheduled" and run.logical_date == yesterday
             }
         await asyncio.sleep(2)  # visibility lags

@@ -58,7 +58,7 @@ class World:
     async def ends(self, dag_id: str, within: float = 120) -> None:
         """Waits until no run of the DAG is under way."""
         await eventually(
-            lambda: self.here.tidemill.runs(dag_id), lambda runs: all(run.state.finished for run in runs), within
+            lambda: self.here.tidemill.runs.list(dag_id), lambda runs: all(run.state.finished for run in runs), within
         )
 
     async def has_run(self, dag_id: str) -> None:
@@ -68,10 +68,10 @@ class World:
     async def anew(self, name: str, text: str, dag_id: str = "sales") -> None:
         """Has the DAG begin anew, with nothing of its past."""
         with suppress(NotFoundError, EndedError):
-            await self.here.tidemill.pause(dag_id)
-            await self.here.tidemill.cancel_runs(dag_id)
+            await self.here.tidemill.dags.pause(dag_id)
+            await self.here.tidemill.runs.cancel_all(dag_id)
             await self.ends(dag_id)
-            await self.here.tidemill.delete_dag(dag_id)
+            await self.here.tidemill.dags.delete(dag_id)
         await self.has(name, text)
 
     async def command(self, line: str) -> str:
@@ -208,7 +208,7 @@ async def test_the_first_dag(world: World, page: str) -> None:
         before |= {"tidemill tasks explain": broken, "tidemill runs clear": mended}
     await follow(world, page, before)
     await world.ends("first")
-    [newest, *_] = await world.here.tidemill.runs("first")
+    [newest, *_] = await world.here.tidemill.runs.list("first")
     assert newest.state == "success"
 
 
@@ -224,7 +224,7 @@ async def test_the_first_pipeline(world: World) -> None:
     await world.command("tidemill dags trigger sales")
     await world.ends("sales", within=280)
     await follow(world, page)
-    assert {run.state for run in await world.here.tidemill.runs("sales")} == {"success"}
+    assert {run.state for run in await world.here.tidemill.runs.list("sales")} == {"success"}
 
 
 @pytest.mark.thorough
@@ -236,7 +236,7 @@ async def test_the_first_backfill(world: World) -> None:
 async def backfill_under_way(world: World) -> None:
     await world.anew("sales.py", SLOW)
     days = BackfillRequest.model_validate({"from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-05T00:00:00Z"})
-    await world.here.tidemill.create_backfill("sales", days)
+    await world.here.tidemill.backfills.create("sales", days)
 
 
 @pytest.mark.thorough
@@ -253,16 +253,16 @@ async def test_operating(world: World) -> None:
 
     async def under_way(world: World) -> None:
         await world.has("sales.py", SLOW)
-        run = await world.here.tidemill.trigger("sales")
+        run = await world.here.tidemill.runs.trigger("sales")
         await eventually(
-            lambda: world.here.tidemill.find_run("sales", run.run_id), lambda found: found.state == "running"
+            lambda: world.here.tidemill.runs.find("sales", run.run_id), lambda found: found.state == "running"
         )
 
     async def asked(world: World) -> None:
         await world.has("sales.py", ASKS)
-        run = await world.here.tidemill.trigger("sales")
+        run = await world.here.tidemill.runs.trigger("sales")
         await eventually(
-            lambda: world.here.tidemill.run("sales", run.run_id),
+            lambda: world.here.tidemill.runs.describe("sales", run.run_id),
             lambda found: any(task.key == "publish" and task.state is TaskState.AWAITING_INPUT for task in found.tasks),
         )
 
@@ -292,7 +292,7 @@ async def test_bundles(world: World) -> None:
         subprocess.run(["git", *words], cwd=repository, check=True)
     world.replaced = {str(team): "/dags/team", str(repository): "/srv/pipelines.git"}
     await follow(world, "docs/dag_files.md")
-    await eventually(lambda: world.here.tidemill.spec("released"), bool)
+    await eventually(lambda: world.here.tidemill.dags.spec("released"), bool)
 
 
 ETL = """
@@ -336,7 +336,7 @@ async def test_installing_migrating_and_deploying(world: World) -> None:
 @pytest.mark.thorough
 async def test_assets(world: World) -> None:
     await world.has("assets.py", block("docs/assets.md", 'DAG("load_orders"'))
-    await eventually(lambda: world.here.tidemill.asset("orders"), lambda found: bool(found.producers))
+    await eventually(lambda: world.here.tidemill.assets.describe("orders"), lambda found: bool(found.producers))
     await follow(world, "docs/assets.md")
     assert (world.folder / "assets.svg").stat().st_size > 0
 

@@ -7,8 +7,8 @@ from itertools import islice, pairwise
 from typing import Any
 
 import pytest
-from cronsim import CronSim
-from hypothesis import assume, given
+from cronsim import CronSim, CronSimError
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from support import at, dag, empty
 from tidemill.model.dag.explaining import explain_dag
@@ -201,6 +201,7 @@ def field(low: int, high: int) -> st.SearchStrategy[str]:
 FIELDS = [field(0, 59), field(0, 23), field(1, 31), field(1, 12), field(0, 6)]
 
 
+@example("* * 30 2 *", datetime(2020, 1, 1, tzinfo=UTC))
 @given(
     st.tuples(*FIELDS).map(" ".join),
     st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC)),
@@ -212,6 +213,9 @@ def test_another_library_reads_expressions_alike(expression: str, start: datetim
     start = start.replace(second=0, microsecond=0)
     try:
         theirs = list(islice(CronSim(expression, start), 5))
+    except CronSimError:  # it refuses a day that none of the months has
+        assert cron(expression, "UTC").next(start) is None
+        return
     except (StopIteration, ValueError):
         assume(False)
     ours, tick = [], start

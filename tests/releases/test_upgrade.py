@@ -138,7 +138,7 @@ async def test_what_a_release_without_lines_in_memos_has_left_idle_goes_on(tmp_p
                 request = TriggerRequest(
                     run_id=f"before_{n}", triggering_user_name="ada", logical_date=now, dated_now=True
                 )
-                await tidemill.wait(await tidemill.trigger("idle", request))
+                await tidemill.runs.wait(await tidemill.runs.trigger("idle", request))
                 await asyncio.sleep(1)
                 if (await handle.describe()).history_length == len(IDLE):  # it has gone on as new, and waits
                     break
@@ -150,44 +150,46 @@ async def test_what_a_release_without_lines_in_memos_has_left_idle_goes_on(tmp_p
         for n in range(2):  # the second has nothing of the first in its cache
             with worker_process(env):
                 await eventually(lambda: registered(tidemill, dag("other", [empty("a")])), bool)  # it is there
-                run = await eventually(lambda: tidemill.trigger("idle", TriggerRequest(run_id=f"after_{n}")), bool)  # noqa: B023
-                await tidemill.wait(run)
-                assert (await tidemill.describe("idle")).last_run is not None
+                run = await eventually(lambda: tidemill.runs.trigger("idle", TriggerRequest(run_id=f"after_{n}")), bool)  # noqa: B023
+                await tidemill.runs.wait(run)
+                assert (await tidemill.dags.describe("idle")).last_run is not None
         await end_workflows(client, queue)
 
 
 async def registered(tidemill: Tidemill, spec: DagSpec) -> bool:
-    await tidemill.register(spec)
+    await tidemill.dags.register(spec)
     return True
 
 
 async def by_turns(tidemill: Tidemill, env: dict[str, str], folder: Path, last_release: Path) -> None:
     async with release(env, last_release):
-        await tidemill.set_pool("up_pool", PoolSettings(slots=2))
+        await tidemill.pools.configure("up_pool", PoolSettings(slots=2))
         at_once = timedelta()
-        await tidemill.set_bundle(
+        await tidemill.bundles.configure(
             BundleSettings(name="up", path=str(folder / "dags"), min_file_process_interval=at_once)
         )
-        [file] = await eventually(lambda: tidemill.look_at_bundle("up"), bool)
+        [file] = await eventually(lambda: tidemill.bundles.look("up"), bool)
         assert file.error is None
         await eventually(lambda: triggered(tidemill), bool)
         days = {"from_date": "2025-01-01T00:00:00Z", "to_date": datetime(2025, 1, BACKFILLED, tzinfo=UTC)}
         request = BackfillRequest(**days, max_active_runs=2)
-        await eventually(lambda: tidemill.create_backfill("up_backfill", request), bool)
+        await eventually(lambda: tidemill.backfills.create("up_backfill", request), bool)
     for turn in range(TURNS):
         async with release(env, None if turn % 2 == 0 else last_release):
             if turn % 2 == 0:  # to the older one, what this release has marked does not answer
-                await eventually(lambda: tidemill.describe("up_past"), bool)
+                await eventually(lambda: tidemill.dags.describe("up_past"), bool)
     with worker_process(env):
         end_the_cadence(folder / "dags" / "upgraded.py")
-        await eventually(lambda: tidemill.look_at_bundle("up"), bool)
+        await eventually(lambda: tidemill.bundles.look("up"), bool)
         for dag_id, runs in (("up_past", CHAINED), ("up_pool", POOLED), ("up_backfill", BACKFILLED)):
             await ended(tidemill, dag_id, runs)
-        await eventually(lambda: tidemill.describe("up_seconds"), lambda dag: "no more runs" in dag.next_dagrun_note)
+        await eventually(
+            lambda: tidemill.dags.describe("up_seconds"), lambda dag: "no more runs" in dag.next_dagrun_note
+        )
         await ended(tidemill, "up_seconds", 1)
-        view = await tidemill.bundle("up")
+        view = await tidemill.bundles.describe("up")
         assert view.problem is None
-        assert (await tidemill.run("up_manual", "waits")).state == "running"
+        assert (await tidemill.runs.describe("up_manual", "waits")).state == "running"
 
 
 def end_the_cadence(file: Path) -> None:
@@ -199,7 +201,7 @@ def end_the_cadence(file: Path) -> None:
 async def triggered(tidemill: Tidemill) -> bool:
     """Has the run that waits made, also if an answer is lost on a busy machine."""
     try:
-        await tidemill.trigger("up_manual", TriggerRequest(run_id="waits"))
+        await tidemill.runs.trigger("up_manual", TriggerRequest(run_id="waits"))
     except InvalidInputError as error:
         return "is taken by run 'waits'" in str(error)
     return True
@@ -208,7 +210,7 @@ async def triggered(tidemill: Tidemill) -> bool:
 async def ended(tidemill: Tidemill, dag_id: str, runs: int) -> None:
     """Waits until nothing of the DAG is under way, and at least so many runs have ended."""
     found = await eventually(
-        lambda: tidemill.runs(dag_id),
+        lambda: tidemill.runs.list(dag_id),
         lambda views: len(views) >= runs and not any(view.state in ("queued", "running") for view in views),
     )
     assert {str(view.state) for view in found} == {"success"}, [view.reason for view in found if view.reason]

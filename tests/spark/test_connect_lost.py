@@ -39,8 +39,8 @@ def asks_twice(dag_id: str, master: str, folder: Path, last: str = "asks") -> Da
 
 
 async def begun(spark: Stack, spec: DagSpec) -> str:
-    await spark.tidemill.register(spec)
-    return (await spark.tidemill.trigger(spec.dag_id, TriggerRequest(**ON_DAY))).run_id
+    await spark.tidemill.dags.register(spec)
+    return (await spark.tidemill.runs.trigger(spec.dag_id, TriggerRequest(**ON_DAY))).run_id
 
 
 async def has_asked(folder: Path, times: int = 1) -> list[str]:
@@ -78,7 +78,7 @@ async def test_a_server_that_is_away_is_waited_for(spark: Stack, spark_cache: Pa
     run_id = await begun(spark, asks_twice("server_away", f"sc://127.0.0.1:{port}", tmp_path))
 
     async def why() -> str:
-        return (await spark.tidemill.run("server_away", run_id)).tasks[0].why
+        return (await spark.tidemill.runs.describe("server_away", run_id)).tasks[0].why
 
     told = await eventually(why, lambda text: "does not answer" in text)
     assert f"127.0.0.1:{port}" in told

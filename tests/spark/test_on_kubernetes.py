@@ -69,8 +69,8 @@ async def test_a_function_is_run_with_the_code_that_was_kept_with_its_dag(
     (folder / "beside.py").write_text("ROWS = 42\n")
     (folder / "function.py").write_text(FUNCTION.format(options=options))
     await said(spark, "bundles", "set", "on_kubernetes", str(folder), "--interval", "1", "--min-interval", "0")
-    await eventually(lambda: spark.tidemill.describe("kubernetes_function"), bool)
-    run = await spark.tidemill.trigger("kubernetes_function")
+    await eventually(lambda: spark.tidemill.dags.describe("kubernetes_function"), bool)
+    run = await spark.tidemill.runs.trigger("kubernetes_function")
     details = await spark.finished("kubernetes_function", run.run_id)
     assert details.state is RunState.SUCCESS, told(details)
     assert await spark.result_of(details, "count") == 42
@@ -92,10 +92,10 @@ async def test_a_driver_that_waits_says_why_and_its_end_leaves_nothing(
 ) -> None:
     options = kubernetes.options(spark.home.resolve())
     options["conf"]["spark.kubernetes.driver.node.selector.disk"] = "fast"
-    await spark.tidemill.register(writing("kubernetes_waits", options, tmp_path))
-    run = await spark.tidemill.trigger("kubernetes_waits", TriggerRequest.model_validate(ON_DAY))
+    await spark.tidemill.dags.register(writing("kubernetes_waits", options, tmp_path))
+    run = await spark.tidemill.runs.trigger("kubernetes_waits", TriggerRequest.model_validate(ON_DAY))
     seen = await eventually(
-        lambda: spark.tidemill.run("kubernetes_waits", run.run_id),
+        lambda: spark.tidemill.runs.describe("kubernetes_waits", run.run_id),
         lambda found: "Unschedulable" in str((found.tasks[0].progress or {}).get("cluster")),
     )
     assert "no node has these labels" in str(seen.tasks[0].progress)

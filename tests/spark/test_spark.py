@@ -145,10 +145,10 @@ async def outcome_of_task(here: Stack, workflow_id: str, task_id: str) -> dict[s
 
 @pytest.mark.thorough
 async def test_progress_is_seen_while_it_runs_and_cancelling_ends_the_driver(spark: Stack) -> None:
-    await spark.tidemill.register(counting("watched", "slow", 60))
-    run = await spark.tidemill.trigger("watched")
+    await spark.tidemill.dags.register(counting("watched", "slow", 60))
+    run = await spark.tidemill.runs.trigger("watched")
     details = await eventually(
-        lambda: spark.tidemill.run("watched", run.run_id),
+        lambda: spark.tidemill.runs.describe("watched", run.run_id),
         lambda found: (found.tasks[0].progress or {}).get("tasks_done", 0) >= 2,
     )
     progress = details.tasks[0].progress
@@ -168,8 +168,8 @@ async def test_no_driver_outlives_its_worker(server: str, spark_home: Path, how:
         env = worker_environment(server, spark_home, made.task_queue)
         mark = str(spark_home / "attempts")
         with worker_process(env) as first:
-            await made.tidemill.register(counting("orphaned", how, 8))
-            run = await made.tidemill.trigger("orphaned", TriggerRequest(run_id=how))
+            await made.tidemill.dags.register(counting("orphaned", how, 8))
+            run = await made.tidemill.runs.trigger("orphaned", TriggerRequest(run_id=how))
             told = "attempts/dag_id=orphaned/*/task_id=count/attempt=1/*/progress.json"
             await eventually(lambda: asyncio.to_thread(lambda: [*spark_home.glob(told)]), bool)
             # What stands over them is a fork of the fork server, which no command line tells.

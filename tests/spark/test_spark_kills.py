@@ -53,8 +53,8 @@ async def test_one_application_does_the_work(
     async with stack(server, spark_home, no_remote_activities=True) as here:
         spec = writing(dag_id, spark, tmp_path, seconds=5 if when == "while it runs" else 0)
         with killing_worker(here, when, tmp_path / "mark") as first:
-            await here.tidemill.register(spec)
-            run = await here.tidemill.trigger(dag_id, DAY)
+            await here.tidemill.dags.register(spec)
+            run = await here.tidemill.runs.trigger(dag_id, DAY)
             if when == "while it runs":
                 await eventually(lambda: noted(tmp_path), lambda notes: notes == ["begun"])
                 first.kill()
@@ -95,8 +95,8 @@ async def test_a_java_application_is_not_run_again_when_its_end_could_not_be_tol
     }
     async with stack(server, spark_home, no_remote_activities=True) as here:
         with killing_worker(here, "after the work", tmp_path / "mark") as first:
-            await here.tidemill.register(dag("java_killed", [task], heartbeat_timeout=4))
-            run = await here.tidemill.trigger("java_killed", DAY)
+            await here.tidemill.dags.register(dag("java_killed", [task], heartbeat_timeout=4))
+            run = await here.tidemill.runs.trigger("java_killed", DAY)
             await asyncio.to_thread(first.wait, 90)
         with killing_worker(here, "never", tmp_path / "mark"):
             details = await here.finished("java_killed", run.run_id)
@@ -119,8 +119,8 @@ async def test_a_zombie_that_overlaps_its_retry_changes_nothing(server: str, spa
     spark = {"master": "local[2]", "driver_memory": "600m"}
     async with stack(server, spark_home, no_remote_activities=True) as here:
         with worker_process(worker_environment(server, elsewhere, here.task_queue)) as zombie:
-            await here.tidemill.register(writing("zombie", spark, tmp_path, seconds=25))
-            run = await here.tidemill.trigger("zombie", DAY)
+            await here.tidemill.dags.register(writing("zombie", spark, tmp_path, seconds=25))
+            run = await here.tidemill.runs.trigger("zombie", DAY)
             await eventually(lambda: noted(tmp_path), lambda notes: notes == ["begun"])
             zombie.send_signal(signal.SIGSTOP)
             try:
@@ -137,7 +137,7 @@ async def test_a_zombie_that_overlaps_its_retry_changes_nothing(server: str, spa
 async def finished_with_both(here: Stack, run_id: str, folder: Path) -> RunDetails:
     """The run, once the retry has ended and the zombie has written everything, too."""
     # Asked again and again: a question may go to the worker that hangs.
-    details = await eventually(lambda: here.tidemill.run("zombie", run_id), lambda run: run.state.finished)
+    details = await eventually(lambda: here.tidemill.runs.describe("zombie", run_id), lambda run: run.state.finished)
     notes: Any = await eventually(lambda: noted(folder), lambda notes: notes.count("written") == 2)
     assert notes.count("begun") == 2
     return details

@@ -58,7 +58,7 @@ async def test_what_an_application_writes_is_published_once(
     # A Connect server does not say which of its work was for whom.
     assert figures.output_rows == (None if request.node.callspec.id == "connect" else 40)
     # Spark tasks take slots of a pool of their own, which nobody has to set up.
-    pool = await spark.tidemill.pool("spark")
+    pool = await spark.tidemill.pools.describe("spark")
     assert (pool.settings.slots, pool.occupied_slots) == (128, 0)
 
 
@@ -112,10 +112,10 @@ async def test_cancelling_ends_the_application_before_the_run_says_so(
 ) -> None:
     mode = request.node.callspec.id
     dag_id = f"cancelled_{mode}"
-    await spark.tidemill.register(writing(dag_id, where, tmp_path, seconds=600))
-    run = await spark.tidemill.trigger(dag_id, TriggerRequest.model_validate(ON_DAY))
+    await spark.tidemill.dags.register(writing(dag_id, where, tmp_path, seconds=600))
+    run = await spark.tidemill.runs.trigger(dag_id, TriggerRequest.model_validate(ON_DAY))
     seen = await eventually(
-        lambda: spark.tidemill.run(dag_id, run.run_id),
+        lambda: spark.tidemill.runs.describe(dag_id, run.run_id),
         lambda found: (tmp_path / "notes").exists() and (found.tasks[0].progress or {}).get("application_id"),
     )
     driver = request.getfixturevalue("kubernetes").running(dag_id) if mode == "kubernetes" else []
@@ -156,8 +156,8 @@ async def test_terminating_a_run_leaves_no_driver_on_the_cluster(
 ) -> None:
     """The run's workflow is gone, and ends nothing any more: whoever follows the application does."""
     options = standalone.options(deploy_mode="cluster")
-    await spark.tidemill.register(writing("terminated_on_cluster", options, tmp_path, seconds=600))
-    run = await spark.tidemill.trigger("terminated_on_cluster", TriggerRequest.model_validate(ON_DAY))
+    await spark.tidemill.dags.register(writing("terminated_on_cluster", options, tmp_path, seconds=600))
+    run = await spark.tidemill.runs.trigger("terminated_on_cluster", TriggerRequest.model_validate(ON_DAY))
     await eventually(lambda: asyncio.to_thread((tmp_path / "notes").exists), bool)
     await spark.tidemill.client.get_workflow_handle(run.workflow_id).terminate("by hand")
     await eventually(lambda: asyncio.to_thread(standalone.drivers, active=True), lambda drivers: not drivers)
@@ -186,8 +186,10 @@ async def test_cancelling_while_it_is_submitted_leaves_no_driver(
 ) -> None:
     """Whether the cluster has heard of the application already or not, none is there in the end."""
     dag_id = f"crossing_{seconds}"
-    await spark.tidemill.register(writing(dag_id, standalone.options(deploy_mode="cluster"), tmp_path, seconds=600))
-    run = await spark.tidemill.trigger(dag_id, TriggerRequest.model_validate(ON_DAY))
+    await spark.tidemill.dags.register(
+        writing(dag_id, standalone.options(deploy_mode="cluster"), tmp_path, seconds=600)
+    )
+    run = await spark.tidemill.runs.trigger(dag_id, TriggerRequest.model_validate(ON_DAY))
     await eventually(lambda: plans(spark.home, dag_id), bool)
     await asyncio.sleep(seconds)
     await spark.tidemill.client.get_workflow_handle(run.workflow_id).cancel()

@@ -45,7 +45,7 @@ async def lines(here: Stack) -> list[tuple[str, int, dict[str, str]]]:
 
 
 async def test_changes_are_kept_and_what_only_looks_is_not(here: Stack, tmp_path: Path) -> None:
-    await here.tidemill.register(dag("audited_cli", [empty("a")]))
+    await here.tidemill.dags.register(dag("audited_cli", [empty("a")]))
     await told(here, "dags", "list")
     await told(here, "dags", "pause", "audited_cli")
     await told(here, "dags", "pause", "not_there", code=1)

@@ -75,8 +75,10 @@ async def test_what_a_task_needs_that_runs_for_months_stays(
 ) -> None:
     monkeypatch.setattr("tidemill.activities.attempts.supervision.TOUCH_EVERY", 0.1)
     go_on = tmp_path / "go_on"
-    await here.tidemill.register(dag("lasts", [bash("a", f"while [ ! -e {go_on} ]; do sleep 0.1; done; echo done")]))
-    run = await here.tidemill.trigger("lasts")
+    await here.tidemill.dags.register(
+        dag("lasts", [bash("a", f"while [ ! -e {go_on} ]; do sleep 0.1; done; echo done")])
+    )
+    run = await here.tidemill.runs.trigger("lasts")
 
     async def begun() -> list[Path]:
         return [*(here.home / "attempts").rglob("claim.json")]
@@ -109,34 +111,34 @@ async def keeps_what_is_needed(here: Stack, tmp_path: Path) -> None:
     folder.mkdir()
     dag_id = f"kept_{here.task_queue.replace('-', '_')}"
     file = folder / "file.py"
-    await here.tidemill.set_bundle(
+    await here.tidemill.bundles.configure(
         BundleSettings(name=dag_id, path=str(folder), min_file_process_interval=timedelta(0))
     )
     for number in range(3):
         file.write_text(f"from tidemill import DAG, EmptyOperator\nwith DAG('{dag_id}', description='{number}'):\n"
                         "    EmptyOperator(task_id='a')\n")  # fmt: skip
-        await here.tidemill.look_at_bundle(dag_id)
+        await here.tidemill.bundles.look(dag_id)
         if number == 1:
-            run = await here.tidemill.trigger(dag_id)
+            run = await here.tidemill.runs.trigger(dag_id)
             await here.finished(dag_id, run.run_id)
     place = WorkerContext(home=here.home)
     assert len(place.snapshots.names()) == 3
     known = await known_to_temporal(here.tidemill.client)
     aged(here.home)
     cleanup(place, known, MONTH)
-    spec = await here.tidemill.spec(dag_id)
+    spec = await here.tidemill.dags.spec(dag_id)
     assert spec.source is not None
     assert spec.source.snapshot in place.snapshots.names()
     assert len(place.snapshots.names()) == 2
-    again = await here.tidemill.trigger(dag_id)
+    again = await here.tidemill.runs.trigger(dag_id)
     assert (await here.finished(dag_id, again.run_id)).state == "success"
 
 
 async def test_an_attempt_that_runs_is_left_alone(here: Stack, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     command = f"touch {mark}; while test -e {mark}; do sleep 0.1; done"
-    await here.tidemill.register(dag("runs_long", [bash("a", command)]))
-    run = await here.tidemill.trigger("runs_long")
+    await here.tidemill.dags.register(dag("runs_long", [bash("a", command)]))
+    run = await here.tidemill.runs.trigger("runs_long")
     await eventually(lambda: asyncio.to_thread(mark.exists), bool)
     attempts = here.home / "attempts"
     await eventually(lambda: asyncio.to_thread(lambda: [*attempts.rglob("claim.json")]), bool)

@@ -51,7 +51,7 @@ async def test_a_day_with_the_command_line(here: Stack) -> None:
 async def test_operating_tasks_with_the_command_line(here: Stack, tmp_path: Path) -> None:
     tasks = [bash("a", f"echo {{{{ ds }}}}; test -e {tmp_path}/ok"), empty("b", "a")]
     dates = {"schedule": "@daily", "start_date": "2024-01-01T00:00:00Z", "end_date": "2024-01-02T00:00:00Z"}
-    await here.tidemill.register(dag("operated", tasks, catchup=True, **dates))
+    await here.tidemill.dags.register(dag("operated", tasks, catchup=True, **dates))
     runs = [view.run_id for view in await here.all_finished("operated", 2)]
     assert "a is failed: BashFailed" in await told(here, "tasks", "explain", "operated", runs[0], "a")
     assert (await told(here, "tasks", "explain", "operated", runs[0], "a", "--json"))["state"] == "failed"
@@ -72,12 +72,12 @@ async def test_operating_tasks_with_the_command_line(here: Stack, tmp_path: Path
     assert cleared == {run_id: ["a", "b"] for run_id in runs}
     for run_id in runs:
         await here.finished("operated", run_id)
-    assert {str(view.state) for view in await here.tidemill.runs("operated") if view.run_id in runs} == {"success"}
+    assert {str(view.state) for view in await here.tidemill.runs.list("operated") if view.run_id in runs} == {"success"}
     marked = await told(here, "tasks", "mark", "operated", runs[1], "failed", "b", "--json")
     assert marked == {runs[1]: ["b"]} or marked == {runs[1]: []}
-    await eventually(lambda: here.tidemill.find_run("operated", runs[1]), lambda view: view.state == "failed")
+    await eventually(lambda: here.tidemill.runs.find("operated", runs[1]), lambda view: view.state == "failed")
     await told(here, "runs", "mark", "operated", runs[1], "success")
-    await eventually(lambda: here.tidemill.find_run("operated", runs[1]), lambda view: view.state == "success")
+    await eventually(lambda: here.tidemill.runs.find("operated", runs[1]), lambda view: view.state == "success")
     await told(here, "runs", "gantt", "operated", runs[0], "--output", str(tmp_path / "run.svg"))
     assert "<svg" in (tmp_path / "run.svg").read_text()
     assert "'success', 'failed'," in await told(here, "tasks", "mark", "operated", runs[1], "none", "b", code=2)
@@ -100,10 +100,10 @@ async def test_clearing_says_that_another_version_is_in_place(here: Stack) -> No
     await here.run_once(dag("mended_file", [bash("a", "exit 1")]), run_id="mine")
     assert "--latest" not in await told(here, "tasks", "clear", "mended_file", "mine", "a")
     await eventually(
-        lambda: here.tidemill.run("mended_file", "mine"),
+        lambda: here.tidemill.runs.describe("mended_file", "mine"),
         lambda run: run.tasks[0].try_number == 2 and run.state.finished,
     )
-    await here.tidemill.register(dag("mended_file", [bash("a", "true")]))
+    await here.tidemill.dags.register(dag("mended_file", [bash("a", "true")]))
     for command in (("tasks", "clear", "mended_file", "mine", "a"), ("runs", "clear", "mended_file", "mine")):
         await here.finished("mended_file", "mine")
         output = await told(here, *command)
@@ -242,7 +242,7 @@ async def test_a_bad_dag_file_registers_nothing_and_says_why(here: Stack, tmp_pa
     output = await told(here, "dags", "register", str(tmp_path), code=1)
     assert "bad.py: DAG 'bad': schedule" in output
     assert "cannot read cron expression '61 * * * *'" in output
-    assert (await here.tidemill.describe("good_one")).dag_id == "good_one"
+    assert (await here.tidemill.dags.describe("good_one")).dag_id == "good_one"
 
 
 async def test_a_service_that_is_not_there_is_told_with_the_remedy(here: Stack) -> None:
@@ -270,8 +270,8 @@ def test_the_help_of_a_command_is_what_the_list_of_commands_says() -> None:
 async def test_ids_may_be_as_long_as_airflow_takes_them(here: Stack) -> None:
     """Longer than the names of files may be, once they have their prefix."""
     dag_id, task_id, run_id = "d" * 250, "t" * 250, "r" * 200
-    await here.tidemill.register(dag(dag_id, [bash(task_id, "echo said"), bash("é" * 120, "true", task_id)]))
-    await here.tidemill.trigger(dag_id, TriggerRequest(run_id=run_id))
+    await here.tidemill.dags.register(dag(dag_id, [bash(task_id, "echo said"), bash("é" * 120, "true", task_id)]))
+    await here.tidemill.runs.trigger(dag_id, TriggerRequest(run_id=run_id))
     assert (await here.finished(dag_id, run_id)).state is RunState.SUCCESS
     assert without_times(await told(here, "tasks", "logs", dag_id, run_id, task_id)) == "said\n"
 

@@ -51,7 +51,7 @@ async def test_no_date_is_early_and_no_limit_too_short(
 
     async def ended(n: int) -> list[RunView]:
         return await eventually(
-            lambda: stack.tidemill.runs(ticks),
+            lambda: stack.tidemill.runs.list(ticks),
             lambda runs: sum(str(run.state) == "success" for run in runs) >= n,
             120,
         )
@@ -62,15 +62,15 @@ async def test_no_date_is_early_and_no_limit_too_short(
             [bash("sleeps", "sleep 15", execution_timeout="PT60S", retries=1)],
             heartbeat_timeout="PT10S",
         )
-        await stack.tidemill.register(long)
-        await stack.tidemill.register(
+        await stack.tidemill.dags.register(long)
+        await stack.tidemill.dags.register(
             dag(ticks, [bash("a", "true")], **EVERY_FIVE_SECONDS, start_date=datetime.now(UTC))
         )
-        run = await stack.tidemill.trigger(long_task)
+        run = await stack.tidemill.runs.trigger(long_task)
         await ended(2)
         await asyncio.to_thread(setting.write_text, then)
         details = await stack.finished(long_task, run.run_id)
-        runs = await ended(len(await stack.tidemill.runs(ticks)) + 2)
+        runs = await ended(len(await stack.tidemill.runs.list(ticks)) + 2)
     assert [(str(task.state), task.try_number) for task in details.tasks] == [("success", 1)]
     runs.sort(key=lambda run: run.run_after)
     assert all(run.started_at >= run.run_after for run in runs if run.started_at is not None)

@@ -57,7 +57,7 @@ async def test_who_is_cancelled_while_nobody_answers_ends(server: str) -> None:
     async def ask_until_answered() -> None:
         while True:
             with suppress(NoWorkerError):
-                await tidemill.look_at_bundle("silent")
+                await tidemill.bundles.look("silent")
 
     asking = asyncio.create_task(ask_until_answered())
     try:

@@ -37,10 +37,10 @@ async def test_a_history_holds_no_plain_text(server: str, tmp_path: Path, monkey
             "args": ["{{ dag_run.conf.word }}"],
         }
         tasks = [bash("a", "echo a-result-{{ dag_run.conf.word }}"), raises]
-        await tidemill.register(dag("enciphered", tasks))
-        run = await tidemill.trigger("enciphered", TriggerRequest(conf={"word": "plain-text-word"}))
-        await eventually(lambda: tidemill.find_run("enciphered", run.run_id), lambda found: found.state.finished)
-        details = await tidemill.run("enciphered", run.run_id)
+        await tidemill.dags.register(dag("enciphered", tasks))
+        run = await tidemill.runs.trigger("enciphered", TriggerRequest(conf={"word": "plain-text-word"}))
+        await eventually(lambda: tidemill.runs.find("enciphered", run.run_id), lambda found: found.state.finished)
+        details = await tidemill.runs.describe("enciphered", run.run_id)
         errors = {task.task_id: task.error or "" for task in details.tasks}
         assert "it was about plain-text-word" in errors["raises"]
         bare = await Client.connect(server)

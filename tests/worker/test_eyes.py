@@ -50,11 +50,13 @@ async def test_a_worker_tells_its_health_and_what_it_does(server: str, tmp_path:
             unknown = await get(f"{url}/etc")
             assert unknown is not None
             assert unknown.status_code == 404
-            await here.tidemill.register(dag("measured", [bash("a", "true"), bash("b", "exit 1")], max_active_runs=9))
+            await here.tidemill.dags.register(
+                dag("measured", [bash("a", "true"), bash("b", "exit 1")], max_active_runs=9)
+            )
 
             async def with_delay() -> httpx.Response | None:
                 """After another run: the test's own worker has no metrics, and takes some of their workflows."""
-                run = await here.tidemill.trigger("measured")
+                run = await here.tidemill.runs.trigger("measured")
                 await here.finished("measured", run.run_id)
                 return await get(f"http://127.0.0.1:{metrics}/metrics")
 

@@ -35,8 +35,8 @@ async def test_workflows_whose_code_fails_are_named_and_go_on_at_once_after_a_ro
     with temporal_server(tmp_path / "server", **SOON) as address:
         async with stack(address, tmp_path / "home") as here:
             client = here.tidemill.client
-            await here.tidemill.register(read_dag({"dag_id": "ours", "schedule": "@yearly", "tasks": TASKS}))
-            await eventually(here.tidemill.dags, lambda found: len(found[0]) == 1)
+            await here.tidemill.dags.register(read_dag({"dag_id": "ours", "schedule": "@yearly", "tasks": TASKS}))
+            await eventually(here.tidemill.dags.list, lambda found: len(found[0]) == 1)
             assert await all_standing(client) == []
             good = dag_workflow.dag_row
             monkeypatch.setattr(dag_workflow, "dag_row", bad)
@@ -44,7 +44,7 @@ async def test_workflows_whose_code_fails_are_named_and_go_on_at_once_after_a_ro
             [found] = await eventually(lambda: failing_workflows(client), bool)
             assert (found.workflow_id, found.dag_id) == ("dag:ours", "ours")
             assert "fail (WorkflowWorkerUnhandledFailure)" in found.problem
-            [row] = (await here.tidemill.dags())[0]
+            [row] = (await here.tidemill.dags.list())[0]
             assert (row.status, row.problem) == ("failing", found.problem)
             settings = Settings(home=tmp_path / "web", task_queue=here.task_queue)
             async with (
@@ -64,10 +64,10 @@ async def test_workflows_whose_code_fails_are_named_and_go_on_at_once_after_a_ro
             [standing] = await all_standing(client)
             assert standing.problem == "its workflow task has failed, and waits to be tried again"
             await repair(client, standing)
-            row = await eventually(lambda: here.tidemill.describe("ours"), lambda found: found.is_paused)
+            row = await eventually(lambda: here.tidemill.dags.describe("ours"), lambda found: found.is_paused)
             assert row.dag_id == "ours"
             await eventually(lambda: failing_workflows(client), lambda left: left == [])
-            assert (await here.tidemill.dags())[0][0].problem is None
+            assert (await here.tidemill.dags.list())[0][0].problem is None
 
 
 async def test_a_worker_of_the_release_before_brings_them_back_when_it_starts(
@@ -82,8 +82,8 @@ async def test_a_worker_of_the_release_before_brings_them_back_when_it_starts(
         client = await Client.connect(address, plugins=[TidemillPlugin(tmp_path / "home")])
         tidemill = Tidemill(client)
         async with Worker(client, task_queue="tidemill"):
-            await tidemill.register(read_dag({"dag_id": "ours", "schedule": "@yearly", "tasks": TASKS}))
-            await eventually(tidemill.dags, lambda found: len(found[0]) == 1)
+            await tidemill.dags.register(read_dag({"dag_id": "ours", "schedule": "@yearly", "tasks": TASKS}))
+            await eventually(tidemill.dags.list, lambda found: len(found[0]) == 1)
             monkeypatch.setattr(dag_workflow, "dag_row", bad)
             await client.get_workflow_handle("dag:ours").signal("pause")
             await eventually(lambda: failing_workflows(client), bool)
@@ -93,7 +93,7 @@ async def test_a_worker_of_the_release_before_brings_them_back_when_it_starts(
         before = (await handle.describe()).run_id
         async with Worker(client, task_queue="tidemill"):
             await eventually(handle.describe, lambda found: found.run_id != before)
-            await eventually(lambda: tidemill.describe("ours"), lambda found: found.is_paused)
+            await eventually(lambda: tidemill.dags.describe("ours"), lambda found: found.is_paused)
             await eventually(lambda: failing_workflows(client), lambda left: left == [])
 
 

@@ -169,7 +169,7 @@ async def test_results_by_their_keys_and_results_that_are_not_kept(here: Stack, 
     )
     (tmp_path / "results.py").write_text(text)
     await told(here, "dags", "register", str(tmp_path / "results.py"))
-    run = await here.tidemill.trigger("results")
+    run = await here.tidemill.runs.trigger("results")
     details = await here.finished("results", run.run_id)
     assert {task.task_id: str(task.state) for task in details.tasks} == {
         "two": "success", "unkept": "success", "use": "success", "skipped": "skipped"
@@ -192,8 +192,8 @@ def test_a_preset_that_there_is_not() -> None:
 
 async def test_a_template_of_a_run_without_a_date_and_names_of_airflow_2(here: Stack) -> None:
     tasks = [bash("a", "echo {{ ds }}"), bash("b", "echo {{ next_ds }}")]
-    await here.tidemill.register(dag("undated", tasks))
-    run = await here.tidemill.trigger("undated", TriggerRequest(run_id="by_hand"))
+    await here.tidemill.dags.register(dag("undated", tasks))
+    run = await here.tidemill.runs.trigger("undated", TriggerRequest(run_id="by_hand"))
     await here.finished("undated", run.run_id)
     shown = await told(here, "tasks", "explain", "undated", "by_hand", "a")
     assert "The run has no logical date, and so no ds" in shown
@@ -223,7 +223,7 @@ async def test_names_and_macros_of_airflow_3(here: Stack) -> None:
 
 
 async def test_dates_without_a_zone_are_utc_and_latest_is_the_newest(here: Stack) -> None:
-    await here.tidemill.register(dag("dated", [bash("a", "echo {{ ds }}")]))
+    await here.tidemill.dags.register(dag("dated", [bash("a", "echo {{ ds }}")]))
     later = await told(here, "dags", "trigger", "dated", "--json")
     assert later["logical_date"] is not None
     earlier = await told(here, "dags", "trigger", "dated", "--logical-date", "2024-01-02", "--json")
@@ -235,7 +235,7 @@ async def test_dates_without_a_zone_are_utc_and_latest_is_the_newest(here: Stack
 
 async def test_a_line_of_a_list_is_a_line_of_the_output(here: Stack) -> None:
     dag_id = "a_dag_with_a_name_that_is_longer_than_half_of_a_line_of_eighty_characters_" + "x" * 40
-    await here.tidemill.register(dag(dag_id, [empty("a")]))
+    await here.tidemill.dags.register(dag(dag_id, [empty("a")]))
     listed = await told(here, "tasks", "list", dag_id)
     assert listed.splitlines()[1].split()[:2] == ["a", "empty"]
     shown = await told(here, "dags", "trigger", dag_id, "--run-id", "y" * 90)
@@ -260,7 +260,7 @@ def test_a_files_error_names_the_users_own_lines_alone(tmp_path: Path) -> None:
 
 
 async def test_what_has_been_said_is_not_followed_by_a_number(here: Stack) -> None:
-    await here.tidemill.register(dag("no_run", [empty("a")]))
+    await here.tidemill.dags.register(dag("no_run", [empty("a")]))
     refused = await told(here, "runs", "show", "no_run", "latest", code=1)
     assert "error: 1" not in refused
 
@@ -270,7 +270,7 @@ async def test_a_dag_is_deleted_with_its_runs(here: Stack) -> None:
     [gone] = await told(here, "dags", "delete", "deleted", "--yes", "--json")
     assert gone == {"dag_id": "deleted", "runs": 1}
     with pytest.raises(NotFoundError):
-        await here.tidemill.describe("deleted")
+        await here.tidemill.dags.describe("deleted")
     assert (await here.run_once(dag("deleted", [empty("a")]))).state == "success"
 
 
@@ -279,28 +279,28 @@ async def test_a_dag_that_is_deleted_and_made_again_begins_anew(here: Stack) -> 
     for n in range(3):
         dates = {"start_date": "2026-01-01T00:00:00Z", "end_date": "2026-01-03T00:00:00Z"}
         spec = dag("made_again", [bash("a", f"echo {n}")], schedule="@daily", catchup=True, **dates)
-        await here.tidemill.register(spec)
+        await here.tidemill.dags.register(spec)
         runs = await here.all_finished("made_again", 3)
         logs = [here.log_of("made_again", run.run_id, "a").split() for run in runs]  # which outlive the DAG
         assert logs == [[str(k) for k in range(n + 1)]] * 3
-        assert await here.tidemill.delete_dag("made_again") == 3
+        assert await here.tidemill.dags.delete("made_again") == 3
 
 
 async def test_a_dag_with_runs_under_way_is_not_deleted(here: Stack) -> None:
-    await here.tidemill.register(dag("kept", [bash("a", "sleep 600")]))
-    run = await here.tidemill.trigger("kept")
+    await here.tidemill.dags.register(dag("kept", [bash("a", "sleep 600")]))
+    run = await here.tidemill.runs.trigger("kept")
     with pytest.raises(InvalidInputError, match="has runs under way"):
-        await here.tidemill.delete_dag("kept")
-    assert (await here.tidemill.describe("kept")).is_paused is False
-    await here.tidemill.cancel_run("kept", run.run_id)
+        await here.tidemill.dags.delete("kept")
+    assert (await here.tidemill.dags.describe("kept")).is_paused is False
+    await here.tidemill.runs.cancel("kept", run.run_id)
 
 
 async def test_a_terminated_dag_does_not_look_well(here: Stack) -> None:
-    await here.tidemill.register(dag("terminated_unseen", [empty("a")]))
+    await here.tidemill.dags.register(dag("terminated_unseen", [empty("a")]))
     await here.tidemill.client.get_workflow_handle("dag:terminated_unseen").terminate()
     with pytest.raises(NotFoundError, match="has been ended"):
-        await here.tidemill.describe("terminated_unseen")
-    assert await here.tidemill.delete_dag("terminated_unseen") == 0
+        await here.tidemill.dags.describe("terminated_unseen")
+    assert await here.tidemill.dags.delete("terminated_unseen") == 0
 
 
 @pytest.mark.parametrize("option", ["--version", "-h"])

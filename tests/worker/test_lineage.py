@@ -76,9 +76,9 @@ async def run_once(server: str, home: Path, variables: dict[str, str], spec: Dag
     tidemill = Tidemill(client, queue)
     try:
         with worker_process({**worker_environment(server, home, queue), **variables}) as worker:
-            await eventually(lambda: tidemill.register(spec), bool)
-            run = await tidemill.trigger(spec.dag_id, TriggerRequest(logical_date="2026-01-01T00:00:00Z"))
-            await eventually(lambda: tidemill.find_run(spec.dag_id, run.run_id), lambda view: view.state.finished)
+            await eventually(lambda: tidemill.dags.register(spec), bool)
+            run = await tidemill.runs.trigger(spec.dag_id, TriggerRequest(logical_date="2026-01-01T00:00:00Z"))
+            await eventually(lambda: tidemill.runs.find(spec.dag_id, run.run_id), lambda view: view.state.finished)
             worker.terminate()
             worker.wait(60)
     finally:

@@ -29,21 +29,21 @@ async def test_a_line_follows_its_dag_and_says_what_describe_says(here: Stack) -
         end_date="2024-01-02T00:00:00Z",
         catchup=True,
     )
-    await here.tidemill.register(spec)
+    await here.tidemill.dags.register(spec)
     await here.all_finished("listed", 2)
-    view = await here.tidemill.describe("listed")
+    view = await here.tidemill.dags.describe("listed")
     found = await eventually(lambda: row(here, "listed"), lambda r: r and r.last_run and r.active_runs == 0)
     assert found is not None
     assert found.model_copy(update={"owners": (), "tags": ()}) == row_of_view(view.model_dump(mode="json"))
     assert (found.owners, found.tags, found.status) == (("ada", "bob"), ("daily", "sales"), "active")
-    await here.tidemill.pause("listed")
+    await here.tidemill.dags.pause("listed")
     await eventually(lambda: row(here, "listed"), lambda r: r and r.status == "paused")
     assert len(found.model_dump_json()) < 2048
 
 
 async def test_filters_of_the_lists(here: Stack) -> None:
-    await here.tidemill.register(dag("one", [empty("a", owner="ada")], tags=["x"]))
-    await here.tidemill.register(dag("two", [bash("a", "exit 1", owner="bob")], tags=["y"]))
+    await here.tidemill.dags.register(dag("one", [empty("a", owner="ada")], tags=["x"]))
+    await here.tidemill.dags.register(dag("two", [bash("a", "exit 1", owner="bob")], tags=["y"]))
     await eventually(lambda: row(here, "two"), bool)
     for options, dag_ids in (
         (["--owner", "ada"], {"one"}),
@@ -54,7 +54,7 @@ async def test_filters_of_the_lists(here: Stack) -> None:
         listed = {found["dag_id"] for found in await told(here, "dags", "list", "--json", *options)}
         assert listed & {"one", "two"} == dag_ids, options
     for dag_id in ("one", "two"):
-        await here.tidemill.trigger(dag_id, TriggerRequest(run_id=f"of_{dag_id}"))
+        await here.tidemill.runs.trigger(dag_id, TriggerRequest(run_id=f"of_{dag_id}"))
         await here.finished(dag_id, f"of_{dag_id}")
 
     async def failed() -> list[tuple[str, str]]:
@@ -77,8 +77,8 @@ async def test_filters_of_the_lists(here: Stack) -> None:
 async def test_a_run_that_ran_again_is_listed_once_as_it_stands_now(here: Stack, tmp_path: Path) -> None:
     """Each earlier execution was listed, too: a run that was mended last night was still a failed one."""
     mended = tmp_path / "mended"
-    await here.tidemill.register(dag("mended", [bash("a", f"test -e {mended}")]))
-    await here.tidemill.trigger("mended", TriggerRequest(run_id="once"))
+    await here.tidemill.dags.register(dag("mended", [bash("a", f"test -e {mended}")]))
+    await here.tidemill.runs.trigger("mended", TriggerRequest(run_id="once"))
     await here.finished("mended", "once")
 
     async def listed(state: RunState | None) -> list[tuple[str, str]]:
@@ -86,12 +86,13 @@ async def test_a_run_that_ran_again_is_listed_once_as_it_stands_now(here: Stack,
         return [(each.run_id, str(each.state)) for each in found if each.dag_id == "mended"]
 
     await eventually(lambda: listed(RunState.FAILED), lambda found: found == [("once", "failed")])
-    await here.tidemill.clear("mended", "once")
+    await here.tidemill.runs.clear("mended", "once")
     await eventually(
-        lambda: here.tidemill.run("mended", "once"), lambda run: run.tasks[0].try_number == 2 and run.state.finished
+        lambda: here.tidemill.runs.describe("mended", "once"),
+        lambda run: run.tasks[0].try_number == 2 and run.state.finished,
     )
     mended.touch()
-    await here.tidemill.clear("mended", "once")
+    await here.tidemill.runs.clear("mended", "once")
     await eventually(lambda: listed(RunState.SUCCESS), lambda found: found == [("once", "success")])
     assert await listed(RunState.FAILED) == []
     assert await listed(None) == [("once", "success")]
@@ -101,9 +102,9 @@ async def test_all_that_failed_is_run_again_at_once(here: Stack, tmp_path: Path)
     mended = tmp_path / "mended"
     for dag_id in ("bulk_a", "bulk_b"):
         tasks = [bash("good", f"echo ran >> {tmp_path}/{dag_id}"), bash("bad", f"test -e {mended}", "good")]
-        await here.tidemill.register(dag(dag_id, tasks, max_active_runs=4))
+        await here.tidemill.dags.register(dag(dag_id, tasks, max_active_runs=4))
         for number in range(2):
-            await here.tidemill.trigger(dag_id, TriggerRequest(run_id=f"{dag_id}_{number}"))
+            await here.tidemill.runs.trigger(dag_id, TriggerRequest(run_id=f"{dag_id}_{number}"))
         await here.all_finished(dag_id, 2)
 
     async def failed() -> str:
@@ -113,9 +114,11 @@ async def test_all_that_failed_is_run_again_at_once(here: Stack, tmp_path: Path)
     mended.touch()
     assert "2 runs" in await told(here, "runs", "clear", "bulk_a", "--failed", "--since", "1h", "--yes")
     for run in await here.all_finished("bulk_a", 2):
-        await eventually(lambda run=run: here.tidemill.run("bulk_a", run.run_id), lambda run: run.state == "success")  # type: ignore[misc]
+        await eventually(
+            lambda run=run: here.tidemill.runs.describe("bulk_a", run.run_id), lambda run: run.state == "success"
+        )  # type: ignore[misc]
     assert (tmp_path / "bulk_a").read_text().split() == ["ran"] * 2, "what was good is not run again"
-    assert {str(run.state) for run in await here.tidemill.runs("bulk_b")} == {"failed"}
+    assert {str(run.state) for run in await here.tidemill.runs.list("bulk_b")} == {"failed"}
     assert "Leave RUN_ID" in await told(here, "runs", "clear", "bulk_b", "latest", "--failed", code=1)
 
 
@@ -124,10 +127,10 @@ async def test_runs_by_type_and_dags_by_when_they_are_due(here: Stack) -> None:
     later = (datetime.now(UTC) + timedelta(hours=5)).isoformat()
     for dag_id, moment in (("due_soon", soon), ("due_later", later)):
         events = {"kind": "events", "event_dates": [moment]}
-        await here.tidemill.register(dag(dag_id, [empty("a")], schedule=events))
+        await here.tidemill.dags.register(dag(dag_id, [empty("a")], schedule=events))
     await here.run_once(dag("never_due", [empty("a")]), run_id="by_hand")
     old = {"schedule": "@daily", "start_date": "2024-01-01T00:00:00Z", "end_date": "2024-01-01T00:00:00Z"}
-    await here.tidemill.register(dag("past", [empty("a")], catchup=True, **old))
+    await here.tidemill.dags.register(dag("past", [empty("a")], catchup=True, **old))
     await here.all_finished("past", 1)
 
     async def due(within: str) -> list[str]:
@@ -151,7 +154,7 @@ async def test_runs_by_type_and_dags_by_when_they_are_due(here: Stack) -> None:
 
 async def test_lists_need_no_worker_and_a_silent_dag_hides_no_other(server: str, tmp_path: Path) -> None:
     async with stack(server, tmp_path / "home") as here:
-        await here.tidemill.register(dag("needs_nobody", [empty("a")]))
+        await here.tidemill.dags.register(dag("needs_nobody", [empty("a")]))
         silent = await here.tidemill.client.start_workflow(
             "Dag", dag("unpolled", []), id="dag:unpolled", task_queue="nobody-polls-this"
         )
@@ -175,7 +178,7 @@ async def test_a_burst_of_changes_is_written_in_the_end(here: Stack) -> None:
     """A DAG whose runs come faster than the memo is written shows how things are once they calm down."""
     begin = at("2024-01-01")
     fast = {"schedule": timedelta(minutes=1), "start_date": begin, "end_date": begin + timedelta(minutes=150)}
-    await here.tidemill.register(dag("bursts", [empty("a")], catchup=True, max_active_runs=3, **fast))
+    await here.tidemill.dags.register(dag("bursts", [empty("a")], catchup=True, max_active_runs=3, **fast))
     await here.all_finished("bursts", 150)
     calm = await eventually(lambda: row(here, "bursts"), lambda r: r and r.active_runs + r.queued_runs == 0)
     assert calm is not None

@@ -92,9 +92,9 @@ async def test_a_worker_is_gone_with_its_host_and_an_outage_takes_nobody_for_gon
                 {**worker_environment(address, tmp_path / home, "lost"), "TIDEMILL_LOST_AFTER_SECONDS": str(LOST_AFTER)}
                 for home in ("first", "second")
             )
-            await here.tidemill.register(dag("dies", [bash("a", command, queue="lost")], heartbeat_timeout=300))
+            await here.tidemill.dags.register(dag("dies", [bash("a", command, queue="lost")], heartbeat_timeout=300))
             with worker_process(first) as dies:
-                run = await here.tidemill.trigger("dies")
+                run = await here.tidemill.runs.trigger("dies")
                 await eventually(began, lambda times: times == 1)
                 with worker_process(second):
                     await eventually(lambda: reporting(here.tidemill.client), lambda identities: identities >= 2)

@@ -262,8 +262,8 @@ with DAG("triggers", default_args=dict(retries=0)):
     assert states["empty"][0] == "failed"
     assert states["bash"] == ("failed", "BashFailed: the command ended with exit code 3")
     assert "has no group 'none'" in str(states["group"][1])
-    [run] = await here.tidemill.runs("triggered")
-    assert (await here.tidemill.run("triggered", run.run_id)).tasks[0].try_number == 2
+    [run] = await here.tidemill.runs.list("triggered")
+    assert (await here.tidemill.runs.describe("triggered", run.run_id)).tasks[0].try_number == 2
 
 
 async def registered(here: Stack, folder: Path) -> None:
@@ -273,7 +273,7 @@ async def registered(here: Stack, folder: Path) -> None:
         HEAD + "with DAG('triggered'): BashOperator(task_id='x', bash_command='echo {{ ti.try_number }}')\n"
     )
     [parsed] = read_dag_files(file)
-    await here.tidemill.register(parsed.dags[0])
+    await here.tidemill.dags.register(parsed.dags[0])
     file.unlink()
 
 
@@ -321,7 +321,7 @@ async def test_variables_connections_and_one_task_by_the_command_line(
         HEAD + "with DAG('tried'): BashOperator(task_id='a', bash_command='echo {{ ds }} {{ var.value.plain }}')"
     )
     [parsed] = read_dag_files(file)
-    await here.tidemill.register(parsed.dags[0])
+    await here.tidemill.dags.register(parsed.dags[0])
     said = await told(here, "tasks", "test", "tried", "a", "2024-01-02")
     assert "INFO    2024-01-02 a value\n" in said  # what the command prints is logged
     assert json.loads(said[said.index("\n{") :]) == {"return_value": "2024-01-02 a value"}
@@ -332,7 +332,7 @@ async def test_variables_connections_and_one_task_by_the_command_line(
                                               ("tasks explain completed latest fir", "first_task")])  # fmt: skip
 async def test_a_shell_completes_names(here: Stack, line: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await here.run_once(dag_with_one_task())
-    await eventually(here.tidemill.dags, lambda found: any(row.dag_id == "completed" for row in found[0]))
+    await eventually(here.tidemill.dags.list, lambda found: any(row.dag_id == "completed" for row in found[0]))
     monkeypatch.setenv("_TIDEMILL_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", f"tidemill {line}")
     monkeypatch.setenv("COMP_CWORD", str(len(line.split())))

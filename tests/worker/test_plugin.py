@@ -51,5 +51,5 @@ async def test_what_the_owner_set_stays(server: str, tmp_path: Path) -> None:
 
 async def test_a_client_with_the_plugin_reads_models(server: str, tmp_path: Path) -> None:
     async with stack(server, tmp_path) as made:
-        await made.tidemill.register(dag("models", [bash("a", "true")], start_date=at("2024-01-01")))
-        assert isinstance(await Tidemill(made.tidemill.client, made.task_queue).describe("models"), DagView)
+        await made.tidemill.dags.register(dag("models", [bash("a", "true")], start_date=at("2024-01-01")))
+        assert isinstance(await Tidemill(made.tidemill.client, made.task_queue).dags.describe("models"), DagView)

@@ -16,8 +16,8 @@ TASKS = [bash("a", "true"), bash("b", "false", "a", retries=1, retry_delay=1), b
 
 
 async def test_the_decisions_of_a_run_with_what_was_known(here: Stack) -> None:
-    await here.tidemill.register(dag("decided", TASKS))
-    run = await here.tidemill.trigger("decided")
+    await here.tidemill.dags.register(dag("decided", TASKS))
+    run = await here.tidemill.runs.trigger("decided")
     await here.finished("decided", run.run_id)
     steps = await told(here, "replay", "decided", run.run_id, "--json")
     first = steps[0]
@@ -44,8 +44,8 @@ async def test_the_decisions_of_a_run_with_what_was_known(here: Stack) -> None:
 async def test_each_task_that_waits_is_told_of_and_those_that_wait_alike_together(here: Stack) -> None:
     """Tasks whose names begin alike are told apart, and none is left out."""
     tasks = [bash("t", "true"), *(bash(f"t{i}", "true", "t") for i in range(60))]
-    await here.tidemill.register(dag("many_wait", tasks, max_active_tasks=3))
-    run = await here.tidemill.trigger("many_wait")
+    await here.tidemill.dags.register(dag("many_wait", tasks, max_active_tasks=3))
+    run = await here.tidemill.runs.trigger("many_wait")
     await here.finished("many_wait", run.run_id)
     steps = await replayed(here.tidemill.client, run.workflow_id)
     waited = {about for step in steps for about, why in step.waiting.items() if "max_active_tasks" in why}
@@ -61,11 +61,11 @@ async def test_each_task_that_waits_is_told_of_and_those_that_wait_alike_togethe
 
 
 async def test_the_decisions_of_a_dag(here: Stack) -> None:
-    await here.tidemill.register(dag("dag_decided", [empty("a")]))
-    run = await here.tidemill.trigger("dag_decided")
+    await here.tidemill.dags.register(dag("dag_decided", [empty("a")]))
+    run = await here.tidemill.runs.trigger("dag_decided")
     await here.finished("dag_decided", run.run_id)
-    await here.tidemill.pause("dag_decided")
-    await here.tidemill.describe("dag_decided")
+    await here.tidemill.dags.pause("dag_decided")
+    await here.tidemill.dags.describe("dag_decided")
     steps = await replayed(here.tidemill.client, "dag:dag_decided")
     decided = [(c.after, c.reason) for step in steps for c in step.decided if c.about == run.run_id and c.reason]
     assert decided[:2] == [("created", "triggered by client"), ("started", "a slot is free")]
@@ -81,7 +81,7 @@ async def test_the_decisions_of_a_dag(here: Stack) -> None:
 async def test_a_dag_that_decides_much_at_once_is_told_of_all_of_it(here: Stack) -> None:
     """Its state keeps the last ten decisions; more are made in one step."""
     dates = {"start_date": "2026-01-01T00:00:00Z", "end_date": "2026-01-16T00:00:00Z"}
-    await here.tidemill.register(
+    await here.tidemill.dags.register(
         dag("much", [empty("a")], schedule="@daily", catchup=True, max_active_runs=16, **dates)
     )
     await here.all_finished("much", 16)
@@ -93,10 +93,10 @@ async def test_a_dag_that_decides_much_at_once_is_told_of_all_of_it(here: Stack)
 async def test_of_a_run_that_goes_on_the_last_step_is_as_things_are(here: Stack) -> None:
     gate = here.home.parent / "gate"
     tasks = [bash("a", f"while [ ! -e {gate} ]; do sleep 0.1; done"), bash("b", "true", "a"), empty("c")]
-    await here.tidemill.register(dag("goes_on", tasks))
-    run = await here.tidemill.trigger("goes_on")
+    await here.tidemill.dags.register(dag("goes_on", tasks))
+    run = await here.tidemill.runs.trigger("goes_on")
     await eventually(
-        lambda: here.tidemill.run("goes_on", run.run_id),
+        lambda: here.tidemill.runs.describe("goes_on", run.run_id),
         lambda found: found.progress.succeeded and found.tasks[0].state == "running",
     )
     steps = await replayed(here.tidemill.client, run.workflow_id)
@@ -134,7 +134,7 @@ def assert_continuous(changes: list[Change]) -> None:
 async def test_a_page_tells_the_last_executions_that_are_not_too_long(impatient_server: str, tmp_path: Path) -> None:
     dates = {"start_date": "2026-01-01T00:00:00Z", "end_date": "2026-01-30T00:00:00Z"}
     async with stack(impatient_server, tmp_path / "home") as here:
-        await here.tidemill.register(dag("long_ago", [empty("a")], schedule="@daily", catchup=True, **dates))
+        await here.tidemill.dags.register(dag("long_ago", [empty("a")], schedule="@daily", catchup=True, **dates))
         await here.all_finished("long_ago", 30)
         assert len({step.execution for step in await replayed(here.tidemill.client, "dag:long_ago")}) > 1
 
@@ -163,7 +163,7 @@ def test_a_step_is_about_a_task_and_its_instances() -> None:
 
 
 async def test_a_page_waits_for_no_replay_that_takes_long(here: Stack) -> None:
-    await here.tidemill.register(dag("for_page", [empty("a")]))
+    await here.tidemill.dags.register(dag("for_page", [empty("a")]))
     client, workflow_id, replays = here.tidemill.client, "dag:for_page", Replays()
     assert await replays.of(client, workflow_id)
     with pytest.raises(InvalidInputError, match=r"events or more, too many for a page: use `tidemill replay`"):

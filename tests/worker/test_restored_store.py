@@ -81,8 +81,8 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 async def restored(service: Service, home: Path) -> AsyncIterator[tuple[Stack, datetime]]:
     """A worker that has seen more runs of a DAG than the service knows now, and when the service was brought back."""
     async with stack(service.address, home) as here:
-        await here.tidemill.set_pool("few", PoolSettings(slots=2))
-        await here.tidemill.register(read_dag(TICKS))
+        await here.tidemill.pools.configure("few", PoolSettings(slots=2))
+        await here.tidemill.dags.register(read_dag(TICKS))
         await ended(here, 2)
         await asyncio.to_thread(service.copy)
         await ended(here, 5)
@@ -97,7 +97,7 @@ async def ended(here: Stack, n: int, after: datetime | None = None) -> None:
         good = [run for run in runs if run.state is RunState.SUCCESS and (after is None or run.run_after > after)]
         return len(good) >= n
 
-    await eventually(lambda: here.tidemill.runs("ticks"), enough)
+    await eventually(lambda: here.tidemill.runs.list("ticks"), enough)
 
 
 @pytest.mark.thorough
@@ -146,7 +146,7 @@ async def standing_or_going_on(here: Stack, back: datetime) -> Standing | None:
 
     async def look() -> tuple[list[Standing], bool]:
         standing = [one for one in await all_standing(here.tidemill.client) if one.workflow_id == "dag:ticks"]
-        runs = [] if standing else await here.tidemill.runs("ticks")
+        runs = [] if standing else await here.tidemill.runs.list("ticks")
         return standing, any(run.run_after > back and run.state is RunState.SUCCESS for run in runs)
 
     standing, _ = await eventually(look, any)
@@ -208,12 +208,12 @@ async def test_what_people_do_every_day_looks_like_no_restored_store(
     async with stack(server, tmp_path / "home") as here:
         for dag_id in ("deleted", "refuses"):
             await here.run_once(dag(dag_id, [empty("a")]))
-        await here.tidemill.delete_dag("deleted")
-        await here.tidemill.trigger("refuses", TriggerRequest(run_id="same"))
+        await here.tidemill.dags.delete("deleted")
+        await here.tidemill.runs.trigger("refuses", TriggerRequest(run_id="same"))
         for n in range(5):
             with pytest.raises(InvalidInputError):
-                await here.tidemill.trigger("refuses", TriggerRequest(run_id="same"))
-            await here.tidemill.trigger("refuses", TriggerRequest(run_id=f"other_{n}"))
+                await here.tidemill.runs.trigger("refuses", TriggerRequest(run_id="same"))
+            await here.tidemill.runs.trigger("refuses", TriggerRequest(run_id=f"other_{n}"))
         await here.tidemill.client.get_workflow_handle("dag:refuses").terminate()
         await asyncio.sleep(1)
     assert "gone back" not in caplog.text

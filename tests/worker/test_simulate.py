@@ -93,13 +93,13 @@ async def test_what_is_registered_with_the_durations_of_its_history(here: Stack)
     now = datetime.now(UTC).replace(microsecond=0)
     spec = dag("known", [bash("a", "sleep 2", pool="measured")], schedule="@hourly", catchup=True,
                start_date=(now - timedelta(hours=3)).replace(minute=0, second=0).isoformat())  # fmt: skip
-    await here.tidemill.set_pool("measured", PoolSettings(slots=3))
-    await here.tidemill.register(spec)
-    await here.tidemill.register(dag("paused", [empty("a")], schedule="@hourly", is_paused_upon_creation=True))
+    await here.tidemill.pools.configure("measured", PoolSettings(slots=3))
+    await here.tidemill.dags.register(spec)
+    await here.tidemill.dags.register(dag("paused", [empty("a")], schedule="@hourly", is_paused_upon_creation=True))
     runs = await eventually(
-        lambda: here.tidemill.runs("known"), lambda found: len(found) > 1 and all(r.state.finished for r in found)
+        lambda: here.tidemill.runs.list("known"), lambda found: len(found) > 1 and all(r.state.finished for r in found)
     )
-    await eventually(lambda: here.tidemill.dags(), lambda found: {row.dag_id for row in found[0]} >= {"known"})
+    await eventually(lambda: here.tidemill.dags.list(), lambda found: {row.dag_id for row in found[0]} >= {"known"})
     end = (now + timedelta(hours=5)).isoformat()
     [world] = await told(here, "simulate", "--to", end, "--dag", "known", "--json")
     assert world["dag_ids"] == ["known"]

@@ -34,16 +34,16 @@ async def test_few_descriptors_cost_no_try(server: str, tmp_path: Path) -> None:
     with worker_process(worker_environment(server, stack.home, stack.task_queue)) as worker:
         resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (50, 50))
         spec = dag("few_descriptors", [bash(f"t{i}", "sleep 1; echo done") for i in range(24)], max_active_tasks=24)
-        await stack.tidemill.register(spec)
-        run = await stack.tidemill.trigger("few_descriptors")
+        await stack.tidemill.dags.register(spec)
+        run = await stack.tidemill.runs.trigger("few_descriptors")
         details = await stack.finished("few_descriptors", run.run_id)
     assert {(str(task.state), task.try_number) for task in details.tasks} == {("success", 1)}
 
 
 async def test_a_flood_of_lines_is_kept_whole_and_holds_up_nobody(here: Stack) -> None:
     flood = f"for i in $(seq 1 10); do seq -f 'line %g of a log that is very long' 1 {LINES // 10}; done"
-    await here.tidemill.register(dag("floods", [bash(f"t{i}", flood) for i in range(3)]))
-    flooding = await here.tidemill.trigger("floods")
+    await here.tidemill.dags.register(dag("floods", [bash(f"t{i}", flood) for i in range(3)]))
+    flooding = await here.tidemill.runs.trigger("floods")
     beside = await here.run_once(dag("beside_it", [bash("one", "true"), bash("two", "true")]))
     assert str(beside.state) == "success"
     details = await here.finished("floods", flooding.run_id)
@@ -80,8 +80,8 @@ async def test_a_task_that_eats_memory_goes_before_its_worker(server: str, tmp_p
     command = [*enter, str(Path(sys.executable).with_name("tidemill")), "worker"]
     worker = subprocess.Popen(command, env=worker_environment(server, stack.home, stack.task_queue))
     try:
-        await stack.tidemill.register(dag("hungry", [bash("eats", eats), bash("beside", "sleep 8")]))
-        run = await stack.tidemill.trigger("hungry")
+        await stack.tidemill.dags.register(dag("hungry", [bash("eats", eats), bash("beside", "sleep 8")]))
+        run = await stack.tidemill.runs.trigger("hungry")
         details = await stack.finished("hungry", run.run_id)
         assert worker.poll() is None
     finally:

@@ -83,12 +83,12 @@ async def traced(server: str, home: Path, collector: Collector, spec: DagSpec) -
     }
 
     async def finished() -> RunDetails | None:
-        runs = await tidemill.runs(spec.dag_id)
-        return await tidemill.run_by_workflow(runs[0].workflow_id) if runs and runs[0].ended_at else None
+        runs = await tidemill.runs.list(spec.dag_id)
+        return await tidemill.runs.describe_workflow(runs[0].workflow_id) if runs and runs[0].ended_at else None
 
     try:
         with worker_process(env) as worker:
-            await eventually(lambda: tidemill.register(spec), bool)
+            await eventually(lambda: tidemill.dags.register(spec), bool)
             details = await eventually(finished, bool)
             worker.terminate()
             worker.wait(60)

@@ -36,9 +36,9 @@ def start(here: Stack, dag_id: str, *rest: str) -> list[str]:
 
 async def test_registering_signalling_and_asking(here: Stack) -> None:
     await temporal(here, *start(here, "hello", "--input-file", str(EXAMPLE)))
-    await eventually(lambda: here.tidemill.describe("hello"), lambda view: view.next_dagrun is not None)
+    await eventually(lambda: here.tidemill.dags.describe("hello"), lambda view: view.next_dagrun is not None)
     await temporal(here, "workflow", "signal", "--workflow-id", "dag:hello", "--name", "pause")
-    await eventually(lambda: here.tidemill.describe("hello"), lambda v: v.is_paused)
+    await eventually(lambda: here.tidemill.dags.describe("hello"), lambda v: v.is_paused)
     await temporal(here, "workflow", "signal", "--workflow-id", "dag:hello", "--name", "unpause")
     trigger = ["workflow", "signal", "--workflow-id", "dag:hello", "--name", "trigger"]
     await temporal(here, *trigger, "--input", '{"run_id": "from_signal", "conf": {"name": "you"}}')
@@ -56,14 +56,14 @@ async def test_registering_signalling_and_asking(here: Stack) -> None:
 
 async def test_registering_a_new_version(here: Stack) -> None:
     await temporal(here, *start(here, "hello", "--input-file", str(EXAMPLE)))
-    await here.tidemill.describe("hello")  # begun: what comes with the start is part of the start
+    await here.tidemill.dags.describe("hello")  # begun: what comes with the start is part of the start
     register = ["workflow", "update", "execute", "--workflow-id", "dag:hello", "--name", "register"]
     changed = json.dumps({**json.loads(EXAMPLE.read_text()), "schedule": "@hourly"})
     assert "change:changed" in await temporal(here, *register, "--input", changed)
-    assert (await here.tidemill.describe("hello")).schedule["expression"] == "@hourly"
+    assert (await here.tidemill.dags.describe("hello")).schedule["expression"] == "@hourly"
     bad = json.dumps({**json.loads(EXAMPLE.read_text()), "max_active_runs": 0})
     assert "max_active_runs = 0" in await temporal(here, *register, "--input", bad, code=1)
-    assert (await here.tidemill.describe("hello")).schedule["expression"] == "@hourly"
+    assert (await here.tidemill.dags.describe("hello")).schedule["expression"] == "@hourly"
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,16 @@ async def registered(here: Stack, folder: Path, text: str) -> None:
     [parsed] = read_dag_files(file)
     assert parsed.error is None, parsed.error
     for spec in parsed.dags:
-        await here.tidemill.register(spec)
+        await here.tidemill.dags.register(spec)
 
 
 async def runs_of(here: Stack, dag_id: str, n: int) -> list[RunDetails]:
     """The first *n* runs of a DAG, ended, oldest first."""
     views = await here.all_finished(dag_id, n)
-    return [await here.tidemill.run(dag_id, view.run_id) for view in sorted(views, key=lambda view: view.queued_at)]
+    return [
+        await here.tidemill.runs.describe(dag_id, view.run_id)
+        for view in sorted(views, key=lambda view: view.queued_at)
+    ]
 
 
 def causes(run: RunIdentity) -> list[str]:
@@ -45,7 +48,7 @@ async def told_of(here: Stack, name: str, n: int) -> None:
 
 async def known(here: Stack, name: str) -> int:
     try:
-        return (await here.tidemill.asset(name)).events
+        return (await here.tidemill.assets.describe(name)).events
     except NotFoundError:
         return 0
 
@@ -72,7 +75,7 @@ with DAG("w_both", schedule=orders & Asset("w_plain")):
 with DAG("w_never", schedule=Asset("w_failed") | Asset("w_nobody")):
     EmptyOperator(task_id="x")
 """)  # fmt: skip
-    await here.tidemill.trigger("w_writer", TriggerRequest(run_id="one"))
+    await here.tidemill.runs.trigger("w_writer", TriggerRequest(run_id="one"))
     [read] = await runs_of(here, "w_reader", 1)
     assert (read.run.run_type, read.run.triggered_by, read.run.logical_date) == ("asset_triggered", "asset", None)
     assert read.run.run_id.startswith("asset_triggered__")
@@ -80,16 +83,16 @@ with DAG("w_never", schedule=Asset("w_failed") | Asset("w_nobody")):
     assert await here.result_of(read, "says") == "w_orders 1"
     [both] = await runs_of(here, "w_both", 1)
     assert sorted(event.name for event in both.run.asset_events) == ["w_orders", "w_plain"]
-    assert await here.tidemill.runs("w_never") == []
+    assert await here.tidemill.runs.list("w_never") == []
     # Who writes it is told to it beside the runs that it makes.
-    view = await eventually(lambda: here.tidemill.asset("w_orders"), lambda found: bool(found.producers))
+    view = await eventually(lambda: here.tidemill.assets.describe("w_orders"), lambda found: bool(found.producers))
     assert (view.uri, view.producers, view.consumers) == (
         "s3://lake/orders", {"w_writer": ("write",)}, ("w_both", "w_reader"),
     )  # fmt: skip
     shown = await told(here, "assets", "show", "w_orders")
     assert "w_writer: write" in shown
     assert [event["extra"] for event in await told(here, "assets", "events", "w_orders", "--json")] == [{"rows": 5}]
-    await eventually(here.tidemill.assets, lambda names: "w_orders" in names)
+    await eventually(here.tidemill.assets.list, lambda names: "w_orders" in names)
     graph = await told(here, "assets", "graph")
     assert ["w_writer", "->", "w_orders", "->", "w_both,", "w_reader"] in [line.split() for line in graph.splitlines()]
     made = await told(here, "assets", "materialize", "w_orders", "--json")
@@ -109,28 +112,28 @@ with DAG("t_airflow", schedule=[Asset("t_a")], asset_backlog="airflow"):
 """)  # fmt: skip
     tidemill = here.tidemill
     await eventually(lambda: known_to(here, "t_a"), lambda found: found == ("t_airflow", "t_all"))
-    await tidemill.emit("t_a", cause="1", extra={"n": 1})
+    await tidemill.assets.emit("t_a", cause="1", extra={"n": 1})
     await runs_of(here, "t_airflow", 1)
-    await tidemill.pause("t_airflow")
-    await tidemill.pause("t_all")
-    assert await tidemill.emit("t_a", cause="1") is None
-    await tidemill.emit("t_a", cause="2")
-    await tidemill.emit("t_a", cause="3")
+    await tidemill.dags.pause("t_airflow")
+    await tidemill.dags.pause("t_all")
+    assert await tidemill.assets.emit("t_a", cause="1") is None
+    await tidemill.assets.emit("t_a", cause="2")
+    await tidemill.assets.emit("t_a", cause="3")
     await eventually(lambda: known_to(here, "t_b"), lambda found: found == ("t_all",))
-    await tidemill.emit("t_b", cause="4")
-    await tidemill.pause("t_all", paused=False)
-    await tidemill.pause("t_airflow", paused=False)
+    await tidemill.assets.emit("t_b", cause="4")
+    await tidemill.dags.pause("t_all", paused=False)
+    await tidemill.dags.pause("t_airflow", paused=False)
     [run] = await runs_of(here, "t_all", 1)
     assert causes(run.run) == ["1", "2", "3", "4"]
-    assert len(await tidemill.runs("t_airflow")) == 1  # what came while it was paused wakes it not, as in Airflow
-    await tidemill.emit("t_a", cause="5")
+    assert len(await tidemill.runs.list("t_airflow")) == 1  # what came while it was paused wakes it not, as in Airflow
+    await tidemill.assets.emit("t_a", cause="5")
     runs = await runs_of(here, "t_airflow", 2)
     assert [causes(run.run) for run in runs] == [["1"], ["2", "3", "5"]]
 
 
 async def known_to(here: Stack, name: str) -> tuple[str, ...]:
     try:
-        return (await here.tidemill.asset(name)).consumers
+        return (await here.tidemill.assets.describe(name)).consumers
     except NotFoundError:
         return ()
 
@@ -159,7 +162,7 @@ with DAG("p_time", schedule=AssetOrTimeSchedule(timetable=yearly, assets=[Asset(
          start_date=datetime(2026, 1, 1)):
     EmptyOperator(task_id="x")
 """)  # fmt: skip
-    await here.tidemill.trigger("p_alias", TriggerRequest(run_id="one"))
+    await here.tidemill.runs.trigger("p_alias", TriggerRequest(run_id="one"))
     await told_of(here, "p_new", 1)
     await told_of(here, "p_other", 1)
     seen = await eventually(
@@ -173,17 +176,17 @@ with DAG("p_time", schedule=AssetOrTimeSchedule(timetable=yearly, assets=[Asset(
     assert ref.run.asset_events == ()
     await eventually(lambda: known_to(here, "p_hourly"), lambda found: found == ("p_daily", "p_time"))
     for hour in range(24):
-        assert await here.tidemill.runs("p_daily") == []
-        await here.tidemill.emit("p_hourly", partition_key=f"2026-01-05T{hour:02}", cause=str(hour))
+        assert await here.tidemill.runs.list("p_daily") == []
+        await here.tidemill.assets.emit("p_hourly", partition_key=f"2026-01-05T{hour:02}", cause=str(hour))
     [daily] = await runs_of(here, "p_daily", 1)
     assert (daily.run.partition_key, len(daily.run.asset_events)) == ("2026-01-05", 24)
     assert await here.result_of(daily, "x") == "2026-01-05 2026-01-05"
-    await here.tidemill.emit("p_hourly", cause="plain")
+    await here.tidemill.assets.emit("p_hourly", cause="plain")
     by_time = await runs_of(here, "p_time", 2)
     assert sorted(run.run.run_type for run in by_time) == ["asset_triggered", "scheduled"]
-    await here.tidemill.trigger("p_made", TriggerRequest(run_id="one"))
+    await here.tidemill.runs.trigger("p_made", TriggerRequest(run_id="one"))
     await told_of(here, "p_made", 2)
-    found = await here.tidemill.asset_events("p_made")
+    found = await here.tidemill.assets.events("p_made")
     assert [event.partition_key for event in found] == ["a", "b"]
 
 
@@ -210,15 +213,15 @@ with DAG("e_writer"):
     unknown()
     large()
 """)  # fmt: skip
-    await here.tidemill.trigger("e_writer", TriggerRequest(run_id="one"))
+    await here.tidemill.runs.trigger("e_writer", TriggerRequest(run_id="one"))
     details = await here.finished("e_writer", "one")
     errors = {task.task_id: str(task.error) for task in details.tasks}
     assert "'e_b' is no outlet of this task, which has e_a" in errors["unknown"]
     assert "extra has 40,009 bytes, and may have 32,768" in errors["large"]
     with pytest.raises(NotFoundError):
-        await here.tidemill.emit("e_nobody")
+        await here.tidemill.assets.emit("e_nobody")
     with pytest.raises(InvalidInputError, match="extra has"):
-        await here.tidemill.emit("e_a", extra={"x": "y" * 40_000})
+        await here.tidemill.assets.emit("e_a", extra={"x": "y" * 40_000})
     assert "is no JSON object" in await told(here, "assets", "emit", "e_a", "--extra", "[1]", code=1)
 
 
@@ -229,15 +232,15 @@ async def test_dags_that_come_and_go(here: Stack, tmp_path: Path) -> None:
         await registered(here, tmp_path, text % name)
     await eventually(lambda: known_to(here, "g_a"), lambda found: len(found) == 3)
     await here.tidemill.client.get_workflow_handle("dag:g_ended").terminate()
-    await here.tidemill.delete_dag("g_deleted")
-    await here.tidemill.emit("g_a", cause="1")
+    await here.tidemill.dags.delete("g_deleted")
+    await here.tidemill.assets.emit("g_a", cause="1")
     await runs_of(here, "g_stays", 1)
     await eventually(lambda: known_to(here, "g_a"), lambda found: found == ("g_stays",))
-    assert [*(await here.tidemill.asset("g_b")).producers] != ["g_deleted"]
+    assert [*(await here.tidemill.assets.describe("g_b")).producers] != ["g_deleted"]
     await here.tidemill.client.get_workflow_handle("asset:g_a").terminate()
     await registered(here, tmp_path, text.replace("'x'", "'y'") % "stays")
     await eventually(lambda: known_to(here, "g_a"), lambda found: found == ("g_stays",))
-    await here.tidemill.emit("g_a", cause="2")
+    await here.tidemill.assets.emit("g_a", cause="2")
     assert [causes(run.run) for run in await runs_of(here, "g_stays", 2)] == [["1"], ["2"]]
     await registered(here, tmp_path, "with DAG('g_stays', schedule=Asset('g_c')): EmptyOperator(task_id='x')\n")
     await eventually(lambda: known_to(here, "g_c"), lambda found: found == ("g_stays",))
@@ -264,19 +267,19 @@ with DAG("k_bottom", schedule=Asset("k_left_done") | Asset("k_right_done")):
 """)  # fmt: skip
             await eventually(lambda: known_to(here, "k_top"), lambda found: found == ("k_left", "k_right"))
             for number in range(n // 2):
-                await here.tidemill.emit("k_top", cause=str(number))
+                await here.tidemill.assets.emit("k_top", cause=str(number))
             worker.kill()
         for part in range(3):
             with worker_process(env) as worker:
                 for number in range(n // 2 + 2 * part, n // 2 + 2 * part + 2):
-                    await here.tidemill.emit("k_top", cause=str(number))
-                    assert await here.tidemill.emit("k_top", cause=str(number)) is None
+                    await here.tidemill.assets.emit("k_top", cause=str(number))
+                    assert await here.tidemill.assets.emit("k_top", cause=str(number)) is None
                 worker.kill()
         with worker_process(env):
             for side in ("k_left", "k_right"):
                 taken = await eventually(lambda: all_taken(here, side), lambda found: len(found) >= n)  # noqa: B023
                 assert taken == [str(number) for number in range(n)]
-            runs = sum([len(await here.tidemill.runs(side)) for side in ("k_left", "k_right")])
+            runs = sum([len(await here.tidemill.runs.list(side)) for side in ("k_left", "k_right")])
             ends = await eventually(lambda: all_taken(here, "k_bottom"), lambda found: len(found) >= runs)
             assert len(ends) == len(set(ends)) == runs
     finally:
@@ -285,6 +288,6 @@ with DAG("k_bottom", schedule=Asset("k_left_done") | Asset("k_right_done")):
 
 async def all_taken(here: Stack, dag_id: str) -> list[str]:
     """The events that the ended runs of a DAG have taken, in the order of the runs."""
-    views = sorted(await here.tidemill.runs(dag_id), key=lambda view: (view.run_after, view.queued_at))
-    runs = [await here.tidemill.run(dag_id, view.run_id) for view in views if view.state.finished]
+    views = sorted(await here.tidemill.runs.list(dag_id), key=lambda view: (view.run_after, view.queued_at))
+    runs = [await here.tidemill.runs.describe(dag_id, view.run_id) for view in views if view.state.finished]
     return [event.cause for run in runs for event in run.run.asset_events]

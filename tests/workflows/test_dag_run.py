@@ -80,7 +80,7 @@ async def test_a_failure_names_its_cause_and_ends_what_is_downstream(here: Stack
     assert details.tasks[0].error == "BashFailed: the command ended with exit code 3"
     assert details.tasks[0].attempts[0].failure is not None
     assert details.tasks[0].attempts[0].failure.traceback[-1] == "about to fail"
-    run = await here.tidemill.find_run("failing", details.run.run_id)
+    run = await here.tidemill.runs.find("failing", details.run.run_id)
     assert run.reason == "a failed"
 
 
@@ -94,10 +94,11 @@ async def test_retries_are_a_visible_state_and_are_counted(here: Stack, tmp_path
     """Fails twice, then succeeds: three tries, with a delay between them that shows as up_for_retry."""
     count = tmp_path / "count"
     command = f"echo x >> {count}; test $(wc -l < {count}) -ge 3"
-    await here.tidemill.register(dag("retrying", [bash("a", command, retries=3, retry_delay=1)]))
-    run = await here.tidemill.trigger("retrying")
+    await here.tidemill.dags.register(dag("retrying", [bash("a", command, retries=3, retry_delay=1)]))
+    run = await here.tidemill.runs.trigger("retrying")
     waiting = await eventually(
-        lambda: here.tidemill.run("retrying", run.run_id), lambda found: found.tasks[0].state is TaskState.UP_FOR_RETRY
+        lambda: here.tidemill.runs.describe("retrying", run.run_id),
+        lambda found: found.tasks[0].state is TaskState.UP_FOR_RETRY,
     )
     assert waiting.tasks[0].retry_at is not None
     details = await here.finished("retrying", run.run_id)
@@ -121,9 +122,11 @@ async def test_a_run_that_takes_too_long_fails_and_its_tasks_are_skipped(here: S
 
 
 async def test_cancelling_a_run_from_temporal_ends_its_processes_and_frees_its_slot(here: Stack) -> None:
-    await here.tidemill.register(dag("cancelled", [bash("a", "sleep 4713"), empty("b", "a")]))
-    run = await here.tidemill.trigger("cancelled")
-    await eventually(lambda: here.tidemill.run("cancelled", run.run_id), lambda d: d.tasks[0].state == "running")
+    await here.tidemill.dags.register(dag("cancelled", [bash("a", "sleep 4713"), empty("b", "a")]))
+    run = await here.tidemill.runs.trigger("cancelled")
+    await eventually(
+        lambda: here.tidemill.runs.describe("cancelled", run.run_id), lambda d: d.tasks[0].state == "running"
+    )
     await here.tidemill.client.get_workflow_handle(run.workflow_id).cancel()
     details = await here.finished("cancelled", run.run_id)
     assert details.state is RunState.FAILED
@@ -138,8 +141,8 @@ async def test_a_lost_worker_does_not_spend_the_tasks_retries(server: str, tmp_p
         env = worker_environment(server, home, made.task_queue)
         command = f"echo $$ >> {started}; test $(wc -l < {started}) -ge 2 || sleep 4714"
         with worker_process(env) as first:
-            await made.tidemill.register(dag("killed", [bash("a", command)]))
-            run = await made.tidemill.trigger("killed")
+            await made.tidemill.dags.register(dag("killed", [bash("a", command)]))
+            run = await made.tidemill.runs.trigger("killed")
             await eventually(lambda: asyncio.to_thread(started.exists), bool)
             first.send_signal(signal.SIGKILL)
             first.wait()
@@ -157,8 +160,8 @@ async def test_a_worker_that_is_stopped_hands_its_tasks_over(server: str, tmp_pa
         env = worker_environment(server, home, made.task_queue)
         command = f"echo $$ >> {started}; test $(wc -l < {started}) -ge 2 || sleep 4715"
         with worker_process(env) as first:
-            await made.tidemill.register(dag("stopped", [bash("a", command)]))
-            run = await made.tidemill.trigger("stopped")
+            await made.tidemill.dags.register(dag("stopped", [bash("a", command)]))
+            run = await made.tidemill.runs.trigger("stopped")
             await eventually(lambda: asyncio.to_thread(started.exists), bool)
             first.terminate()
             assert first.wait(30) == 0
@@ -187,10 +190,10 @@ async def test_a_long_run_goes_on_as_new_and_loses_nothing(impatient_server: str
 
 async def test_explain_names_what_a_task_waits_for(here: Stack) -> None:
     tasks = [bash("a", "sleep 3"), bash("b", "true", "a"), *(bash(f"w{i}", "sleep 3") for i in range(3))]
-    await here.tidemill.register(dag("explained", tasks, max_active_tasks=2))
-    run = await here.tidemill.trigger("explained", TriggerRequest(run_id="mine"))
+    await here.tidemill.dags.register(dag("explained", tasks, max_active_tasks=2))
+    run = await here.tidemill.runs.trigger("explained", TriggerRequest(run_id="mine"))
     handle = here.tidemill.client.get_workflow_handle(run.workflow_id)
-    await eventually(lambda: here.tidemill.run("explained", "mine"), lambda d: d.tasks[0].state == "running")
+    await eventually(lambda: here.tidemill.runs.describe("explained", "mine"), lambda d: d.tasks[0].state == "running")
     assert await handle.query("explain", "b") == "b is none: trigger_rule all_success: a is queued"
     waiting = await handle.query("explain", "w2")
     assert waiting.startswith("w2 is scheduled:")

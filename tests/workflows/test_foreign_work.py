@@ -76,20 +76,20 @@ async def test_what_they_raise_is_the_tasks_failure_and_costs_a_try(here: Stack)
 async def test_sixty_four_triggers_at_once_hold_up_nobody(server: str, tmp_path: Path) -> None:
     """Each waits for another workflow, which needs this worker for its answer: they must not take that from it."""
     async with stack(server, tmp_path / "home") as here:
-        await here.tidemill.register(dag("triggered", [empty("a")], max_active_runs=64))
+        await here.tidemill.dags.register(dag("triggered", [empty("a")], max_active_runs=64))
         tasks = [
             {"kind": "trigger_dag", "task_id": f"t{i}", "trigger_dag_id": "triggered", "wait_for_completion": True,
              "poke_interval": 1}
             for i in range(64)
         ]  # fmt: skip
-        await here.tidemill.register(dag("triggers", tasks, max_active_tasks=64))
-        await here.tidemill.register(dag("unconcerned", [empty("a")]))
-        run = await here.tidemill.trigger("triggers")
-        beside = await here.tidemill.trigger("unconcerned")
+        await here.tidemill.dags.register(dag("triggers", tasks, max_active_tasks=64))
+        await here.tidemill.dags.register(dag("unconcerned", [empty("a")]))
+        run = await here.tidemill.runs.trigger("triggers")
+        beside = await here.tidemill.runs.trigger("unconcerned")
         assert (await here.finished("unconcerned", beside.run_id)).state == "success"
         details = await here.finished("triggers", run.run_id)
         assert details.state == "success", {task.error for task in details.tasks}
-        assert len(await here.tidemill.runs("triggered")) == 64
+        assert len(await here.tidemill.runs.list("triggered")) == 64
 
 
 async def test_a_task_queue_may_be_called_anything(server: str, tmp_path: Path) -> None:

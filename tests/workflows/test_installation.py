@@ -36,7 +36,7 @@ def ago(**time: float) -> str:
 
 async def test_dags_that_trigger_dags_do_not_lock_each_other_out_of_a_full_pool(here: Stack) -> None:
     """Who waits for another DAG gives its slot back, or the one it waits for would never get it."""
-    await here.tidemill.set_pool("only_one", PoolSettings(slots=1))
+    await here.tidemill.pools.configure("only_one", PoolSettings(slots=1))
     start = {
         "kind": "trigger_dag",
         "task_id": "start",
@@ -45,13 +45,13 @@ async def test_dags_that_trigger_dags_do_not_lock_each_other_out_of_a_full_pool(
         "poke_interval": 1,
         "pool": "only_one",
     }
-    await here.tidemill.register(dag("inner", [bash("work", "true", pool="only_one")]))
+    await here.tidemill.dags.register(dag("inner", [bash("work", "true", pool="only_one")]))
     details = await here.run_once(dag("outer", [start, bash("after", "true", "start", pool="only_one")]))
     assert details.state is RunState.SUCCESS
 
 
 async def test_a_backfill_and_the_schedule_share_a_pool(here: Stack) -> None:
-    await here.tidemill.set_pool("shared", PoolSettings(slots=2))
+    await here.tidemill.pools.configure("shared", PoolSettings(slots=2))
     spec = dag(
         "sharing",
         [bash("a", "sleep 0.3", pool="shared")],
@@ -60,11 +60,11 @@ async def test_a_backfill_and_the_schedule_share_a_pool(here: Stack) -> None:
         end_date="2026-01-14T00:00:00Z",
         catchup=True,
     )
-    await here.tidemill.register(spec)
+    await here.tidemill.dags.register(spec)
     days = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 5)]
-    await here.tidemill.create_backfill("sharing", BackfillRequest(from_date=days[0], to_date=days[1]))
+    await here.tidemill.backfills.create("sharing", BackfillRequest(from_date=days[0], to_date=days[1]))
     runs = await here.all_finished("sharing", 10)
-    details = [await here.tidemill.run("sharing", run.run_id) for run in runs]
+    details = [await here.tidemill.runs.describe("sharing", run.run_id) for run in runs]
     assert {run.run_type for run in runs} == {"scheduled", "backfill"}
     spans = [(task.started_at, task.ended_at) for run in details for task in run.tasks]
     changes = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans], key=lambda c: (c[0], c[1]))
@@ -82,10 +82,10 @@ async def test_several_workers_share_the_work(server: str, tmp_path: Path) -> No
     tidemill = Tidemill(client, queue)
     with worker_process(env), worker_process(env), worker_process(env):
         tasks = [bash(f"t{i}", "sleep 1") for i in range(30)]
-        await tidemill.register(dag("by_three", tasks, max_active_tasks=30))
+        await tidemill.dags.register(dag("by_three", tasks, max_active_tasks=30))
         await eventually(lambda: pollers_of(client, queue), lambda found: len(found) == 3)
-        run = await tidemill.trigger("by_three")
-        await eventually(lambda: tidemill.find_run("by_three", run.run_id), lambda view: view.state.finished)
+        run = await tidemill.runs.trigger("by_three")
+        await eventually(lambda: tidemill.runs.find("by_three", run.run_id), lambda view: view.state.finished)
         starts = await attempt_starts(client, run.workflow_id)
         await client.get_workflow_handle("dag:by_three").terminate("the test is over")
     assert {start.starts for start in starts} == {1}
@@ -109,16 +109,18 @@ async def test_a_deadline_that_is_missed_while_no_worker_runs_is_told_once(serve
     client = await Client.connect(server, plugins=[TidemillPlugin(tmp_path)])
     tidemill = Tidemill(client, f"missed-{tmp_path.name}")
     with worker_process(env) as worker:
-        await tidemill.register(spec)
-        run = await tidemill.trigger("missed")
-        await eventually(lambda: tidemill.run("missed", run.run_id), lambda found: found.tasks[0].state == "running")
+        await tidemill.dags.register(spec)
+        run = await tidemill.runs.trigger("missed")
+        await eventually(
+            lambda: tidemill.runs.describe("missed", run.run_id), lambda found: found.tasks[0].state == "running"
+        )
         worker.kill()
         worker.wait()
     await asyncio.sleep(4)
     assert not told.exists()
     with worker_process(env):
         await eventually(lambda: asyncio.to_thread(told.exists), bool)
-        await eventually(lambda: tidemill.find_run("missed", run.run_id), lambda view: view.state.finished)
+        await eventually(lambda: tidemill.runs.find("missed", run.run_id), lambda view: view.state.finished)
         await client.get_workflow_handle("dag:missed").terminate("the test is over")
     assert told.read_text().split() == ["missed"]
 
@@ -135,16 +137,16 @@ async def test_dates_that_fall_due_while_no_worker_runs(server: str, tmp_path: P
     schedule: dict[str, Any] = {"kind": "delta_interval", "delta": 2}
     spec = dag(dag_id, [empty("a")], schedule=schedule, start_date=ago(seconds=1), catchup=catchup, max_active_runs=2)
     with worker_process(env) as worker:
-        await tidemill.register(spec)
-        await eventually(lambda: tidemill.runs(dag_id), lambda found: any(run.state.finished for run in found))
+        await tidemill.dags.register(spec)
+        await eventually(lambda: tidemill.runs.list(dag_id), lambda found: any(run.state.finished for run in found))
         worker.kill()
     await asyncio.sleep(12)
     began_again = datetime.now(UTC)
     with worker_process(env):
         runs = await eventually(
-            lambda: tidemill.runs(dag_id), lambda found: sum(latest_of(run) > began_again for run in found) > 2
+            lambda: tidemill.runs.list(dag_id), lambda found: sum(latest_of(run) > began_again for run in found) > 2
         )
-        await tidemill.pause(dag_id)
+        await tidemill.dags.pause(dag_id)
         await client.get_workflow_handle(f"dag:{dag_id}").terminate("the test is over")
     dates = sorted(run.logical_date for run in runs if run.logical_date is not None)
     gaps = [(later - date).total_seconds() for date, later in pairwise(dates)]
@@ -166,14 +168,14 @@ async def test_a_run_for_the_future_outlives_its_worker(server: str, tmp_path: P
     client = await Client.connect(server, plugins=[TidemillPlugin(tmp_path)])
     tidemill = Tidemill(client, f"future-{tmp_path.name}")
     with worker_process(env) as worker:
-        await tidemill.register(dag("future", [empty("a")]))
+        await tidemill.dags.register(dag("future", [empty("a")]))
         due = datetime.now(UTC) + timedelta(seconds=6)
-        run = await tidemill.trigger("future", TriggerRequest(run_after=due))
-        assert (await tidemill.find_run("future", run.run_id)).state is RunState.QUEUED
+        run = await tidemill.runs.trigger("future", TriggerRequest(run_after=due))
+        assert (await tidemill.runs.find("future", run.run_id)).state is RunState.QUEUED
         worker.kill()
         worker.wait()
     with worker_process(env):
-        ended = await eventually(lambda: tidemill.find_run("future", run.run_id), lambda view: view.state.finished)
+        ended = await eventually(lambda: tidemill.runs.find("future", run.run_id), lambda view: view.state.finished)
         await client.get_workflow_handle("dag:future").terminate("the test is over")
     assert ended.started_at is not None
     assert ended.started_at >= due
@@ -195,15 +197,15 @@ async def test_a_dag_that_was_ended_and_begins_anew_adopts_its_runs(here: Stack,
         end_date="2026-01-03T00:00:00Z",
         catchup=True,
     )
-    await here.tidemill.register(spec)
+    await here.tidemill.dags.register(spec)
     await eventually(
-        lambda: here.tidemill.runs("adopting"), lambda found: sum(run.state.finished for run in found) == 2
+        lambda: here.tidemill.runs.list("adopting"), lambda found: sum(run.state.finished for run in found) == 2
     )
     await eventually(lambda: asyncio.to_thread(mark.read_text), lambda text: "2026-01-03" in text)
     await here.tidemill.client.get_workflow_handle("dag:adopting").terminate("lost")
-    await here.tidemill.register(spec)
+    await here.tidemill.dags.register(spec)
     runs = await eventually(
-        lambda: here.tidemill.runs("adopting"), lambda found: sum(run.state.finished for run in found) == 2
+        lambda: here.tidemill.runs.list("adopting"), lambda found: sum(run.state.finished for run in found) == 2
     )
     assert [run.state for run in runs if not run.state.finished] == [RunState.RUNNING]
     gate.touch()
@@ -224,13 +226,13 @@ async def test_dates_do_not_run_again_once_temporal_has_forgotten_their_runs(
             tasks = [bash("a", f"echo {{{{ ds }}}} >> {mark}; {command}")]
             return dag("forgotten", tasks, schedule="@daily", catchup=True, **dates)
 
-        await here.tidemill.register(spec("true"))
+        await here.tidemill.dags.register(spec("true"))
         runs = await here.all_finished("forgotten", 20)
         assert len(await listed(here, "dag:forgotten")) > 1, "it has gone on as new"
         for run in runs:
             await forget(here, run.workflow_id)
-        await here.tidemill.register(spec("false"))
-        run = await here.tidemill.trigger("forgotten", TriggerRequest(run_id="after"))
+        await here.tidemill.dags.register(spec("false"))
+        run = await here.tidemill.runs.trigger("forgotten", TriggerRequest(run_id="after"))
         await here.finished("forgotten", run.run_id)
         done = [line for line in mark.read_text().split() if line.startswith("2026-01")]
     assert sorted(done) == [f"2026-01-{day:02}" for day in range(1, 21)]
@@ -251,15 +253,15 @@ async def test_a_dag_that_meets_a_mistake_of_ours_is_broken_and_hurts_no_other(
 
     monkeypatch.setattr(DagState, "create_due", mistaken)
     fields = {"schedule": "@daily", "start_date": ago(days=3)}
-    await here.tidemill.register(dag("lucky", [empty("a")], **fields))
-    await here.tidemill.register(dag("unlucky", [empty("a")], **fields))
-    view = await eventually(lambda: here.tidemill.describe("unlucky"), lambda found: found.broken)
+    await here.tidemill.dags.register(dag("lucky", [empty("a")], **fields))
+    await here.tidemill.dags.register(dag("unlucky", [empty("a")], **fields))
+    view = await eventually(lambda: here.tidemill.dags.describe("unlucky"), lambda found: found.broken)
     assert "a mistake of ours" in str(view.broken)
     await here.all_finished("lucky", 1)
-    run = await here.tidemill.trigger("lucky")
+    run = await here.tidemill.runs.trigger("lucky")
     assert (await here.finished("lucky", run.run_id)).state is RunState.SUCCESS
     monkeypatch.undo()
-    await here.tidemill.register(dag("unlucky", [empty("b")], **fields))
+    await here.tidemill.dags.register(dag("unlucky", [empty("b")], **fields))
     await here.all_finished("unlucky", 1)
     # Its history is of a code that there is not: it could not be replayed.
     await here.tidemill.client.get_workflow_handle("dag:unlucky").terminate("the test is over")
@@ -282,21 +284,21 @@ async def listed(here: Stack, workflow_id: str) -> list[str]:
 async def test_dags_that_wait_for_data_run_beside_many_that_are_always_due(here: Stack) -> None:
     for n in range(15):
         every_second = {"schedule": "* * * * * *", "start_date": ago(seconds=1)}
-        await here.tidemill.register(dag(f"always_{n}", [empty("a")], **every_second))
+        await here.tidemill.dags.register(dag(f"always_{n}", [empty("a")], **every_second))
     asset = {"name": "busy_asset", "uri": "busy_asset"}
-    await here.tidemill.register(
+    await here.tidemill.dags.register(
         dag("patient", [empty("a")], schedule={"kind": "asset", "condition": {"kind": "asset", **asset}})
     )
-    await eventually(here.tidemill.assets, lambda names: "busy_asset" in names)
+    await eventually(here.tidemill.assets.list, lambda names: "busy_asset" in names)
     for n in range(3):
-        await here.tidemill.emit("busy_asset", cause=f"event {n}")
+        await here.tidemill.assets.emit("busy_asset", cause=f"event {n}")
         await eventually(
-            lambda: here.tidemill.runs("patient"),
+            lambda: here.tidemill.runs.list("patient"),
             lambda found, n=n: sum(run.state.finished for run in found) == n + 1,  # type: ignore[misc]
         )
     for n in range(15):
-        await eventually(lambda n=n: here.tidemill.runs(f"always_{n}"), lambda found: len(found) > 1)  # type: ignore[misc]
-        await here.tidemill.pause(f"always_{n}")
+        await eventually(lambda n=n: here.tidemill.runs.list(f"always_{n}"), lambda found: len(found) > 1)  # type: ignore[misc]
+        await here.tidemill.dags.pause(f"always_{n}")
 
 
 @pytest.mark.thorough
@@ -306,7 +308,7 @@ async def test_dags_that_are_due_at_one_instant_all_run_and_jitter_spreads_them(
     dag_ids = [f"at_once_{n}" for n in range(30)] + [f"spread_{n}" for n in range(10)]
     for dag_id in dag_ids:
         more = {"jitter": jitter.total_seconds()} if dag_id.startswith("spread") else {}
-        await here.tidemill.register(
+        await here.tidemill.dags.register(
             dag(dag_id, [empty("a")], schedule=schedule, catchup=True, start_date=ago(days=1), **more)
         )
     for dag_id in dag_ids:
@@ -319,14 +321,14 @@ async def test_dags_that_are_due_at_one_instant_all_run_and_jitter_spreads_them(
 async def test_small_dags_run_while_a_huge_one_is_under_way(here: Stack) -> None:
     """Several small runs, one after the other, are over before the huge one has done a half of its tasks."""
     huge = dag("huge", [bash(f"t{i}", "sleep 0.5") for i in range(5000)], max_active_tasks=50)
-    await here.tidemill.register(huge)
-    run = await here.tidemill.trigger("huge")
-    await eventually(lambda: here.tidemill.run("huge", run.run_id), lambda found: found.progress.finished > 0)
+    await here.tidemill.dags.register(huge)
+    run = await here.tidemill.runs.trigger("huge")
+    await eventually(lambda: here.tidemill.runs.describe("huge", run.run_id), lambda found: found.progress.finished > 0)
     for n in range(3):
         details = await here.run_once(dag(f"small_{n}", [bash("a", "true"), bash("b", "true", "a")]))
         assert details.state is RunState.SUCCESS
-    assert (await here.tidemill.run("huge", run.run_id)).progress.finished < 2500
-    await here.tidemill.cancel_run("huge", run.run_id)
+    assert (await here.tidemill.runs.describe("huge", run.run_id)).progress.finished < 2500
+    await here.tidemill.runs.cancel("huge", run.run_id)
 
 
 async def test_a_worker_leaves_the_dags_of_another_queue_alone(server: str, tmp_path: Path) -> None:
@@ -334,7 +336,7 @@ async def test_a_worker_leaves_the_dags_of_another_queue_alone(server: str, tmp_
     async with stack(server, tmp_path / "one") as one:
         other = Tidemill(one.tidemill.client, f"{one.task_queue}-other")
         async with asyncio.timeout(60):
-            starting = asyncio.create_task(other.register(dag("of_the_other", [empty("a")])))
+            starting = asyncio.create_task(other.dags.register(dag("of_the_other", [empty("a")])))
             await one.run_once(dag("of_the_one", [empty("a")]))
             assert not starting.done(), "nobody polls its queue"
             starting.cancel()
@@ -349,13 +351,15 @@ async def test_a_worker_leaves_the_dags_of_another_queue_alone(server: str, tmp_
 
 async def test_a_task_that_takes_its_time_to_stop_is_seen_as_shut_down(here: Stack) -> None:
     stubborn = "trap 'sleep 3; exit 1' TERM; echo began; while true; do sleep 0.1; done"
-    await here.tidemill.register(dag("stopping", [bash("a", stubborn)]))
-    run = await here.tidemill.trigger("stopping")
-    await eventually(lambda: here.tidemill.run("stopping", run.run_id), lambda found: found.tasks[0].state == "running")
-    mark = MarkRequest.model_validate({"tasks": ["a"], "state": "failed"})
-    marking = asyncio.create_task(here.tidemill.mark_tasks("stopping", run.run_id, mark))
+    await here.tidemill.dags.register(dag("stopping", [bash("a", stubborn)]))
+    run = await here.tidemill.runs.trigger("stopping")
     await eventually(
-        lambda: here.tidemill.run("stopping", run.run_id), lambda found: found.tasks[0].state == "shutdown"
+        lambda: here.tidemill.runs.describe("stopping", run.run_id), lambda found: found.tasks[0].state == "running"
+    )
+    mark = MarkRequest.model_validate({"tasks": ["a"], "state": "failed"})
+    marking = asyncio.create_task(here.tidemill.tasks.mark("stopping", run.run_id, mark))
+    await eventually(
+        lambda: here.tidemill.runs.describe("stopping", run.run_id), lambda found: found.tasks[0].state == "shutdown"
     )
     await marking
     details = await here.finished("stopping", run.run_id)

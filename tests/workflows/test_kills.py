@@ -30,8 +30,8 @@ async def test_killed_around_the_work_it_is_done_once(server: str, tmp_path: Pat
             file.write_text(PYTHON.format(dag_id=dag_id, effects=effects))
             [spec] = parse_dag_file(file).dags
         with killing_worker(here, when, mark) as first:
-            await here.tidemill.register(spec)
-            run = await here.tidemill.trigger(dag_id)
+            await here.tidemill.dags.register(spec)
+            run = await here.tidemill.runs.trigger(dag_id)
             await asyncio.to_thread(first.wait, 60)
             assert mark.exists()
         with killing_worker(here, when, mark):
@@ -62,11 +62,11 @@ async def test_killed_during_a_retry_delay_the_next_try_comes_when_it_is_due(ser
     effects, mark = tmp_path / "effects", tmp_path / "mark"
     async with stack(server, tmp_path / "home", no_remote_activities=True) as here:
         command = f"echo try >> {effects}; test $(wc -l < {effects}) -ge 2"
-        await here.tidemill.register(dag("killed_in_delay", [bash("a", command, retries=1, retry_delay=3)]))
+        await here.tidemill.dags.register(dag("killed_in_delay", [bash("a", command, retries=1, retry_delay=3)]))
         with killing_worker(here, "never", mark) as first:
-            run = await here.tidemill.trigger("killed_in_delay")
+            run = await here.tidemill.runs.trigger("killed_in_delay")
             await eventually(
-                lambda: here.tidemill.run("killed_in_delay", run.run_id),
+                lambda: here.tidemill.runs.describe("killed_in_delay", run.run_id),
                 lambda found: found.tasks[0].state is TaskState.UP_FOR_RETRY,
             )
             first.kill()

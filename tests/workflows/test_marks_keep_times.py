@@ -9,13 +9,13 @@ from tidemill.model.states import RunState, TaskState
 
 
 async def times(here: Stack, dag_id: str) -> tuple[Any, ...]:
-    view = await here.tidemill.find_run(dag_id, "r")
+    view = await here.tidemill.runs.find(dag_id, "r")
     return view.queued_at, view.started_at, view.ended_at
 
 
 async def marked(here: Stack, dag_id: str, state: RunState) -> RunView:
     await here.finished(dag_id, "r")
-    view = await here.tidemill.find_run(dag_id, "r")
+    view = await here.tidemill.runs.find(dag_id, "r")
     assert view.state is state
     return view
 
@@ -25,7 +25,7 @@ async def test_a_mark_of_the_run_moves_no_time(here: Stack) -> None:
     before = await times(here, "run_is_marked")
     assert None not in before
     for state in (RunState.SUCCESS, RunState.FAILED):
-        await here.tidemill.mark_run("run_is_marked", "r", RunMark(state=state))
+        await here.tidemill.runs.mark("run_is_marked", "r", RunMark(state=state))
         await marked(here, "run_is_marked", state)
         assert await times(here, "run_is_marked") == before
 
@@ -34,16 +34,16 @@ async def test_a_mark_of_a_task_with_nothing_to_resume_moves_no_time(here: Stack
     details = await here.run_once(dag("task_is_marked", [bash("a", "exit 1")]), run_id="r")
     before = await times(here, "task_is_marked")
     request = MarkRequest(tasks=("a",), state=TaskState.SUCCESS)
-    await here.tidemill.mark_tasks("task_is_marked", "r", request)
+    await here.tidemill.tasks.mark("task_is_marked", "r", request)
     await marked(here, "task_is_marked", RunState.SUCCESS)
     assert await times(here, "task_is_marked") == before
-    [old], [new] = details.tasks, (await here.tidemill.run("task_is_marked", "r")).tasks
+    [old], [new] = details.tasks, (await here.tidemill.runs.describe("task_is_marked", "r")).tasks
     assert (new.started_at, new.ended_at) == (old.started_at, old.ended_at)
 
 
 async def test_a_mark_that_resumes_what_is_below_has_the_run_begin_anew(here: Stack) -> None:
     await here.run_once(dag("resumed_below", [bash("a", "exit 1"), bash("b", "true", "a")]), run_id="r")
     before = await times(here, "resumed_below")
-    await here.tidemill.mark_tasks("resumed_below", "r", MarkRequest(tasks=("a",), state=TaskState.SUCCESS))
+    await here.tidemill.tasks.mark("resumed_below", "r", MarkRequest(tasks=("a",), state=TaskState.SUCCESS))
     await marked(here, "resumed_below", RunState.SUCCESS)
     assert all(new > old for new, old in zip(await times(here, "resumed_below"), before, strict=True))

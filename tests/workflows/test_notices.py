@@ -19,8 +19,8 @@ FILE = Path(__file__).parents[1] / "dags" / "task_shapes.py"
 async def test_functions_of_the_dag_file_are_called_with_the_context(here: Stack, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     [spec] = [spec for spec in parse_dag_file(FILE).dags if spec.dag_id == "callbacks"]
-    await here.tidemill.register(spec)
-    run = await here.tidemill.trigger("callbacks", TriggerRequest(conf={"notes": str(notes)}))
+    await here.tidemill.dags.register(spec)
+    run = await here.tidemill.runs.trigger("callbacks", TriggerRequest(conf={"notes": str(notes)}))
     await here.finished("callbacks", run.run_id)
     assert sorted(notes.read_text().splitlines()) == [
         "begin bad 1 None",
@@ -110,9 +110,9 @@ async def test_what_is_late_is_told_once(here: Stack, tmp_path: Path) -> None:
 
 async def test_a_notifier_that_cannot_be_reached_holds_up_nobody_for_ever(here: Stack) -> None:
     told = {"on_success_callback": [{"kind": "command", "command": "exit 3"}]}
-    await here.tidemill.register(dag("unreachable", [bash("a", "true", callbacks=told), bash("b", "true", "a")]))
-    run = await here.tidemill.trigger("unreachable")
+    await here.tidemill.dags.register(dag("unreachable", [bash("a", "true", callbacks=told), bash("b", "true", "a")]))
+    run = await here.tidemill.runs.trigger("unreachable")
     details = await eventually(
-        lambda: here.tidemill.run("unreachable", run.run_id), lambda found: found.progress.succeeded == 2
+        lambda: here.tidemill.runs.describe("unreachable", run.run_id), lambda found: found.progress.succeeded == 2
     )
     assert details.tasks[1].state == "success"

@@ -31,8 +31,8 @@ async def test_a_task_that_runs_while_the_service_is_away_is_not_run_twice(tmp_p
     spec = read_dag({"dag_id": "outlives", "tasks": [{"kind": "bash", "task_id": "a", "command": command}]})
     with temporal_server(tmp_path / "server") as address:
         async with stack(address, tmp_path / "home") as here:
-            await here.tidemill.register(spec)
-            run = await here.tidemill.trigger("outlives", TriggerRequest())
+            await here.tidemill.dags.register(spec)
+            run = await here.tidemill.runs.trigger("outlives", TriggerRequest())
             await eventually(lambda: asyncio.to_thread(mark.exists), bool)
             with suspended(tmp_path / "server"):
                 await asyncio.sleep(AWAY_SECONDS)

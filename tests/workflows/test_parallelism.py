@@ -18,36 +18,38 @@ async def test_it_holds_over_dags_and_workers(server: str, tmp_path: Path) -> No
             runs = []
             for number in range(3):
                 tasks = [bash(f"t{i}", "sleep 0.7") for i in range(4)]
-                await made.tidemill.register(dag(f"share_{number}", tasks))
-                runs.append((f"share_{number}", (await made.tidemill.trigger(f"share_{number}")).run_id))
-            waiting = await eventually(lambda: made.tidemill.pools(), lambda found: found and found[0].queued)
+                await made.tidemill.dags.register(dag(f"share_{number}", tasks))
+                runs.append((f"share_{number}", (await made.tidemill.runs.trigger(f"share_{number}")).run_id))
+            waiting = await eventually(lambda: made.tidemill.pools.list(), lambda found: found and found[0].queued)
             assert [(pool.name, pool.settings.slots) for pool in waiting] == [("limit:parallelism", 3)]
             details = [await made.finished(*run) for run in runs]
         assert {str(run.state) for run in details} == {"success"}
         assert most_at_once(details) == 3
-        await eventually(lambda: made.tidemill.pool("limit:parallelism"), lambda found: not found.holders)
+        await eventually(lambda: made.tidemill.pools.describe("limit:parallelism"), lambda found: not found.holders)
 
 
 @pytest.mark.thorough
 async def test_what_waits_for_it_says_so_and_a_task_without_work_waits_for_nothing(server: str, tmp_path: Path) -> None:
     go_on = tmp_path / "go_on"
     async with stack(server, tmp_path / "home", parallelism=1) as made:
-        await made.tidemill.register(dag("holds", [bash("a", f"until test -e {go_on}; do sleep 0.1; done")]))
-        holding = await made.tidemill.trigger("holds")
+        await made.tidemill.dags.register(dag("holds", [bash("a", f"until test -e {go_on}; do sleep 0.1; done")]))
+        holding = await made.tidemill.runs.trigger("holds")
         await eventually(
-            lambda: made.tidemill.run("holds", holding.run_id), lambda found: found.tasks[0].state == "running"
+            lambda: made.tidemill.runs.describe("holds", holding.run_id),
+            lambda found: found.tasks[0].state == "running",
         )
-        await made.tidemill.register(dag("waits", [bash("a", "true"), empty("nothing")]))
-        waiting = await made.tidemill.trigger("waits")
+        await made.tidemill.dags.register(dag("waits", [bash("a", "true"), empty("nothing")]))
+        waiting = await made.tidemill.runs.trigger("waits")
         found = await eventually(
-            lambda: made.tidemill.run("waits", waiting.run_id), lambda found: found.tasks[1].state == "success"
+            lambda: made.tidemill.runs.describe("waits", waiting.run_id),
+            lambda found: found.tasks[1].state == "success",
         )
         assert found.tasks[0].why == "parallelism = 1 is reached: as many tasks of all DAGs are queued or running"
         assert " a (1, since" in await told(made, "pools", "show", "limit:parallelism")
         assert "is in use by" in await told(made, "pools", "delete", "limit:parallelism", code=1)
         go_on.touch()
         assert (await made.finished("waits", waiting.run_id)).state == "success"
-        await eventually(lambda: made.tidemill.pool("limit:parallelism"), lambda found: not found.holders)
+        await eventually(lambda: made.tidemill.pools.describe("limit:parallelism"), lambda found: not found.holders)
         assert "is deleted" in await told(made, "pools", "delete", "limit:parallelism")
 
 
@@ -61,10 +63,10 @@ async def test_the_heaviest_task_of_any_dag_goes_first(server: str, tmp_path: Pa
         }
         runs = {}
         for number, (dag_id, task) in enumerate(tasks.items()):
-            await made.tidemill.register(dag(dag_id, [task]))
-            runs[dag_id] = await made.tidemill.trigger(dag_id)
+            await made.tidemill.dags.register(dag(dag_id, [task]))
+            runs[dag_id] = await made.tidemill.runs.trigger(dag_id)
             await eventually(
-                lambda: made.tidemill.pool("limit:parallelism"),
+                lambda: made.tidemill.pools.describe("limit:parallelism"),
                 lambda found, number=number: len(found.holders) + len(found.queued) == number + 1,  # type: ignore[misc]
             )
         go_on.touch()
@@ -81,13 +83,13 @@ async def test_a_task_in_a_pool_takes_a_slot_of_both(server: str, tmp_path: Path
         tasks = [bash(f"t{i}", "sleep 0.3", pool="wide", max_active_tis_per_dag=5) for i in range(5)]
         details = await made.run_once(dag("in_both", tasks))
         assert most_at_once([details]) == 2
-        await eventually(lambda: made.tidemill.pool("wide"), lambda found: not found.holders)
+        await eventually(lambda: made.tidemill.pools.describe("wide"), lambda found: not found.holders)
 
 
 async def test_who_waits_for_a_run_or_a_moment_takes_no_slot(server: str, tmp_path: Path) -> None:
     """With one slot, a task that waits for the run it has triggered would else wait for ever."""
     async with stack(server, tmp_path / "home", parallelism=1) as made:
-        await made.tidemill.register(dag("child", [bash("works", "true")]))
+        await made.tidemill.dags.register(dag("child", [bash("works", "true")]))
         waits = {"kind": "wait_until", "task_id": "waits", "delta": 3}
         triggers = {"kind": "trigger_dag", "task_id": "asks", "trigger_dag_id": "child", "wait_for_completion": True}
         details = await made.run_once(dag("parent", [waits, triggers]))
@@ -104,10 +106,10 @@ async def test_it_holds_over_continue_as_new_and_for_runs_that_begin_where_it_is
 ) -> None:
     async with stack(impatient_server, tmp_path / "first", parallelism=1) as made:
         spec = dag("changed", [bash(f"t{i}", "sleep 0.1") for i in range(8)], max_active_runs=2)
-        await made.tidemill.register(spec)
-        first = await made.tidemill.trigger("changed", TriggerRequest(run_id="first"))
+        await made.tidemill.dags.register(spec)
+        first = await made.tidemill.runs.trigger("changed", TriggerRequest(run_id="first"))
         assert most_at_once([await made.finished("changed", first.run_id)]) == 1
     async with stack(impatient_server, tmp_path / "second") as made:
         unlimited = await made.run_once(dag("unlimited", [bash(f"t{i}", "sleep 2") for i in range(3)]))
         assert most_at_once([unlimited]) == 3
-        assert await made.tidemill.pools() == []
+        assert await made.tidemill.pools.list() == []

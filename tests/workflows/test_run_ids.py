@@ -15,9 +15,9 @@ def ids(begin: int, end: int) -> list[str]:
 
 async def made(here: Stack, until: int) -> list[str]:
     """The run_ids of January up to *until*, by date, once those runs have ended."""
-    await here.tidemill.register(dag("named", [empty("a")], end_date=f"2024-01-{until:02}T00:00:00Z", **DAILY))
+    await here.tidemill.dags.register(dag("named", [empty("a")], end_date=f"2024-01-{until:02}T00:00:00Z", **DAILY))
     runs = await eventually(
-        lambda: here.tidemill.runs("named"),
+        lambda: here.tidemill.runs.list("named"),
         lambda found: len(found) >= until and all(run.state is RunState.SUCCESS for run in found),
     )
     dates = [run.logical_date for run in runs]

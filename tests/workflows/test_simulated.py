@@ -90,9 +90,9 @@ async def really(folder: Path, world: World) -> tuple[datetime, datetime, Told]:
         begin = registered.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         async with Worker(client, task_queue=queue):
             for name, settings in POOLS.items():
-                await tidemill.set_pool(name, settings)
+                await tidemill.pools.configure(name, settings)
             for spec in world(begin):
-                await tidemill.register(spec)
+                await tidemill.dags.register(spec)
             at_once = simulate(
                 world(begin), registered, registered + timedelta(seconds=1), Assumptions(pools=POOLS)
             ).runs
@@ -101,7 +101,7 @@ async def really(folder: Path, world: World) -> tuple[datetime, datetime, Told]:
                 await eventually(partial(stages, tidemill, spec.dag_id), lambda found, first=first: first <= found)
             for hour in range(HOURS + 1):  # each answer has half a minute to come, on however busy a machine
                 await env.sleep(begin + timedelta(hours=hour, minutes=1) - await env.get_current_time())
-            views = [(spec.dag_id, run) for spec in world(begin) for run in await tidemill.runs(spec.dag_id)]
+            views = [(spec.dag_id, run) for spec in world(begin) for run in await tidemill.runs.list(spec.dag_id)]
     return (
         registered,
         begin,
@@ -114,7 +114,7 @@ async def really(folder: Path, world: World) -> tuple[datetime, datetime, Told]:
 
 
 async def stages(tidemill: Tidemill, dag_id: str) -> set[tuple[str, bool]]:
-    return {(run.run_id, run.state.finished) for run in await tidemill.runs(dag_id)}
+    return {(run.run_id, run.state.finished) for run in await tidemill.runs.list(dag_id)}
 
 
 @pytest.mark.parametrize(

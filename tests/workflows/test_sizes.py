@@ -44,9 +44,11 @@ async def test_a_run_does_not_stand_still_behind_its_slowest_task(impatient_serv
     async with stack(impatient_server, tmp_path / "home") as here:
         tasks = [bash("slow", f"while [ ! -e {go_on} ]; do sleep 0.1; done")]
         tasks += [bash("t0", "sleep 12")] + [bash(f"t{i}", "true", f"t{i - 1}") for i in range(1, 40)]
-        await here.tidemill.register(dag("beside", tasks))
-        run = await here.tidemill.trigger("beside")
-        await eventually(lambda: here.tidemill.run("beside", run.run_id), lambda found: found.progress.succeeded == 40)
+        await here.tidemill.dags.register(dag("beside", tasks))
+        run = await here.tidemill.runs.trigger("beside")
+        await eventually(
+            lambda: here.tidemill.runs.describe("beside", run.run_id), lambda found: found.progress.succeeded == 40
+        )
         go_on.touch()
         ended_well(await here.finished("beside", run.run_id), 41)
 
@@ -61,12 +63,12 @@ async def test_hundreds_of_tasks_wait_for_a_pool_through_several_histories(tmp_p
 
 async def in_a_narrow_pool(address: str, tmp_path: Path) -> None:
     async with stack(address, tmp_path / "home") as here:
-        await here.tidemill.set_pool("narrow", PoolSettings(slots=16))
+        await here.tidemill.pools.configure("narrow", PoolSettings(slots=16))
         mapped = {"by": {"env": [{"N": str(n)} for n in range(400)]}, "into": "fields"}
         task = bash("each", "true", pool="narrow", expand=mapped)
         details = await here.run_once(dag("through_a_pool", [task], max_active_tasks=500))
         ended_well(details, 400)
-        view = await eventually(lambda: here.tidemill.pool("narrow"), lambda pool: not pool.holders)
+        view = await eventually(lambda: here.tidemill.pools.describe("narrow"), lambda pool: not pool.holders)
         assert view.queued == ()
 
 
@@ -92,7 +94,7 @@ async def test_many_due_runs_of_a_large_dag_are_all_made(here: Stack) -> None:
     }
     spec = dag("large_and_late", tasks, **schedule)
     assert len(spec.model_dump_json()) * runs > 4_000_000
-    await here.tidemill.register(spec)
+    await here.tidemill.dags.register(spec)
     made = await here.all_finished("large_and_late", runs)
     assert [run.state for run in made] == ["success"] * runs
 

@@ -73,10 +73,10 @@ async def test_instances_of_a_mapped_group_depend_on_each_other_by_index(
 
 
 async def test_a_sensor_waits_without_a_worker(here: Stack, shapes: dict[str, DagSpec], tmp_path: Path) -> None:
-    await here.tidemill.register(shapes["sensing"])
-    run = await here.tidemill.trigger("sensing", TriggerRequest(conf={"file": str(tmp_path / "file")}))
+    await here.tidemill.dags.register(shapes["sensing"])
+    run = await here.tidemill.runs.trigger("sensing", TriggerRequest(conf={"file": str(tmp_path / "file")}))
     waiting = await eventually(
-        lambda: here.tidemill.run("sensing", run.run_id),
+        lambda: here.tidemill.runs.describe("sensing", run.run_id),
         lambda found: found.tasks[0].state is TaskState.UP_FOR_RESCHEDULE,
     )
     assert waiting.tasks[0].wake_at is not None
@@ -98,8 +98,8 @@ async def test_a_file_and_a_command_are_waited_for(here: Stack, tmp_path: Path) 
         {"kind": "file_sensor", "task_id": "file", "filepath": f"{tmp_path}/*.csv", "poke_interval": 1},
         {"kind": "bash_sensor", "task_id": "command", "command": f"test -e {tmp_path}/a.csv", "poke_interval": 1},
     ]
-    await here.tidemill.register(dag("waits", [*waits, bash("make", f"sleep 1; touch {tmp_path}/a.csv")]))
-    run = await here.tidemill.trigger("waits")
+    await here.tidemill.dags.register(dag("waits", [*waits, bash("make", f"sleep 1; touch {tmp_path}/a.csv")]))
+    run = await here.tidemill.runs.trigger("waits")
     details = await here.finished("waits", run.run_id)
     assert set(states(details).values()) == {"success"}
 
@@ -140,17 +140,18 @@ async def test_large_results_stay_out_of_history(here: Stack, shapes: dict[str, 
 
 async def test_a_person_is_asked(here: Stack) -> None:
     ask = {"kind": "approval", "task_id": "ask", "subject": "Publish?", "fail_on_reject": True}
-    await here.tidemill.register(dag("asking", [ask, empty("publish", "ask")]))
-    run = await here.tidemill.trigger("asking")
+    await here.tidemill.dags.register(dag("asking", [ask, empty("publish", "ask")]))
+    run = await here.tidemill.runs.trigger("asking")
     waiting = await eventually(
-        lambda: here.tidemill.run("asking", run.run_id), lambda found: found.tasks[0].state == "awaiting_input"
+        lambda: here.tidemill.runs.describe("asking", run.run_id),
+        lambda found: found.tasks[0].state == "awaiting_input",
     )
     assert waiting.tasks[0].why == "Publish?"
     with pytest.raises(InvalidInputError, match=r"\['Perhaps'\] is no answer. Choose one of Approve, Reject"):
-        await here.tidemill.respond("asking", run.run_id, Answer(task="ask", chosen=("Perhaps",)))
+        await here.tidemill.tasks.respond("asking", run.run_id, Answer(task="ask", chosen=("Perhaps",)))
     with pytest.raises(InvalidInputError, match="'publish' does not wait for an answer"):
-        await here.tidemill.respond("asking", run.run_id, Answer(task="publish", chosen=("Approve",)))
-    await here.tidemill.respond("asking", run.run_id, Answer(task="ask", chosen=("Approve",), by="ada"))
+        await here.tidemill.tasks.respond("asking", run.run_id, Answer(task="publish", chosen=("Approve",)))
+    await here.tidemill.tasks.respond("asking", run.run_id, Answer(task="ask", chosen=("Approve",), by="ada"))
     details = await here.finished("asking", run.run_id)
     assert await here.result_of(details, "ask") == {
         "chosen_options": ["Approve"],
@@ -168,10 +169,10 @@ async def test_another_dag_is_triggered_once_and_waited_for(here: Stack) -> None
         "wait_for_completion": True,
         "poke_interval": 1,
     }
-    await here.tidemill.register(dag("other", [bash("work", "sleep 1; echo {{ dag_run.conf['from'] }}")]))
+    await here.tidemill.dags.register(dag("other", [bash("work", "sleep 1; echo {{ dag_run.conf['from'] }}")]))
     details = await here.run_once(dag("starter", [trigger]), run_id="mine")
     assert states(details) == {"start": "success"}
-    [run] = await here.tidemill.runs("other")
+    [run] = await here.tidemill.runs.list("other")
     assert (run.run_id, run.state) == ("operator_triggered__starter.start_mine_1", "success")
     assert here.log_of("other", run.run_id, "work").strip() == "mine"
 
@@ -184,14 +185,15 @@ async def test_another_dags_tasks_are_waited_for(here: Stack) -> None:
         "external_task_ids": ["load"],
         "poke_interval": 1,
     }
-    await here.tidemill.register(dag("before", [bash("load", "true"), bash("rest", "sleep 30", "load")]))
-    await here.tidemill.register(dag("behind", [wait]))
+    await here.tidemill.dags.register(dag("before", [bash("load", "true"), bash("rest", "sleep 30", "load")]))
+    await here.tidemill.dags.register(dag("behind", [wait]))
     date = "2024-02-03T00:00:00Z"
-    run = await here.tidemill.trigger("behind", TriggerRequest(logical_date=date))
+    run = await here.tidemill.runs.trigger("behind", TriggerRequest(logical_date=date))
     await eventually(
-        lambda: here.tidemill.run("behind", run.run_id), lambda found: found.tasks[0].state == "up_for_reschedule"
+        lambda: here.tidemill.runs.describe("behind", run.run_id),
+        lambda found: found.tasks[0].state == "up_for_reschedule",
     )
-    await here.tidemill.trigger("before", TriggerRequest(logical_date=date))
+    await here.tidemill.runs.trigger("before", TriggerRequest(logical_date=date))
     details = await here.finished("behind", run.run_id)
     assert states(details) == {"wait": "success"}
 
@@ -235,14 +237,14 @@ async def test_a_cleared_source_gives_its_mapped_task_new_instances(
     here: Stack, shapes: dict[str, DagSpec], tmp_path: Path
 ) -> None:
     (tmp_path / "n").write_text("2")
-    await here.tidemill.register(shapes["remapped"])
-    run = await here.tidemill.trigger("remapped", TriggerRequest(conf={"n": str(tmp_path / "n")}))
+    await here.tidemill.dags.register(shapes["remapped"])
+    run = await here.tidemill.runs.trigger("remapped", TriggerRequest(conf={"n": str(tmp_path / "n")}))
     await eventually(
-        lambda: here.tidemill.run("remapped", run.run_id),
+        lambda: here.tidemill.runs.describe("remapped", run.run_id),
         lambda found: states(found).get("released") == "up_for_reschedule",
     )
     (tmp_path / "n").write_text("3")
-    await here.tidemill.clear("remapped", run.run_id, ClearRequest(tasks=("count",), downstream=True))
+    await here.tidemill.runs.clear("remapped", run.run_id, ClearRequest(tasks=("count",), downstream=True))
     (tmp_path / "released").touch()
     details = await here.finished("remapped", run.run_id)
     assert [key for key in states(details) if key.startswith("square")] == ["square[0]", "square[1]", "square[2]"]

@@ -54,20 +54,20 @@ async def a_year(tmp_path: Path) -> None:
         new = dag("year", [empty("only")], **{**daily, "schedule": "0 */8 * * *"})
 
         async with Worker(client, task_queue=queue):
-            await tidemill.register(old)
+            await tidemill.dags.register(old)
             await in_parts(env, days=60)
-            await tidemill.pause("year")
+            await tidemill.dags.pause("year")
             await env.sleep(timedelta(days=9, hours=5))
-            await tidemill.pause("year", False)
+            await tidemill.dags.pause("year", False)
             await in_parts(env, days=270)
-            view = await tidemill.describe("year")
+            view = await tidemill.dags.describe("year")
             assert view.last_automated_interval is not None
             changed_after = view.last_automated_interval
-            await tidemill.register(new)
+            await tidemill.dags.register(new)
             await in_parts(env, days=30)
             end = await env.get_current_time()
             await env.sleep(timedelta(hours=1))
-            runs = [run for run in await tidemill.runs("year") if run.run_after <= end]
+            runs = [run for run in await tidemill.runs.list("year") if run.run_after <= end]
 
     first = expected(DagState(spec=old, registered_at=begin), changed_after.end)
     second = expected(
@@ -94,10 +94,10 @@ async def test_a_sensor_that_pokes_for_a_month_leaves_the_home_as_flat_as_one_po
         )
         tidemill = Tidemill(client, f"month-{uuid.uuid4()}")
         async with Worker(client, task_queue=tidemill.task_queue):
-            await tidemill.register(dag("patient", [{**sensor, "timeout": month.total_seconds()}]))
-            run = await tidemill.trigger("patient")
+            await tidemill.dags.register(dag("patient", [{**sensor, "timeout": month.total_seconds()}]))
+            run = await tidemill.runs.trigger("patient")
             await in_parts(env, month.days)
-            assert await tidemill.wait(run) is RunState.SUCCESS
+            assert await tidemill.runs.wait(run) is RunState.SUCCESS
     assert len(pokes.read_text().split()) == 720
     kept = [path for place in ("attempts", "logs") for path in (tmp_path / "home" / place).rglob("*")]
     assert len([path for path in kept if path.is_dir()]) < 20

@@ -24,17 +24,17 @@ def noise(n: int, seed: int = 1) -> str:
 
 
 async def test_the_conf_of_a_run(here: Stack) -> None:
-    await here.tidemill.register(dag("conf", [empty("a")]))
+    await here.tidemill.dags.register(dag("conf", [empty("a")]))
     with pytest.raises(InvalidInputError, match=r"has 40,01\d bytes as JSON, and a run's conf may have 32,768"):
-        await here.tidemill.trigger("conf", TriggerRequest(conf={"text": "x" * 40_000}))
+        await here.tidemill.runs.trigger("conf", TriggerRequest(conf={"text": "x" * 40_000}))
 
 
 async def test_the_confs_of_a_backfill(here: Stack) -> None:
-    await here.tidemill.register(dag("filled_confs", [empty("a")], schedule="@daily", start_date=NOW.isoformat()))
+    await here.tidemill.dags.register(dag("filled_confs", [empty("a")], schedule="@daily", start_date=NOW.isoformat()))
     days = {"from_date": at("2024-01-01"), "to_date": at("2024-01-02"), "conf": {"text": "x" * 30_000}}
     with pytest.raises(InvalidInputError, match=r"100 runs at once have 3,00\d,\d+ bytes of it"):
-        await here.tidemill.create_backfill("filled_confs", BackfillRequest(**days, max_active_runs=100))
-    assert await here.tidemill.create_backfill("filled_confs", BackfillRequest(**days, max_active_runs=10))
+        await here.tidemill.backfills.create("filled_confs", BackfillRequest(**days, max_active_runs=100))
+    assert await here.tidemill.backfills.create("filled_confs", BackfillRequest(**days, max_active_runs=10))
 
 
 def test_what_was_taken_on_before_there_was_a_limit_stays_readable() -> None:
@@ -45,28 +45,28 @@ def test_what_was_taken_on_before_there_was_a_limit_stays_readable() -> None:
 
 
 async def test_the_confs_of_all_queued_runs(here: Stack) -> None:
-    await here.tidemill.register(dag("confs", [bash("a", "sleep 600")], max_active_runs=1))
+    await here.tidemill.dags.register(dag("confs", [bash("a", "sleep 600")], max_active_runs=1))
     request = TriggerRequest(conf={"text": noise(31_000)})
     for _ in range(32):
-        await here.tidemill.trigger("confs", request)
+        await here.tidemill.runs.trigger("confs", request)
     with pytest.raises(InvalidInputError, match=r"33 queued and running runs of DAG 'confs' have 1,02\d,\d+ bytes"):
-        await here.tidemill.trigger("confs", request)
-    assert await here.tidemill.trigger("confs", TriggerRequest(conf={"day": 1}))  # a conf of the usual size
-    await here.tidemill.cancel_runs("confs")
+        await here.tidemill.runs.trigger("confs", request)
+    assert await here.tidemill.runs.trigger("confs", TriggerRequest(conf={"day": 1}))  # a conf of the usual size
+    await here.tidemill.runs.cancel_all("confs")
 
 
 async def test_a_dag(here: Stack) -> None:
-    await here.tidemill.register(dag("grown", [empty("a")]))
+    await here.tidemill.dags.register(dag("grown", [empty("a")]))
     large = dag("grown", [empty(f"t{i}", doc_md=noise(30_000, seed=i)) for i in range(100)])
     with pytest.raises(InvalidInputError, match=r"DAG 'grown' has 2,\d+,\d+ bytes, compressed, and may have 1,800,000"):
-        await here.tidemill.register(large)
+        await here.tidemill.dags.register(large)
     assert (await here.run_once(dag("grown", [empty("a")]))).state == "success"
 
 
 @pytest.mark.parametrize("name", ["", "two words", "x" * 251, "a/b"])
 async def test_the_name_of_a_pool(here: Stack, name: str) -> None:
     with pytest.raises(InvalidInputError, match=r"pool name .* at most 250"):
-        await here.tidemill.set_pool(name, PoolSettings(slots=1))
+        await here.tidemill.pools.configure(name, PoolSettings(slots=1))
 
 
 def test_more_runs_at_once_than_temporal_takes() -> None:
@@ -86,12 +86,14 @@ def test_more_runs_at_once_than_temporal_takes() -> None:
 
 async def test_a_request_that_does_not_fit_beside_its_dag(here: Stack) -> None:
     """One piece of Temporal's would have to carry both: the DAG would try that for ever."""
-    await here.tidemill.register(dag("beside", [empty("a")], doc_md=noise(1_700_000)))
+    await here.tidemill.dags.register(dag("beside", [empty("a")], doc_md=noise(1_700_000)))
     large = TriggerRequest(run_id="large", conf={"text": noise(1_700_000)})
     with pytest.raises(InvalidInputError, match=r"and may have 200,000\. Shorten its conf"):
-        await here.tidemill.trigger("beside", large)
+        await here.tidemill.runs.trigger("beside", large)
     await here.tidemill.client.get_workflow_handle("dag:beside").signal("trigger", large)
-    view = await eventually(lambda: here.tidemill.describe("beside"), lambda found: found.decisions[-1:])
-    assert await here.tidemill.trigger("beside", TriggerRequest(run_id="small"))
-    refused = [made.reason for made in (await here.tidemill.describe("beside")).decisions if made.kind == "refused"]
+    view = await eventually(lambda: here.tidemill.dags.describe("beside"), lambda found: found.decisions[-1:])
+    assert await here.tidemill.runs.trigger("beside", TriggerRequest(run_id="small"))
+    refused = [
+        made.reason for made in (await here.tidemill.dags.describe("beside")).decisions if made.kind == "refused"
+    ]
     assert any("may have 200,000" in reason for reason in refused), view

@@ -51,14 +51,14 @@ async def test_a_run_stays_with_the_build_that_it_began_with(tmp_path: Path) -> 
         task = bash("a", f"while [ ! -e {go_on} ]; do sleep 0.1; done")
         with worker_process({**env, "TIDEMILL_BUILD_ID": "one"}):
             await eventually(lambda: make_current(address, "one"), bool)
-            await eventually(lambda: tidemill.register(dag("versioned", [task, bash("b", "true", "a")])), bool)
-            first = await tidemill.trigger("versioned", TriggerRequest(run_id="first"))
+            await eventually(lambda: tidemill.dags.register(dag("versioned", [task, bash("b", "true", "a")])), bool)
+            first = await tidemill.runs.trigger("versioned", TriggerRequest(run_id="first"))
             await eventually(lambda: build_of(tidemill, first), lambda build: build == "one")
             with worker_process({**env, "TIDEMILL_BUILD_ID": "two"}):
                 await eventually(lambda: make_current(address, "two"), bool)
-                second = await tidemill.trigger("versioned", TriggerRequest(run_id="second"))
+                second = await tidemill.runs.trigger("versioned", TriggerRequest(run_id="second"))
                 await eventually(lambda: build_of(tidemill, second), lambda build: build == "two")
                 go_on.touch()
-                ends = [await asyncio.wait_for(tidemill.wait(run), 60) for run in (first, second)]
+                ends = [await asyncio.wait_for(tidemill.runs.wait(run), 60) for run in (first, second)]
                 assert ends == [RunState.SUCCESS, RunState.SUCCESS]
                 assert [await build_of(tidemill, run) for run in (first, second)] == ["one", "two"]

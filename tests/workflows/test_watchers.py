@@ -44,7 +44,7 @@ async def registered(tidemill: Tidemill, folder: Path, text: str) -> None:
     [parsed] = read_dag_files(file)
     assert parsed.error is None, parsed.error
     for spec in parsed.dags:
-        await tidemill.register(spec)
+        await tidemill.dags.register(spec)
 
 
 async def events_of(tidemill: Tidemill, name: str, n: int) -> list[AssetEvent]:
@@ -52,7 +52,7 @@ async def events_of(tidemill: Tidemill, name: str, n: int) -> list[AssetEvent]:
 
     async def known() -> list[AssetEvent]:
         try:
-            return await tidemill.asset_events(name)
+            return await tidemill.assets.events(name)
         except NotFoundError:
             return []
 
@@ -61,7 +61,7 @@ async def events_of(tidemill: Tidemill, name: str, n: int) -> list[AssetEvent]:
 
 async def watchers_of(tidemill: Tidemill, name: str) -> list[WatcherView]:
     try:
-        return await tidemill.watchers(name)
+        return await tidemill.assets.watchers(name)
     except NotFoundError:
         return []
 
@@ -175,7 +175,7 @@ with DAG("q_other", schedule=Asset("q_theirs", watchers=[AssetWatcher("theirs", 
         events = await events_of(here.tidemill, "q_orders", 2)
         assert [event.partition_key for event in events] == [None, "b"]
         [view] = await here.all_finished("q_reader", 1)
-        details = await here.tidemill.run("q_reader", view.run_id)
+        details = await here.tidemill.runs.describe("q_reader", view.run_id)
         assert await here.result_of(details, "read") == ["a"]
         await events_of(far, "theirs", 0)
         await eventually(lambda: emitted(far), lambda found: found)
@@ -186,7 +186,7 @@ with DAG("q_other", schedule=Asset("q_theirs", watchers=[AssetWatcher("theirs", 
 
 async def emitted(far: Tidemill) -> bool:
     try:
-        await far.emit("theirs", extra={"n": 1}, cause="1")
+        await far.assets.emit("theirs", extra={"n": 1}, cause="1")
     except NotFoundError:
         return False
     return True
@@ -273,7 +273,7 @@ with DAG("l_reader", schedule=[fresh]):
         "asset 'l_fresh' is late: it has had no event, and freshness = 0:00:01",
         "l_fresh late",
     ]
-    await here.tidemill.emit("l_fresh")
+    await here.tidemill.assets.emit("l_fresh")
     found = await eventually(lines, lambda found: len(found) == 4)
     assert "its newest event is of 20" in found[1]
     assert "late since" in await told(here, "assets", "list")
@@ -287,13 +287,13 @@ with DAG("h_circle", schedule=Asset("h_back")):
     EmptyOperator(task_id="x", outlets=[Asset("h_asset")])
 """)  # fmt: skip
     await events_of(here.tidemill, "h_asset", 0)
-    await eventually(lambda: here.tidemill.assets(), lambda names: {"h_asset", "h_back"} <= {*names})
+    await eventually(lambda: here.tidemill.assets.list(), lambda names: {"h_asset", "h_back"} <= {*names})
     for name, reader in (("h_asset", "h_reader"), ("h_back", "h_circle")):
-        await eventually(lambda n=name: here.tidemill.asset(n), lambda view, r=reader: view.consumers == (r,))
+        await eventually(lambda n=name: here.tidemill.assets.describe(n), lambda view, r=reader: view.consumers == (r,))
     await told(here, "assets", "pause", "h_asset")
-    await here.tidemill.emit("h_asset", cause="held")
+    await here.tidemill.assets.emit("h_asset", cause="held")
     assert "DAGs hear of its 1 new events when it is unpaused" in await told(here, "assets", "show", "h_asset")
-    assert await here.tidemill.runs("h_reader") == []
+    assert await here.tidemill.runs.list("h_reader") == []
     await told(here, "assets", "unpause", "h_asset")
     await here.all_finished("h_reader", 1)
     await told(here, "assets", "pause", "h_asset")  # it wakes itself, for ever
@@ -373,10 +373,10 @@ with DAG("b_parts", schedule=CronPartitionTimetable("0 0 * * *", timezone="Ameri
     BashOperator(task_id="x", bash_command="echo {{ partition_key }} {{ partition_date }}", outlets=[Asset("b_days")])
 """)  # fmt: skip
     asked = {"from_date": "2026-03-01T00:00:00Z", "to_date": "2026-03-03T00:00:00Z"}
-    plan = await here.tidemill.create_backfill("b_parts", BackfillRequest.model_validate(asked))
+    plan = await here.tidemill.backfills.create("b_parts", BackfillRequest.model_validate(asked))
     assert plan.total == 3
     runs = await here.all_finished("b_parts", 3)
-    details = [await here.tidemill.run("b_parts", run.run_id) for run in runs]
+    details = [await here.tidemill.runs.describe("b_parts", run.run_id) for run in runs]
     keys = [one.run.partition_key for one in details]
     assert keys == ["2026-03-01", "2026-03-02", "2026-03-03"]
     assert details[0].run.run_id.startswith("backfill__2026-03-01T05:00:00+00:00__2026-03-01__")
@@ -384,13 +384,13 @@ with DAG("b_parts", schedule=CronPartitionTimetable("0 0 * * *", timezone="Ameri
     assert await here.result_of(details[2], "x") == "2026-03-03 2026-03-03 05:00:00+00:00"
     events = await events_of(here.tidemill, "b_days", 3)
     assert sorted(str(event.partition_key) for event in events) == keys
-    again = await here.tidemill.create_backfill("b_parts", BackfillRequest.model_validate(asked))
+    again = await here.tidemill.backfills.create("b_parts", BackfillRequest.model_validate(asked))
     done = await eventually(
-        lambda: here.tidemill.backfills("b_parts"),
+        lambda: here.tidemill.backfills.list("b_parts"),
         lambda found: any(one.backfill_id == again.backfill_id and one.completed_at is not None for one in found),
     )
     assert next(one for one in done if one.backfill_id == again.backfill_id).skipped == 3
     anew = {**asked, "to_date": "2026-03-01T00:00:00Z", "reprocess_behavior": "completed"}
-    await here.tidemill.create_backfill("b_parts", BackfillRequest.model_validate(anew))
+    await here.tidemill.backfills.create("b_parts", BackfillRequest.model_validate(anew))
     runs = await here.all_finished("b_parts", 4)
     assert len({run.run_id for run in runs}) == 4

@@ -26,7 +26,7 @@ def list_assets(as_json: Json = False) -> None:
 
     async def work() -> list[AssetView]:
         tidemill = await Tidemill.connect()
-        return [await tidemill.asset(name) for name in await tidemill.assets()]
+        return [await tidemill.assets.describe(name) for name in await tidemill.assets.list()]
 
     views = run(work())
     rows = [
@@ -49,7 +49,7 @@ def show_asset(name: Name, as_json: Json = False) -> None:
 
     async def work() -> tuple[AssetView, list[WatcherView]]:
         tidemill = await Tidemill.connect()
-        return await tidemill.asset(name), await tidemill.watchers(name)
+        return await tidemill.assets.describe(name), await tidemill.assets.watchers(name)
 
     view, watchers = run(work())
     if as_json:
@@ -92,7 +92,7 @@ def unpause(name: Name) -> None:
 
 def _set_paused(name: str, *, paused: bool) -> None:
     async def work() -> None:
-        await (await Tidemill.connect()).pause_asset(name, paused)
+        await (await Tidemill.connect()).assets.pause(name, paused)
 
     run(work())
     console.print(f"{name}: {'paused' if paused else 'unpaused'}")
@@ -103,7 +103,7 @@ def list_events(name: Name, as_json: Json = False) -> None:
     """List the last events of an asset, newest first."""
 
     async def work() -> list[AssetEvent]:
-        return (await (await Tidemill.connect()).asset_events(name))[::-1]
+        return (await (await Tidemill.connect()).assets.events(name))[::-1]
 
     events = run(work())
     rows = [
@@ -132,7 +132,7 @@ def emit_event(
     said = read_extra(extra)
 
     async def work() -> AssetEvent | None:
-        return await (await Tidemill.connect()).emit(name, extra=said, partition_key=partition, cause=cause)
+        return await (await Tidemill.connect()).assets.emit(name, extra=said, partition_key=partition, cause=cause)
 
     event = run(work())
     if as_json:
@@ -146,7 +146,7 @@ def materialize(name: Name, as_json: Json = False) -> None:
     """Run the DAG that writes an asset. Refused where none does, or several do."""
 
     async def work() -> RunIdentity:
-        return await (await Tidemill.connect()).materialize(name)
+        return await (await Tidemill.connect()).assets.materialize(name)
 
     made = run(work())
     if as_json:
@@ -163,7 +163,7 @@ def draw_graph(
 
     async def work() -> list[AssetView]:
         tidemill = await Tidemill.connect()
-        return [await tidemill.asset(name) for name in await tidemill.assets()]
+        return [await tidemill.assets.describe(name) for name in await tidemill.assets.list()]
 
     views = run(work())
     if output is not None:

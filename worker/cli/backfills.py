@@ -53,7 +53,7 @@ def create(
 
     async def work() -> tuple[BackfillPlan, int]:
         tidemill = await Tidemill.connect()
-        plan = await tidemill.create_backfill(dag_id, request)
+        plan = await tidemill.backfills.create(dag_id, request)
         if not watch or plan.backfill_id is None:
             return plan, 0
         await follow(tidemill, dag_id, plan.backfill_id)
@@ -86,7 +86,7 @@ async def follow(tidemill: Tidemill, dag_id: str, backfill_id: str) -> None:
 
 
 async def find(tidemill: Tidemill, dag_id: str, backfill_id: str) -> BackfillProgress:
-    found = {progress.backfill_id: progress for progress in await tidemill.backfills(dag_id)}
+    found = {progress.backfill_id: progress for progress in await tidemill.backfills.list(dag_id)}
     if backfill_id not in found:
         fail(f"DAG {dag_id!r} has no backfill {backfill_id!r}. It has: {', '.join(found) or 'none'}")
     return found[backfill_id]
@@ -97,7 +97,7 @@ def list_backfills(dag_id: DagId, as_json: Json = False) -> None:
     """List a DAG's backfills."""
 
     async def work() -> list[BackfillProgress]:
-        return await (await Tidemill.connect()).backfills(dag_id)
+        return await (await Tidemill.connect()).backfills.list(dag_id)
 
     found = run(work())
     rows = [
@@ -159,7 +159,7 @@ def cancel(dag_id: DagId, backfill_id: BackfillId, as_json: Json = False) -> Non
 
 def change(dag_id: str, backfill_id: str, what: str, as_json: bool) -> None:
     async def work() -> BackfillProgress:
-        return await (await Tidemill.connect()).change_backfill(dag_id, backfill_id, what)
+        return await (await Tidemill.connect()).backfills.change(dag_id, backfill_id, what)
 
     progress = run(work())
     show(progress, as_json, make_table(["BACKFILL", "STATE"], [(progress.backfill_id, progress.state)]))

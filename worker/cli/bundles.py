@@ -66,7 +66,7 @@ def set_bundle(
         fail(str(explain(error, f"bundle {name!r}", BundleSettings)))
 
     async def work() -> BundleView:
-        return await (await Tidemill.connect()).set_bundle(settings)
+        return await (await Tidemill.connect()).bundles.configure(settings)
 
     view = run(work())
     show([view], as_json, bundles_table([view]))
@@ -77,7 +77,7 @@ def list_bundles(as_json: Json = False) -> None:
     """List the bundles: how many files and DAGs, what is broken, when they were listed last."""
 
     async def work() -> list[BundleView]:
-        return await (await Tidemill.connect()).bundles()
+        return await (await Tidemill.connect()).bundles.list()
 
     views = run(work())
     show(views, as_json, bundles_table(views))
@@ -95,7 +95,7 @@ def refresh(
     """List and parse now, changed or not. Returns when the DAGs are registered."""
 
     async def work() -> BundleView:
-        return await (await Tidemill.connect()).refresh_bundle(name, paths or [], all_removed=all_removed)
+        return await (await Tidemill.connect()).bundles.refresh(name, paths or [], all_removed=all_removed)
 
     view = run(work())
     show([view], as_json, bundles_table([view]))
@@ -106,7 +106,7 @@ def delete(name: Name) -> None:
     """Stop managing the bundle's files. Their DAGs stay as they are."""
 
     async def work() -> None:
-        await (await Tidemill.connect()).delete_bundle(name)
+        await (await Tidemill.connect()).bundles.delete(name)
 
     run(work())
     console.print(f"bundle {name} is deleted")

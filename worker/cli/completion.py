@@ -16,7 +16,7 @@ def dag_ids(incomplete: str) -> list[str]:
     """The dag_ids that begin so."""
 
     async def names(tidemill: Tidemill) -> Iterable[str]:
-        rows, broken = await tidemill.dags()
+        rows, broken = await tidemill.dags.list()
         return [*(row.dag_id for row in rows), *broken]
 
     return matching(names, incomplete)
@@ -27,7 +27,7 @@ def run_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     dag_id = ctx.params.get("dag_id")
 
     async def names(tidemill: Tidemill) -> Iterable[str]:
-        return ["latest", *(run.run_id for run in await tidemill.runs(str(dag_id)))]
+        return ["latest", *(run.run_id for run in await tidemill.runs.list(str(dag_id)))]
 
     return matching(names, incomplete) if dag_id else []
 
@@ -37,7 +37,7 @@ def task_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     dag_id = ctx.params.get("dag_id")
 
     async def names(tidemill: Tidemill) -> Iterable[str]:
-        return [task.task_id for task in (await tidemill.spec(str(dag_id))).tasks]
+        return [task.task_id for task in (await tidemill.dags.spec(str(dag_id))).tasks]
 
     return matching(names, incomplete) if dag_id else []
 

@@ -50,7 +50,7 @@ def show_dag(dag_id: DagId, as_json: Json = False) -> None:
     """Show a DAG: when it runs next and why, its limits, its last decisions."""
 
     async def work() -> DagView:
-        return await (await Tidemill.connect()).describe(dag_id)
+        return await (await Tidemill.connect()).dags.describe(dag_id)
 
     view = run(work())
     if as_json:
@@ -79,7 +79,7 @@ def explain(dag_id: DagId, as_json: Json = False) -> None:
     """Say why the next run is due when it is, or why nothing is created, and what was decided last."""
 
     async def work() -> Explanation:
-        return await (await Tidemill.connect()).explain(dag_id)
+        return await (await Tidemill.connect()).dags.explain(dag_id)
 
     told = run(work())
     if as_json:
@@ -200,7 +200,7 @@ def trigger(
         fail(str(clear(error, f"trigger of DAG {dag_id!r}", TriggerRequest)))
 
     async def work() -> RunIdentity:
-        return await (await Tidemill.connect()).trigger(dag_id, request)
+        return await (await Tidemill.connect()).runs.trigger(dag_id, request)
 
     made = run(work())
     show(made, as_json, make_table(["DAG", "RUN"], [(made.dag_id, made.run_id)]))
@@ -243,10 +243,10 @@ def unpause(dag_id: DagId, as_json: Json = False) -> None:
 def set_paused(dag_id: str, paused: bool, as_json: bool, *, cancel_runs: bool = False) -> None:
     async def work() -> DagView:
         tidemill = await Tidemill.connect()
-        await tidemill.pause(dag_id, paused)
+        await tidemill.dags.pause(dag_id, paused)
         if cancel_runs:
-            await tidemill.cancel_runs(dag_id)
-        return await tidemill.describe(dag_id)
+            await tidemill.runs.cancel_all(dag_id)
+        return await tidemill.dags.describe(dag_id)
 
     view = run(work())
     show(view, as_json, make_table(["DAG", ""], [(view.dag_id, "paused" if view.is_paused else "active")]))
@@ -263,7 +263,7 @@ def assign(
         fail("whose is the DAG? Give either --bundle or --by-hand")
 
     async def work() -> bool:
-        return await (await Tidemill.connect()).assign(dag_id, bundle)
+        return await (await Tidemill.connect()).dags.assign(dag_id, bundle)
 
     changed = run(work())
     whose = f"bundle {bundle}" if bundle else "nobody but who registers it by hand"
@@ -281,7 +281,7 @@ def delete(
         typer.confirm(f"Forget DAG {dag_id!r} and the histories of all its runs?", abort=True)
 
     async def work() -> int:
-        return await (await Tidemill.connect()).delete_dag(dag_id)
+        return await (await Tidemill.connect()).dags.delete(dag_id)
 
     with errors.status("until Temporal has forgotten its runs"):
         deleted = run(work())

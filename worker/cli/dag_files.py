@@ -31,7 +31,7 @@ def register(
 
     async def work() -> list[Registration]:
         tidemill = await Tidemill.connect()
-        return [await tidemill.register(spec) for spec in specs]
+        return [await tidemill.dags.register(spec) for spec in specs]
 
     done = run(work()) if specs else []
     paused = {spec.dag_id for spec in specs if spec.is_paused_upon_creation}
@@ -94,7 +94,7 @@ def diff(
 
     async def work() -> dict[str, Preview]:
         tidemill = await Tidemill.connect()
-        return {spec.dag_id: await tidemill.preview(spec) for spec in specs}
+        return {spec.dag_id: await tidemill.dags.preview(spec) for spec in specs}
 
     previews = run(work())
     if as_json:
@@ -156,9 +156,9 @@ def _folder_of(view: BundleView) -> FileView:
 
 
 async def all_bundles() -> list[BundleView]:
-    return await (await Tidemill.connect()).bundles()
+    return await (await Tidemill.connect()).bundles.list()
 
 
 async def all_files() -> list[FileView]:
     tidemill = await Tidemill.connect()
-    return [file for view in await tidemill.bundles() for file in await tidemill.dag_files(view.settings.name)]
+    return [file for view in await tidemill.bundles.list() for file in await tidemill.bundles.files(view.settings.name)]

@@ -35,7 +35,7 @@ def set_pool(
         fail(str(explain(error, f"pool {name!r}", PoolSettings)))
 
     async def work() -> PoolView:
-        return await (await Tidemill.connect()).set_pool(name, settings)
+        return await (await Tidemill.connect()).pools.configure(name, settings)
 
     view = run(work())
     show([view], as_json, pools_table([view]))
@@ -51,7 +51,7 @@ def list_pools(as_json: Json = False) -> None:
     """List the pools."""
 
     async def work() -> list[PoolView]:
-        return await (await Tidemill.connect()).pools()
+        return await (await Tidemill.connect()).pools.list()
 
     views = run(work())
     show(views, as_json, pools_table(views))
@@ -77,7 +77,7 @@ def show_pool(name: Name, as_json: Json = False) -> None:
     """Show who holds a pool's slots, and who waits for some, the next one first."""
 
     async def work() -> PoolView:
-        return await (await Tidemill.connect()).pool(name)
+        return await (await Tidemill.connect()).pools.describe(name)
 
     view = run(work())
     if as_json:
@@ -92,7 +92,7 @@ def delete_pool(name: Name) -> None:
     """Delete a pool that nobody uses. Tasks that name it wait until it is made again."""
 
     async def work() -> None:
-        await (await Tidemill.connect()).delete_pool(name)
+        await (await Tidemill.connect()).pools.delete(name)
 
     run(work())
     console.print(f"pool {name} is deleted")

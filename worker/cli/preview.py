@@ -36,7 +36,7 @@ def preview(
 
         async def work() -> tuple[dict[str, Any], Ticks]:
             tidemill = await Tidemill.connect()
-            return (await tidemill.describe(target)).schedule, await tidemill.ticks(target, n)
+            return (await tidemill.dags.describe(target)).schedule, await tidemill.dags.ticks(target, n)
 
         schedule, ticks = run(work())
         schedules, answers = {target: schedule}, {target: ticks}

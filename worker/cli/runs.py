@@ -66,7 +66,7 @@ def list_runs(
         return
 
     async def work() -> list[RunView]:
-        return await (await Tidemill.connect()).runs(dag_id)
+        return await (await Tidemill.connect()).runs.list(dag_id)
 
     def wanted(view: RunView) -> bool:
         return state in (None, view.state) and run_type in (None, view.run_type) and _ended_since(view, ended_after)
@@ -129,15 +129,15 @@ def show_run(
 
     async def look() -> RunDetails:
         tidemill = await Tidemill.connect()
-        return await tidemill.run_as_listed(dag_id, await resolve(tidemill, dag_id, run_id))
+        return await tidemill.runs.describe_listed(dag_id, await resolve(tidemill, dag_id, run_id))
 
     async def follow() -> RunDetails:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
         with Live(console=console, refresh_per_second=4) as live:
             while True:
-                details = await tidemill.run_as_listed(dag_id, view)
-                view = await tidemill.find_run(dag_id, view.run_id)
+                details = await tidemill.runs.describe_listed(dag_id, view)
+                view = await tidemill.runs.find(dag_id, view.run_id)
                 live.update(run_group(details))
                 if details.state.finished:
                     return details
@@ -157,8 +157,8 @@ def show_run(
 async def resolve(tidemill: Tidemill, dag_id: str, run_id: str) -> RunView:
     """The run *run_id*, or for `latest` the one that was made last."""
     if run_id != "latest":
-        return await tidemill.find_run(dag_id, run_id)
-    views = await tidemill.runs(dag_id)
+        return await tidemill.runs.find(dag_id, run_id)
+    views = await tidemill.runs.list(dag_id)
     if not views:
         fail(f"DAG {dag_id!r} has no run yet. Make one with `tidemill dags trigger {dag_id}`")
     return max(views, key=lambda view: view.queued_at)
@@ -253,7 +253,7 @@ def clear(
         view = await resolve(tidemill, dag_id, run_id)
         hint = await announced_version(tidemill, dag_id, view, latest)
         request = ClearRequest(only_failed=only_failed, run_on_latest_version=latest)
-        return await tidemill.clear(dag_id, view.run_id, request), hint
+        return await tidemill.runs.clear(dag_id, view.run_id, request), hint
 
     cleared, hint = run(work())
     console.print(f"cleared: {', '.join(cleared) or 'nothing'}")
@@ -277,7 +277,7 @@ def clear_failed(dag_id: str | None, since: str | None, *, latest: bool | None, 
         tidemill, refused = await Tidemill.connect(), []
         for dag, run_id in found:
             try:
-                await tidemill.clear(dag, run_id, ClearRequest(only_failed=True, run_on_latest_version=latest))
+                await tidemill.runs.clear(dag, run_id, ClearRequest(only_failed=True, run_on_latest_version=latest))
             except (
                 InvalidInputError,
                 NotFoundError,
@@ -300,7 +300,7 @@ async def _failed_runs(dag_id: str | None, ended_after: datetime | None) -> tupl
     if dag_id is None:
         rows = await of_all_dags(RunState.FAILED, None, ended_after, MAX_CLEARED)
         return [(row.dag_id, row.run_id) for row in rows], all_runs_table(rows)
-    views = [view for view in await (await Tidemill.connect()).runs(dag_id) if _ended_since(view, ended_after)]
+    views = [view for view in await (await Tidemill.connect()).runs.list(dag_id) if _ended_since(view, ended_after)]
     failed = [view for view in views if view.state is RunState.FAILED]
     return [(dag_id, view.run_id) for view in failed], runs_table(failed)
 
@@ -312,11 +312,11 @@ def _ended_since(view: RunView, ended_after: datetime | None) -> bool:
 
 async def announced_version(tidemill: Tidemill, dag_id: str, view: RunView, latest: bool | None) -> str | None:
     """Says with which version of its DAG a run goes on, where the one in place is another than its own."""
-    spec = await tidemill.spec(dag_id)
+    spec = await tidemill.dags.spec(dag_id)
     in_place = spec.version
     if view.started_at is None:
         return None
-    own = (await tidemill.state_of(view.workflow_id)).spec.version
+    own = (await tidemill.runs.state(view.workflow_id)).spec.version
     if own == in_place:
         return None
     if not view.state.finished:
@@ -335,7 +335,7 @@ def mark(dag_id: DagId, run_id: RunId, state: Annotated[RunState, typer.Argument
     async def work() -> None:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        await tidemill.mark_run(dag_id, view.run_id, RunMark.model_validate({"state": state}))
+        await tidemill.runs.mark(dag_id, view.run_id, RunMark.model_validate({"state": state}))
 
     run(work())
     console.print(f"{run_id} is marked {state}")
@@ -353,7 +353,7 @@ def set_conf(
     async def work() -> RunIdentity:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        return await tidemill.set_conf(dag_id, view.run_id, read_conf(conf))
+        return await tidemill.runs.set_conf(dag_id, view.run_id, read_conf(conf))
 
     changed = run(work())
     show(changed, as_json, make_table(["RUN", "CONF"], [(changed.run_id, json.dumps(changed.conf))]))
@@ -366,7 +366,7 @@ def cancel(dag_id: DagId, run_id: RunId) -> None:
     async def work() -> None:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        await tidemill.cancel_run(dag_id, view.run_id)
+        await tidemill.runs.cancel(dag_id, view.run_id)
 
     run(work())
     console.print(f"{run_id} is being cancelled")
@@ -379,7 +379,7 @@ def delete(dag_id: DagId, run_id: RunId) -> None:
     async def work() -> str:
         tidemill = await Tidemill.connect()
         found = (await resolve(tidemill, dag_id, run_id)).run_id
-        await tidemill.delete_run(dag_id, found)
+        await tidemill.runs.delete(dag_id, found)
         return found
 
     console.print(f"deleted: {escape(run(work()))}")
@@ -397,7 +397,7 @@ def gantt(
 
     async def work() -> RunDetails:
         tidemill = await Tidemill.connect()
-        return await tidemill.run_as_listed(dag_id, await resolve(tidemill, dag_id, run_id))
+        return await tidemill.runs.describe_listed(dag_id, await resolve(tidemill, dag_id, run_id))
 
     details = run(work())
     try:

@@ -89,7 +89,7 @@ def clear(
         tidemill = await Tidemill.connect()
         runs = await chosen_runs(tidemill, dag_id, run_id, past=past, future=future)
         hint = await announced_version(tidemill, dag_id, runs[0], latest) if runs else None
-        return {view.run_id: await tidemill.clear(dag_id, view.run_id, request) for view in runs}, hint
+        return {view.run_id: await tidemill.runs.clear(dag_id, view.run_id, request) for view in runs}, hint
 
     cleared, hint = run(work())
     show_changes(cleared, as_json, "cleared")
@@ -118,7 +118,7 @@ def mark(
     async def work() -> dict[str, list[str]]:
         tidemill = await Tidemill.connect()
         runs = await chosen_runs(tidemill, dag_id, run_id, past=past, future=future)
-        return {view.run_id: await tidemill.mark_tasks(dag_id, view.run_id, request) for view in runs}
+        return {view.run_id: await tidemill.tasks.mark(dag_id, view.run_id, request) for view in runs}
 
     show_changes(run(work()), as_json, f"marked {state}")
 
@@ -131,7 +131,7 @@ async def chosen_runs(tidemill: Tidemill, dag_id: str, run_id: str, *, past: boo
     if found.logical_date is None:
         fail(f"run {found.run_id!r} has no logical date, so none is before or after it. Leave --past and --future out")
     date = found.logical_date
-    dated = [(view.logical_date, view) for view in await tidemill.runs(dag_id) if view.logical_date is not None]
+    dated = [(view.logical_date, view) for view in await tidemill.runs.list(dag_id) if view.logical_date is not None]
     wanted = [(d, v) for d, v in dated if d == date or (past and d < date) or (future and d > date)]
     return [view for _, view in sorted(wanted, key=lambda each: each[0])]
 
@@ -151,7 +151,7 @@ def explain(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -> 
     async def work() -> TaskView:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        return instance_of(await tidemill.run_as_listed(dag_id, view), view.run_id, task)
+        return instance_of(await tidemill.runs.describe_listed(dag_id, view), view.run_id, task)
 
     view = run(work())
     if as_json:
@@ -173,15 +173,15 @@ def show_task(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -
     async def work() -> tuple[TaskView, list[SparkTry]]:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        one = instance_of(await tidemill.run_as_listed(dag_id, view), view.run_id, task)
+        one = instance_of(await tidemill.runs.describe_listed(dag_id, view), view.run_id, task)
 
         async def details_of(other: RunView) -> RunDetails | None:
             try:
-                return await tidemill.run_as_listed(dag_id, other)
+                return await tidemill.runs.describe_listed(dag_id, other)
             except NotFoundError:
                 return None
 
-        runs = partial(tidemill.runs, dag_id)
+        runs = partial(tidemill.runs.list, dag_id)
         return one, await spark_tries(settings, dag_id, view, one, runs, details_of)
 
     view, tries = run(work())
@@ -247,7 +247,7 @@ def respond(
     async def work() -> None:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
-        await tidemill.respond(dag_id, view.run_id, Answer(task=task, chosen=tuple(chosen), by=by, params=given))
+        await tidemill.tasks.respond(dag_id, view.run_id, Answer(task=task, chosen=tuple(chosen), by=by, params=given))
 
     run(work())
     console.print(f"{task}: {', '.join(chosen)}")
@@ -258,7 +258,7 @@ def list_tasks(dag_id: DagId, as_json: Json = False) -> None:
     """List a DAG's tasks, in the order in which the file defines them."""
 
     async def work() -> DagSpec:
-        return await (await Tidemill.connect()).spec(dag_id)
+        return await (await Tidemill.connect()).dags.spec(dag_id)
 
     tasks = run(work()).tasks
     rows = [(task.task_id, task.kind, ", ".join(task.upstream), task.trigger_rule, task.pool) for task in tasks]
@@ -280,7 +280,7 @@ def try_task(
     """Run one task here and now, once, whatever it depends on; nothing of it is recorded."""
 
     async def source() -> Path:
-        spec = await (await Tidemill.connect()).spec(dag_id)
+        spec = await (await Tidemill.connect()).dags.spec(dag_id)
         if spec.source is None:
             fail(f"DAG {dag_id!r} was not registered from a file. Say with --file where it is")
         return Path(spec.source.path)
@@ -313,7 +313,7 @@ def render_task(
 
     async def work() -> object:
         tidemill = await Tidemill.connect()
-        spec = await tidemill.spec(dag_id)
+        spec = await tidemill.dags.spec(dag_id)
         if task not in spec.by_id:
             fail(f"DAG {dag_id!r} has no task {task!r}. Its tasks are: {', '.join(spec.by_id)}")
         state = await state_to_render(tidemill, spec, logical_date)
@@ -335,7 +335,7 @@ async def state_to_render(tidemill: Tidemill, spec: DagSpec, wanted: str) -> Dag
             run=manual_run(spec.dag_id, spec.schedule, TriggerRequest(logical_date=date), date), spec=spec
         )
     view = await resolve(tidemill, spec.dag_id, wanted)
-    return await tidemill.state_of(view.workflow_id)
+    return await tidemill.runs.state(view.workflow_id)
 
 
 @app.command()
@@ -356,7 +356,7 @@ def logs(
         view = await resolve(tidemill, dag_id, run_id)
         if task == WHOLE_RUN:
             return view.run_id, try_number or 1, view.state.finished
-        one = instance_of(await tidemill.run_as_listed(dag_id, view), view.run_id, task)
+        one = instance_of(await tidemill.runs.describe_listed(dag_id, view), view.run_id, task)
         if one.state.finished and not one.try_number and try_number is None:
             fail(f"task {task!r} of run {view.run_id!r} has no log, since it has not run. It is {one.state}: {one.why}")
         return view.run_id, try_number or max(1, one.try_number), one.state.finished

@@ -27,7 +27,7 @@ class BroughtDag(Model):
 
 async def bring_dags(tidemill: Tidemill, facts: AirflowFacts, *, dry_run: bool) -> list[BroughtDag]:
     """Has each DAG that is registered here go on where Airflow has left it, paused as there."""
-    rows, _ = await tidemill.dags()
+    rows, _ = await tidemill.dags.list()
     known = {row.dag_id for row in rows}
     return [
         await _bring(tidemill, dag, dry_run=dry_run)
@@ -47,11 +47,11 @@ async def _bring(tidemill: Tidemill, dag: KnownDag, *, dry_run: bool) -> Brought
         return _brought(dag, None)
     try:
         if dag.last_interval is not None:
-            await tidemill.take_over(dag.dag_id, HandOver(last_interval=dag.last_interval))
-        await tidemill.pause(dag.dag_id, dag.is_paused)
+            await tidemill.dags.take_over(dag.dag_id, HandOver(last_interval=dag.last_interval))
+        await tidemill.dags.pause(dag.dag_id, dag.is_paused)
     except InvalidInputError as error:
         return _brought(dag, str(error))
-    infos = await tidemill.upcoming(dag.dag_id, 1)
+    infos = await tidemill.dags.upcoming(dag.dag_id, 1)
     return _brought(dag, None).model_copy(update={"next_run_after": infos[0].run_after if infos else None})
 
 
@@ -61,7 +61,7 @@ async def bring_pools(tidemill: Tidemill, facts: AirflowFacts) -> list[str]:
         settings = PoolSettings(
             slots=pool.slots, description=pool.description or "", include_deferred=pool.include_deferred
         )
-        await tidemill.set_pool(pool.name, settings)
+        await tidemill.pools.configure(pool.name, settings)
     return [pool.name for pool in facts.pools]
 
 

@@ -1,0 +1,43 @@
+"""What the server knows of tasks that are under way, beside what their run does."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.run.views import RunDetails, TaskView
+from ...model.states import TaskState
+
+
+def queue_of(task: TaskView, of_run: str) -> str:
+    """The task queue that the work of *task* goes to."""
+    return task.queue or of_run + task.queue_suffix
+
+
+def with_pending(
+    details: RunDetails,
+    running: Mapping[str, tuple[Any, Any, int]],
+    unclaimed: Mapping[str, str],
+    deserted: set[str],
+    lost: Mapping[str, str],
+) -> RunDetails:
+    """The run as the server sees it too: the workflow is only told of an attempt when it ends.
+
+    *lost*: why the start before of an attempt did not come to an end.
+    """
+    tasks = []
+    for task in details.tasks:
+        if task.key in running and task.state is TaskState.QUEUED:
+            told, started, starts = running[task.key]
+            before = lost.get(task.key, "a worker was lost")
+            why = "is running" if starts == 1 else f"is running, started for the {starts}. time: {before}"
+            update = {"state": TaskState.RUNNING, "progress": told, "started_at": started, "why": why}
+            task = task.model_copy(update=update)
+        elif task.key in unclaimed and (queue := queue_of(task, unclaimed[task.key])) in deserted:
+            why = f"no worker polls task queue {queue!r}. Start one for it, or correct the task's queue"
+            task = task.model_copy(update={"why": why})
+        elif task.key in unclaimed and task.key in lost:
+            task = task.model_copy(update={"why": f"begins again: {lost[task.key]}"})
+        waits_for = [key for key in running if f"{key} is queued" in task.why]
+        for key in waits_for:  # whom it waits for is further than the workflow knows
+            task = task.model_copy(update={"why": task.why.replace(f"{key} is queued", f"{key} is running")})
+        tasks.append(task)
+    return details.model_copy(update={"tasks": tuple(tasks)})
