@@ -19,6 +19,7 @@ from figures import Figure
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.spark.archive import build_archive, fast_start
 from tidemill.activities.spark.command import environment, spark_home
+from tidemill.activities.spark.modes import MODES
 from tidemill.activities.spark.standalone import Standalone as Rest
 from tidemill.activities.spark.starts import SparkStart
 from tidemill.activities.worker_context import WorkerContext, find_java
@@ -117,7 +118,7 @@ class SparkBench:
         }  # fmt: skip
         [task] = self.dag_of("by_hand", spark).tasks
         attempt = TaskAttempt.model_validate({"run": run, "task": task.model_dump(), "try_number": 1})
-        rest = Rest(SparkStart.of(attempt, WorkerContext(home=self.folder)))
+        rest = Rest(SparkStart.of(attempt, WorkerContext(home=self.folder), MODES))
         request = rest.request()
         request["appArgs"] = [*request["appArgs"][:-3], str(self.job)]  # without tidemill's own side of the driver
         url = f"{spark['rest_url']}/v1/submissions"

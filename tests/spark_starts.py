@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from temporalio.testing import ActivityEnvironment
+from tidemill.activities.spark.modes import MODES
 from tidemill.activities.spark.starts import SparkStart
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.attempts import TaskAttempt
@@ -32,7 +33,7 @@ def start(home: Path, spark: dict[str, Any], **fields: Any) -> SparkStart:
     attempt = TaskAttempt.model_validate({"run": run, "task": {**task, "spark": spark, **fields}, "try_number": 2})
     workplace = WorkerContext(home=home, dags_folder=Path("/dags"))
     try:
-        return cast(SparkStart, ActivityEnvironment().run(SparkStart.of, attempt, workplace))
+        return cast(SparkStart, ActivityEnvironment().run(SparkStart.of, attempt, workplace, MODES))
     finally:
         workplace.close()
 

@@ -8,7 +8,7 @@ from temporalio.exceptions import ApplicationError
 
 from ...model.run.attempts import SubmittedAttempt, TaskAttempt
 from ...model.run.task_instances import Outcome
-from ...model.spec.tasks import SparkMode, SparkSqlFunctionTask
+from ...model.spec.tasks import SparkSqlFunctionTask
 from ...model.states import TaskState
 from .. import tracing
 from ..attempts.beside_log import RENDERED, keep_beside
@@ -20,8 +20,9 @@ from ..names import MAX_STARTS, TASK_FAILED
 from ..secrets import new_masker
 from ..work.rendered import shown
 from ..worker_context import WorkerContext
-from . import client, cluster, connect
+from . import cluster
 from .figures import keeping_figures
+from .modes import MODES
 from .outlets import with_outlet_events
 from .starts import SparkStart, sql_of
 from .temporal_access import TemporalAccess
@@ -52,15 +53,11 @@ class SparkActivities:
                 filled = sql_of(filled, asked)
             work = self._start(filled, untried=activity.info().attempt == 1)
             keep_beside(work.folder.log, RENDERED, shown(work.filled), new_masker())
-            match work.options.mode:
-                case SparkMode.CLIENT:
-                    with tracing.spark_application(attempt.name, work.progress), keeping_figures(work):
-                        outcome = client.run_client(work)
-                case SparkMode.CONNECT:
-                    with tracing.spark_application(attempt.name, work.progress), keeping_figures(work):
-                        outcome = connect.run_connect(work)
-                case _:
-                    outcome = self._submit(work)
+            if work.mode.outlives_worker:
+                outcome = self._submit(work)
+            else:
+                with tracing.spark_application(attempt.name, work.progress), keeping_figures(work):
+                    outcome = work.mode.run(work)
             if outcome.submission is None:
                 self._workplace.leftovers.add(work.folder.path)
             return self._workplace.results.put(attempt, with_outlet_events(attempt, outcome))
@@ -101,16 +98,7 @@ class SparkActivities:
         # The last of all starts: any of those before it may have begun something, elsewhere.
         work = replace(self._start(submitted.attempt), number=MAX_STARTS + 1)
         known = submitted.submission.application_id if submitted.submission is not None else None
-        match work.options.mode:
-            case SparkMode.CLIENT:
-                work.folder.end_earlier_start()
-            case SparkMode.CONNECT:
-                connect.end_sessions(work, [*range(1, MAX_STARTS + 1)], AttemptSupervisor(None))
-            case _:
-                try:
-                    cluster.end(work, known, AttemptSupervisor(None))
-                except OSError as error:
-                    raise infrastructure_error(str(error)) from None
+        work.mode.end(work, known)
 
     def _noted(self, attempt: TaskAttempt) -> AbstractContextManager[None]:
         """For when this worker dies under it."""
@@ -119,7 +107,7 @@ class SparkActivities:
     def _start(self, attempt: TaskAttempt, *, untried: bool = False) -> SparkStart:
         """What this worker makes of the attempt. Where it may run already, that we cannot run it fails no task."""
         try:
-            return SparkStart.of(attempt, self._workplace, activity.info().attempt)
+            return SparkStart.of(attempt, self._workplace, MODES, activity.info().attempt)
         except ApplicationError as error:
             if untried or error.type != TASK_FAILED:
                 raise
@@ -127,7 +115,7 @@ class SparkActivities:
 
     def _submit(self, work: SparkStart) -> Outcome:
         try:
-            return cluster.submit(work)
+            return work.mode.run(work)
         except (Stopped, ApplicationError) as error:
             # Whoever goes on with a sound attempt has to find it as it is; else nothing of it may be left.
             given_up = isinstance(error, ApplicationError) and error.type == TASK_FAILED

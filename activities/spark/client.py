@@ -17,13 +17,25 @@ from ..worker_context import find_java
 from .archive import fast_start
 from .causes import cause_of
 from .command import environment, spark_submit
-from .starts import SparkStart
+from .starts import Mode, SparkStart
 
 # What spark-submit itself says of how a JVM ended, where nobody else was left to say it.
 EXIT_CODES = {
     52: "an executor or the driver ran out of memory",
     137: "the process was killed, often for want of memory",
 }
+
+
+class ClientMode(Mode):
+    """The driver is a process below the worker."""
+
+    def run(self, work: SparkStart) -> Outcome:
+        """Run the application to its end."""
+        return run_client(work)
+
+    def end(self, work: SparkStart, _: str | None) -> None:
+        """End an earlier driver on this host."""
+        work.folder.end_earlier_start()
 
 
 def run_client(work: SparkStart) -> Outcome:
@@ -87,7 +99,8 @@ def launched(work: SparkStart, argv: list[str], watch: AttemptSupervisor) -> Chi
 
 def driver_environment(work: SparkStart) -> dict[str, str]:
     """What spark-submit and the driver below it find in their environment."""
-    known = environment(work.filled["env"], find_java(), work.workplace.environment, work.options.mode)
+    elsewhere = work.mode.has_own_python
+    known = environment(work.filled["env"], find_java(), work.workplace.environment, has_own_python=elsewhere)
     if (work.options.master or DEFAULT_MASTER).startswith("local"):
         known = {"SPARK_LOCAL_IP": "127.0.0.1", **known}  # its UI listens there and nowhere else
     looked_up = for_drivers(os.environ, work.attempt.owns) if isinstance(work.attempt.task, PySparkTask) else {}

@@ -7,12 +7,13 @@ and whoever takes the claim first on purpose keeps any driver from ever beginnin
 
 import re
 import time
+from abc import abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from ...model.run.task_instances import Failure, Outcome, Submission
-from ...model.spec.tasks import SparkMode
 from ..attempts.folder import RESULT
 from ..attempts.log import last_lines
 from ..attempts.supervision import AttemptSupervisor, infrastructure_error, task_failure
@@ -21,11 +22,8 @@ from .client import launched
 from .clusters import AppState, Cluster, NotConfiguredError, Status
 from .command import spark_submit
 from .driver import CLAIM
-from .kubernetes import Kubernetes
 from .place import invalid
-from .standalone import Standalone
-from .starts import SparkStart, cluster_name
-from .yarn import Yarn
+from .starts import Mode, SparkStart, cluster_name
 
 ASK_EVERY = 1.0
 SILENT_AFTER = 30.0
@@ -36,6 +34,34 @@ RESULT_TIMEOUT = 3.0
 DEATH_TIMEOUT = 60.0
 APPLICATION = re.compile(r"(application_\d+_\d+|app-\d+-\d+|driver-\d+-\d+|spark-[0-9a-f]+)")
 """How clusters call what they run: the claim is written where the task may write, too."""
+
+
+class ClusterMode(Mode):
+    """The driver runs on a cluster, and is followed from there."""
+
+    outlives_worker: ClassVar[bool] = True
+    knows_by_name: ClassVar[bool] = False
+    """Whether the cluster knows the driver by the attempt's name, and not by Spark's of the application."""
+
+    @abstractmethod
+    def cluster(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor) -> Cluster:
+        """Return the attempt's cluster; *launch* runs spark-submit for it."""
+
+    def run(self, work: SparkStart) -> Outcome:
+        """Have the application started, unless it is there already."""
+        return submit(work)
+
+    def end(self, work: SparkStart, application_id: str | None) -> None:
+        """End it on its cluster, and keep it from beginning."""
+        try:
+            end(work, application_id, AttemptSupervisor(None))
+        except OSError as error:
+            raise infrastructure_error(str(error)) from None
+
+
+def mode_of(work: SparkStart) -> ClusterMode:
+    assert isinstance(work.mode, ClusterMode)  # noqa: S101 - nothing else is submitted and followed
+    return work.mode
 
 
 def cluster_of(work: SparkStart, watch: AttemptSupervisor) -> Cluster:
@@ -55,13 +81,7 @@ def cluster_of(work: SparkStart, watch: AttemptSupervisor) -> Cluster:
             raise OSError(f"spark-submit ended with exit code {code}: {cause}{exists}")
         return told
 
-    match work.options.mode:
-        case SparkMode.YARN:
-            return Yarn(work, launch, watch)
-        case SparkMode.KUBERNETES:
-            return Kubernetes(work, launch, watch=watch)
-        case _:
-            return Standalone(work)
+    return mode_of(work).cluster(work, launch, watch)
 
 
 def submit(work: SparkStart) -> Outcome:
@@ -89,8 +109,7 @@ def claimed(work: SparkStart) -> str | None:
     claim = work.folder.left(CLAIM)
     if claim is None or not APPLICATION.fullmatch(str(claim.get("application_id"))):
         return None
-    # There the driver knows Spark's own name of the application, and not that of its pod.
-    return cluster_name(work) if work.options.mode is SparkMode.KUBERNETES else str(claim["application_id"])
+    return cluster_name(work) if mode_of(work).knows_by_name else str(claim["application_id"])
 
 
 def _recorded(work: SparkStart, cluster: Cluster) -> str | None:

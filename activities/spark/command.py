@@ -11,19 +11,16 @@ from typing import Any
 
 from ...model.base import iso
 from ...model.run.task_instances import Failure
-from ...model.spec.tasks import SparkMode, SparkOptions, SparkSubmitTask
+from ...model.spec.tasks import SparkOptions, SparkSubmitTask
 from ...model.spec.tasks.spark import DEFAULT_MASTER, megabytes
 from .. import lineage, tracing
 from ..attempts.supervision import task_failure
 from ..processes.environment import for_children
 from ..processes.users import RunAs, acting_as
-from .shipping import application_there
-from .starts import SparkStart, cluster_name
+from .starts import SparkStart
 
 DRIVER = Path(__file__).with_name("driver.py")
 PROPERTIES = "spark.conf"
-MOUNTED_AT, ARCHIVE, POD_TEMPLATE = "/opt/tidemill", "attempt.zip", "pod.yaml"
-"""On Kubernetes: where a driver finds its side of tidemill; on YARN, too: its archive; what is left of its pod."""
 GLOB = frozenset("*?[{")
 PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 TRIMMED = "".join(map(chr, range(33))).replace("\r", "").replace("\n", "")
@@ -115,21 +112,19 @@ def escaped(text: str) -> str:
 def conf_of(work: SparkStart, java_options: str = "") -> dict[str, str]:
     """All conf: defaults for the mode, what the application is told, the attempt's identity, what the task sets."""
     return {
-        **driver_conf(work.options, java_options),
+        **driver_conf(work, java_options),
         **dynamic_allocation(work.options),
         **plain(work.options.conf),
         **contract(work),
-        **identity(work),
+        **work.mode.identity(work),
     }
 
 
 def application(work: SparkStart) -> list[str]:
     """What comes after the flags: the driver's own side of tidemill and what it runs, or a Java application."""
     task = work.attempt.task
-    if work.options.mode is SparkMode.KUBERNETES and not work.is_java:
-        return [f"local://{MOUNTED_AT}/{DRIVER.name}", f"{MOUNTED_AT}/{ARCHIVE}", *application_there(work)]
-    if work.options.mode is SparkMode.YARN and not work.is_java:
-        return [str(DRIVER), ARCHIVE, *application_there(work)]
+    if not work.is_java and (elsewhere := work.mode.application(work)) is not None:
+        return elsewhere
     if not isinstance(task, SparkSubmitTask):
         return [str(DRIVER), str(work.folder.work)]
     name = str(work.file(work.filled["application"]))
@@ -214,50 +209,15 @@ def dynamic_allocation(options: SparkOptions) -> dict[str, str]:
     return conf
 
 
-def driver_conf(options: SparkOptions, java_options: str) -> dict[str, str]:
-    """Defaults for drivers: a UI port of their own, a quick start; one that is the whole cluster stays on loopback.
-
-    A pod has an address of its own, and Kubernetes refuses a container with port 0.
-    """
-    master = options.master or DEFAULT_MASTER
-    conf = {} if options.mode is SparkMode.KUBERNETES else {"spark.ui.port": "0"}
+def driver_conf(work: SparkStart, java_options: str) -> dict[str, str]:
+    """Defaults for drivers: those of the mode, a quick start; one that is the whole cluster stays on loopback."""
+    master = work.options.master or DEFAULT_MASTER
+    conf = {**work.mode.conf}
     if java_options:
         conf["spark.driver.extraJavaOptions"] = java_options
     if master.startswith("local"):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return conf
-
-
-def identity(work: SparkStart) -> dict[str, str]:
-    """What makes the attempt known to its cluster, and keeps the cluster from starting it twice."""
-    tag, options = work.attempt.uuid.hex, work.options
-    env = work.filled["env"]
-    match options.mode:
-        case SparkMode.YARN:
-            own = options.conf.get("spark.yarn.tags")
-            return {
-                "spark.yarn.tags": f"{own},{cluster_name(work)}" if own else cluster_name(work),
-                "spark.yarn.maxAppAttempts": "1",
-                "spark.yarn.submit.waitAppCompletion": "false",
-                **{f"spark.yarn.appMasterEnv.{name}": value for name, value in env.items()},
-            }
-        case SparkMode.KUBERNETES:
-            return {
-                "spark.kubernetes.namespace": namespace_of(options),
-                "spark.kubernetes.driver.pod.name": cluster_name(work),
-                "spark.kubernetes.driver.podTemplateFile": str(work.folder.work / POD_TEMPLATE),
-                "spark.kubernetes.driver.label.tidemill-attempt": tag,
-                **{f"spark.kubernetes.driver.annotation.tidemill/{name}": value for name, value in whose(work).items()},
-                "spark.kubernetes.submission.waitAppCompletion": "false",
-                **{f"spark.kubernetes.driverEnv.{name}": value for name, value in env.items()},
-            }
-        case _:
-            return {}
-
-
-def namespace_of(options: SparkOptions) -> str:
-    """The Kubernetes namespace of driver and executors: the option, else the conf, else Spark's default."""
-    return options.namespace or str(options.conf.get("spark.kubernetes.namespace", "default"))
 
 
 def whose(work: SparkStart) -> dict[str, str]:
@@ -293,7 +253,7 @@ def contract(work: SparkStart) -> dict[str, str]:
 
 
 def environment(
-    env: dict[str, str], java: Path | None, patterns: Sequence[str] = (), mode: SparkMode = SparkMode.CLIENT
+    env: dict[str, str], java: Path | None, patterns: Sequence[str] = (), *, has_own_python: bool = False
 ) -> dict[str, str]:
     """What spark-submit needs to find itself, Java and Python, and what children get of the worker's environment.
 
@@ -301,11 +261,7 @@ def environment(
     Where the driver runs in a container it is the image's, or the archive's, unless somebody says otherwise.
     """
     given = os.environ.get("PYSPARK_PYTHON")
-    here = (
-        {}
-        if given is None and mode in (SparkMode.KUBERNETES, SparkMode.YARN)
-        else dict.fromkeys(PYTHONS, given or sys.executable)
-    )
+    here = {} if given is None and has_own_python else dict.fromkeys(PYTHONS, given or sys.executable)
     found = {
         "SPARK_HOME": str(spark_home()),
         **here,

@@ -16,14 +16,27 @@ from ...model.spec.tasks import PySparkTask, SparkSubmitTask
 from ..attempts.folder import RESULT
 from ..attempts.lifecycle import attempt_variables, run_in_child
 from ..attempts.supervision import AttemptSupervisor, Closing, infrastructure_error
+from ..names import MAX_STARTS
 from .command import contract, plain
 from .place import shown
-from .starts import SparkStart
+from .starts import Mode, SparkStart
 
 
 def session_id(attempt: TaskAttempt, number: int) -> str:
     """The session of start *number* of the attempt. Spark takes ids of UUID version 4 only."""
     return str(UUID(bytes=uuid5(attempt.uuid, str(number)).bytes, version=4))
+
+
+class ConnectMode(Mode):
+    """The driver is a server that others share; each start of an attempt has a session there."""
+
+    def run(self, work: SparkStart) -> Outcome:
+        """Run the client to its end."""
+        return run_connect(work)
+
+    def end(self, work: SparkStart, _: str | None) -> None:
+        """Close the sessions of all starts, also of those that have not begun."""
+        end_sessions(work, [*range(1, MAX_STARTS + 1)], AttemptSupervisor(None))
 
 
 def run_connect(work: SparkStart) -> Outcome:

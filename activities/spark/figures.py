@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from temporalio.exceptions import ApplicationError
 
 from ...model.run.spark_figures import SparkFigures
-from ...model.spec.tasks import SparkMode
 from .. import metrics
 from ..attempts.beside_log import SPARK, keep_beside
 from ..names import TASK_FAILED
@@ -47,7 +46,7 @@ def _keep(work: SparkStart, *, has_ended: bool) -> None:
         if has_ended:
             metrics.of_application(figures, work.attempt.run.dag_id, work.attempt.task.task_id)
     # All other logs were written, and brought where logs go, by this worker.
-    work.workplace.upload_beside(work.folder.log, with_log=work.options.mode is SparkMode.STANDALONE)
+    work.workplace.upload_beside(work.folder.log, with_log=work.mode.writes_log)
 
 
 def figures_of(work: SparkStart) -> SparkFigures | None:

@@ -12,26 +12,30 @@ What comes of the driver is among the lines that it prints.
 import base64
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
+from ...model.spec.tasks import SparkOptions
 from ..attempts.supervision import AttemptSupervisor, infrastructure_error
 from ..processes.users import acting_as
 from ..secrets import new_masker
-from .clusters import AppState, Status
-from .command import ARCHIVE, DRIVER, MOUNTED_AT, POD_TEMPLATE, namespace_of
+from .cluster import ClusterMode
+from .clusters import AppState, Cluster, Status
+from .command import DRIVER, whose
 from .driver_lines import DriverLines
 from .kubectl import Kubectl, Run, is_taken, run_tool
 from .place import invalid
 from .pod import status_of, volumes_of
-from .shipping import archive
+from .shipping import ARCHIVE, application_there, archive
 from .starts import SparkStart, cluster_name
 
 ATTEMPT, GIVEN_UP = "tidemill-attempt", "tidemill-given-up"
 """Labels: whose it is; and that nothing may begin any more."""
 TEMPLATE, CONTAINER = "spark.kubernetes.driver.podTemplateFile", "spark.kubernetes.driver.podTemplateContainerName"
 SEEN = "pod_log.json"
+MOUNTED_AT, POD_TEMPLATE = "/opt/tidemill", "pod.yaml"
+"""Where a driver finds its side of tidemill; and what its pod is made of."""
 LARGEST = 900_000
 """In bytes, of what the driver needs: a ConfigMap has 1 MiB at most, with all that is said about it."""
 LOG_EVERY = 5.0
@@ -42,6 +46,44 @@ REMOVAL_TIMEOUT = 45.0
 """Seconds that a deleted pod has to be gone; after that nobody knows of it: its grace is 30 by default."""
 SUBMISSION_TIMEOUT = 30.0
 """Seconds that spark-submit has for the objects that it makes after the pod."""
+
+
+class KubernetesMode(ClusterMode):
+    """Cluster mode on Kubernetes. A pod has an address of its own, and no container takes port 0."""
+
+    has_own_python: ClassVar[bool] = True
+    knows_by_name: ClassVar[bool] = True
+    conf: ClassVar[Mapping[str, str]] = {}
+
+    def cluster(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor) -> Cluster:
+        """Return the attempt's pod."""
+        return Kubernetes(work, launch, watch=watch)
+
+    def driver_folder(self, work: SparkStart) -> str:
+        """Return a folder in the container, where nobody else is."""
+        return f"/tmp/{cluster_name(work)}"  # noqa: S108
+
+    def application(self, work: SparkStart) -> list[str]:
+        """Return the driver's side and its archive, as the pod mounts them."""
+        return [f"local://{MOUNTED_AT}/{DRIVER.name}", f"{MOUNTED_AT}/{ARCHIVE}", *application_there(work)]
+
+    def identity(self, work: SparkStart) -> dict[str, str]:
+        """Return the pod's name, template, labels, annotations and environment."""
+        env, pod = work.filled["env"], "spark.kubernetes.driver"
+        return {
+            "spark.kubernetes.namespace": namespace_of(work.options),
+            f"{pod}.pod.name": cluster_name(work),
+            f"{pod}.podTemplateFile": str(work.folder.work / POD_TEMPLATE),
+            f"{pod}.label.{ATTEMPT}": work.attempt.uuid.hex,
+            **{f"{pod}.annotation.tidemill/{name}": value for name, value in whose(work).items()},
+            "spark.kubernetes.submission.waitAppCompletion": "false",
+            **{f"spark.kubernetes.driverEnv.{name}": value for name, value in env.items()},
+        }
+
+
+def namespace_of(options: SparkOptions) -> str:
+    """The Kubernetes namespace of driver and executors: the option, else the conf, else Spark's default."""
+    return options.namespace or str(options.conf.get("spark.kubernetes.namespace", "default"))
 
 
 class Kubernetes:

@@ -14,6 +14,8 @@ from .starts import SparkStart
 
 LARGEST_FILE = 50_000_000
 """In bytes, before it is zipped."""
+ARCHIVE = "attempt.zip"
+"""What the driver's side finds it as."""
 APPLICATION, CODE = "application", "code"
 FIXED = (1980, 1, 1, 0, 0, 0)
 """When every file is from, so that equal archives have equal bytes."""

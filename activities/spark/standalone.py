@@ -1,11 +1,12 @@
 """Standalone clusters in cluster mode, through the REST API of their master (by default on port 6066)."""
 
 from importlib.metadata import version
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
-from .clusters import AppState, SharedFolder, Status
+from .cluster import ClusterMode
+from .clusters import AppState, Cluster, SharedFolder, Status
 from .command import DRIVER, conf_of, environment, spark_submit
 from .place import invalid
 from .starts import SparkStart
@@ -18,6 +19,16 @@ PATIENCE = 10.0
 LAUNCH = ("spark.driver.", "spark.ui.")
 """Conf that says how the driver's own process is started; all other conf is in its properties file."""
 WAITING = ("SUBMITTED", "QUEUED", "RELAUNCHING")
+
+
+class StandaloneMode(ClusterMode):
+    """Cluster mode on a standalone cluster: drivers share the attempt's folder with workers."""
+
+    writes_log: ClassVar[bool] = True
+
+    def cluster(self, work: SparkStart, *_: Any) -> Cluster:
+        """Return the attempt's driver, as the master knows it."""
+        return Standalone(work)
 
 
 class Standalone(SharedFolder):

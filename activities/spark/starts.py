@@ -2,10 +2,12 @@
 
 import json
 import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Outcome, StagedOutput
@@ -29,6 +31,39 @@ from .output import stage
 from .place import invalid, place_of
 
 
+class Mode(ABC):
+    """All that differs by where the driver of an application runs: one of these for each `SparkMode`."""
+
+    outlives_worker: ClassVar[bool] = False
+    """Whether the driver goes on without its worker: then it is submitted, and followed by an activity of its own."""
+    has_own_python: ClassVar[bool] = False
+    """Whether Python is that of an image or an archive, and the worker's is none of the driver's."""
+    writes_log: ClassVar[bool] = False
+    """Whether the driver itself writes the try's log, and not this worker."""
+    conf: ClassVar[Mapping[str, str]] = {"spark.ui.port": "0"}
+    """Defaults of drivers: a port of their own for the user interface."""
+
+    def driver_folder(self, work: "SparkStart") -> str:
+        """Return where the driver leaves what it leaves: in the attempt's folder, or in a container of its own."""
+        return str(work.folder.work)
+
+    def application(self, _: "SparkStart") -> list[str] | None:
+        """Return what follows spark-submit's flags, of Python; None: the driver's side on the worker's disk."""
+        return None
+
+    def identity(self, _: "SparkStart") -> dict[str, str]:
+        """Return the conf by which the cluster knows the attempt, and does not start it twice."""
+        return {}
+
+    @abstractmethod
+    def run(self, work: "SparkStart") -> Outcome:
+        """Run the application to its end, or submit it. Raises the task's failure."""
+
+    @abstractmethod
+    def end(self, work: "SparkStart", application_id: str | None) -> None:
+        """End whatever the attempt has, and return when it is dead. *application_id*: what is known of it."""
+
+
 @dataclass(frozen=True)
 class SparkStart:
     """An attempt, where it runs, and its files."""
@@ -36,6 +71,7 @@ class SparkStart:
     attempt: TaskAttempt
     workplace: WorkerContext
     options: SparkOptions
+    mode: Mode
     folder: AttemptFolder
     filled: dict[str, Any]
     """The templated fields of the task, filled in."""
@@ -43,14 +79,16 @@ class SparkStart:
     """Which start of the attempt this is, from 1: a killed worker's attempt is started again elsewhere."""
 
     @classmethod
-    def of(cls, attempt: TaskAttempt, workplace: WorkerContext, number: int = 1) -> "SparkStart":
+    def of(
+        cls, attempt: TaskAttempt, workplace: WorkerContext, modes: Mapping[SparkMode, Mode], number: int = 1
+    ) -> "SparkStart":
         """Raises the task's failure if it cannot be run as it is written."""
         watch, task = workplace_watch(workplace, attempt.timeout), attempt.task
         options, fields = place_of(attempt, workplace, watch, lambda name: workplace.file_of(attempt, name))
         if isinstance(task, SparkSubmitTask) and (problem := task.impossible_with(options)) is not None:
             raise invalid(problem)
         folder = made_folder(workplace, attempt)
-        return cls(attempt, workplace, options, folder, fields, number)
+        return cls(attempt, workplace, options, modes[options.mode], folder, fields, number)
 
     @property
     def directory(self) -> Path:
@@ -62,17 +100,7 @@ class SparkStart:
 
     @property
     def driver_folder(self) -> str:
-        """Where the driver leaves what it leaves: in the attempt's folder, or in a container of its own.
-
-        A container of YARN has a folder of its own, in which the driver begins, and shares the host with others.
-        """
-        match self.options.mode:
-            case SparkMode.KUBERNETES:
-                return f"/tmp/{cluster_name(self)}"  # noqa: S108 - nobody else is in the container
-            case SparkMode.YARN:
-                return cluster_name(self)
-            case _:
-                return str(self.folder.work)
+        return self.mode.driver_folder(self)
 
     @cached_property
     def staged(self) -> StagedOutput | None:
@@ -115,8 +143,8 @@ class SparkStart:
 
     @property
     def _number(self) -> int:
-        # On a cluster only one driver ever has the attempt, whichever start asked for it.
-        return self.number if self.options.mode in (SparkMode.CLIENT, SparkMode.CONNECT) else 1
+        # Of those that outlive their workers only one driver ever has the attempt, whichever start asked for it.
+        return 1 if self.mode.outlives_worker else self.number
 
     def plan(self, **more: Any) -> dict[str, Any]:
         """What the driver's own side has to know, as JSON."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from xml.etree import ElementTree
 
 import httpx
@@ -19,11 +19,12 @@ from ..attempts.folder import RESULT
 from ..attempts.supervision import AttemptSupervisor, infrastructure_error
 from ..processes.users import acting_as
 from ..secrets import new_masker
-from .clusters import AppState, NotConfiguredError, Status
-from .command import ARCHIVE
+from .cluster import ClusterMode
+from .clusters import AppState, Cluster, NotConfiguredError, Status
+from .command import DRIVER
 from .driver import application_order
 from .driver_lines import DriverLines
-from .shipping import archive
+from .shipping import ARCHIVE, application_there, archive
 from .starts import SparkStart, cluster_name
 from .yarn_logs import END_OF_LOG, container_log, log_of
 
@@ -40,6 +41,34 @@ PORT, SECURE_PORT = 8088, 8090
 _APPLICATION = re.compile(r"application_\d+_\d+")
 WAITING = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
 ENDED = ("FINISHED", "FAILED", "KILLED")
+
+
+class YarnMode(ClusterMode):
+    """Cluster mode on YARN. A container has a folder of its own, in which the driver begins."""
+
+    has_own_python: ClassVar[bool] = True
+
+    def cluster(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor) -> Cluster:
+        """Return the attempt's application, as the ResourceManager knows it."""
+        return Yarn(work, launch, watch)
+
+    def driver_folder(self, work: SparkStart) -> str:
+        """Return a folder below the container's: containers share their host with others."""
+        return cluster_name(work)
+
+    def application(self, work: SparkStart) -> list[str]:
+        """Return the driver's side, which spark-submit brings, with its archive beside it."""
+        return [str(DRIVER), ARCHIVE, *application_there(work)]
+
+    def identity(self, work: SparkStart) -> dict[str, str]:
+        """Return the attempt's tag beside the task's own, one try of YARN's, and the driver's environment."""
+        own = work.options.conf.get("spark.yarn.tags")
+        return {
+            "spark.yarn.tags": f"{own},{cluster_name(work)}" if own else cluster_name(work),
+            "spark.yarn.maxAppAttempts": "1",
+            "spark.yarn.submit.waitAppCompletion": "false",
+            **{f"spark.yarn.appMasterEnv.{name}": value for name, value in work.filled["env"].items()},
+        }
 
 
 class Yarn:

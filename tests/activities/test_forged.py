@@ -24,6 +24,7 @@ from tidemill.activities.bundles.snapshots import Snapshots
 from tidemill.activities.bundles.sources import GitSource
 from tidemill.activities.masking import Masker
 from tidemill.activities.processes.users import RunAs
+from tidemill.activities.spark.client import ClientMode
 from tidemill.activities.spark.output import OutputActivities, stage
 from tidemill.activities.spark.starts import SparkStart
 from tidemill.activities.worker_context import WorkerContext
@@ -138,7 +139,7 @@ def test_what_a_driver_says_is_published_is_not_believed(tmp_path: Path) -> None
     for output in (None, "/lake/x"):
         made = attempt(task=task)
         folder = AttemptFolder(tmp_path, tmp_path)
-        work = SparkStart(made, place, SparkOptions(), folder, {"output": output, "env": {}}, 1)
+        work = SparkStart(made, place, SparkOptions(), ClientMode(), folder, {"output": output, "env": {}}, 1)
         outcome = work.ended({**told, "staged": forged} if output else told)
         assert outcome.submission is None
         assert outcome.staged is None if output is None else (outcome.staged or forged).target == "/lake/x"

@@ -23,11 +23,11 @@ from tidemill.activities.spark import kubernetes as kubernetes_module
 from tidemill.activities.spark.causes import is_refusal
 from tidemill.activities.spark.client import driver_environment
 from tidemill.activities.spark.clusters import AppState
-from tidemill.activities.spark.command import ARCHIVE, DRIVER, spark_submit
+from tidemill.activities.spark.command import DRIVER, spark_submit
 from tidemill.activities.spark.driver_lines import DriverLines
 from tidemill.activities.spark.kubernetes import GIVEN_UP, LARGEST, Kubernetes
 from tidemill.activities.spark.pod import status_of
-from tidemill.activities.spark.shipping import archive
+from tidemill.activities.spark.shipping import ARCHIVE, archive
 from tidemill.activities.spark.starts import SparkStart, cluster_name
 
 Object = dict[str, Any]

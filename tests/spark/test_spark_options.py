@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from support import dag
+from tidemill.activities.spark.modes import MODES
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.tasks import SparkMode, SparkOptions
 
@@ -54,6 +55,7 @@ def test_a_java_application_is_refused_where_nobody_could_tell_how_it_went() -> 
 )
 def test_the_master_and_the_deploy_mode_say_where_it_runs(options: dict[str, Any], mode: SparkMode) -> None:
     assert SparkOptions.model_validate(options).mode is mode
+    assert mode in MODES
 
 
 def test_a_task_says_more_than_its_connection() -> None:

@@ -1,0 +1,19 @@
+"""Every way to run a Spark application, by where its driver runs."""
+
+from collections.abc import Mapping
+
+from ...model.spec.tasks import SparkMode
+from .client import ClientMode
+from .connect import ConnectMode
+from .kubernetes import KubernetesMode
+from .standalone import StandaloneMode
+from .starts import Mode
+from .yarn import YarnMode
+
+MODES: Mapping[SparkMode, Mode] = {
+    SparkMode.CLIENT: ClientMode(),
+    SparkMode.STANDALONE: StandaloneMode(),
+    SparkMode.YARN: YarnMode(),
+    SparkMode.KUBERNETES: KubernetesMode(),
+    SparkMode.CONNECT: ConnectMode(),
+}
