@@ -26,6 +26,7 @@ from .attempts.lifecycle import ChildListener
 from .attempts.supervision import infrastructure_error
 from .processes.call import ServerGone
 from .processes.forks import ImportFailed
+from .processes.messages import Rendered, TriggerEvent
 from .secrets import new_masker
 from .worker_context import WorkerContext
 
@@ -74,9 +75,9 @@ class _Host:
                     return self.lost("the process that watches triggers is gone")
         return None
 
-    def heard(self, message: dict[str, Any]) -> None:
+    def heard(self, name: str, end: TriggerEnd) -> None:
         """Of the process's thread: a trigger has ended."""
-        self._in_loop(self._settle, message["event"], TriggerEnd.model_validate(message["end"]))
+        self._in_loop(self._settle, name, end)
 
     def _in_loop(self, work: Callable[..., None], *arguments: Any) -> None:
         with suppress(RuntimeError):  # the worker's loop is closed, and nobody waits any more
@@ -126,13 +127,10 @@ class _Listening(ChildListener):
     def _may_keep(self, question: dict[str, Any]) -> bool:
         return question.get("task") in self._host.tasks
 
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        if "event" in question:
-            end = question["end"]
-            hidden = {name: self.masker.masked_all(end[name]) for name in ("error", "traceback")}
-            self._host.heard({**question, "end": {**end, **hidden}})
-            return {}
-        return super().answer(question)
+    def note(self, message: Rendered | TriggerEvent) -> None:
+        if isinstance(message, TriggerEvent):
+            hidden = {name: self.masker.masked_all(message.end[name]) for name in ("error", "traceback")}
+            self._host.heard(message.event, TriggerEnd.model_validate({**message.end, **hidden}))
 
 
 class TriggerActivities:

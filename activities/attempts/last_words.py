@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..processes.messages import Rendered, TriggerEvent
 from .lifecycle import ChildListener
 
 MAX_BYTES, MAX_LINES = 500, 3
@@ -22,6 +23,9 @@ class LastWords:
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         return self._conversation.answer(question)
+
+    def note(self, message: Rendered | TriggerEvent) -> None:
+        self._conversation.note(message)
 
     def lines(self) -> list[str]:
         """The last lines that it has printed."""

@@ -32,6 +32,7 @@ from ..masking import Masker
 from ..names import TASK_FAILED
 from ..processes.call import Answer, ServerGone
 from ..processes.forks import CodePlace, ImportFailed
+from ..processes.messages import Rendered, TriggerEvent
 from ..secrets import look_up, names_of, new_masker
 from ..worker_context import WorkerContext
 from .beside_log import RENDERED, keep_beside
@@ -265,6 +266,11 @@ class ChildListener:
     def mask(self, secret: str) -> None:
         self.masker.add(secret)  # and nobody else's: a task could blind the logs of others
 
+    def note(self, message: Rendered | TriggerEvent) -> None:
+        """Takes what a child says without waiting for an answer."""
+        if isinstance(message, Rendered) and self._rendered is not None:
+            self._rendered(message.rendered, self.masker)
+
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """The text of a variable or connection, or what is known of a run.
 
@@ -273,10 +279,6 @@ class ChildListener:
         try:
             if "about" in question:
                 return self._facts.answer(question)
-            if "rendered" in question:
-                if self._rendered is not None:
-                    self._rendered(question["rendered"], self.masker)
-                return {}
             if "trigger" in question:
                 return self._facts.trigger(question["attempt"], question["trigger"])
             if "store" in question:

@@ -21,6 +21,20 @@ from ..names import MARK
 from . import channel
 from .environment import for_children
 from .memory import ended_for_memory
+from .messages import (
+    Answered,
+    Begun,
+    Ended,
+    FromChild,
+    Imported,
+    Query,
+    Ready,
+    Refused,
+    Rendered,
+    Secret,
+    TriggerEvent,
+    receive,
+)
 from .users import RunAs, acting_as, read_left
 
 POLL_SECONDS = 0.2
@@ -49,6 +63,8 @@ class Listener(Protocol):
     def mask(self, secret: str) -> None: ...
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]: ...
+
+    def note(self, message: Rendered | TriggerEvent) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -201,7 +217,7 @@ class Call:
     def _messages(self) -> None:
         while self._code is None:
             try:
-                received = channel.receive(self._mine)
+                received = receive(self._mine)
             except BlockingIOError:
                 return
             except ValueError:  # the child's own doing
@@ -216,32 +232,29 @@ class Call:
         end_left(self._id, self._pid, self._run_as)
         raise ServerGone
 
-    def _message(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        if "ask" not in message:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        if "answer" in message:
-            self._result = message["answer"]
-        elif "mask" in message:
-            self._listener.mask(message["mask"])
-        elif "ask" in message:
-            asked = message["ask"]
-            if len(descriptors) != 1 or not isinstance(asked, dict):
-                _refuse(descriptors)
-            else:
+    def _message(self, message: FromChild, descriptors: list[int]) -> None:
+        match message:
+            case Answered():
+                self._result = message.answer
+            case Secret():
+                self._listener.mask(message.mask)
+            case Query() if len(descriptors) != 1:
+                refuse(descriptors)
+            case Query(ask=asked):
                 reply(descriptors, {"ending": self._ending} if "ending" in asked else self._listener.answer(asked))
-        elif "event" in message or "rendered" in message:
-            self._listener.answer(message)
-        elif "pid" in message:
-            if self._pid is None:  # its parent says it first, and nobody else
-                self._pid = int(message["pid"])
+            case TriggerEvent() | Rendered():
+                self._listener.note(message)
+            case Begun() if self._pid is None:  # its parent says it first, and nobody else
+                self._pid = message.pid
                 self.began(self._id, self._pid)
-        elif "imported" in message:
-            self.imported(float(message["imported"]))
-        elif "ended" in message:
-            self._code = int(message["ended"])
-        elif "refused" in message:
-            raise ServerGone(message["refused"])
+            case Imported():
+                self.imported(message.imported)
+            case Ended():
+                self._code = message.ended
+            case Refused():
+                raise ServerGone(message.refused)
+            case Ready() | Begun():  # of the parent of a file's calls
+                pass
 
     def _drain(self) -> None:
         """Takes what is still in the pipe. Whoever else holds it open is not waited for."""
@@ -303,7 +316,8 @@ def end_left(id_: str, session: int | None, run_as: RunAs | None = None) -> None
                 process.kill()
 
 
-def _refuse(descriptors: list[int]) -> None:
+def refuse(descriptors: list[int]) -> None:
+    """Closes what has come with a question that cannot be answered."""
     log.warning("a child has asked without a way to answer")
     for descriptor in descriptors:
         os.close(descriptor)

@@ -27,9 +27,11 @@ from .call import (
     Server,
     ServerGone,
     environment_of,
+    refuse,
     reply,
     settings_of,
 )
+from .messages import Answered, Ended, Query, Ready, Refused, Secret, receive
 
 WARM_FROM_SECONDS = 0.03
 """A DAG file whose import takes longer gets a parent of its own at once, in which it is imported already."""
@@ -80,12 +82,12 @@ class _Warm:
         if self.mine is None:
             return False
         try:
-            received = channel.receive(self.mine)
+            received = receive(self.mine)
         except BlockingIOError:
             return True
         except (ValueError, channel.MessageTooLargeError):
             return False
-        return received is not None and "ended" not in received[0]
+        return received is not None and not isinstance(received[0], Ended)
 
     def stop(self) -> None:
         if self.server is not None:
@@ -313,23 +315,25 @@ class Forks:
         while main.alive():
             if select.select([warm.mine], [], [], POLL_SECONDS)[0]:
                 try:
-                    received = channel.receive(warm.mine)
+                    message, descriptors = receive(warm.mine) or (Ended(ended=-9), [])
                 except (ValueError, channel.MessageTooLargeError):  # the file's own doing
-                    received = None
-                message: dict[str, Any] = received[0] if received is not None else {"ended": -9}
-                if "ready" in message:
-                    warm.server, warm.megabytes = Server(control, warm.alive), message["megabytes"]
-                    return
-                if "mask" in message:
-                    warm.masks.append(message["mask"])
-                if "ask" in message and received is not None and len(received[1]) == 1:
-                    reply(received[1], listener.answer(message["ask"]))
-                if "answer" in message:
-                    warm.failure = message["answer"]["failure"]
-                    return
-                if "ended" in message or "refused" in message:
-                    warm.failure = _ended_importing(message)
-                    return
+                    message, descriptors = Ended(ended=-9), []
+                match message:
+                    case Ready():
+                        warm.server, warm.megabytes = Server(control, warm.alive), message.megabytes
+                        return
+                    case Secret():
+                        warm.masks.append(message.mask)
+                    case Query() if len(descriptors) == 1:
+                        reply(descriptors, listener.answer(message.ask))
+                    case Query():
+                        refuse(descriptors)
+                    case Answered():
+                        warm.failure = message.answer["failure"]
+                        return
+                    case Ended() | Refused():
+                        warm.failure = _ended_importing(message)
+                        return
             checks.check()
             if time.monotonic() > deadline:
                 return
@@ -366,7 +370,9 @@ class Forks:
                 process.wait()
 
 
-def _ended_importing(message: dict[str, Any]) -> dict[str, Any]:
-    code = message.get("ended", 0)
-    end = message.get("refused") or (f"signal {-code}" if code < 0 else f"exit code {code}")
+def _ended_importing(message: Ended | Refused) -> dict[str, Any]:
+    if isinstance(message, Refused):
+        end = message.refused
+    else:
+        end = f"signal {-message.ended}" if message.ended < 0 else f"exit code {message.ended}"
     return {"error_type": "ImportError", "message": f"importing the DAG file ended its process ({end})"}
