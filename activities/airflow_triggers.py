@@ -129,8 +129,12 @@ class _Listening(ChildListener):
 
     def note(self, message: Rendered | TriggerEvent) -> None:
         if isinstance(message, TriggerEvent):
-            hidden = {name: self.masker.masked_all(message.end[name]) for name in ("error", "traceback")}
-            self._host.heard(message.event, TriggerEnd.model_validate({**message.end, **hidden}))
+            try:
+                hidden = {name: self.masker.masked_all(message.end.get(name)) for name in ("error", "traceback")}
+                end = TriggerEnd.model_validate({**message.end, **hidden})
+            except (ValueError, RecursionError) as error:  # the trigger's own doing
+                end = TriggerEnd(error=f"the trigger has told what is no end: {type(error).__name__}")
+            self._host.heard(message.event, end)
 
 
 class TriggerActivities:

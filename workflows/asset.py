@@ -31,7 +31,6 @@ from ..model.run.notices import late_notice
 from .alarm import Alarm
 from .asset_messages import tell
 from .calls import refusing, send
-from .continuing import ContinueSuggestion, successor_memo
 from .notifying import send_notice
 
 TOGETHER = 40
@@ -54,16 +53,15 @@ class AssetWorkflow:
         self._beside: set[asyncio.Task[None]] = set()
         """Watchers and notifiers that are being told."""
         self._holding = False
-        self._suggestion = ContinueSuggestion()
 
     @workflow.run
     async def run(self, _: AssetState) -> None:
         """Tells whoever waits for it, for ever."""
         while True:
             # What waits goes along, unless that is more than one payload may have: then it is told first.
-            self._holding = self._suggestion.is_made() and self.state.fits_a_payload
+            self._holding = workflow.info().is_continue_as_new_suggested() and self.state.fits_a_payload
             if self._holding and not self._sending and not self._beside and workflow.all_handlers_finished():
-                workflow.continue_as_new(self.state, memo=successor_memo())
+                workflow.continue_as_new(self.state)
             if not self._holding:
                 self._tell_others()
             await self._alarm.until(None if self._holding else self.state.next_lateness())

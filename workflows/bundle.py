@@ -26,7 +26,6 @@ from ..model.bundle.state import BundleState
 from ..model.interfaces.bundle import BundleInterface
 from .alarm import Alarm
 from .calls import cause_of
-from .continuing import ContinueSuggestion, successor_memo
 
 LISTING_TIMEOUT = timedelta(minutes=5)
 PARSE_MARGIN = timedelta(minutes=1)
@@ -49,7 +48,6 @@ class DagBundleWorkflow:
     def __init__(self, state: BundleState) -> None:
         self.state = state
         self._alarm = Alarm()
-        self._suggestion = ContinueSuggestion()
         self._listing = False
         self._look = True
         """Whether the folder is to be listed now."""
@@ -71,14 +69,14 @@ class DagBundleWorkflow:
                 self._begin_what_is_due()
             elif not self._under_way and workflow.all_handlers_finished():
                 self.state.executions += 1
-                workflow.continue_as_new(self.state, memo=successor_memo())
+                workflow.continue_as_new(self.state)
             wake = self.state.next_wake(now, self._parsing, compares=self._compares)
             await self._alarm.until(None if self._ripe else wake)
 
     @property
     def _ripe(self) -> bool:
         """Whether nothing more is begun, since the history is long: it goes on as new when all under way has ended."""
-        return self._suggestion.is_made()
+        return workflow.info().is_continue_as_new_suggested()
 
     def _begin_what_is_due(self) -> None:
         now = workflow.now()

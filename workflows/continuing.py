@@ -1,16 +1,8 @@
 """Whether a workflow has to continue as new, found alike by each replay."""
 
-from typing import Any
-
 from temporalio import workflow
 
-RECORDS_SUGGESTION = "records_suggestion"
-"""In the memo of an execution that a release has started which records the server's suggestion."""
-
-
-def successor_memo(**marks: Any) -> dict[str, Any]:
-    """The memo of the execution that continues this one; *marks*: what else it has to know."""
-    return {**workflow.memo(), RECORDS_SUGGESTION: True, **marks}
+from .memo_view import MemoView
 
 
 class ContinueSuggestion:
@@ -21,17 +13,21 @@ class ContinueSuggestion:
     would stand still for ever. So the first time is a marker in history, and counts from there on.
     """
 
-    def __init__(self) -> None:
-        self._records = RECORDS_SUGGESTION in workflow.info().raw_memo
-        self._is_recorded = False
+    def __init__(self, acted_on: str, memo: MemoView) -> None:
+        """*acted_on*: the marker that workers of release 0.2 write when they act on the suggestion."""
+        self._acted_on = acted_on
+        self._memo = memo
+        self.is_recorded = False
+        """Whether a marker says that it was made: then workers of 0.2 and later do the same about it."""
 
     def is_made(self) -> bool:
-        """Whether the server has suggested it to this execution."""
+        """Return whether the server has suggested it to this execution."""
         info = workflow.info()
-        if self._is_recorded or not info.is_continue_as_new_suggested():
-            return self._is_recorded
-        if not self._records:  # histories of before have no marker
+        if self.is_recorded or not info.is_continue_as_new_suggested():
+            return self.is_recorded
+        if not self._memo.is_kept:  # of release 0.1, whose workers write no marker
             return True
         # The number makes it a marker of this task alone: an answer of False is kept for the whole execution.
-        self._is_recorded = workflow.patched(f"continue-as-new-suggested-{info.get_current_history_length()}")
-        return self._is_recorded
+        number = info.get_current_history_length()
+        self.is_recorded = workflow.patched(f"continue-as-new-suggested-{number}") or workflow.patched(self._acted_on)
+        return self.is_recorded

@@ -1,6 +1,7 @@
 """What lists show of a workflow, kept in its memo: written where a workflow task happens anyway."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from temporalio import workflow
 
@@ -14,6 +15,11 @@ SHOWS_VIEW = "shows_view"
 """In the memo of an execution from its start on: a workflow of a release that keeps a view there has started it."""
 FIRST_TASK = 3
 """The event that starts the first workflow task, where nothing else came before it."""
+
+
+def memo_with_view() -> dict[str, Any]:
+    """The memo of the execution that goes on from this one."""
+    return {**workflow.memo(), SHOWS_VIEW: True}
 
 
 class MemoView:
@@ -32,6 +38,11 @@ class MemoView:
         self.held_back_until: datetime | None = None
         """When what was held back can be written; None: the memo says what is."""
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the memo is written: not by executions that a release has begun which did not."""
+        return self._enabled and workflow.patched("memo-view")
+
     def show(self, row: Model, *, at_once: bool = False, as_before: Model | None = None) -> None:
         """Writes *row*, if it is news, and not too much has been written just now; *at_once*: whatever was.
 
@@ -39,7 +50,7 @@ class MemoView:
         """
         self.held_back_until = None
         # The memo costs an event, which histories of before have not.
-        if not self._enabled or row == self._shown or not workflow.patched("memo-view"):
+        if row == self._shown or not self.is_kept:
             return
         is_new = as_before is None or as_before != self._shown_as_before
         if not is_new and not workflow.patched("memo-newest-run"):

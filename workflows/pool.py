@@ -16,7 +16,6 @@ from ..model.pool.state import Granted, LeaseRequest, PoolSettings, PoolState, P
 from . import metrics
 from .alarm import Alarm
 from .calls import FOR_EVER, look_up, send
-from .continuing import ContinueSuggestion, successor_memo
 
 LOOK_FIRST = timedelta(seconds=5)
 LOOK_LAST = timedelta(minutes=1)
@@ -36,7 +35,6 @@ class PoolWorkflow:
     def __init__(self, state: PoolState) -> None:
         self.state = state
         self._alarm = Alarm()
-        self._suggestion = ContinueSuggestion()
         self._look_at: datetime | None = None
         self._pause = LOOK_FIRST
         self._looking: asyncio.Task[None] | None = None
@@ -69,9 +67,9 @@ class PoolWorkflow:
                     self._looking = asyncio.create_task(self._look_for_the_dead())
                 else:
                     await self._look_for_the_dead()
-            if self._suggestion.is_made():
+            if workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._is_looking)
-                workflow.continue_as_new(self.state, memo=successor_memo())
+                workflow.continue_as_new(self.state)
             await self._alarm.until(self._look_at)
 
     async def _learn_holders(self) -> None:

@@ -16,7 +16,6 @@ from ..model.asset.watching import LONGEST_LOOK, WatchAnswer, WatcherState, Watc
 from ..model.interfaces.asset import AssetInterface, WatcherInterface
 from .asset_messages import tell_asset
 from .calls import FOR_EVER, cause_of
-from .continuing import ContinueSuggestion, successor_memo
 
 HEARTBEAT = timedelta(seconds=30)
 LOOK_TIMEOUT = 3 * LONGEST_LOOK
@@ -31,15 +30,14 @@ class WatcherWorkflow:
     def __init__(self, state: WatcherState) -> None:
         self.state = state
         self._changed = False
-        self._suggestion = ContinueSuggestion()
 
     @workflow.run
     async def run(self, _: WatcherState) -> None:
         """Looks, for ever."""
         while True:
             await self._tell()
-            if self._suggestion.is_made() and workflow.all_handlers_finished():
-                workflow.continue_as_new(self.state, memo=successor_memo())
+            if workflow.info().is_continue_as_new_suggested() and workflow.all_handlers_finished():
+                workflow.continue_as_new(self.state)
             self._changed = False
             if self.state.watching.watcher is None:
                 await workflow.wait_condition(lambda: self._changed)

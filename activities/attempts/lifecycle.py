@@ -267,9 +267,12 @@ class ChildListener:
         self.masker.add(secret)  # and nobody else's: a task could blind the logs of others
 
     def note(self, message: Rendered | TriggerEvent) -> None:
-        """Takes what a child says without waiting for an answer."""
-        if isinstance(message, Rendered) and self._rendered is not None:
-            self._rendered(message.rendered, self.masker)
+        """Takes what a child says without waiting for an answer. Whatever it is, the task goes on."""
+        try:
+            if isinstance(message, Rendered) and self._rendered is not None:
+                self._rendered(message.rendered, self.masker)
+        except Exception as error:  # such as RecursionError
+            log.warning("rendered fields cannot be kept: %s", error)
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """The text of a variable or connection, or what is known of a run.

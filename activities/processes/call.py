@@ -239,6 +239,7 @@ class Call:
             case Secret():
                 self._listener.mask(message.mask)
             case Query() if len(descriptors) != 1:
+                log.warning("a child has asked without a way to answer")
                 refuse(descriptors)
             case Query(ask=asked):
                 reply(descriptors, {"ending": self._ending} if "ending" in asked else self._listener.answer(asked))
@@ -317,8 +318,7 @@ def end_left(id_: str, session: int | None, run_as: RunAs | None = None) -> None
 
 
 def refuse(descriptors: list[int]) -> None:
-    """Closes what has come with a question that cannot be answered."""
-    log.warning("a child has asked without a way to answer")
+    """Closes what has come with a question that is not answered."""
     for descriptor in descriptors:
         os.close(descriptor)
 

@@ -87,6 +87,8 @@ class _Warm:
             return True
         except (ValueError, channel.MessageTooLargeError):
             return False
+        if received is not None:
+            refuse(received[1])
         return received is not None and not isinstance(received[0], Ended)
 
     def stop(self) -> None:
@@ -329,7 +331,7 @@ class Forks:
                     case Query():
                         refuse(descriptors)
                     case Answered():
-                        warm.failure = message.answer["failure"]
+                        warm.failure = message.answer.get("failure") or _ended_importing(Ended(ended=0))
                         return
                     case Ended() | Refused():
                         warm.failure = _ended_importing(message)

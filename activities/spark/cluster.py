@@ -60,7 +60,10 @@ class ClusterMode(Mode):
 
 
 def mode_of(work: SparkStart) -> ClusterMode:
-    assert isinstance(work.mode, ClusterMode)  # noqa: S101 - nothing else is submitted and followed
+    """Return the mode of a cluster. Raises an infrastructure error where a connection has changed meanwhile."""
+    if not isinstance(work.mode, ClusterMode):
+        told = f"the application was submitted to a cluster, and its connection says {work.options.mode} here now"
+        raise infrastructure_error(f"{told}. Set it back, or let a worker follow it whose settings say where it is")
     return work.mode
 
 
@@ -122,6 +125,8 @@ def _recorded(work: SparkStart, cluster: Cluster) -> str | None:
 
 def follow(work: SparkStart, submission: Submission) -> Outcome:
     """Waits for the driver's own word of how it went. Raises the task's failure if it ends without one."""
+    if (left := work.folder.left(RESULT)) is not None:
+        return _started(work.ended(left), submission)
     watch = _Following(work, submission)
     cluster = cluster_of(work, watch)
     asked_at = time.time()

@@ -4,8 +4,10 @@ import os
 from typing import Any
 
 import pytest
+from tidemill.activities.attempts.lifecycle import ChildListener
+from tidemill.activities.masking import Masker
 from tidemill.activities.processes import channel
-from tidemill.activities.processes.messages import KINDS, Answered, Ended, Query, receive
+from tidemill.activities.processes.messages import KINDS, Answered, Ended, Query, Rendered, receive
 
 
 @pytest.mark.parametrize(
@@ -60,3 +62,14 @@ def test_only_a_question_brings_somewhere_to_answer() -> None:
 def test_each_kind_has_a_field_of_its_own() -> None:
     fields = [name for kind in KINDS.values() for name in kind.model_fields]
     assert len(fields) == len({*fields})
+
+
+@pytest.mark.parametrize("depth", [10, 900, 970])
+def test_rendered_fields_of_any_shape_end_no_task(depth: int) -> None:
+    fields: Any = "leaf"
+    for _ in range(depth):
+        fields = [fields]
+    kept: list[Any] = []
+    listener = ChildListener(None, Masker(), rendered=lambda told, masker: kept.append(masker.masked_all(told)))
+    listener.note(Rendered(rendered={"a": fields}))
+    assert len(kept) <= 1

@@ -170,7 +170,7 @@ class Runs:
         return await self._caller.change(f"run {run_id!r}", dag_workflow_id(dag_id), DagInterface.revise_run(question))
 
     async def cancel_all(self, dag_id: str) -> builtins.list[str]:
-        """Ends every run of the DAG that is under way, as `cancel_run` does. Returns their run_ids."""
+        """Ends every run of the DAG that is under way, as `cancel` does. Returns their run_ids."""
         running = [view.run_id for view in await self.list(dag_id) if view.state is RunState.RUNNING]
         for run_id in running:
             await self.cancel(dag_id, run_id)

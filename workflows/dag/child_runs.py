@@ -23,7 +23,6 @@ from ...model.states import RunState, TaskState
 from ..alarm import Alarm
 from ..calls import look_up, send
 from ..command_budget import CommandBudget
-from ..continuing import RECORDS_SUGGESTION
 from ..memo_view import SHOWS_VIEW
 from ..run.workflow import DagRunWorkflow
 
@@ -99,7 +98,6 @@ class ChildRuns:
                     "run_id": tracked.run.run_id,
                     "snapshot": self._snapshot,
                     SHOWS_VIEW: True,
-                    RECORDS_SUGGESTION: True,
                 },
                 static_summary=f"{tracked.run.dag_id}: {tracked.run.run_id}",
             )

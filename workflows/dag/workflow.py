@@ -45,8 +45,8 @@ from ...model.states import RunState
 from ..alarm import Alarm
 from ..asset_messages import tell_asset
 from ..calls import INFRASTRUCTURE, ask, cause_of, refusing
-from ..continuing import ContinueSuggestion, successor_memo
-from ..memo_view import SHOWS_VIEW, MemoView
+from ..continuing import ContinueSuggestion
+from ..memo_view import MemoView, memo_with_view
 from .backfill_counting import BackfillCounting
 from .child_runs import ChildRuns
 
@@ -59,6 +59,8 @@ TIE_AGAIN = timedelta(minutes=10)
 ASK_AGAIN_FIRST, ASK_AGAIN_LAST = timedelta(minutes=1), timedelta(hours=1)
 """After how long a timetable is asked again that has raised."""
 
+WHEN_QUIET = "continue-as-new-when-quiet"
+"""The marker that it waits until no run is under way; of an execution that has seen the suggestion."""
 MAX_RUNS_PER_REQUEST = 100
 """Runs in one request: their answers come in one activity, and each may have a large conf."""
 
@@ -80,7 +82,7 @@ class DagWorkflow:
         self._counting = BackfillCounting(self.state, self._alarm, lambda: self._hold_until is None)
         self._hold_until: datetime | None = None
         self._memo = MemoView()
-        self._suggestion = ContinueSuggestion()
+        self._suggestion = ContinueSuggestion(WHEN_QUIET, self._memo)
         self._ask_again_at: datetime | None = None
         self._pause = ASK_AGAIN_FIRST
         self._tie_again_at: datetime | None = None
@@ -108,9 +110,7 @@ class DagWorkflow:
             )
         )
         self.state.executions += 1
-        workflow.continue_as_new(
-            args=[{"state": self.state.model_dump(mode="json")}], memo=successor_memo(**{SHOWS_VIEW: True})
-        )
+        workflow.continue_as_new(args=[{"state": self.state.model_dump(mode="json")}], memo=memo_with_view())
 
     async def _step(self) -> None:
         """Everything that can be done now."""
@@ -179,7 +179,7 @@ class DagWorkflow:
         """
         if not self._suggestion.is_made():
             return False
-        if not workflow.patched("continue-as-new-when-quiet"):
+        if not self._suggestion.is_recorded and not workflow.patched(WHEN_QUIET):
             return True
         self._hold_until = self._hold_until or workflow.now() + HOLD
         return self._runs.quiet or workflow.now() >= self._hold_until

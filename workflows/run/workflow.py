@@ -34,11 +34,13 @@ from ...model.spec.tasks import ApprovalTask
 from ...model.states import RunState, TaskState
 from .. import lineage, metrics
 from ..calls import look_up, refusing, send
-from ..continuing import ContinueSuggestion, successor_memo
-from ..memo_view import SHOWS_VIEW, MemoView
+from ..continuing import ContinueSuggestion
+from ..memo_view import MemoView, memo_with_view
 from .deadlines import of_queueing
 from .tasks import RunTasks
 
+DRAINS_LATE = "drains-late"
+"""The marker that it goes on beside tasks that take long; of an execution that has seen the suggestion."""
 MAX_EVENTS = 20_000
 MAX_BYTES = 20 * 2**20
 """Of a history, before a run starts nothing more in it; the server ends it at 51,200 events or 50 MB."""
@@ -60,7 +62,7 @@ class DagRunWorkflow:
         """Tasks whose state the DAG has not been told, though the next run looks back at them."""
         self._telling = False
         self._memo = MemoView()
-        self._suggestion = ContinueSuggestion()
+        self._suggestion = ContinueSuggestion(DRAINS_LATE, self._memo)
 
     def _adopt(self, state: DagRunState) -> None:
         """Makes *state* this run's."""
@@ -216,7 +218,7 @@ class DagRunWorkflow:
         """
         if not self._suggestion.is_made():
             return False
-        if not workflow.patched("drains-late"):
+        if not self._suggestion.is_recorded and not workflow.patched(DRAINS_LATE):
             return True
         long = self.tasks.under_way_since(workflow.now() - SHORT)
         info = workflow.info()
@@ -233,7 +235,7 @@ class DagRunWorkflow:
         if self.tasks.ended is None and not self.tasks.busy:  # else it was ended meanwhile
             self.tasks.leave_triggers()
             self.state.executions += 1
-            workflow.continue_as_new(self.state, memo=successor_memo(**{SHOWS_VIEW: True}))
+            workflow.continue_as_new(self.state, memo=memo_with_view())
 
     # The end
 
