@@ -25,9 +25,8 @@ class ContinueSuggestion:
         info = workflow.info()
         if self.is_recorded or not info.is_continue_as_new_suggested():
             return self.is_recorded
-        if not self._memo.is_kept:  # of release 0.1, whose workers write no marker
-            return True
         # The number makes it a marker of this task alone: an answer of False is kept for the whole execution.
         number = info.get_current_history_length()
         self.is_recorded = workflow.patched(f"continue-as-new-suggested-{number}") or workflow.patched(self._acted_on)
-        return self.is_recorded
+        # Of release 0.1, which kept no view, there is neither. Who asked for another marker here would ask too early.
+        return self.is_recorded or not self._memo.is_kept

@@ -40,8 +40,8 @@ class MemoView:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the memo is written: not by executions that a release has begun which did not."""
-        return self._enabled and workflow.patched("memo-view")
+        """Whether it is known by now that this execution keeps its view: not one that release 0.1 has begun."""
+        return self._shown is not None or SHOWS_VIEW in workflow.info().raw_memo
 
     def show(self, row: Model, *, at_once: bool = False, as_before: Model | None = None) -> None:
         """Writes *row*, if it is news, and not too much has been written just now; *at_once*: whatever was.
@@ -50,7 +50,7 @@ class MemoView:
         """
         self.held_back_until = None
         # The memo costs an event, which histories of before have not.
-        if row == self._shown or not self.is_kept:
+        if not self._enabled or row == self._shown or not workflow.patched("memo-view"):
             return
         is_new = as_before is None or as_before != self._shown_as_before
         if not is_new and not workflow.patched("memo-newest-run"):

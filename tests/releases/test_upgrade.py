@@ -102,13 +102,16 @@ def last_release(tmp_path: Path) -> Path:
     return unpacked(tmp_path / "last")
 
 
+@pytest.mark.parametrize("events", [4096, 60])
 async def test_workers_of_two_releases_by_turns_lose_nothing_and_run_nothing_twice(
-    tmp_path: Path, last_release: Path
+    tmp_path: Path, last_release: Path, events: int
 ) -> None:
+    """*events*: after how many the server suggests to continue as new; either release acts on what the other began."""
     queue = f"test-{uuid.uuid4().hex[:8]}"
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "upgraded.py").write_text(FILE)
-    with temporal_server(tmp_path / "server") as address:
+    suggest = {"limit.historyCount.suggestContinueAsNew": events}
+    with temporal_server(tmp_path / "server", **suggest) as address:
         client = await Client.connect(address, plugins=[TidemillPlugin(tmp_path / "own")])
         tidemill = Tidemill(client, queue)
         env = worker_environment(address, tmp_path / "home", queue)
