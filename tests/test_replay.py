@@ -61,18 +61,14 @@ async def test_a_suggestion_that_replay_finds_earlier_changes_nothing(impatient_
 
 
 def with_earlier_suggestions(history: WorkflowHistory) -> list[WorkflowHistory]:
-    """As many histories as it has tasks without a suggestion, each with one more: of one that a client has begun,
+    """A history for each of its tasks without a suggestion, with one there.
 
-    those after it has written its memo.
+    Of an execution that a client has begun, of those tasks that come after it has written its memo.
     """
-    told = history.to_json_dict()
-    key = "workflowTaskStartedEventAttributes"
-    begun, memo = (
-        told["events"][0]["workflowExecutionStartedEventAttributes"],
-        "workflowPropertiesModifiedEventAttributes",
-    )
+    told, key = history.to_json_dict(), "workflowTaskStartedEventAttributes"
+    begun, memo = told["events"][0]["workflowExecutionStartedEventAttributes"], "workflowPropertiesModified"
     of_client = SHOWS_VIEW not in begun.get("memo", {}).get("fields", {})
-    first = next(n for n, event in enumerate(told["events"]) if memo in event) if of_client else 0
+    first = next(n for n, event in enumerate(told["events"]) if f"{memo}EventAttributes" in event) if of_client else 0
     tasks = [n for n, event in enumerate(told["events"]) if n > first and key in event]
     changed = []
     for number in tasks:
