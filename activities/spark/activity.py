@@ -97,8 +97,10 @@ class SparkActivities:
         """Ends whatever the attempt has anywhere, and keeps it from beginning. Returns when it is dead."""
         # The last of all starts: any of those before it may have begun something, elsewhere.
         work = replace(self._start(submitted.attempt), number=MAX_STARTS + 1)
-        known = submitted.submission.application_id if submitted.submission is not None else None
-        work.mode.end(work, known)
+        if submitted.submission is None:
+            work.mode.end(work, None)
+        else:  # what is on a cluster is ended there, whatever the connection has become
+            cluster.mode_of(work).end(work, submitted.submission.application_id)
 
     def _noted(self, attempt: TaskAttempt) -> AbstractContextManager[None]:
         """For when this worker dies under it."""

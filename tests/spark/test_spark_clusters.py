@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread, Timer
@@ -17,13 +18,17 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from spark_starts import KUBERNETES, YARN, conf_of, start
+from temporalio.exceptions import ApplicationError
+from tidemill.activities.spark import cluster, yarn_logs
 from tidemill.activities.spark import yarn as yarn_module
-from tidemill.activities.spark import yarn_logs
+from tidemill.activities.spark.activity import SparkActivities
 from tidemill.activities.spark.clusters import AppState
 from tidemill.activities.spark.command import spark_submit
 from tidemill.activities.spark.driver import is_first, tell
 from tidemill.activities.spark.starts import SparkStart, cluster_name
 from tidemill.activities.spark.yarn import Yarn, resource_managers
+from tidemill.model.run.attempts import SubmittedAttempt
+from tidemill.model.run.task_instances import Submission
 from tidemill.worker.dev import free_port
 
 
@@ -286,3 +291,18 @@ def test_a_resource_manager_that_stands_by_or_is_away_is_passed_over(
 def test_without_a_hadoop_configuration_yarn_is_not_guessed() -> None:
     with pytest.raises(OSError, match="HADOOP_CONF_DIR"):
         resource_managers({})
+
+
+def test_what_is_on_a_cluster_is_not_taken_for_ended_where_its_connection_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = start(tmp_path, {"master": "local[1]"})
+    submission = Submission(application_id="application_1_1", submitted_at=datetime.now(UTC))
+    submitted = SubmittedAttempt(attempt=here.attempt, submission=submission)
+    activities = SparkActivities(here.workplace)
+    monkeypatch.setattr(activities, "_start", lambda *_, **__: here)
+    with pytest.raises(ApplicationError, match="was submitted to a cluster, and its connection says client"):
+        activities.end(submitted)
+    with pytest.raises(ApplicationError, match="was submitted to a cluster, and its connection says client"):
+        cluster.follow(here, submission)
+    activities.end(submitted.model_copy(update={"submission": None}))
