@@ -8,7 +8,7 @@ BIN := .venv/bin
 RELEASE := .venv-release/bin
 LAYERS := model activities workflows worker api examples
 
-.PHONY: help env demo test thorough check chaos faults dst mutants temporal airflow bench sparks format docs dist extras types schema lock histories clean
+.PHONY: help env demo test thorough check chaos faults dst mutants temporal airflow bench sparks tables format docs dist extras types schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -109,6 +109,16 @@ build/sparks/.ready: Makefile
 
 sparks: env build/sparks/.ready ## Run Spark tasks on other releases of Spark, which are fetched once (800 MB)
 	@$(BIN)/python -m pytest -q -m spark tests/spark/test_other_releases.py $(ARGS)
+
+# The table formats work with Spark 4.1 only.
+ICEBERG := org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0
+build/tables/.ready: Makefile
+	@command -v mvn > /dev/null || { echo "Maven is needed: apt-get install maven" >&2; exit 1; }
+	@mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy -Dartifact=$(ICEBERG) -DoutputDirectory=$(CURDIR)/build/tables
+	@touch $@
+
+tables: env build/sparks/.ready build/tables/.ready ## Publish tables of Iceberg, which is fetched once (50 MB, with the other releases of Spark; needs Maven)
+	@$(BIN)/python -m pytest -q -m "spark and long" tests/spark/test_tables.py $(ARGS)
 
 chaos: env ## Kill workers and the server at random for a long while, then check every history
 	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)

@@ -29,7 +29,7 @@ from ..activities.worker_context import WorkerContext
 from ..model.asset.outlets import OutletEvent
 from ..model.authoring.dags import DAG
 from ..model.errors import InvalidInputError
-from ..model.run.attempts import SubmittedAttempt, TaskAttempt, dag_path
+from ..model.run.attempts import SubmittedAttempt, TableAttempt, TaskAttempt, dag_path
 from ..model.run.engine import CANCELLED, RunEngine
 from ..model.run.facts import Question, RunSummary
 from ..model.run.identity import TriggerRequest, manual_run
@@ -411,6 +411,8 @@ class _LocalRun:
             outcome = here.run(spark.watch, SubmittedAttempt(attempt=attempt, submission=outcome.submission))
         if outcome.staged is not None:
             here.run(OutputActivities(self._workplace).publish, outcome.staged)
+        if outcome.staged_table is not None:
+            here.run(spark.publish_table, TableAttempt(attempt=attempt, staged=outcome.staged_table))
         return outcome
 
 

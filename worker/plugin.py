@@ -255,7 +255,8 @@ class TidemillPlugin(SimplePlugin):
 
     def _following_worker(self, worker: Worker) -> Worker:
         spark = self._spark_activities
-        following: list[Callable[..., object]] = [spark.watch, spark.end, OutputActivities(self.place).publish]
+        publishing = (OutputActivities(self.place).publish, spark.publish_table)
+        following: list[Callable[..., object]] = [spark.watch, spark.end, *publishing]
         return self._worker_beside(worker, FOLLOWING_SUFFIX, following, MAX_FOLLOWED)
 
     def _worker_beside(self, worker: Worker, suffix: str, activities: list[Callable[..., object]], most: int) -> Worker:

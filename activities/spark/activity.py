@@ -6,7 +6,7 @@ from dataclasses import replace
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from ...model.run.attempts import SubmittedAttempt, TaskAttempt
+from ...model.run.attempts import SubmittedAttempt, TableAttempt, TaskAttempt
 from ...model.run.task_instances import Outcome
 from ...model.spec.tasks import SparkSqlFunctionTask
 from ...model.states import TaskState
@@ -25,6 +25,7 @@ from .figures import keeping_figures
 from .modes import MODES
 from .outlets import with_outlet_events
 from .starts import SparkStart, sql_of
+from .table_publication import TablePublication
 from .temporal_access import TemporalAccess
 
 
@@ -91,6 +92,16 @@ class SparkActivities:
         if self.temporal is None or info.workflow_id is None or info.workflow_run_id is None:
             return True
         return self.temporal.is_open(info.workflow_id, info.workflow_run_id)
+
+    @activity.defn(name="tidemill.publish_table", no_thread_cancel_exception=True)
+    def publish_table(self, question: TableAttempt) -> None:
+        """Makes the attempt's branch the main one of its table; asked again, changes nothing. Raises the failure."""
+        tracing.describe(question.attempt)
+        with stopping_cleanly(), self._noted(question.attempt):
+            work = self._start(self._workplace.results.fill(question.attempt))
+            publication = TablePublication.of_branch(work, question.staged, MODES)
+            publication.mode.run(publication)
+            self._workplace.leftovers.add(work.folder.path)
 
     @activity.defn(name="tidemill.spark_end", no_thread_cancel_exception=True)
     def end(self, submitted: SubmittedAttempt) -> None:

@@ -4,7 +4,6 @@ import os
 from typing import Any
 
 from ...model.run.task_instances import Failure, Outcome
-from ...model.spec.tasks import PySparkTask
 from ...model.spec.tasks.spark import DEFAULT_MASTER
 from .. import metrics
 from ..attempts.folder import EXIT, RESULT
@@ -103,7 +102,7 @@ def driver_environment(work: SparkStart) -> dict[str, str]:
     known = environment(work.filled["env"], find_java(), work.workplace.environment, has_own_python=elsewhere)
     if (work.options.master or DEFAULT_MASTER).startswith("local"):
         known = {"SPARK_LOCAL_IP": "127.0.0.1", **known}  # its UI listens there and nowhere else
-    looked_up = for_drivers(os.environ, work.attempt.owns) if isinstance(work.attempt.task, PySparkTask) else {}
+    looked_up = for_drivers(os.environ, work.attempt.owns) if work.calls_code else {}
     return {**known, **looked_up, **attempt_variables(work.attempt)}
 
 

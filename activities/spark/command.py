@@ -11,13 +11,14 @@ from typing import Any
 
 from ...model.base import iso
 from ...model.run.task_instances import Failure
-from ...model.spec.tasks import SparkOptions, SparkSubmitTask
+from ...model.spec.tasks import SparkOptions
 from ...model.spec.tasks.spark import DEFAULT_MASTER, megabytes
 from .. import lineage, tracing
 from ..attempts.supervision import task_failure
 from ..processes.environment import for_children
 from ..processes.users import RunAs, acting_as
 from .starts import SparkStart
+from .tables import branch_conf
 
 DRIVER = Path(__file__).with_name("driver.py")
 PROPERTIES = "spark.conf"
@@ -122,10 +123,10 @@ def conf_of(work: SparkStart, java_options: str = "") -> dict[str, str]:
 
 def application(work: SparkStart) -> list[str]:
     """What comes after the flags: the driver's own side of tidemill and what it runs, or a Java application."""
-    task = work.attempt.task
+    task = work.script
     if not work.is_java and (elsewhere := work.mode.application(work)) is not None:
         return elsewhere
-    if not isinstance(task, SparkSubmitTask):
+    if task is None:
         return [str(DRIVER), str(work.folder.work)]
     name = str(work.file(work.filled["application"]))
     arguments = [str(argument) for argument in work.filled["application_args"]]
@@ -249,7 +250,10 @@ def contract(work: SparkStart) -> dict[str, str]:
     if work.staged is not None:
         told["output"] = work.staged.staged
     told |= {name.lower(): value for name, value in tracing.environment().items()}
-    return {**{f"spark.tidemill.{name}": value for name, value in told.items()}, **lineage.spark_conf(attempt)}
+    contract = {f"spark.tidemill.{name}": value for name, value in told.items()}
+    if work.staged_table is not None:
+        contract |= branch_conf(attempt, work.staged_table)
+    return {**contract, **lineage.spark_conf(attempt)}
 
 
 def environment(

@@ -12,7 +12,6 @@ from temporalio.exceptions import ApplicationError
 
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Outcome
-from ...model.spec.tasks import PySparkTask, SparkSubmitTask
 from ..attempts.folder import RESULT
 from ..attempts.lifecycle import attempt_variables, run_in_child
 from ..attempts.supervision import AttemptSupervisor, Closing, infrastructure_error
@@ -22,9 +21,9 @@ from .place import shown
 from .starts import Mode, SparkStart
 
 
-def session_id(attempt: TaskAttempt, number: int) -> str:
-    """The session of start *number* of the attempt. Spark takes ids of UUID version 4 only."""
-    return str(UUID(bytes=uuid5(attempt.uuid, str(number)).bytes, version=4))
+def session_id(attempt: TaskAttempt, number: int, part: str = "") -> str:
+    """The session of start *number* of the attempt, or of a *part* of it. Spark takes ids of UUID version 4 only."""
+    return str(UUID(bytes=uuid5(attempt.uuid, f"{part}{number}").bytes, version=4))
 
 
 class ConnectMode(Mode):
@@ -49,8 +48,7 @@ def run_connect(work: SparkStart) -> Outcome:
         end_sessions(work, [*range(1, work.number)], watch)
     work.leave_plan()
     try:
-        calls_code = isinstance(work.attempt.task, PySparkTask)
-        lost = _client(work, _plan(work), watch, calls_code=calls_code)
+        lost = _client(work, _plan(work), watch, calls_code=work.calls_code)
     except BaseException:
         end_sessions(work, [work.number], Closing())
         raise
@@ -77,23 +75,22 @@ def _client(
 
 
 def _plan(work: SparkStart) -> dict[str, Any]:
-    task = work.attempt.task
     plan = work.plan(
         remote=work.options.master,
-        session_id=session_id(work.attempt, work.number),
+        session_id=session_id(work.attempt, work.number, work.part),
         tag=f"tidemill-{work.attempt.uuid.hex}",
         conf={**plain(work.options.conf), **contract(work)},
         env={**work.filled["env"], **attempt_variables(work.attempt)},
         directory=str(work.directory),
     )
-    if isinstance(task, SparkSubmitTask):
+    if work.script is not None:
         plan["argv"] = [str(work.file(work.filled["application"])), *map(str, work.filled["application_args"])]
     return plan
 
 
 def end_sessions(work: SparkStart, numbers: list[int], watch: AttemptSupervisor) -> None:
     """Ends what starts *numbers* of the attempt run on the server; returns when the server has confirmed it."""
-    plan = {"remote": work.options.master, "end": [session_id(work.attempt, number) for number in numbers]}
+    plan = {"remote": work.options.master, "end": [session_id(work.attempt, number, work.part) for number in numbers]}
     try:
         _client(work, plan, watch)
     except ApplicationError as error:

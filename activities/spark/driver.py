@@ -25,13 +25,14 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 PROGRESS_EVERY = 0.5
 FIGURES_EVERY, SHIPPED_FIGURES_EVERY = 10.0, 60.0
 LAST_LOOK_TIMEOUT = 15.0
-FIGURES = "driver_figures.py"
+FIGURES, TABLES = "driver_figures.py", "driver_tables.py"
 RESULT_LIMIT = 256 * 1024
 CLAIM = "driver.json"
 _YARN_CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")
@@ -414,10 +415,49 @@ def with_session(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.getOrCreate()
-    place = plan.get("function")
-    result = run_statements(session, plan) if place is None else run_function(folder, place, session)
+    result = run_in(session, folder, plan)
     session.stop()
     return result
+
+
+def begin_with_first_session(folder: Path, plan: dict[str, Any]) -> None:
+    """Has the branch of the script's table begun by the first session that it opens.
+
+    Where that fails, this process ends with the failure: a script that goes on would write to the table itself.
+    """
+    from pyspark.sql import SparkSession
+
+    opened = SparkSession.__init__
+    has_begun = False
+
+    def open_session(session: Any, *given: Any, **named: Any) -> None:
+        nonlocal has_begun
+        opened(session, *given, **named)
+        if not has_begun:
+            has_begun = True
+            try:
+                load_beside(folder, TABLES).begin(session, plan["table"])
+            except Exception as error:
+                code = finish(folder, plan, partial(raise_, error))
+                sys.stdout.flush()
+                os._exit(code)
+
+    SparkSession.__init__ = open_session
+
+
+def raise_(error: BaseException) -> dict[str, Any]:
+    raise error
+
+
+def run_in(session: Any, folder: Path, plan: dict[str, Any]) -> dict[str, Any]:
+    """Runs what is given a session: a function, SQL, or the end of a table's branch."""
+    if "publish" in plan:
+        load_beside(folder, TABLES).publish(session, plan["publish"])
+        return {"outcome": {"state": "success"}}
+    if "table" in plan:
+        load_beside(folder, TABLES).begin(session, plan["table"])
+    place = plan.get("function")
+    return run_statements(session, plan) if place is None else run_function(folder, place, session)
 
 
 def finish(folder: Path, plan: dict[str, Any], run: Callable[[], dict[str, Any]]) -> int:
@@ -427,8 +467,9 @@ def finish(folder: Path, plan: dict[str, Any], run: Callable[[], dict[str, Any]]
     except BaseException as error:
         traceback.print_exc()
         result = {"failure": failure(error)}
-    if plan.get("staged") is not None:
-        result["staged"] = plan["staged"]
+    for name in ("staged", "table"):
+        if plan.get(name) is not None:
+            result[name] = plan[name]
     write_json(folder / "result.json", result)
     if "ships" in plan:
         tell(plan["ships"], "result", result)
@@ -484,6 +525,8 @@ def main() -> int:
     threading.Thread(target=watch, args=(folder, os.getppid(), known, plan.get("ships"), figures), daemon=True).start()
 
     def run() -> dict[str, Any]:
+        if application and "table" in plan:
+            begin_with_first_session(folder, plan)
         try:
             return run_script(folder, application) if application else with_session(folder, plan)
         finally:

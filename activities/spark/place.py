@@ -18,6 +18,8 @@ from ..worker_context import WorkerContext
 DEFAULT_CONNECTION = "default"
 AIRFLOWS_DEFAULT = "spark_default"
 """Where no connection is called so, it means the default one."""
+TEMPLATES = ("env", "output", "table", "replace_where")
+"""Of the fields that every Spark task has, those that are templates."""
 
 
 def spark_task(attempt: TaskAttempt) -> SparkWork:
@@ -62,7 +64,7 @@ def place_of(
 
 
 def _templated(task: SparkWork) -> dict[str, Any]:
-    fields: dict[str, Any] = {"env": task.env, "output": task.output}
+    fields: dict[str, Any] = {name: getattr(task, name) for name in TEMPLATES}
     if isinstance(task, SparkSubmitTask):
         fields |= {"application": task.application, "application_args": list(task.application_args)}
     if isinstance(task, SparkSqlTask):

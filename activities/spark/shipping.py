@@ -8,7 +8,7 @@ from typing import Any
 
 from ...model.spec.tasks import PySparkTask, SparkSubmitTask
 from ..processes.users import acting_as
-from .driver import FIGURES
+from .driver import FIGURES, TABLES
 from .place import invalid
 from .starts import SparkStart
 
@@ -37,7 +37,8 @@ def archive(work: SparkStart, largest: int, **more: Any) -> bytes:
             with acting_as(work.folder.user):
                 place = work.file(work.filled["application"])
                 _add(made, f"{APPLICATION}/{place.name}", _bytes_of(place))
-        _add(made, FIGURES, Path(__file__).with_name(FIGURES).read_bytes())
+        for name in (FIGURES, TABLES):
+            _add(made, name, Path(__file__).with_name(name).read_bytes())
         _add(made, "attempt.json", work.attempt.model_dump_json().encode())
         _add(made, "plan.json", json.dumps(plan).encode())
     found = kept.getvalue()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...model.run.attempts import TaskAttempt
-from ...model.run.task_instances import Outcome, StagedOutput
+from ...model.run.task_instances import Outcome, StagedOutput, StagedTable
 from ...model.spec.references import RETURN_VALUE
 from ...model.spec.tasks import (
     PySparkTask,
@@ -29,6 +29,7 @@ from ..secrets import new_masker
 from ..worker_context import WorkerContext
 from .output import stage
 from .place import invalid, place_of
+from .tables import stage_table
 
 
 class Mode(ABC):
@@ -68,6 +69,9 @@ class Mode(ABC):
 class SparkStart:
     """An attempt, where it runs, and its files."""
 
+    part: ClassVar[str] = ""
+    """Which part of the attempt's work it is, where that has files and sessions of its own."""
+
     attempt: TaskAttempt
     workplace: WorkerContext
     options: SparkOptions
@@ -106,11 +110,25 @@ class SparkStart:
     def staged(self) -> StagedOutput | None:
         return stage(self.attempt, self.filled["output"], self._number, self.directory)
 
+    @cached_property
+    def staged_table(self) -> StagedTable | None:
+        """The branch of a table that this start writes to; None without a table."""
+        return stage_table(self.attempt, self.filled["table"], self.filled["replace_where"], self._number)
+
+    @property
+    def script(self) -> SparkSubmitTask | None:
+        """The task whose application is a file; None for functions, SQL and tidemill's own work."""
+        return self.attempt.task if isinstance(self.attempt.task, SparkSubmitTask) else None
+
     @property
     def is_java(self) -> bool:
         """Whether the application is none of Python's, and so has nobody of tidemill's beside it in the driver."""
-        task = self.attempt.task
-        return isinstance(task, SparkSubmitTask) and task.is_java
+        return self.script is not None and self.script.is_java
+
+    @property
+    def calls_code(self) -> bool:
+        """Whether the driver calls a function of the DAG file."""
+        return isinstance(self.attempt.task, PySparkTask)
 
     def watch(self) -> AttemptSupervisor:
         return workplace_watch(self.workplace, self.attempt.timeout, progress=self.progress)
@@ -125,21 +143,26 @@ class SparkStart:
         return None if result is None else self.ended(result)
 
     def ended(self, result: dict[str, Any]) -> Outcome:
-        """The outcome that *result* tells of, with the folder that is to be published. Raises the failure."""
+        """The outcome that *result* tells of, with what is to be published. Raises the failure."""
         outcome = outcome_of(result, new_masker())
-        outcome = outcome.model_copy(update={"staged": None, "submission": None})  # these the worker alone says
-        if outcome.state is TaskState.SUCCESS and self.filled["output"] is not None:
-            source = self.attempt.source
-            staged = stage(self.attempt, self.filled["output"], self._start_of(result), self.directory)
-            assert staged is not None  # noqa: S101 - there is an output
+        # These the worker alone says.
+        outcome = outcome.model_copy(update={"staged": None, "staged_table": None, "submission": None})
+        if outcome.state is not TaskState.SUCCESS:
+            return outcome
+        number, filled, source = self._start_of(result), self.filled, self.attempt.source
+        staged = stage(self.attempt, filled["output"], number, self.directory)
+        if staged is not None:
             staged = staged.model_copy(update={"bundle": source.bundle if source is not None else None})
-            outcome = outcome.model_copy(update={"staged": staged})
-        return outcome
+        table = stage_table(self.attempt, filled["table"], filled["replace_where"], number)
+        return outcome.model_copy(update={"staged": staged, "staged_table": table})
 
     def _start_of(self, result: dict[str, Any]) -> int:
-        """Which start of the attempt has written the output. Of what a driver says, no more than a number is taken."""
-        number = str(result.get("staged", {}).get("staged", "")).rpartition("-")[2]
-        return int(number) if re.fullmatch(r"[1-9][0-9]{0,5}", number) else self._number
+        """Which start of the attempt has written. Of what a driver says, no more than a number is taken."""
+        written = (
+            str(result.get(field, {}).get(name, "")) for field, name in (("staged", "staged"), ("table", "branch"))
+        )
+        found = (re.search(r"[-_]([1-9][0-9]{0,5})$", name) for name in written)
+        return next((int(number[1]) for number in found if number is not None), self._number)
 
     @property
     def _number(self) -> int:
@@ -150,6 +173,8 @@ class SparkStart:
         """What the driver's own side has to know, as JSON."""
         task = self.attempt.task
         plan: dict[str, Any] = {"staged": self.staged.model_dump() if self.staged is not None else None, **more}
+        if self.staged_table is not None:
+            plan["table"] = self.staged_table.model_dump()
         if isinstance(task, PySparkTask):
             code = self.workplace.code_of(self.attempt)
             plan["function"] = {"path": str(code.path), "roots": [str(root) for root in code.roots]}

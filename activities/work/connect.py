@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..spark.driver import finish, run_function, run_script, run_statements, write_json
+from ..spark.driver import finish, raise_, run_in, run_script, write_json
+from ..spark.driver_tables import begin
 
 if TYPE_CHECKING:
     from .job import Job
@@ -45,10 +46,10 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
         write_json(folder / "figures.json", {"application_id": application_id})
         session.registerProgressHandler(_Progress(folder, plan, application_id))
         try:
-            if "function" in plan:
-                return run_function(folder, plan["function"], session)
-            if "statements" in plan:
-                return run_statements(session, plan)
+            if "argv" not in plan:
+                return run_in(session, folder, plan)
+            if "table" in plan:
+                begin(session, plan["table"])
             return run_script(folder, plan["argv"])
         finally:
             with contextlib.suppress(Exception):
@@ -60,14 +61,10 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
         if (why := server_lost(error)) is not None:
             traceback.print_exc()
             return why
-        finish(folder, plan, partial(_raise, error))
+        finish(folder, plan, partial(raise_, error))
     else:
         finish(folder, plan, lambda: result)
     return None
-
-
-def _raise(error: BaseException) -> dict[str, Any]:
-    raise error
 
 
 LOST = {

@@ -4,7 +4,7 @@ from typing import Any
 
 from ...model.spec.tasks.spark import SparkWork
 
-OF_TASKS = ("application", "application_args", "java_class", "sql", "output")
+OF_TASKS = ("application", "application_args", "java_class", "sql", "output", "table", "replace_where")
 SECRET = {"conf", "keytab", "principal", "properties_file"}
 """Options that may hold secrets, or lead to them."""
 

@@ -14,7 +14,7 @@ from ..states import TaskState
 from .deferrals import Deferral
 from .identity import RunIdentity
 from .instance_keys import UNMAPPED, instance_key
-from .task_instances import Submission
+from .task_instances import StagedTable, Submission
 
 LONGEST_FILE_NAME = 255
 """In bytes, as most file systems have it."""
@@ -136,6 +136,13 @@ class SubmittedAttempt(Model):
 
     attempt: TaskAttempt
     submission: Submission | None = None
+
+
+class TableAttempt(Model):
+    """An attempt that has succeeded, and the rows of it that are to become a table's."""
+
+    attempt: TaskAttempt
+    staged: StagedTable
 
 
 def attempt_uuid(

@@ -52,6 +52,17 @@ class StagedOutput(Model):
     """Whose DAG has made it: it takes its place with the rights of that bundle's tasks."""
 
 
+class StagedTable(Model):
+    """Rows that an attempt has written to a branch of a table, and which of the table's rows they replace."""
+
+    table: str
+    branch: str
+    """Of this attempt's own: readers of the table do not see it."""
+    family: str
+    """How the names of all branches of the task instance begin."""
+    replace_where: str | None = None
+
+
 class Outcome(OmitDefaults, Model):
     """What an attempt that did not fail reports."""
 
@@ -64,6 +75,7 @@ class Outcome(OmitDefaults, Model):
     submission: Submission | None = None
     """The work has only begun: it goes on where this says."""
     staged: StagedOutput | None = None
+    staged_table: StagedTable | None = None
     asset_events: tuple[OutletEvent, ...] = ()
     """What the task has said of the assets that it writes."""
     deferral: Deferral | None = None

@@ -15,14 +15,23 @@ from tidemill.model.dropped_arguments import DROPPED
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.dag import read_dag
-from tidemill.model.spec.tasks.spark import SparkSubmitTask
+from tidemill.model.spec.tasks.spark import SparkSqlTask, SparkSubmitTask
 from tidemill.model.spec.timetables import CronTrigger
 from tidemill.worker.connection import NotFoundError, connect
 from tidemill.worker.dev import check_port, free_port
 from tidemill.worker.dev_address import remembered, remembered_address
 from tidemill.worker.validation import check_path
 
-from tidemill import DAG, BashOperator, BashSensor, EmptyOperator, PythonOperator, SparkSubmitOperator, TaskGroup
+from tidemill import (
+    DAG,
+    BashOperator,
+    BashSensor,
+    EmptyOperator,
+    PythonOperator,
+    SparkSubmitOperator,
+    TaskGroup,
+    spark_sql,
+)
 
 HEAD = "from datetime import datetime, timedelta\nfrom tidemill import *\n"
 
@@ -121,6 +130,17 @@ def test_a_result_in_a_command_is_a_template_and_cannot_be_gone_through() -> Non
             PythonOperator("c", python_callable=print, op_args=a.output)
     assert "a" in made.spec().by_id["b"].upstream
     assert "xcom_pull(task_ids='a'" in str(made.spec().by_id["b"].templated()[0])
+
+
+def test_spark_options_are_taken_as_a_dict_too() -> None:
+    """They are one field of the model; what a file names by itself goes before it."""
+    with DAG("d") as made:
+        spark_sql("a", "SELECT 1", spark={"master": "local[1]", "driver_memory": "2g"}, driver_memory="1g")
+    [task] = made.spec().tasks
+    assert isinstance(task, SparkSqlTask)
+    assert (task.spark.master, task.spark.driver_memory) == ("local[1]", "1g")
+    with DAG("d"), pytest.raises(InvalidInputError, match="no dict of Spark's options"):
+        spark_sql("a", "SELECT 1", spark="local[1]")
 
 
 def test_spark_submit_takes_its_lists_as_texts() -> None:

@@ -3,11 +3,12 @@
 import asyncio
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from ...activities.names import TASK_FAILED
-from ...model.run.attempts import SubmittedAttempt, TaskAttempt
+from ...model.run.attempts import SubmittedAttempt, TableAttempt, TaskAttempt
 from ...model.run.task_instances import Outcome, Submission
 from ...model.spec.dag import DagSpec
 from ...model.states import TaskState
@@ -32,17 +33,19 @@ async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
         if submission is not None or not _ended_by_itself(error):
             await _make_sure_of_end(spec, attempt, submission, error)
         raise
-    if outcome.state is TaskState.SUCCESS and outcome.staged is not None:
-        await part_of(
-            spec,
-            attempt,
-            "tidemill.publish",
-            outcome.staged,
-            part="publish",
-            within=PUBLISH_TIMEOUT,
-            summary=outcome.staged.target,
-        )
+    if outcome.state is TaskState.SUCCESS:
+        await _publish(spec, attempt, outcome)
     return outcome
+
+
+async def _publish(spec: DagSpec, attempt: TaskAttempt, outcome: Outcome) -> None:
+    """Has what the attempt has written take its place. Raises ActivityError, which fails the try."""
+    part = partial(part_of, spec, attempt, part="publish", within=PUBLISH_TIMEOUT)
+    if outcome.staged is not None:
+        await part("tidemill.publish", outcome.staged, summary=outcome.staged.target)
+    if (staged := outcome.staged_table) is not None:
+        question = TableAttempt(attempt=attempt, staged=staged)
+        await part("tidemill.publish_table", question, summary=staged.table)
 
 
 def _heed_cancel() -> None:

@@ -18,6 +18,7 @@ DEFAULT_MASTER = "local[*]"
 _MEMORY = re.compile(r"^(\d+)([kmgt]?)b?$", re.IGNORECASE)
 _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _MASTER = re.compile(r"^(local(\[.+\])?|yarn|(spark|sc)://[^/\s]+(/\S*)?|k8s://\S+)$")
+_TABLE = re.compile(r"(\w+|`[^`]+`)(\.(\w+|`[^`]+`)){2,}")
 _CONNECT_TAKES = frozenset({"conn_id", "master", "conf", "name"})
 
 
@@ -207,6 +208,12 @@ def _parts(given: Iterable[Any]) -> tuple[str, ...]:
     return tuple(part.strip() for one in given for part in str(one).split(",") if part.strip())
 
 
+def check_table_name(name: str) -> None:
+    """Raise ValueError where *name* is no whole name of a table: its catalog has to be in it."""
+    if not _TABLE.fullmatch(name):
+        raise ValueError(f"table {name!r} is no whole name. Write it as catalog.namespace.table")
+
+
 def megabytes(size: str) -> int:
     """*size* as Spark writes it, in MiB. Raises ValueError for what is no size."""
     found = _MEMORY.match(size)
@@ -233,9 +240,32 @@ class SparkWork(BaseTask):
     The application writes to `spark.tidemill.output`, a folder of the attempt's own, which takes
     this place when the attempt has succeeded: once, and never from an attempt that was given up.
     """
+    table: str | None = None
+    """The Iceberg table that the task writes to, as catalog.namespace.table; a template.
+
+    What the application writes goes to a branch of the attempt's own, which becomes the table's main
+    branch when the attempt has succeeded: once, and never from an attempt that was given up.
+    """
+    replace_where: str | None = None
+    """The rows of `table` that are the run's, as an SQL condition, such as `day = date'{{ ds }}'`; a template.
+
+    The application finds none of them there, so that a run which is run again replaces what it had written. Runs may
+    then write side by side.
+    """
 
     def templated(self) -> tuple[Any, ...]:
-        return (*super().templated(), *self.spark.templated().values(), self.env, self.output)
+        own = (self.env, self.output, self.table, self.replace_where)
+        return (*super().templated(), *self.spark.templated().values(), *own)
+
+    @model_validator(mode="after")
+    def _publishable(self) -> Self:
+        if self.table is not None and self.output is not None:
+            raise ValueError("output and table are both given: a task publishes a folder or a table. Leave one out")
+        if self.replace_where is not None and self.table is None:
+            raise ValueError("replace_where says which rows of a table are replaced. Name the table, as table=")
+        if self.table is not None and "{{" not in self.table:
+            check_table_name(self.table)
+        return self
 
 
 class SparkSubmitTask(SparkWork):
@@ -271,6 +301,8 @@ class SparkSubmitTask(SparkWork):
 
     @model_validator(mode="after")
     def _runnable(self) -> Self:
+        if self.is_java and self.table is not None:
+            raise ValueError("table: nobody of tidemill's is beside a Java application. Write the table from Python")
         if (problem := self.impossible_with(self.spark)) is not None:
             raise ValueError(problem)
         return self

@@ -1,0 +1,206 @@
+"""The driver's side of a task with a table: its rows go to a branch, which becomes the main one in one commit.
+
+Beside `driver.py` in every driver; only the standard library and pyspark. A table is one of Iceberg's, *staged* a
+`StagedTable`; what is published has its `signature` with it. Iceberg's commits compare and swap: what was made from an
+older state than the table's is refused.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+WAP_BRANCH = "spark.wap.branch"
+MAIN = "main"
+KEPT_FOR = "7 DAYS"
+"""How long Iceberg's `expire_snapshots` keeps a branch that nobody has published or removed."""
+SIGNED = "tidemill.branch"
+"""What says in a snapshot's summary which branch it was published from."""
+SIGNING = f"spark.sql.iceberg.snapshot-property.{SIGNED}"
+COMMITS = 8
+"""How often a change of the table's refs or properties is tried, where others commit meanwhile."""
+RIVALS = ("CommitFailedException", "CommitStateUnknownException")
+CHANGED, UNALIGNED, BEHIND = "Found conflicting", "where some, but not all, rows match", "not an ancestor"
+"""How Iceberg says that rows were changed meanwhile, that a file has other rows, too, and that main has moved."""
+EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+
+
+class TableMissingError(Exception):
+    """There is no such table, or it has no branches."""
+
+
+class TableChangedError(Exception):
+    """Somebody else has written what the task would replace."""
+
+
+class RowsOutsideError(Exception):
+    """The task has changed rows that are not its run's."""
+
+
+def begin(session: Any, staged: dict[str, Any]) -> None:
+    """Makes the attempt's branch of the table, without the rows that it replaces; the session writes there.
+
+    Branches of earlier starts are removed. Raises TableMissingError.
+    """
+    table, branch = staged["table"], staged["branch"]
+    for name in (WAP_BRANCH, SIGNING):  # what follows is about the table itself
+        session.conf.unset(name)
+    heads = _heads(session, table)
+    drop_branches(session, table, [name for name in heads if name.startswith(staged["family"])])
+    if MAIN not in heads:  # a table without a snapshot has nothing that a branch could begin from
+        session.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE false")
+    try:
+        _commit(session, f"ALTER TABLE {table} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
+        _commit(session, f"ALTER TABLE {table} CREATE BRANCH `{branch}` RETAIN {KEPT_FOR}")
+    except Exception as error:
+        if "PARSE_SYNTAX_ERROR" in str(error):
+            told = f"Spark cannot make branches of {table}. Set conf spark.sql.extensions to {EXTENSIONS}"
+            raise TableMissingError(told) from None
+        raise
+    for name in (WAP_BRANCH, SIGNING):
+        session.conf.set(name, branch)
+    print(f"[tidemill] what is written to {table} goes to its branch {branch}", flush=True)
+    if staged["replace_where"] is not None:
+        session.sql(f"DELETE FROM {table} WHERE {staged['replace_where']}")
+
+
+def publish(session: Any, staged: dict[str, Any]) -> None:
+    """Makes the branch the table's main one, or has its rows take the place of main's; asked again, changes nothing.
+
+    Raises TableChangedError where others have written meanwhile, RowsOutsideError, and TableMissingError where the
+    branch is gone.
+    """
+    table, branch = staged["table"], staged["branch"]
+    for _ in range(COMMITS):
+        heads, history = _heads(session, table), History(session, table)
+        main = list(history.ancestors(heads[MAIN]))
+        if any(history.signed.get(snapshot) == branch for snapshot in main):
+            drop_branches(session, table, [name for name in heads if name.startswith(staged["family"])])
+            print(f"[tidemill] {table}: {branch} is published", flush=True)
+            return
+        if branch not in heads:
+            raise TableMissingError(
+                f"{table} has no branch {branch}: the application has opened no session, or somebody has removed it"
+            )
+        if heads[branch] in main:  # the branch stays: nothing else would say so to one who asks again
+            print(f"[tidemill] {table}: {branch} has no rows of its own", flush=True)
+            return
+        base = next((one for one in history.ancestors(heads[branch]) if one in main), None)
+        _check_rows_outside(session, staged, base)
+        try:
+            if base == heads[MAIN]:
+                _fast_forward(session, table, branch)
+            else:
+                _replace_rows(session, staged, base)
+        except Exception as error:
+            if not any(told in str(error) for told in (*RIVALS, BEHIND)):
+                raise
+    raise TableChangedError(f"others write to {table} so often that {COMMITS} commits of {branch} were refused")
+
+
+def _fast_forward(session: Any, table: str, branch: str) -> None:
+    session.sql(f"CALL {_catalog_of(table)}.system.fast_forward('{table}', '{MAIN}', '{branch}')").collect()
+
+
+def _replace_rows(session: Any, staged: dict[str, Any], base: int | None) -> None:
+    """Writes the branch's rows over main's. Raises TableChangedError where these have changed since *base*."""
+    from pyspark.sql.functions import expr
+
+    table, branch, where = staged["table"], staged["branch"], staged["replace_where"]
+    if where is None or base is None:
+        raise TableChangedError(
+            f"others have written to {table} since the try began. Say which rows are the run's, as replace_where, "
+            "or have one run at a time write (max_active_tis_per_dag=1)"
+        )
+    rows = session.read.option("branch", branch).table(table).where(where).writeTo(table)
+    unchanged_since = {"isolation-level": "serializable", "validate-from-snapshot-id": str(base)}
+    signed = {f"snapshot-property.{name}": value for name, value in staged["signed"].items()}
+    for name, value in {**signed, **unchanged_since}.items():
+        rows = rows.option(name, value)
+    try:
+        rows.overwrite(expr(where))
+    except Exception as error:
+        if UNALIGNED in str(error):
+            told = f"files of {table} have rows where {where}, and others. Partition the table by what that compares"
+            raise TableChangedError(told) from error
+        if CHANGED not in str(error):
+            raise
+        if not _is_published(session, table, branch):
+            told = f"others have written rows of {table} where {where} since the try began: it is too old"
+            raise TableChangedError(told) from error
+
+
+def _check_rows_outside(session: Any, staged: dict[str, Any], base: int | None) -> None:
+    """Raises RowsOutsideError where the branch has more or fewer rows outside of replace_where than it began with."""
+    if staged["replace_where"] is None or base is None:
+        return
+
+    def outside(version: str) -> int:
+        found = session.sql(f"SELECT count(*) FROM {staged['table']} VERSION AS OF {version} WHERE NOT ({where})")
+        return int(found.collect()[0][0])
+
+    where = staged["replace_where"]
+    before, after = outside(str(base)), outside(f"'{staged['branch']}'")
+    if before != after:
+        told = f"{staged['table']} had {before:,} rows outside of replace_where={where!r}, and would have {after:,}"
+        raise RowsOutsideError(f"{told}. Write the run's own rows only, or widen replace_where")
+
+
+def drop_branches(session: Any, table: str, branches: list[str]) -> None:
+    for branch in branches:
+        _commit(session, f"ALTER TABLE {table} DROP BRANCH IF EXISTS `{branch}`")
+
+
+def _is_published(session: Any, table: str, branch: str) -> bool:
+    history = History(session, table)
+    return any(history.signed.get(one) == branch for one in history.ancestors(_heads(session, table)[MAIN]))
+
+
+class History:
+    """The snapshots of a table that it still has."""
+
+    def __init__(self, session: Any, table: str) -> None:
+        session.sql(f"REFRESH TABLE {table}")
+        asked = f"SELECT snapshot_id, parent_id, summary['{SIGNED}'] AS signed FROM {table}.snapshots"
+        rows = session.sql(asked).collect()
+        self._parents = {row["snapshot_id"]: row["parent_id"] for row in rows}
+        self.signed = {row["snapshot_id"]: row["signed"] for row in rows}
+
+    def ancestors(self, snapshot: int | None) -> Iterator[int]:
+        """The snapshot itself, and those that it was made from, newest first."""
+        while snapshot is not None and snapshot in self._parents:
+            yield snapshot
+            snapshot = self._parents[snapshot]
+
+
+def _heads(session: Any, table: str) -> dict[str, int]:
+    """The newest snapshot of each branch. Raises TableMissingError."""
+    try:
+        rows = session.sql(f"SELECT name, snapshot_id FROM {table}.refs WHERE type = 'BRANCH'").collect()
+    except Exception as error:
+        if type(error).__name__ != "AnalysisException":
+            raise
+        told = f"there is no Iceberg table {table}. Make it in a task before, and name its catalog in conf"
+        why = str(error).partition("\n")[0]
+        raise TableMissingError(f"{told} (spark.sql.catalog.*): {why}") from None
+    return {row["name"]: row["snapshot_id"] for row in rows}
+
+
+def _catalog_of(table: str) -> str:
+    return table[: table.index("`", 1) + 1] if table.startswith("`") else table[: table.index(".")]
+
+
+def _commit(session: Any, statement: str) -> None:
+    """Has a change of the table's own record made; again where somebody else's commit was first."""
+    _again(lambda: session.sql(statement).collect())
+
+
+def _again(change: Callable[[], object]) -> None:
+    for number in range(1, COMMITS + 1):
+        try:
+            change()
+            return
+        except Exception as error:
+            if number == COMMITS or not any(name in str(error) for name in RIVALS):
+                raise
+            time.sleep(random.uniform(0, 0.1 * 2**number))  # only apart from each other

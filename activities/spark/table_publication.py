@@ -1,0 +1,47 @@
+"""A Spark application of tidemill's own: makes the branch of an attempt that has succeeded its table's main one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from ...model.run.task_instances import Outcome, StagedTable
+from ...model.spec.tasks import SparkMode, SparkSubmitTask
+from ...model.spec.tasks.spark import DEFAULT_MASTER
+from ..attempts.outcomes import outcome_of
+from ..secrets import new_masker
+from .starts import Mode, SparkStart
+from .tables import signature
+
+
+@dataclass(frozen=True)
+class TablePublication(SparkStart):
+    """Where and with what it runs: as its attempt, but never on a cluster that its worker would have to follow."""
+
+    part: ClassVar[str] = "publish"
+    table: StagedTable
+
+    @classmethod
+    def of_branch(cls, work: SparkStart, staged: StagedTable, modes: Mapping[SparkMode, Mode]) -> Self:
+        """Return the publication of *staged*. In place of cluster mode it is below this worker, in local mode."""
+        options, attempt = work.options, work.attempt
+        if work.mode.outlives_worker:
+            options = options.model_copy(update={"master": DEFAULT_MASTER, "deploy_mode": None})
+        folder = work.workplace.attempt_folder(attempt, part=cls.part).make()
+        nothing_else = {"env": work.filled["env"], "output": None, "table": None, "replace_where": None}
+        mode = modes[options.mode]
+        return cls(attempt, work.workplace, options, mode, folder, nothing_else, work.number, table=staged)
+
+    @property
+    def script(self) -> SparkSubmitTask | None:
+        return None
+
+    @property
+    def calls_code(self) -> bool:
+        return False
+
+    def plan(self, **more: Any) -> dict[str, Any]:
+        signed = signature(self.attempt, self.table)
+        return {"staged": None, "publish": {**self.table.model_dump(), "signed": signed}, **more}
+
+    def ended(self, result: dict[str, Any]) -> Outcome:
+        return outcome_of(result, new_masker())
