@@ -32,7 +32,7 @@ from typing import Any
 PROGRESS_EVERY = 0.5
 FIGURES_EVERY, SHIPPED_FIGURES_EVERY = 10.0, 60.0
 LAST_LOOK_TIMEOUT = 15.0
-FIGURES, TABLES = "driver_figures.py", "driver_tables.py"
+FIGURES, TABLES, PIPELINES = "driver_figures.py", "driver_tables.py", "driver_pipelines.py"
 RESULT_LIMIT = 256 * 1024
 CLAIM = "driver.json"
 _YARN_CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")
@@ -420,6 +420,10 @@ def with_session(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def pipeline_result(flows: dict[str, str]) -> dict[str, Any]:
+    return {"outcome": {"state": "success", "xcom": {"return_value": flows}}}
+
+
 def begin_with_first_session(folder: Path, plan: dict[str, Any]) -> None:
     """Has the branch of the script's table begun by the first session that it opens.
 
@@ -528,6 +532,8 @@ def main() -> int:
         if application and "table" in plan:
             begin_with_first_session(folder, plan)
         try:
+            if "pipeline" in plan:
+                return pipeline_result(load_beside(folder, PIPELINES).run_below(plan["pipeline"]))
             return run_script(folder, application) if application else with_session(folder, plan)
         finally:
             figures.look_at_active(is_final=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Failure
-from ...model.spec.tasks import SparkOptions, SparkSqlTask, SparkSubmitTask, SparkWork
+from ...model.spec.tasks import SparkOptions, SparkWork
 from ..attempts.lifecycle import rendered
 from ..attempts.supervision import AttemptSupervisor, task_failure
 from ..masking import PROCESS_MASKER
@@ -18,8 +18,6 @@ from ..worker_context import WorkerContext
 DEFAULT_CONNECTION = "default"
 AIRFLOWS_DEFAULT = "spark_default"
 """Where no connection is called so, it means the default one."""
-TEMPLATES = ("env", "output", "table", "replace_where")
-"""Of the fields that every Spark task has, those that are templates."""
 
 
 def spark_task(attempt: TaskAttempt) -> SparkWork:
@@ -45,7 +43,7 @@ def place_of(
     except ValueError as error:
         told = f"the task's options do not fit its Spark connection: {error}"
         raise invalid(told) from None
-    written = {"options": options.templated(), **_templated(spark_task(attempt))}
+    written = {"options": options.templated(), **spark_task(attempt).written()}
     fields = rendered(workplace, attempt, written, for_history=False, watch=watch)
     if str(fields.get("sql", "")).endswith(".sql"):
         with acting_as(workplace.user_of(attempt.source.bundle if attempt.source is not None else None)):
@@ -61,15 +59,6 @@ def place_of(
         raise invalid(f"conf spark.driver.memory: {error}") from None
     PROCESS_MASKER.add(token_of(whole.master))
     return whole, fields
-
-
-def _templated(task: SparkWork) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: getattr(task, name) for name in TEMPLATES}
-    if isinstance(task, SparkSubmitTask):
-        fields |= {"application": task.application, "application_args": list(task.application_args)}
-    if isinstance(task, SparkSqlTask):
-        fields["sql"] = task.sql
-    return fields
 
 
 def _text_of(path: Path, name: str) -> str:

@@ -16,10 +16,12 @@ from ...model.spec.tasks import (
     PySparkTask,
     SparkMode,
     SparkOptions,
+    SparkPipelinesTask,
     SparkSqlFunctionTask,
     SparkSqlTask,
     SparkSubmitTask,
 )
+from ...model.spec.tasks.spark import parts
 from ...model.states import TaskState
 from ..attempts.folder import RESULT, AttemptFolder
 from ..attempts.lifecycle import made_folder, workplace_watch
@@ -28,7 +30,7 @@ from ..attempts.supervision import AttemptSupervisor
 from ..secrets import new_masker
 from ..worker_context import WorkerContext
 from .output import stage
-from .place import invalid, place_of
+from .place import invalid, place_of, spark_task
 from .tables import stage_table
 
 
@@ -87,9 +89,9 @@ class SparkStart:
         cls, attempt: TaskAttempt, workplace: WorkerContext, modes: Mapping[SparkMode, Mode], number: int = 1
     ) -> "SparkStart":
         """Raises the task's failure if it cannot be run as it is written."""
-        watch, task = workplace_watch(workplace, attempt.timeout), attempt.task
+        watch = workplace_watch(workplace, attempt.timeout)
         options, fields = place_of(attempt, workplace, watch, lambda name: workplace.file_of(attempt, name))
-        if isinstance(task, SparkSubmitTask) and (problem := task.impossible_with(options)) is not None:
+        if (problem := spark_task(attempt).impossible_with(options)) is not None:
             raise invalid(problem)
         folder = made_folder(workplace, attempt)
         return cls(attempt, workplace, options, modes[options.mode], folder, fields, number)
@@ -178,6 +180,14 @@ class SparkStart:
         if isinstance(task, PySparkTask):
             code = self.workplace.code_of(self.attempt)
             plan["function"] = {"path": str(code.path), "roots": [str(root) for root in code.roots]}
+        if isinstance(task, SparkPipelinesTask):
+            plan["pipeline"] = {
+                "spec": str(self.file(self.filled["pipeline_spec"])),
+                "refresh": parts(self.filled["refresh"]),
+                "full_refresh": parts(self.filled["full_refresh"]),
+                "full_refresh_all": task.full_refresh_all,
+                "dry": task.pipeline_command == "dry-run",
+            }
         if isinstance(task, SparkSqlTask):
             plan |= {
                 "statements": self.statements(),

@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..spark.driver import finish, raise_, run_in, run_script, write_json
+from ..spark.driver import finish, pipeline_result, raise_, run_in, run_script, write_json
+from ..spark.driver_pipelines import run_pipeline
 from ..spark.driver_tables import begin
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
         write_json(folder / "figures.json", {"application_id": application_id})
         session.registerProgressHandler(_Progress(folder, plan, application_id))
         try:
+            if "pipeline" in plan:
+                return pipeline_result(run_pipeline(plan["pipeline"]))
             if "argv" not in plan:
                 return run_in(session, folder, plan)
             if "table" in plan:

@@ -4,7 +4,8 @@ from typing import Any
 
 from ...model.spec.tasks.spark import SparkWork
 
-OF_TASKS = ("application", "application_args", "java_class", "sql", "output", "table", "replace_where")
+OF_TASKS = {"java_class", "full_refresh_all", "pipeline_command"}
+"""What is shown beside the fields that are templates; of the environment nothing is."""
 SECRET = {"conf", "keytab", "principal", "properties_file"}
 """Options that may hold secrets, or lead to them."""
 
@@ -13,7 +14,8 @@ def spark_options(task: SparkWork) -> list[tuple[str, Any]]:
     """What the DAG file says of the application; of its conf the names alone."""
     of_task = task.model_dump(mode="json", exclude_defaults=True)
     of_spark = task.spark.model_dump(mode="json", exclude_defaults=True, exclude=SECRET)
-    rows: list[tuple[str, Any]] = [(name, of_task[name]) for name in OF_TASKS if name in of_task]
+    shown = {*task.template_fields, *OF_TASKS} - {"env"}
+    rows: list[tuple[str, Any]] = [(name, of_task[name]) for name in of_task if name in shown]
     rows += of_spark.items()
     if task.spark.conf:
         rows.append(("conf", ", ".join(sorted(task.spark.conf))))

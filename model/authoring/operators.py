@@ -123,6 +123,36 @@ class SparkSqlOperator(Mappable):
         super().__init__("spark_sql", task_id, {**rest, "sql": sql, "spark": spark}, dag=dag)
 
 
+class SparkPipelinesOperator(Mappable):
+    """A declarative pipeline of Spark, brought up to date; *pipeline_spec* is the path of its specification.
+
+    None: spark-pipeline.yml beside the DAG file. *env_vars* (Airflow's name) and *env* are the same thing.
+    *refresh* and *full_refresh* choose datasets, as a list or with commas between.
+    """
+
+    def __init__(
+        self,
+        task_id: str,
+        *,
+        pipeline_spec: str | None = None,
+        refresh: Sequence[str] | str = (),
+        full_refresh: Sequence[str] | str = (),
+        env_vars: dict[str, str] | None = None,
+        env: dict[str, str] | None = None,
+        dag: DAG | None = None,
+        **options: Any,
+    ) -> None:
+        spark, rest = spark_options(options)
+        chosen = {
+            name: (value,) if isinstance(value, str) else tuple(value)
+            for name, value in (("refresh", refresh), ("full_refresh", full_refresh))
+        }
+        specification = {} if pipeline_spec is None else {"pipeline_spec": pipeline_spec}
+        environment = {**(env or {}), **(env_vars or {})}
+        fields = {**rest, **chosen, **specification, "env": environment, "spark": spark}
+        super().__init__("spark_pipelines", task_id, fields, dag=dag)
+
+
 def spark_sql(task_id: str, sql: str, **options: Any) -> SparkSqlOperator:
     """`SparkSqlOperator` as a function."""
     return SparkSqlOperator(task_id, sql=sql, **options)

@@ -26,6 +26,7 @@ from .spark import (
     PySparkTask,
     SparkMode,
     SparkOptions,
+    SparkPipelinesTask,
     SparkSqlFunctionTask,
     SparkSqlTask,
     SparkSubmitTask,
@@ -54,6 +55,7 @@ Task = Annotated[
     | PySparkTask
     | SparkSqlTask
     | SparkSqlFunctionTask
+    | SparkPipelinesTask
     | SensorTask
     | BashSensorTask
     | FileSensorTask
@@ -99,6 +101,7 @@ __all__ = [
     "ShortCircuitTask",
     "SparkMode",
     "SparkOptions",
+    "SparkPipelinesTask",
     "SparkSqlFunctionTask",
     "SparkSqlTask",
     "SparkSubmitTask",

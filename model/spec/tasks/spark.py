@@ -172,7 +172,7 @@ class SparkOptions(OmitDefaults, Model):
 
     def filled(self, rendered: dict[str, Any]) -> "SparkOptions":
         """These options with what their templates have come to. Raises ValueError for what is no option then."""
-        lists = {name: _parts(value) for name, value in rendered.items() if isinstance(value, list | tuple)}
+        lists = {name: parts(value) for name, value in rendered.items() if isinstance(value, list | tuple)}
         mine = {name: getattr(self, name) for name in self.model_fields_set}
         return SparkOptions(**{**mine, **rendered, **lists})
 
@@ -203,7 +203,7 @@ class SparkOptions(OmitDefaults, Model):
         return heap + max(384, heap // 10)
 
 
-def _parts(given: Iterable[Any]) -> tuple[str, ...]:
+def parts(given: Iterable[Any]) -> tuple[str, ...]:
     """A template may come to several names with commas between, as spark-submit takes them."""
     return tuple(part.strip() for one in given for part in str(one).split(",") if part.strip())
 
@@ -229,6 +229,8 @@ class SparkWork(BaseTask):
     default_pool: ClassVar[str | None] = SPARK_POOL
     queue_suffix: ClassVar[str] = "-spark"
     """Heavy drivers wait for each other there, and light tasks for none of them."""
+    template_fields: ClassVar[tuple[str, ...]] = ("env", "output", "table", "replace_where")
+    """The fields that are templates, beside those of the options (Airflow's name)."""
 
     spark: SparkOptions = SparkOptions()
     """Where and with what it runs, over the connection and the settings of the worker."""
@@ -253,9 +255,16 @@ class SparkWork(BaseTask):
     then write side by side.
     """
 
+    def written(self) -> dict[str, Any]:
+        """Return the fields that are templates, by name, as they are written."""
+        return {name: getattr(self, name) for name in self.template_fields}
+
     def templated(self) -> tuple[Any, ...]:
-        own = (self.env, self.output, self.table, self.replace_where)
-        return (*super().templated(), *self.spark.templated().values(), *own)
+        return (*super().templated(), *self.spark.templated().values(), *self.written().values())
+
+    def impossible_with(self, _: SparkOptions, /) -> str | None:
+        """Return why it cannot be run with some options, its own and those of its connection; None if it can."""
+        return None
 
     @model_validator(mode="after")
     def _publishable(self) -> Self:
@@ -265,6 +274,8 @@ class SparkWork(BaseTask):
             raise ValueError("replace_where says which rows of a table are replaced. Name the table, as table=")
         if self.table is not None and "{{" not in self.table:
             check_table_name(self.table)
+        if (problem := self.impossible_with(self.spark)) is not None:
+            raise ValueError(problem)
         return self
 
 
@@ -282,16 +293,13 @@ class SparkSubmitTask(SparkWork):
     """Texts, or references to results of other tasks."""
     java_class: str | None = None
     """The main class of a JAR."""
-
-    def templated(self) -> tuple[Any, ...]:
-        return (self.application, self.application_args, *super().templated())
+    template_fields: ClassVar[tuple[str, ...]] = (*SparkWork.template_fields, "application", "application_args")
 
     @property
     def is_java(self) -> bool:
         return self.java_class is not None or self.application.endswith(".jar")
 
-    def impossible_with(self, options: SparkOptions) -> str | None:
-        """Why the application cannot be run with *options*, its own and those of its connection."""
+    def impossible_with(self, options: SparkOptions, /) -> str | None:
         if self.is_java and options.mode in (SparkMode.STANDALONE, SparkMode.CONNECT):
             return (
                 f"task {self.task_id!r}: a Java application cannot be run in mode {options.mode}. "
@@ -300,11 +308,9 @@ class SparkSubmitTask(SparkWork):
         return None
 
     @model_validator(mode="after")
-    def _runnable(self) -> Self:
+    def _watched(self) -> Self:
         if self.is_java and self.table is not None:
             raise ValueError("table: nobody of tidemill's is beside a Java application. Write the table from Python")
-        if (problem := self.impossible_with(self.spark)) is not None:
-            raise ValueError(problem)
         return self
 
 
@@ -330,8 +336,50 @@ class SparkSqlTask(SparkWork):
     max_rows: PositiveInt = 1000
     """How many rows the result may have."""
 
-    def templated(self) -> tuple[Any, ...]:
-        return (self.sql, *super().templated())
+    template_fields: ClassVar[tuple[str, ...]] = (*SparkWork.template_fields, "sql")
+
+
+class SparkPipelinesTask(SparkWork):
+    """A declarative pipeline of Spark 4.1 or later, brought up to date (Airflow: SparkPipelinesOperator).
+
+    Its result says how each of its flows has ended. What it writes is Spark's own to publish, each dataset by itself.
+    """
+
+    airflow_name: ClassVar[str] = "SparkPipelinesOperator"
+    kind: Literal["spark_pipelines"] = "spark_pipelines"
+    pipeline_spec: Annotated[str, Field(min_length=1)] = "spark-pipeline.yml"
+    """The pipeline's specification, looked up from the folder of the DAG file; a template."""
+    pipeline_command: Literal["run", "dry-run"] = "run"
+    """Whether its datasets are brought up to date, or its graph is looked at alone."""
+    refresh: tuple[str, ...] = ()
+    """The datasets that are brought up to date; none: all. Templates, which may come to names with commas between."""
+    full_refresh: tuple[str, ...] = ()
+    """The datasets that are emptied and made anew, written as `refresh` is."""
+    full_refresh_all: bool = False
+    """Whether all of them are."""
+    template_fields: ClassVar[tuple[str, ...]] = (
+        *SparkWork.template_fields,
+        "pipeline_spec",
+        "refresh",
+        "full_refresh",
+    )
+
+    def impossible_with(self, options: SparkOptions, /) -> str | None:
+        if options.mode in (SparkMode.CLIENT, SparkMode.CONNECT):
+            return None
+        told = f"task {self.task_id!r}: a pipeline cannot be run in mode {options.mode}"
+        return f"{told}. Use client mode, or a Connect server"
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.output is not None or self.table is not None:
+            raise ValueError("output and table: a pipeline's datasets are published by Spark. Leave them out")
+        chosen = [name for name in ("refresh", "full_refresh") if getattr(self, name)]
+        if self.full_refresh_all and chosen:
+            raise ValueError(f"{chosen[0]} and full_refresh_all are both given. Leave one out")
+        if self.pipeline_command == "dry-run" and (self.full_refresh_all or chosen):
+            raise ValueError("a dry-run brings nothing up to date. Leave refresh and full_refresh out")
+        return self
 
 
 class SparkSqlFunctionTask(SparkWork, CallTask):

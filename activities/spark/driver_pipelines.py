@@ -1,0 +1,104 @@
+"""The driver's side of a declarative pipeline: runs it by Spark's own command, and tells how its flows have ended.
+
+Beside `driver.py`; only the standard library and pyspark, of 4.1 or later. A *pipeline* is what the plan of the attempt
+says of it. Pipelines need Spark Connect: where there is no server, the driver's own JVM is one.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+FLOW = re.compile(r"Flow (\S+) (?:is|has) ([A-Z_]+)")
+PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
+SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService"
+SERVER = {
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.connect.grpc.binding.port": "0",
+    "spark.sql.artifact.isolation.enabled": "true",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+}
+"""What Spark sets for a server of the application's own, which nobody else reaches."""
+
+
+class PipelinesMissingError(Exception):
+    """This release of Spark has no pipelines."""
+
+
+def check_release() -> None:
+    """Raises PipelinesMissingError where Spark is older than its pipelines."""
+    try:
+        import pyspark.pipelines  # noqa: F401
+    except ImportError as error:
+        raise PipelinesMissingError(f"this Spark runs no pipelines: {error}. Spark 4.1 or later does") from None
+
+
+def run_below(pipeline: dict[str, Any]) -> dict[str, str]:
+    """Runs *pipeline* in this driver's own JVM; as `run_pipeline`."""
+    check_release()
+    from pyspark.sql import SparkSession
+
+    token = secrets.token_hex()
+    builder = SparkSession.builder.config("spark.connect.authenticate.token", token)
+    for name, value in SERVER.items():
+        builder = builder.config(name, value)
+    session = with_plugin(builder).getOrCreate()
+    service = getattr(getattr(session._jvm, f"{SERVICE}$"), "MODULE$")  # how py4j sees an object of Scala
+    os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = token
+    os.environ["SPARK_REMOTE"] = f"sc://localhost:{service.localPort()}"  # of any other host a token needs TLS
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    ConnectSession.builder.remote(os.environ["SPARK_REMOTE"]).getOrCreate()
+    try:
+        return run_pipeline(pipeline)
+    finally:
+        session.stop()  # else the server's threads keep the JVM from its end
+
+
+def with_plugin(builder: Any) -> Any:
+    """*builder* with the server among the plugins that the application has been given."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    given = SparkConf().get("spark.plugins", "")
+    return builder.config("spark.plugins", f"{given},{PLUGIN}" if given else PLUGIN)
+
+
+def run_pipeline(pipeline: dict[str, Any]) -> dict[str, str]:
+    """Runs *pipeline* in the session that there is; how each flow has ended, by its name. Closes the session.
+
+    Raises PipelinesMissingError, and what Spark raises where the pipeline fails.
+    """
+    check_release()
+    from pyspark.pipelines import cli
+    from pyspark.sql.connect.session import SparkSession
+
+    flows: dict[str, str] = {}
+    handle = cli.handle_pipeline_events
+    # In a driver, pyspark.sql's own session is that of the server.
+    cli.SparkSession = SparkSession
+    cli.handle_pipeline_events = lambda events: handle(noting(events, flows))
+    try:
+        cli.run(
+            spec_path=Path(pipeline["spec"]),
+            full_refresh=pipeline["full_refresh"],
+            full_refresh_all=pipeline["full_refresh_all"],
+            refresh=pipeline["refresh"],
+            dry=pipeline["dry"],
+        )
+    finally:
+        cli.handle_pipeline_events = handle
+    return flows
+
+
+def noting(events: Iterator[dict[str, Any]], flows: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """*events* of a pipeline as they come; what they say last of each flow is noted."""
+    for event in events:
+        if "pipeline_event_result" in event:
+            found = FLOW.match(event["pipeline_event_result"].event.message)
+            if found is not None:
+                flows[found[1]] = found[2].lower()
+        yield event
