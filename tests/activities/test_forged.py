@@ -135,11 +135,11 @@ def test_what_a_driver_says_is_published_is_not_believed(tmp_path: Path) -> None
     told = {
         "outcome": {"state": "success", "staged": forged, "submission": {"application_id": "x", "submitted_at": NOW}}
     }
-    task = SparkSubmitTask(task_id="t", application="a.py")
     for output in (None, "/lake/x"):
+        task = SparkSubmitTask(task_id="t", application="a.py", output=output)
         made = attempt(task=task)
         folder = AttemptFolder(tmp_path, tmp_path)
-        work = SparkStart(made, place, SparkOptions(), ClientMode(), folder, {"output": output, "env": {}}, 1)
+        work = SparkStart(made, place, SparkOptions(), ClientMode(), folder, task.written(), 1)
         outcome = work.ended({**told, "staged": forged} if output else told)
         assert outcome.submission is None
         assert outcome.staged is None if output is None else (outcome.staged or forged).target == "/lake/x"

@@ -55,11 +55,12 @@ def test_what_cannot_be_published_is_refused(fields: dict[str, Any], told: str) 
 
 def started(tmp_path: Path, options: SparkOptions, number: int = 1) -> SparkStart:
     task = SparkSubmitTask(task_id="load", application="load.py", table="lake.db.t", replace_where="day = 1")
-    fields = {"env": {}, "output": None, "table": task.table, "replace_where": task.replace_where}
     place = WorkerContext(home=tmp_path)
     run = RunIdentity(dag_id="d", run_id="r", run_type=RunType.MANUAL, triggered_by=TriggeredBy.CLI, run_after=NOW)
     attempt = TaskAttempt(run=run, task=task, try_number=1, execution="e")
-    return SparkStart(attempt, place, options, MODES[options.mode], place.attempt_folder(attempt), fields, number)
+    return SparkStart(
+        attempt, place, options, MODES[options.mode], place.attempt_folder(attempt), task.written(), number
+    )
 
 
 def test_each_start_writes_to_a_branch_of_its_own_and_signs_it(tmp_path: Path) -> None:
