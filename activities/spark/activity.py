@@ -97,11 +97,13 @@ class SparkActivities:
     def publish_table(self, question: TableAttempt) -> None:
         """Makes the attempt's branch the main one of its table; asked again, changes nothing. Raises the failure."""
         tracing.describe(question.attempt)
-        with stopping_cleanly(), self._noted(question.attempt):
+        with stopping_cleanly():
             work = self._start(self._workplace.results.fill(question.attempt))
             publication = TablePublication.of_branch(work, question.staged, MODES)
-            publication.mode.run(publication)
-            self._workplace.leftovers.add(work.folder.path)
+            with self._workplace.under_way.noted(activity.info().task_token, publication.folder):
+                publication.mode.run(publication)
+            for ended in (work, publication):
+                self._workplace.leftovers.add(ended.folder.path)
 
     @activity.defn(name="tidemill.spark_end", no_thread_cancel_exception=True)
     def end(self, submitted: SubmittedAttempt) -> None:

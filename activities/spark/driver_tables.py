@@ -86,7 +86,8 @@ def publish(session: Any, staged: dict[str, Any]) -> None:
             print(f"[tidemill] {table}: {branch} has no rows of its own", flush=True)
             return
         base = next((one for one in history.ancestors(heads[branch]) if one in main), None)
-        _check_rows_outside(session, staged, base)
+        if staged["replace_where"] is not None and base is not None:
+            _check_rows_outside(session, staged, base, with_files=base != heads[MAIN])
         try:
             if base == heads[MAIN]:
                 _fast_forward(session, table, branch)
@@ -130,20 +131,32 @@ def _replace_rows(session: Any, staged: dict[str, Any], base: int | None) -> Non
             raise TableChangedError(told) from error
 
 
-def _check_rows_outside(session: Any, staged: dict[str, Any], base: int | None) -> None:
-    """Raises RowsOutsideError where the branch has more or fewer rows outside of replace_where than it began with."""
-    if staged["replace_where"] is None or base is None:
-        return
+def _check_rows_outside(session: Any, staged: dict[str, Any], base: int, *, with_files: bool) -> None:
+    """Raises RowsOutsideError where the branch has other rows outside of replace_where than it began with.
 
-    def outside(version: str) -> int:
-        found = session.sql(f"SELECT count(*) FROM {staged['table']} VERSION AS OF {version} WHERE NOT ({where})")
-        return int(found.collect()[0][0])
+    Their number is known to the table's metadata. *with_files*: that they are in the same files, too, which has to be
+    looked up in these; else a row that was changed would be lost where only those of replace_where are written.
+    """
+    table, where = staged["table"], staged["replace_where"]
 
-    where = staged["replace_where"]
-    before, after = outside(str(base)), outside(f"'{staged['branch']}'")
+    def count(version: str) -> int:
+        asked = f"SELECT count(*) FROM {table} VERSION AS OF {version}"
+        all_of_it, inside = (session.sql(text).collect()[0][0] for text in (asked, f"{asked} WHERE {where}"))
+        return int(all_of_it) - int(inside)
+
+    def files(version: str) -> set[str]:
+        asked = f"SELECT DISTINCT _file FROM {table} VERSION AS OF {version} WHERE ({where}) IS NOT TRUE"
+        return {row[0] for row in session.sql(asked).collect()}
+
+    versions = (str(base), f"'{staged['branch']}'")
+    before, after = (count(version) for version in versions)
     if before != after:
-        told = f"{staged['table']} had {before:,} rows outside of replace_where={where!r}, and would have {after:,}"
+        told = f"{table} had {before:,} rows outside of replace_where={where!r}, and would have {after:,}"
         raise RowsOutsideError(f"{told}. Write the run's own rows only, or widen replace_where")
+    if with_files and len({frozenset(files(version)) for version in versions}) > 1:
+        told = f"others have written to {table}, and the try has rewritten files with rows outside of {where!r}"
+        remedy = "Write the run's own rows only, and partition the table by what replace_where compares"
+        raise RowsOutsideError(f"{told}. {remedy}")
 
 
 def drop_branches(session: Any, table: str, branches: list[str]) -> None:

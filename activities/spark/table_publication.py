@@ -26,7 +26,9 @@ class TablePublication(SparkStart):
         options, attempt = work.options, work.attempt
         if work.mode.outlives_worker:
             options = options.model_copy(update={"master": DEFAULT_MASTER, "deploy_mode": None})
-        folder = work.workplace.attempt_folder(attempt, part=cls.part).make()
+        # Not below the attempt's, which is removed some time after its outcome is known.
+        apart = attempt.model_copy(update={"execution": f"{attempt.execution}-{cls.part}"})
+        folder = work.workplace.attempt_folder(apart).make()
         nothing_else = {"env": work.filled["env"], "output": None, "table": None, "replace_where": None}
         mode = modes[options.mode]
         return cls(attempt, work.workplace, options, mode, folder, nothing_else, work.number, table=staged)

@@ -176,6 +176,26 @@ def rows_that_are_not_the_runs(session: SparkSession, table: str) -> Any:
 
 
 @case
+def rows_without_a_day(session: SparkSession, table: str) -> Any:
+    """Of these the condition is neither true nor false."""
+    attempt = written(session, staged(table, "a_1", "2026-01-01"), ("2026-01-01", 1))
+    with conf_of(session, attempt):
+        session.sql(f"INSERT INTO {table} VALUES (null, 7)")
+    return {"failure": failure_of(lambda: tables.publish(session, attempt)), "rows": rows_of(session, table)}
+
+
+@case
+def a_row_of_others_is_changed(session: SparkSession, table: str) -> Any:
+    """Their number stays; where main has moved, the change would be lost without a word."""
+    tables.publish(session, written(session, staged(table, "z_1", "2026-01-02"), ("2026-01-02", 2)))
+    attempt = written(session, staged(table, "a_1", "2026-01-01"), ("2026-01-01", 1))
+    with conf_of(session, attempt):
+        session.sql(f"UPDATE {table} SET value = 20 WHERE day = date'2026-01-02'")
+    tables.publish(session, written(session, staged(table, "b_1", "2026-01-03"), ("2026-01-03", 3)))
+    return {"failure": failure_of(lambda: tables.publish(session, attempt)), "rows": rows_of(session, table)}
+
+
+@case
 def files_with_rows_of_others(session: SparkSession, table: str) -> Any:
     session.sql(f"CREATE TABLE {table}_flat (day date, value int) USING iceberg")
     session.sql(

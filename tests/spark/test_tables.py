@@ -171,8 +171,13 @@ CASES: dict[str, Any] = {
     "a_publication_that_has_got_lost": {"failure": "TableChangedError: ", "rows": [["2026-01-01", 2]]},
     "two_publications_at_once": [ONE, TWO, ["2026-01-09", 9]],
     "rows_that_are_not_the_runs": {"failure": "RowsOutsideError: ", "rows": []},
+    "rows_without_a_day": {"failure": "RowsOutsideError: ", "rows": []},
+    "a_row_of_others_is_changed": {
+        "failure": "RowsOutsideError: others have written to",
+        "rows": [TWO, ["2026-01-03", 3]],
+    },
     "files_with_rows_of_others": {
-        "failure": "TableChangedError: files of",
+        "failure": "RowsOutsideError: others have written to",
         "rows": [["2026-01-01", 0], ["2026-01-02", 1], ["2026-01-03", 2], ["2026-01-09", 9]],
     },
     "nothing_written": [],
@@ -328,7 +333,7 @@ async def test_runs_publish_their_day_and_replace_it_when_they_are_cleared(lake:
 @pytest.mark.long
 async def test_runs_side_by_side_publish_though_a_worker_is_killed(lake: Stack, tmp_path: Path) -> None:
     env = worker_environment(lake.address, lake.home, lake.task_queue)
-    publishing = "attempts/dag_id=at_once/**/publish/plan.json"
+    publishing = "attempts/dag_id=at_once/**/*-publish/plan.json"
     with worker_process(env) as first:
         made = await lake.tidemill.runs.trigger("tables", TriggerRequest(logical_date="2025-12-31T00:00:00Z"))
         await lake.finished("tables", made.run_id)
