@@ -101,6 +101,8 @@ class SparkActivities:
             work = self._start(self._workplace.results.fill(question.attempt))
             publication = TablePublication.of_branch(work, question.staged, MODES)
             with self._workplace.under_way.noted(activity.info().task_token, publication.folder):
+                publication.folder.end_earlier_start()
+                publication.folder.forget()  # it is the table that says whether it has been published
                 publication.mode.run(publication)
             for ended in (work, publication):
                 self._workplace.leftovers.add(ended.folder.path)

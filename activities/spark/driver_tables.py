@@ -16,7 +16,14 @@ KEPT_FOR = "7 DAYS"
 """How long Iceberg's `expire_snapshots` keeps a branch that nobody has published or removed."""
 SIGNED = "tidemill.branch"
 """What says in a snapshot's summary which branch it was published from."""
-SIGNING = f"spark.sql.iceberg.snapshot-property.{SIGNED}"
+BEGUN = "tidemill.begun"
+"""What says in the first snapshot of a branch that it is that."""
+SIGNING, BEGINNING = (f"spark.sql.iceberg.snapshot-property.{name}" for name in (SIGNED, BEGUN))
+WITHOUT_MAIN = (
+    "has lost its main branch, as by CREATE OR REPLACE TABLE or saveAsTable(mode='overwrite'), which replace it at "
+    "once. Write with INSERT, MERGE or writeTo(...).overwritePartitions(). "
+    "CALL system.set_current_snapshot brings it back"
+)
 COMMITS = 8
 """How often a change of the table's refs or properties is tried, where others commit meanwhile."""
 RIVALS = ("CommitFailedException", "CommitStateUnknownException")
@@ -40,14 +47,20 @@ class RowsOutsideError(Exception):
 def begin(session: Any, staged: dict[str, Any]) -> None:
     """Makes the attempt's branch of the table, without the rows that it replaces; the session writes there.
 
-    Branches of earlier starts are removed. Raises TableMissingError.
+    Branches of earlier starts are removed. Raises TableMissingError, and TableChangedError where a later start has one.
     """
     table, branch = staged["table"], staged["branch"]
     for name in (WAP_BRANCH, SIGNING):  # what follows is about the table itself
         session.conf.unset(name)
     heads = _heads(session, table)
-    drop_branches(session, table, [name for name in heads if name.startswith(staged["family"])])
-    if MAIN not in heads:  # a table without a snapshot has nothing that a branch could begin from
+    others = [name for name in heads if name.startswith(staged["family"])]
+    if any(_execution(name) == _execution(branch) and name > branch for name in others):
+        raise TableChangedError(f"a later start of the task writes to {table}: this one is too late")
+    drop_branches(session, table, others)
+    if MAIN not in heads:
+        if History(session, table).signed:
+            raise TableMissingError(f"{table} {WITHOUT_MAIN}")
+        # A table without a snapshot has nothing that a branch could begin from.
         session.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE false")
     try:
         _commit(session, f"ALTER TABLE {table} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
@@ -57,11 +70,24 @@ def begin(session: Any, staged: dict[str, Any]) -> None:
             told = f"Spark cannot make branches of {table}. Set conf spark.sql.extensions to {EXTENSIONS}"
             raise TableMissingError(told) from None
         raise
-    for name in (WAP_BRANCH, SIGNING):
+    for name in (WAP_BRANCH, SIGNING, BEGINNING):
         session.conf.set(name, branch)
+    # A commit by which this branch is known: one that was removed is made anew by whoever writes to it.
+    session.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE false")
+    session.conf.unset(BEGINNING)
     print(f"[tidemill] what is written to {table} goes to its branch {branch}", flush=True)
     if staged["replace_where"] is not None:
-        session.sql(f"DELETE FROM {table} WHERE {staged['replace_where']}")
+        session.sql(f"DELETE FROM {table} WHERE {condition(staged)}")
+
+
+def condition(staged: dict[str, Any]) -> str:
+    """The rows of replace_where, as SQL: on a line of its own, since it may end with a comment."""
+    return f"(\n{staged['replace_where']}\n)"
+
+
+def _execution(branch: str) -> str:
+    """What the name of a branch has before the numbers of its try and its start."""
+    return branch.rsplit("_", 2)[0]
 
 
 def publish(session: Any, staged: dict[str, Any]) -> None:
@@ -73,20 +99,28 @@ def publish(session: Any, staged: dict[str, Any]) -> None:
     table, branch = staged["table"], staged["branch"]
     for _ in range(COMMITS):
         heads, history = _heads(session, table), History(session, table)
-        main = list(history.ancestors(heads[MAIN]))
+        if MAIN not in heads:
+            raise TableMissingError(f"{table} {WITHOUT_MAIN}")
+        main = set(history.ancestors(heads[MAIN]))
         if any(history.signed.get(snapshot) == branch for snapshot in main):
             drop_branches(session, table, [name for name in heads if name.startswith(staged["family"])])
             print(f"[tidemill] {table}: {branch} is published", flush=True)
             return
-        if branch not in heads:
+        beginning = next(
+            (one for one in history.ancestors(heads.get(branch)) if history.begun.get(one) == branch), None
+        )
+        if beginning is None:
             raise TableMissingError(
-                f"{table} has no branch {branch}: the application has opened no session, or somebody has removed it"
+                f"{table} has no branch {branch} that the task has begun: the application has opened no session, "
+                "or somebody has removed it"
             )
-        if heads[branch] in main:  # the branch stays: nothing else would say so to one who asks again
+        if heads[branch] == beginning:  # the branch stays: nothing else would say so to one who asks again
             print(f"[tidemill] {table}: {branch} has no rows of its own", flush=True)
             return
-        base = next((one for one in history.ancestors(heads[branch]) if one in main), None)
-        if staged["replace_where"] is not None and base is not None:
+        base = history.parent_of(beginning)
+        if base not in main:
+            raise TableChangedError(f"main of {table} was taken back behind what the try began from: it is too old")
+        if staged["replace_where"] is not None:
             _check_rows_outside(session, staged, base, with_files=base != heads[MAIN])
         try:
             if base == heads[MAIN]:
@@ -103,23 +137,23 @@ def _fast_forward(session: Any, table: str, branch: str) -> None:
     session.sql(f"CALL {_catalog_of(table)}.system.fast_forward('{table}', '{MAIN}', '{branch}')").collect()
 
 
-def _replace_rows(session: Any, staged: dict[str, Any], base: int | None) -> None:
+def _replace_rows(session: Any, staged: dict[str, Any], base: int) -> None:
     """Writes the branch's rows over main's. Raises TableChangedError where these have changed since *base*."""
     from pyspark.sql.functions import expr
 
     table, branch, where = staged["table"], staged["branch"], staged["replace_where"]
-    if where is None or base is None:
+    if where is None:
         raise TableChangedError(
             f"others have written to {table} since the try began. Say which rows are the run's, as replace_where, "
             "or have one run at a time write (max_active_tis_per_dag=1)"
         )
-    rows = session.read.option("branch", branch).table(table).where(where).writeTo(table)
+    rows = session.read.option("branch", branch).table(table).where(condition(staged)).writeTo(table)
     unchanged_since = {"isolation-level": "serializable", "validate-from-snapshot-id": str(base)}
     signed = {f"snapshot-property.{name}": value for name, value in staged["signed"].items()}
     for name, value in {**signed, **unchanged_since}.items():
         rows = rows.option(name, value)
     try:
-        rows.overwrite(expr(where))
+        rows.overwrite(expr(condition(staged)))
     except Exception as error:
         if UNALIGNED in str(error):
             told = f"files of {table} have rows where {where}, and others. Partition the table by what that compares"
@@ -141,11 +175,13 @@ def _check_rows_outside(session: Any, staged: dict[str, Any], base: int, *, with
 
     def count(version: str) -> int:
         asked = f"SELECT count(*) FROM {table} VERSION AS OF {version}"
-        all_of_it, inside = (session.sql(text).collect()[0][0] for text in (asked, f"{asked} WHERE {where}"))
+        all_of_it, inside = (
+            session.sql(text).collect()[0][0] for text in (asked, f"{asked} WHERE {condition(staged)}")
+        )
         return int(all_of_it) - int(inside)
 
     def files(version: str) -> set[str]:
-        asked = f"SELECT DISTINCT _file FROM {table} VERSION AS OF {version} WHERE ({where}) IS NOT TRUE"
+        asked = f"SELECT DISTINCT _file FROM {table} VERSION AS OF {version} WHERE {condition(staged)} IS NOT TRUE"
         return {row[0] for row in session.sql(asked).collect()}
 
     versions = (str(base), f"'{staged['branch']}'")
@@ -174,10 +210,17 @@ class History:
 
     def __init__(self, session: Any, table: str) -> None:
         session.sql(f"REFRESH TABLE {table}")
-        asked = f"SELECT snapshot_id, parent_id, summary['{SIGNED}'] AS signed FROM {table}.snapshots"
-        rows = session.sql(asked).collect()
+        facts = f"snapshot_id, parent_id, summary['{SIGNED}'] AS signed, summary['{BEGUN}'] AS begun"
+        rows = session.sql(f"SELECT {facts} FROM {table}.snapshots").collect()
         self._parents = {row["snapshot_id"]: row["parent_id"] for row in rows}
         self.signed = {row["snapshot_id"]: row["signed"] for row in rows}
+        """By the snapshot, the branch that it was made on."""
+        self.begun = {row["snapshot_id"]: row["begun"] for row in rows}
+        """By the snapshot, the branch that begins with it."""
+
+    def parent_of(self, snapshot: int) -> int | None:
+        """The snapshot that it was made from; None where there is none."""
+        return self._parents.get(snapshot)
 
     def ancestors(self, snapshot: int | None) -> Iterator[int]:
         """The snapshot itself, and those that it was made from, newest first."""

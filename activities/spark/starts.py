@@ -160,10 +160,9 @@ class SparkStart:
 
     def _start_of(self, result: dict[str, Any]) -> int:
         """Which start of the attempt has written. Of what a driver says, no more than a number is taken."""
-        written = (
-            str(result.get(field, {}).get(name, "")) for field, name in (("staged", "staged"), ("table", "branch"))
-        )
-        found = (re.search(r"[-_]([1-9][0-9]{0,5})$", name) for name in written)
+        places = ((result.get(field), name) for field, name in (("staged", "staged"), ("table", "branch")))
+        written = (str(place.get(name)) for place, name in places if isinstance(place, dict))
+        found = (re.search(r"[-_]0{0,4}([1-9][0-9]{0,5})$", name) for name in written)
         return next((int(number[1]) for number in found if number is not None), self._number)
 
     @property

@@ -12,6 +12,9 @@ from ..secrets import new_masker
 from .starts import Mode, SparkStart
 from .tables import signature
 
+DRIVER_MEMORY = "1g"
+"""What a publication takes of its worker in place of what the cluster gave to the task's driver."""
+
 
 @dataclass(frozen=True)
 class TablePublication(SparkStart):
@@ -25,7 +28,9 @@ class TablePublication(SparkStart):
         """Return the publication of *staged*. In place of cluster mode it is below this worker, in local mode."""
         options, attempt = work.options, work.attempt
         if work.mode.outlives_worker:
-            options = options.model_copy(update={"master": DEFAULT_MASTER, "deploy_mode": None})
+            conf = {name: value for name, value in options.conf.items() if not name.startswith("spark.driver.memory")}
+            here = {"master": DEFAULT_MASTER, "deploy_mode": None, "driver_cores": None}
+            options = options.model_copy(update={**here, "driver_memory": DRIVER_MEMORY, "conf": conf})
         # Not below the attempt's, which is removed some time after its outcome is known.
         apart = attempt.model_copy(update={"execution": f"{attempt.execution}-{cls.part}"})
         folder = work.workplace.attempt_folder(apart).make()

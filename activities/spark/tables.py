@@ -22,7 +22,9 @@ def stage_table(attempt: TaskAttempt, table: str | None, replace_where: str | No
         raise invalid(str(error)) from None
     path = task_path(attempt.run.dag_id, attempt.run.run_id, attempt.task.task_id, attempt.map_index)
     family = f"tidemill_{sha256(path.encode()).hexdigest()[:16]}_"
-    branch = f"{family}{attempt.uuid.hex[:16]}_{number}"
+    # By the order of starts: a later one has the task, and is not ended by one that is late.
+    execution = sha256(attempt.execution.encode()).hexdigest()[:8]
+    branch = f"{family}{execution}_{attempt.try_number:05}_{number:05}"
     return StagedTable(table=table, branch=branch, family=family, replace_where=replace_where or None)
 
 

@@ -47,6 +47,8 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
         write_json(folder / "figures.json", {"application_id": application_id})
         session.registerProgressHandler(_Progress(folder, plan, application_id))
         try:
+            if "table" in plan:
+                keep_to_branch(plan["conf"])
             if "pipeline" in plan:
                 return pipeline_result(run_pipeline(plan["pipeline"]))
             if "argv" not in plan:
@@ -127,6 +129,26 @@ def application_of(session: Any) -> str | None:
         if server_lost(error) is not None:
             raise
         return None
+
+
+def keep_to_branch(conf: dict[str, str]) -> None:
+    """Has every further session of this process begin with *conf*: of themselves they know none of it."""
+    from pyspark.sql.connect.session import SparkSession
+
+    opened, created = SparkSession.newSession, SparkSession.Builder.create
+
+    def new_session(session: Any) -> Any:
+        return configured(opened(session))
+
+    def create(builder: Any) -> Any:
+        return configured(created(builder))
+
+    def configured(session: Any) -> Any:
+        session.conf._set_all(configs=conf, silent=True)
+        return session
+
+    SparkSession.newSession = new_session
+    SparkSession.Builder.create = create
 
 
 def _patience() -> Any:

@@ -207,6 +207,59 @@ def files_with_rows_of_others(session: SparkSession, table: str) -> Any:
 
 
 @case
+def a_late_begin(session: SparkSession, table: str) -> Any:
+    """Of an earlier start of the same try, woken up while the next one writes."""
+    second = written(session, staged(table, "a_x_1_2"), ("2026-01-01", 1))
+    with conf_of(session, staged(table, "a_x_1_1")):
+        late = failure_of(lambda: tables.begin(session, {**staged(table, "a_x_1_1"), "family": "a_"}))
+    insert(session, second, ("2026-01-01", 2))
+    tables.publish(session, second)
+    return {"late": late, "rows": rows_of(session, table)}
+
+
+@case
+def a_branch_that_was_made_anew(session: SparkSession, table: str) -> Any:
+    """By whoever has gone on to write when it was removed: what it had is lost."""
+    tables.publish(session, written(session, staged(table, "z_1"), ("2026-01-01", 100)))
+    attempt = written(session, staged(table, "a_1", "2026-01-01"), ("2026-01-01", 1))
+    tables.drop_branches(session, table, ["a_1"])
+    insert(session, attempt, ("2026-01-01", 2))
+    return {"failure": failure_of(lambda: tables.publish(session, attempt)), "rows": rows_of(session, table)}
+
+
+@case
+def main_is_taken_back(session: SparkSession, table: str) -> Any:
+    """By an operator, while a try goes on from what was bad."""
+    tables.publish(session, written(session, staged(table, "a_1"), ("2026-01-01", 1)))
+    good = session.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()[0][0]
+    tables.publish(session, written(session, staged(table, "b_1"), ("2026-01-01", -666)))
+    attempt = written(session, staged(table, "c_1"), ("2026-01-02", 2))
+    session.sql(f"CALL lake.system.rollback_to_snapshot('{table}', {good})")
+    return {"failure": failure_of(lambda: tables.publish(session, attempt)), "rows": rows_of(session, table)}
+
+
+@case
+def a_table_that_is_replaced(session: SparkSession, table: str) -> Any:
+    tables.publish(session, written(session, staged(table, "z_1"), ("2026-01-01", 100)))
+    attempt = staged(table, "a_1")
+    with conf_of(session, attempt):
+        tables.begin(session, attempt)
+        session.sql("SELECT date'2026-01-01' AS day, 1 AS value").write.mode("overwrite").saveAsTable(table)
+    published = failure_of(lambda: tables.publish(session, attempt))
+    return {"published": published, "next": failure_of(lambda: tables.begin(session, staged(table, "b_1")))}
+
+
+@case
+def a_condition_with_a_comment(session: SparkSession, table: str) -> Any:
+    tables.publish(session, written(session, staged(table, "z_1"), ("2026-01-02", 2)))
+    attempt = {**staged(table, "a_1", "2026-01-01"), "replace_where": "day = date'2026-01-01' -- the run's"}
+    written(session, attempt, ("2026-01-01", 1))
+    tables.publish(session, written(session, staged(table, "b_1", "2026-01-03"), ("2026-01-03", 3)))
+    tables.publish(session, attempt)
+    return rows_of(session, table)
+
+
+@case
 def nothing_written(session: SparkSession, table: str) -> Any:
     attempt = written(session, staged(table, "a_1"))
     for _ in range(2):

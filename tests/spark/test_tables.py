@@ -42,6 +42,7 @@ EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
     [
         ({"table": "orders"}, "Write it as catalog.namespace.table"),
         ({"table": "lake.db.t; DROP TABLE lake.db.u"}, "Write it as catalog.namespace.table"),
+        ({"table": "lake.db.`it's`"}, "Write it as catalog.namespace.table"),
         ({"replace_where": "day = current_date()"}, "Name the table, as table="),
         ({"table": "lake.db.t", "output": "lake/t"}, "Leave one out"),
         ({"table": "lake.db.t", "application": "a.jar"}, "Write the table from Python"),
@@ -74,11 +75,14 @@ def test_each_start_writes_to_a_branch_of_its_own_and_signs_it(tmp_path: Path) -
 def test_a_driver_names_no_more_than_the_number_of_a_start(tmp_path: Path) -> None:
     work = started(tmp_path, SparkOptions(), 2)
     forged = {"outcome": {"staged_table": {"table": "lake.db.of_others", "branch": "main", "family": ""}}}
-    for branch, number in (("x_1", 1), ("main", 2), ("lake.db.of_others_7; DROP", 2)):
+    for branch, number in (("x_00001", 1), ("main", 2), ("lake.db.of_others_7; DROP", 2)):
         staged = work.ended({**forged, "table": {"table": "lake.db.of_others", "branch": branch}}).staged_table
         assert staged is not None
-        assert (staged.table, staged.branch.endswith(f"_{number}")) == ("lake.db.t", True)
+        assert (staged.table, staged.branch.endswith(f"_{number:05}")) == ("lake.db.t", True)
         assert staged.branch.startswith(staged.family)
+    for said in (None, [], "main"):
+        staged = work.ended({**forged, "table": said, "staged": said}).staged_table
+        assert staged == work.staged_table
 
 
 @pytest.mark.parametrize(
@@ -180,6 +184,11 @@ CASES: dict[str, Any] = {
         "failure": "RowsOutsideError: others have written to",
         "rows": [["2026-01-01", 0], ["2026-01-02", 1], ["2026-01-03", 2], ["2026-01-09", 9]],
     },
+    "a_late_begin": {"late": "TableChangedError: a later start", "rows": [ONE, ["2026-01-01", 2]]},
+    "a_branch_that_was_made_anew": {"failure": "TableMissingError: ", "rows": [["2026-01-01", 100]]},
+    "main_is_taken_back": {"failure": "TableChangedError: main of", "rows": [ONE]},
+    "a_table_that_is_replaced": {"published": "TableMissingError: ", "next": "TableMissingError: "},
+    "a_condition_with_a_comment": [ONE, TWO, ["2026-01-03", 3]],
     "nothing_written": [],
     "a_branch_that_is_gone": "TableMissingError: ",
     "no_such_table": "TableMissingError: there is no Iceberg table lake.db.nowhere",
@@ -233,7 +242,8 @@ SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.config("spark.sql.shuffle.partitions", "3").getOrCreate()
-spark.sql(f"INSERT INTO lake.db.orders VALUES (date'{sys.argv[1]}', 1), (date'{sys.argv[1]}', 2)")
+spark.sql(f"INSERT INTO lake.db.orders VALUES (date'{sys.argv[1]}', 1)")
+spark.newSession().sql(f"INSERT INTO lake.db.orders VALUES (date'{sys.argv[1]}', 2)")
 spark.stop()
 """
 

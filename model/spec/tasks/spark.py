@@ -18,7 +18,7 @@ DEFAULT_MASTER = "local[*]"
 _MEMORY = re.compile(r"^(\d+)([kmgt]?)b?$", re.IGNORECASE)
 _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _MASTER = re.compile(r"^(local(\[.+\])?|yarn|(spark|sc)://[^/\s]+(/\S*)?|k8s://\S+)$")
-_TABLE = re.compile(r"(\w+|`[^`]+`)(\.(\w+|`[^`]+`)){2,}")
+_TABLE = re.compile(r"(\w+|`[^`'\\]+`)(\.(\w+|`[^`'\\]+`)){2,}", re.ASCII)
 _CONNECT_TAKES = frozenset({"conn_id", "master", "conf", "name"})
 
 
