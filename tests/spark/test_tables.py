@@ -219,7 +219,7 @@ from tidemill import DAG, spark_sql, spark_submit, task
 PLACE = json.loads(Path(__file__).with_name("place.json").read_text())
 MINE = {"table": "lake.db.orders", "replace_where": "day = date'{{ ds }}'", "spark": PLACE}
 
-with DAG("tables", schedule=None, max_active_runs=4):
+with DAG("tables_MODE", schedule=None, max_active_runs=4):
     make = spark_sql("make", "CREATE TABLE IF NOT EXISTS lake.db.orders (day date, value int) USING iceberg "
                      "PARTITIONED BY (day)", spark=PLACE)
     script = spark_submit("script", "script.py", application_args=["{{ ds }}"], **MINE)
@@ -227,7 +227,7 @@ with DAG("tables", schedule=None, max_active_runs=4):
                     "WHERE day = date'{{ ds }}'", spark=PLACE, table="lake.db.orders")
     make >> script >> sql
 
-with DAG("at_once", schedule=None, max_active_runs=4):
+with DAG("at_once_MODE", schedule=None, max_active_runs=4):
     @task.pyspark(**MINE)
     def write(spark, ds="", run_id=""):
         here = Path(__file__).parent
@@ -282,6 +282,8 @@ async def lake(
             on_cluster = cluster.options(deploy_mode="cluster", jars=[str(iceberg)])
             on_cluster["conf"] |= conf
             (tmp_path / "dags.py").write_text(DAG_FILE.replace(READ_PLACE, repr(on_cluster)))
+        file = tmp_path / "dags.py"
+        file.write_text(file.read_text().replace("_MODE", f"_{tmp_path.name}"))
         made = await servers.enter_async_context(stack(server, spark_home, no_remote_activities=True))
         for spec in parse_dag_file(tmp_path / "dags.py").dags:
             await made.tidemill.dags.register(spec)
@@ -321,13 +323,14 @@ def contents(folder: Path) -> dict[str, Any]:
 async def test_runs_publish_their_day_and_replace_it_when_they_are_cleared(lake: Stack, tmp_path: Path) -> None:
     with worker_process(worker_environment(lake.address, lake.home, lake.task_queue)):
         request = TriggerRequest(run_id="first", logical_date="2026-01-01T00:00:00Z")
-        run = await lake.tidemill.runs.trigger("tables", request)
-        details = await lake.finished("tables", run.run_id)
+        dag_id = f"tables_{tmp_path.name}"
+        run = await lake.tidemill.runs.trigger(dag_id, request)
+        details = await lake.finished(dag_id, run.run_id)
         assert details.state is RunState.SUCCESS, [task.error for task in details.tasks]
         once = await asyncio.to_thread(contents, tmp_path)
-        await lake.tidemill.runs.clear("tables", run.run_id, ClearRequest(tasks=("script", "sql")))
+        await lake.tidemill.runs.clear(dag_id, run.run_id, ClearRequest(tasks=("script", "sql")))
         details = await eventually(
-            lambda: lake.tidemill.runs.describe("tables", run.run_id),
+            lambda: lake.tidemill.runs.describe(dag_id, run.run_id),
             lambda found: found.state.finished and [task.try_number for task in found.tasks] == [1, 2, 2],
             within=300,
         )
@@ -343,13 +346,14 @@ async def test_runs_publish_their_day_and_replace_it_when_they_are_cleared(lake:
 @pytest.mark.long
 async def test_runs_side_by_side_publish_though_a_worker_is_killed(lake: Stack, tmp_path: Path) -> None:
     env = worker_environment(lake.address, lake.home, lake.task_queue)
-    publishing = "attempts/dag_id=at_once/**/*-publish/plan.json"
+    first_dag, dag_id = (f"{name}_{tmp_path.name}" for name in ("tables", "at_once"))
+    publishing = f"attempts/dag_id={dag_id}/**/*-publish/plan.json"
     with worker_process(env) as first:
-        made = await lake.tidemill.runs.trigger("tables", TriggerRequest(logical_date="2025-12-31T00:00:00Z"))
-        await lake.finished("tables", made.run_id)
+        made = await lake.tidemill.runs.trigger(first_dag, TriggerRequest(logical_date="2025-12-31T00:00:00Z"))
+        await lake.finished(first_dag, made.run_id)
         days = ("2026-01-01", "2026-01-02")
         runs = [
-            await lake.tidemill.runs.trigger("at_once", TriggerRequest(run_id=day, logical_date=f"{day}T00:00:00Z"))
+            await lake.tidemill.runs.trigger(dag_id, TriggerRequest(run_id=day, logical_date=f"{day}T00:00:00Z"))
             for day in days
         ]
         await eventually(lambda: asyncio.to_thread(lambda: [*lake.home.glob(publishing)]), bool)
@@ -357,7 +361,7 @@ async def test_runs_side_by_side_publish_though_a_worker_is_killed(lake: Stack, 
         first.wait()
     with worker_process(env):
         for run in runs:
-            details = await lake.finished("at_once", run.run_id)
+            details = await lake.finished(dag_id, run.run_id)
             assert details.state is RunState.SUCCESS, details.tasks[0].error
             assert details.tasks[0].try_number == 1
     found = await asyncio.to_thread(contents, tmp_path)
