@@ -54,7 +54,7 @@ def begin(session: Any, staged: dict[str, Any]) -> None:
         session.conf.unset(name)
     heads = _heads(session, table)
     others = [name for name in heads if name.startswith(staged["family"])]
-    if any(_execution(name) == _execution(branch) and name > branch for name in others):
+    if any(_is_not_after(branch, name) and name != branch for name in others):
         raise TableChangedError(f"a later start of the task writes to {table}: this one is too late")
     drop_branches(session, table, others)
     if MAIN not in heads:
@@ -85,9 +85,9 @@ def condition(staged: dict[str, Any]) -> str:
     return f"(\n{staged['replace_where']}\n)"
 
 
-def _execution(branch: str) -> str:
-    """What the name of a branch has before the numbers of its try and its start."""
-    return branch.rsplit("_", 2)[0]
+def _is_not_after(branch: str, other: str) -> bool:
+    """Whether *branch* is *other*, or that of an earlier start of the same task in the same execution of its run."""
+    return branch.rsplit("_", 2)[0] == other.rsplit("_", 2)[0] and branch <= other
 
 
 def publish(session: Any, staged: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ def publish(session: Any, staged: dict[str, Any]) -> None:
             raise TableMissingError(f"{table} {WITHOUT_MAIN}")
         main = set(history.ancestors(heads[MAIN]))
         if any(history.signed.get(snapshot) == branch for snapshot in main):
-            drop_branches(session, table, [name for name in heads if name.startswith(staged["family"])])
+            drop_branches(session, table, [name for name in heads if _is_not_after(name, branch)])
             print(f"[tidemill] {table}: {branch} is published", flush=True)
             return
         beginning = next(
@@ -130,7 +130,8 @@ def publish(session: Any, staged: dict[str, Any]) -> None:
         except Exception as error:
             if not any(told in str(error) for told in (*RIVALS, BEHIND)):
                 raise
-    raise TableChangedError(f"others write to {table} so often that {COMMITS} commits of {branch} were refused")
+    if not _is_published(session, table, branch):
+        raise TableChangedError(f"others write to {table} so often that {COMMITS} commits of {branch} were refused")
 
 
 def _fast_forward(session: Any, table: str, branch: str) -> None:

@@ -37,7 +37,7 @@ def archive(work: SparkStart, largest: int, **more: Any) -> bytes:
             with acting_as(work.folder.user):
                 place = work.file(work.filled["application"])
                 _add(made, f"{APPLICATION}/{place.name}", _bytes_of(place))
-        for name in (FIGURES, TABLES):
+        for name in (FIGURES, *([TABLES] if work.staged_table is not None else [])):
             _add(made, name, Path(__file__).with_name(name).read_bytes())
         _add(made, "attempt.json", work.attempt.model_dump_json().encode())
         _add(made, "plan.json", json.dumps(plan).encode())

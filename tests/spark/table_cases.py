@@ -218,6 +218,17 @@ def a_late_begin(session: SparkSession, table: str) -> Any:
 
 
 @case
+def a_publication_that_is_asked_for_again_much_later(session: SparkSession, table: str) -> Any:
+    """When the run is cleared, and its next try writes: that keeps its branch."""
+    first = written(session, staged(table, "a_x_1_1", "2026-01-01"), ("2026-01-01", 1))
+    tables.publish(session, first)
+    second = written(session, staged(table, "a_y_2_1", "2026-01-01"), ("2026-01-01", 2))
+    tables.publish(session, first)
+    tables.publish(session, second)
+    return rows_of(session, table)
+
+
+@case
 def a_branch_that_was_made_anew(session: SparkSession, table: str) -> Any:
     """By whoever has gone on to write when it was removed: what it had is lost."""
     tables.publish(session, written(session, staged(table, "z_1"), ("2026-01-01", 100)))

@@ -110,6 +110,14 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert argv[-4:] == ["local:///opt/tidemill/driver.py", "/opt/tidemill/attempt.zip", application, "2024-01-01"]
 
 
+def test_what_begins_a_branch_is_sent_where_there_is_a_table(tmp_path: Path) -> None:
+    work, _, _ = begun(tmp_path, table="lake.db.orders")
+    sent = zipfile.ZipFile(BytesIO(archive(work, LARGEST)))
+    assert "driver_tables.py" in sent.namelist()
+    assert work.staged_table is not None
+    assert json.loads(sent.read("plan.json"))["table"]["branch"] == work.staged_table.branch
+
+
 def test_an_application_of_the_image_is_not_sent(tmp_path: Path) -> None:
     work, _, _ = begun(tmp_path, application="local:///app/load.py")
     assert spark_submit(work)[-2:] == ["/app/load.py", "2024-01-01"]

@@ -185,6 +185,7 @@ CASES: dict[str, Any] = {
         "rows": [["2026-01-01", 0], ["2026-01-02", 1], ["2026-01-03", 2], ["2026-01-09", 9]],
     },
     "a_late_begin": {"late": "TableChangedError: a later start", "rows": [ONE, ["2026-01-01", 2]]},
+    "a_publication_that_is_asked_for_again_much_later": [["2026-01-01", 2]],
     "a_branch_that_was_made_anew": {"failure": "TableMissingError: ", "rows": [["2026-01-01", 100]]},
     "main_is_taken_back": {"failure": "TableChangedError: main of", "rows": [ONE]},
     "a_table_that_is_replaced": {"published": "TableMissingError: ", "next": "TableMissingError: "},
