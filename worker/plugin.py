@@ -130,6 +130,7 @@ class TidemillPlugin(SimplePlugin):
                 NotifyActivities(place).notify,
                 WaitingActivities(place).poke_file,
                 self._spark_activities.run,
+                self._spark_activities.publish_table,
             ],
             workflow_runner=_with_shared_modules,
             interceptors=[ParallelismInterceptor(parallelism)] if parallelism is not None else [],
@@ -251,12 +252,12 @@ class TidemillPlugin(SimplePlugin):
         return self._worker_beside(worker, TRIGGERS_SUFFIX, [self._trigger_activities.watch], MAX_TRIGGERS)
 
     def _spark_worker(self, worker: Worker) -> Worker:
-        return self._worker_beside(worker, SPARK_SUFFIX, [self._spark_activities.run], self.place.max_spark_tasks)
+        drivers: list[Callable[..., object]] = [self._spark_activities.run, self._spark_activities.publish_table]
+        return self._worker_beside(worker, SPARK_SUFFIX, drivers, self.place.max_spark_tasks)
 
     def _following_worker(self, worker: Worker) -> Worker:
         spark = self._spark_activities
-        publishing = (OutputActivities(self.place).publish, spark.publish_table)
-        following: list[Callable[..., object]] = [spark.watch, spark.end, *publishing]
+        following: list[Callable[..., object]] = [spark.watch, spark.end, OutputActivities(self.place).publish]
         return self._worker_beside(worker, FOLLOWING_SUFFIX, following, MAX_FOLLOWED)
 
     def _worker_beside(self, worker: Worker, suffix: str, activities: list[Callable[..., object]], most: int) -> Worker:

@@ -45,14 +45,14 @@ def run_below(pipeline: dict[str, Any]) -> dict[str, str]:
     for name, value in SERVER.items():
         builder = builder.config(name, value)
     session = with_plugin(builder).getOrCreate()
-    service = getattr(getattr(session._jvm, f"{SERVICE}$"), "MODULE$")  # how py4j sees an object of Scala
-    os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = token
-    os.environ["SPARK_REMOTE"] = f"sc://localhost:{service.localPort()}"  # of any other host a token needs TLS
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    from pyspark.sql.connect.session import SparkSession as ConnectSession
-
-    ConnectSession.builder.remote(os.environ["SPARK_REMOTE"]).getOrCreate()
     try:
+        service = getattr(getattr(session._jvm, f"{SERVICE}$"), "MODULE$")  # how py4j sees an object of Scala
+        os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = token
+        os.environ["SPARK_REMOTE"] = f"sc://localhost:{service.localPort()}"  # of any other host a token needs TLS
+        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+        ConnectSession.builder.remote(os.environ["SPARK_REMOTE"]).getOrCreate()
         return run_pipeline(pipeline)
     finally:
         session.stop()  # else the server's threads keep the JVM from its end

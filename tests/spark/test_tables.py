@@ -329,6 +329,7 @@ async def test_runs_publish_their_day_and_replace_it_when_they_are_cleared(lake:
         details = await lake.finished(dag_id, run.run_id)
         assert details.state is RunState.SUCCESS, [task.error for task in details.tasks]
         once = await asyncio.to_thread(contents, tmp_path)
+        history = await lake.tidemill.client.get_workflow_handle(details.run.workflow_id).fetch_history()
         await lake.tidemill.runs.clear(dag_id, run.run_id, ClearRequest(tasks=("script", "sql")))
         details = await eventually(
             lambda: lake.tidemill.runs.describe(dag_id, run.run_id),
@@ -339,6 +340,9 @@ async def test_runs_publish_their_day_and_replace_it_when_they_are_cleared(lake:
     assert once["rows"] == [["2026-01-01", value] for value in (1, 2, 11, 12)]
     assert once["signed"] == [["first", "script"], ["first", "sql"]]
     assert once["branches"] == ["main"]
+    asked = [event.activity_task_scheduled_event_attributes for event in history.events]
+    queues = [each.task_queue.name for each in asked if each.activity_type.name == "tidemill.publish_table"]
+    assert queues == [f"{lake.task_queue}-spark"] * 2, "publications are drivers: ends never wait behind them"
     again = await asyncio.to_thread(contents, tmp_path)
     assert (again["rows"], again["branches"]) == (once["rows"], once["branches"])
 

@@ -50,14 +50,18 @@ async def part_of(
     part: str = "",
     within: timedelta | None = None,
     policy: RetryPolicy = INFRASTRUCTURE,
+    is_driver: bool = False,
 ) -> Any:
-    """Has *activity* do the try, or a *part* of it; by default for as long as the task may take."""
+    """Has *activity* do the try, or a *part* of it; by default for as long as the task may take.
+
+    A part that *is_driver* takes what a driver takes of a worker: it waits where drivers do, and not where ends are.
+    """
     return await workflow.execute_activity(
         activity,
         question,
         activity_id=activity_id(attempt) + (f"/{part}" if part else ""),
         result_type=answer,
-        task_queue=following_queue(attempt.task) if part else queue_of(attempt.task),
+        task_queue=following_queue(attempt.task) if part and not is_driver else queue_of(attempt.task),
         start_to_close_timeout=within or limit_of(attempt),
         heartbeat_timeout=None if attempt.task.calls_workflows else spec.heartbeat_timeout,
         retry_policy=policy,

@@ -47,7 +47,7 @@ async def _publish(spec: DagSpec, attempt: TaskAttempt, outcome: Outcome) -> Non
     # Where a worker of a release without tables has decided what follows, that stands.
     if (staged := outcome.staged_table) is not None and workflow.patched("publish-table"):
         question = TableAttempt(attempt=attempt, staged=staged)
-        await part("tidemill.publish_table", question, summary=staged.table)
+        await part("tidemill.publish_table", question, summary=staged.table, is_driver=True)
 
 
 def _heed_cancel() -> None:

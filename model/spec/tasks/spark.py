@@ -272,7 +272,7 @@ class SparkWork(BaseTask):
             raise ValueError("output and table are both given: a task publishes a folder or a table. Leave one out")
         if self.replace_where is not None and self.table is None:
             raise ValueError("replace_where says which rows of a table are replaced. Name the table, as table=")
-        if self.table is not None and "{{" not in self.table:
+        if self.table is not None and "{" not in self.table:
             check_table_name(self.table)
         if (problem := self.impossible_with(self.spark)) is not None:
             raise ValueError(problem)
