@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from tempfile import gettempdir
 
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
@@ -38,10 +39,19 @@ async def _steps(converter: DataConverter, histories: list[WorkflowHistory]) -> 
     steps: list[Step] = []
     for history in histories:
         recorder.begin()
-        await _replay(converter, history, recorder)
+        if has_begun(history):
+            await _replay(converter, history, recorder)
         execution = history.events[0].workflow_execution_started_event_attributes.original_execution_run_id
         steps += [_step_of(recorded, recorder, execution) for recorded in steps_of(list(history.events))]
     return steps
+
+
+def has_begun(history: WorkflowHistory) -> bool:
+    """Whether the workflow's code has been asked for anything yet: the SDK's Replayer waits for ever where it was not.
+
+    A child, and what has gone on in a new execution, is there for an instant before its first workflow task is.
+    """
+    return any(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED for event in history.events)
 
 
 def _step_of(recorded: RecordedStep, recorder: Recorder, execution: str) -> Step:

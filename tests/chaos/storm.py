@@ -44,6 +44,7 @@ from tidemill.worker.client import Tidemill
 from tidemill.worker.connection import NotFoundError, NoWorkerError
 from tidemill.worker.dev import free_port, server_command
 from tidemill.worker.plugin import TidemillPlugin
+from tidemill.worker.replay import has_begun
 
 QUEUE = "storm"
 PROPERTIES_OF = 400
@@ -424,6 +425,8 @@ async def not_replayed(client: Client, home: Path) -> list[str]:
     told = []
     async for found in client.list_workflows(f'TaskQueue = "{QUEUE}"'):
         history = await client.get_workflow_handle(found.id, run_id=found.run_id).fetch_history()
+        if not has_begun(history):
+            continue
         try:
             await replayer.replay_workflow(history)
         except WORSE as error:

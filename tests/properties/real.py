@@ -25,6 +25,7 @@ from temporalio.worker._workflow_instance import (
 )
 from tidemill.worker.converter import TidemillPayloadConverter
 from tidemill.worker.plugin import TidemillPlugin
+from tidemill.worker.replay import has_begun
 
 from .catalogue import Look, of_level, sleeps
 from .checking import PICTURES, Checks, check_history
@@ -136,6 +137,8 @@ async def violated_by(client: Client, query: str, home: Path, most: int | None =
             if error.status is RPCStatusCode.NOT_FOUND:  # lists lag: a test has deleted it
                 continue
             raise
+        if not has_begun(history):
+            continue
         histories.append(history)
         try:
             await replayer.replay_workflow(history)
