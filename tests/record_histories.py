@@ -1,7 +1,7 @@
 """Records histories of real workflows for the replay tests: `make histories`.
 
-A recorded history is a promise: whatever it tells of may be running somewhere. Histories are only
-ever added; a change that cannot replay one of them needs a patch marker in the workflow.
+A recorded history is a promise: whatever it tells of may be running somewhere. A change that cannot replay one of
+them needs a patch marker in the workflow. Those of the release before the last go with its arms (docs/upgrading.md).
 """
 
 import asyncio

@@ -126,15 +126,15 @@ def suspended(folder: Path) -> Iterator[None]:
             process.resume()
 
 
-def newest_wheel(version: str = "*") -> Path:
-    """The wheel of a release; of the last one."""
-    wheels = Path(__file__).with_name("releases").joinpath("wheels").glob(f"tidemill-{version}-*.whl")
+def newest_wheel() -> Path:
+    """Return the wheel of the last release."""
+    wheels = Path(__file__).with_name("releases").joinpath("wheels").glob("tidemill-*.whl")
     return max(wheels, key=lambda path: [int(part) for part in path.name.split("-")[1].split(".")])
 
 
-def unpacked(folder: Path, version: str = "*") -> Path:
-    """A release, the last one, unpacked into *folder*: `PYTHONPATH` of a worker that is to be of it."""
-    with zipfile.ZipFile(newest_wheel(version)) as wheel:
+def unpacked(folder: Path) -> Path:
+    """Unpack the last release into *folder*: `PYTHONPATH` of a worker that is to be of it."""
+    with zipfile.ZipFile(newest_wheel()) as wheel:
         wheel.extractall(folder)
     return folder
 

@@ -24,9 +24,7 @@ class CommandBudget:
         """Returns when a command of *size* bytes fits into the step. The first one of a step always does."""
         async with self._turn:
             while not self._fits(size):
-                # Histories of before the budget went on at once.
-                if not workflow.patched("command-budget"):
-                    break
+                workflow.deprecate_patch("command-budget")
                 await workflow.sleep(NEXT_STEP)
             self._bytes += size
             self._commands += 1

@@ -26,10 +26,7 @@ class MemoView:
     """The memo `view` of this workflow."""
 
     def __init__(self) -> None:
-        # Asking for the patch alone is not enough. A first workflow task without commands, by a worker of the release
-        # before, and the task of an update that follows it reach the next worker as one: there the patch would be
-        # found live, and on replay not. Who was started by a client cannot know of a mark: it has to see its first
-        # task alone. On replay it always does, and then asking for the patch gives what was true.
+        # Release 0.2 writes no view where a client has started the workflow together with a message.
         info = workflow.info()
         self._enabled = SHOWS_VIEW in info.raw_memo or info.get_current_history_length() <= FIRST_TASK
         self._shown: Model | None = None
@@ -38,20 +35,15 @@ class MemoView:
         self.held_back_until: datetime | None = None
         """When what was held back can be written; None: the memo says what is."""
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether it is known by now that this execution keeps its view: not one that release 0.1 has begun."""
-        return self._shown is not None or SHOWS_VIEW in workflow.info().raw_memo
-
     def show(self, row: Model, *, at_once: bool = False, as_before: Model | None = None) -> None:
         """Writes *row*, if it is news, and not too much has been written just now; *at_once*: whatever was.
 
         *as_before*: the row without the fields that release 0.2 did not write: it wrote no others when they changed.
         """
         self.held_back_until = None
-        # The memo costs an event, which histories of before have not.
-        if not self._enabled or row == self._shown or not workflow.patched("memo-view"):
+        if not self._enabled or row == self._shown:
             return
+        workflow.deprecate_patch("memo-view")
         is_new = as_before is None or as_before != self._shown_as_before
         if not is_new and not workflow.patched("memo-newest-run"):
             return

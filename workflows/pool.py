@@ -62,11 +62,8 @@ class PoolWorkflow:
                 self.state.name, self.state.settings.slots, self.state.occupied, len(self.state.waiting)
             )
             if self._holders_to_look_at():
-                # Histories of before wait for the answer here.
-                if workflow.patched("looks-beside-granting"):
-                    self._looking = asyncio.create_task(self._look_for_the_dead())
-                else:
-                    await self._look_for_the_dead()
+                workflow.deprecate_patch("looks-beside-granting")
+                self._looking = asyncio.create_task(self._look_for_the_dead())
             if workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._is_looking)
                 workflow.continue_as_new(self.state)
@@ -141,7 +138,9 @@ class PoolWorkflow:
         for request in requests:
             if self.state.was_returned(request) and workflow.patched("remembers-returns"):
                 continue
-            self.state.ask(request, keeps_slots=self.state.holds(request) and workflow.patched("keeps-slots"))
+            if self.state.holds(request):
+                workflow.deprecate_patch("keeps-slots")
+            self.state.ask(request)
         self._alarm.fire()
 
     @workflow.signal

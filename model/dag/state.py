@@ -8,8 +8,6 @@ and ask nobody.
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from pydantic import PrivateAttr
-
 from ..base import iso
 from ..bundle.data import DagFileState
 from ..errors import InvalidInputError, OtherBundleError
@@ -40,8 +38,6 @@ TICKS_AHEAD_CATCHING_UP = 100
 
 class DagState(DagAssets, DagBackfills):
     """A DAG's state. Only its workflow changes it, through the methods here and in the parts it is made of."""
-
-    _future_takes_room: bool = PrivateAttr(default=False)
 
     # The schedule
 
@@ -119,17 +115,13 @@ class DagState(DagAssets, DagBackfills):
     def _takes_room(self, tracked: TrackedRun, now: datetime) -> bool:
         if tracked.run.run_type is RunType.BACKFILL:
             return False
-        if self._future_takes_room or tracked.state is RunState.RUNNING:
+        if tracked.state is RunState.RUNNING:
             return True
         return self.not_before(tracked.run) <= now
 
     def waits_for_a_date(self, now: datetime) -> bool:
         """Whether a run is queued whose date is in the future."""
         return any(self.not_before(tracked.run) > now for tracked in self.queued)
-
-    def count_future_runs(self, they_count: bool) -> None:
-        """Whether such a run takes a slot, as in releases before 0.2."""
-        self._future_takes_room = they_count
 
     def made_at(self, info: DagRunInfo) -> datetime:
         """When the run of *info* is made, if nothing stands in its way: later than it is due by the DAG's jitter."""
@@ -168,12 +160,12 @@ class DagState(DagAssets, DagBackfills):
 
     # Runs
 
-    def create(self, run: RunIdentity, now: datetime, reason: str, *, tells_apart: bool = False) -> TrackedRun:
+    def create(self, run: RunIdentity, now: datetime, reason: str) -> TrackedRun:
         """Adds *run* to the queue. Raises DateTakenError if another run holds its date or its id.
 
-        With *tells_apart*, an id that was given to it here is changed where another date has it.
+        An id that was given to it here is changed where another date has it.
         """
-        if _has_generated_run_id(run) and (run.logical_date is None or tells_apart):
+        if _has_generated_run_id(run):
             run = self._with_free_id(run)
         holder = self.holder(run)
         if holder is not None:
@@ -200,13 +192,13 @@ class DagState(DagAssets, DagBackfills):
             wanted = run.model_copy(update={"run_id": f"{run.run_id}_{n}"})
         return wanted
 
-    def startable(self, now: datetime, *, at_once: bool = True) -> list[TrackedRun]:
+    def startable(self, now: datetime) -> list[TrackedRun]:
         """The queued runs that may start at *now*: oldest logical date first, those of backfills last.
 
         A backfill's runs are held back where they are created, by the backfill's own limit. What a person changes in
-        an ended run needs no slot: see `_at_once`. Without *at_once* it does, as in releases before 0.2.
+        an ended run needs no slot: see `_at_once`.
         """
-        first = [t for t in self.queued if self._at_once(t)] if at_once else []
+        first = [t for t in self.queued if self._at_once(t)]
         return first if self.held_up else [*first, *self._in_turn(now, first)]
 
     def _at_once(self, tracked: TrackedRun) -> bool:
@@ -307,7 +299,7 @@ class DagState(DagAssets, DagBackfills):
         tracked.previous = before.run_id if before is not None else None
         self.note(now, DecisionKind.STARTED, tracked.run.run_id, "a slot is free")
 
-    def finish(self, report: RunReport, *, pause_on_success: bool = False) -> bool:
+    def finish(self, report: RunReport) -> bool:
         """Takes a run off the list and into the ledger. False if it was not on the list (told twice)."""
         tracked = self.runs.get(report.key)
         # A report from before a clear was on its way when the run was taken on again: it is of the execution before.
@@ -341,7 +333,7 @@ class DagState(DagAssets, DagBackfills):
         if backfill is not None:
             backfill.ended(report.state, report.progress)
         self.close_backfills(report.ended_at)
-        if report.state is RunState.FAILED or pause_on_success:
+        if report.state is RunState.FAILED:
             self._pause_after_failures(report.ended_at)
         return True
 

@@ -125,14 +125,13 @@ class PoolState(OmitNewDefaults, Record):
         lease = self.held.get(request.lease_id)
         return lease is not None and not lease.parked
 
-    def ask(self, request: LeaseRequest, *, keeps_slots: bool = True) -> None:
+    def ask(self, request: LeaseRequest) -> None:
         """Takes *request* on. A run that may have missed the answer asks again: after continue-as-new, or a reset.
 
-        What it holds it keeps, and is answered again: its task may have started meanwhile. Without *keeps_slots* the
-        slots were given out anew, as in releases before 0.2.
+        What it holds it keeps, and is answered again: its task may have started meanwhile.
         """
         self._follow_limit(request)
-        if keeps_slots and self.holds(request):
+        if self.holds(request):
             self.again.append(request.lease_id)
             return
         self.held.pop(request.lease_id, None)

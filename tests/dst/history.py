@@ -89,6 +89,8 @@ class Step:
     outline: tuple[str, ...] = ()
     """The commands in short: what the SDK compares on a replay."""
     patches: tuple[str, ...] = ()
+    has_new_patch: bool = False
+    """Whether one of them is not deprecated: then the last release does not know it."""
     flags: tuple[int, ...] = ()
     strict: bool = True
     """Whether a replay has to give the same commands to the byte. Not after a reset: the run id has changed."""

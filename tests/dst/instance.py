@@ -87,7 +87,9 @@ class Instance:
         commands, flags = self._answer(step, replaying=False)
         step.commands = tuple(map(serialized, commands))
         step.outline = tuple(map(outline_of, commands))
-        step.patches = tuple(c.set_patch_marker.patch_id for c in commands if c.HasField("set_patch_marker"))
+        markers = [c.set_patch_marker for c in commands if c.HasField("set_patch_marker")]
+        step.patches = tuple(marker.patch_id for marker in markers)
+        step.has_new_patch = any(not marker.deprecated for marker in markers)
         step.flags = tuple(flags)
         step.by_last_release = self.release.is_last
         return commands

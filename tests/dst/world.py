@@ -251,7 +251,7 @@ class World:
 
     def _has_to_wait_for_this_release(self, worker: SimulatedWorker, execution: Execution) -> bool:
         """Whether the last release cannot know what is in the history: a marker of a path that is new."""
-        new = any(step.patches for step in execution.steps if not step.by_last_release)
+        new = any(step.has_new_patch for step in execution.steps if not step.by_last_release)
         return worker.release.is_last and new
 
     @property

@@ -116,14 +116,6 @@ def test_who_asks_again_keeps_its_slots_and_is_answered_again() -> None:
     assert let_in(state) == ["b"], "and not if it has gone meanwhile"
 
 
-def test_in_releases_before_who_asked_again_queued_anew() -> None:
-    state = pool(1)
-    ask(state, request("a"), request("b", priority_weight=2))
-    let_in(state)
-    state.ask(request("b"), keeps_slots=False)
-    assert (sorted(state.held), sorted(state.waiting)) == ([], ["a", "b"])
-
-
 def test_who_waits_outside_of_a_worker_frees_its_slots_and_asks_for_them_anew() -> None:
     state = pool(1)
     ask(state, request("a"))

@@ -14,6 +14,7 @@ from tidemill.model.spec.timetables import waited_for
 from tidemill.model.states import RunState
 
 from .catalogue import Found, Look, prop
+from .lines import NEW_OF_DAGS, is_line, without_newest_run
 
 LEVEL = "Dag"
 ROUNDING = timedelta(milliseconds=1)
@@ -427,18 +428,13 @@ def the_memo_shows_the_dag(look: Look) -> Found:
     if look.memo is None or memo.held_back_until is not None or not look.idle or look.holding:
         return
     known, shown = without_newest_run(look.memo), without_newest_run(dag_line(look.state))
-    if shown != known and not look.object._runs._telling:
+    if not is_line(known, shown, NEW_OF_DAGS) and not look.object._runs._telling:
         yield f"it shows {known} and is {shown}"
 
 
 def dag_line(state: DagState) -> dict[str, Any]:
     """What a list should show of a DAG."""
     return dag_row(state).model_dump(mode="json", exclude_defaults=True)
-
-
-def without_newest_run(line: dict[str, Any]) -> dict[str, Any]:
-    """*line* as release 0.2 writes it: an execution that it has begun keeps its rule of when a line is news."""
-    return {name: value for name, value in line.items() if name != "newest_run"}
 
 
 @prop(LEVEL)

@@ -13,25 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import dag, empty, end_workflows, eventually, temporal_server, unpacked, worker_environment, worker_process
-from temporalio.api.enums.v1 import EventType
+from support import end_workflows, eventually, temporal_server, unpacked, worker_environment, worker_process
 from temporalio.client import Client, WorkflowExecutionStatus
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest
-from tidemill.model.spec.dag import DagSpec
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
 
 pytestmark = pytest.mark.thorough
 
 TURN_SECONDS = 6
-FORGOTTEN_SECONDS = 12
-"""After so long without a poll, the server no longer waits for the worker that has a workflow in its cache."""
-IDLE = [EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED, EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
-        EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED, EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]  # fmt: skip
 TURNS = 4
 CHAINED, POOLED, BACKFILLED = 40, 30, 30
 FILE = f"""
@@ -120,48 +114,6 @@ async def test_workers_of_two_releases_by_turns_lose_nothing_and_run_nothing_twi
             await everything_ended_once(tidemill)
         finally:
             await end_workflows(client, queue)
-
-
-async def test_what_a_release_without_lines_in_memos_has_left_idle_goes_on(tmp_path: Path) -> None:
-    """Its last execution has done nothing yet but begin; what the next release sees of it first is an update."""
-    last_release = unpacked(tmp_path / "release", "0.1.0")
-    queue = f"test-{uuid.uuid4().hex[:8]}"
-    suggest = {"limit.historyCount.suggestContinueAsNew": 20}
-    with temporal_server(tmp_path / "server", **suggest) as address:
-        client = await Client.connect(address, plugins=[TidemillPlugin(tmp_path / "own")])
-        tidemill = Tidemill(client, queue)
-        env = worker_environment(address, tmp_path / "home", queue)
-        handle = client.get_workflow_handle("dag:idle")
-        spec = dag("idle", [empty("a")])
-        with worker_process({**env, "PYTHONPATH": str(last_release)}) as worker:
-            await eventually(lambda: registered(tidemill, spec), bool)
-            for n in range(40):
-                # What the last release does not know is left out.
-                now = datetime.now(UTC)
-                request = TriggerRequest(
-                    run_id=f"before_{n}", triggering_user_name="ada", logical_date=now, dated_now=True
-                )
-                await tidemill.runs.wait(await tidemill.runs.trigger("idle", request))
-                await asyncio.sleep(1)
-                if (await handle.describe()).history_length == len(IDLE):  # it has gone on as new, and waits
-                    break
-            worker.terminate()
-            await asyncio.to_thread(worker.wait, 60)
-        await asyncio.sleep(FORGOTTEN_SECONDS)
-        history = await handle.fetch_history()
-        assert [event.event_type for event in history.events] == IDLE
-        for n in range(2):  # the second has nothing of the first in its cache
-            with worker_process(env):
-                await eventually(lambda: registered(tidemill, dag("other", [empty("a")])), bool)  # it is there
-                run = await eventually(lambda: tidemill.runs.trigger("idle", TriggerRequest(run_id=f"after_{n}")), bool)  # noqa: B023
-                await tidemill.runs.wait(run)
-                assert (await tidemill.dags.describe("idle")).last_run is not None
-        await end_workflows(client, queue)
-
-
-async def registered(tidemill: Tidemill, spec: DagSpec) -> bool:
-    await tidemill.dags.register(spec)
-    return True
 
 
 async def by_turns(tidemill: Tidemill, env: dict[str, str], folder: Path, last_release: Path) -> None:

@@ -166,7 +166,7 @@ class ChildRuns:
         if self._state.runs.get(key) is not tracked:
             return  # it has told us meanwhile that it ended
         backfill = self._state.backfill(tracked.backfill_id)
-        if not reports and tracked.again and not (tries >= CLOSES_AFTER and workflow.patched("adopt-what-goes-on")):
+        if not reports and self._is_about_to_close(tracked, tries):
             await workflow.sleep(CLOSING)  # the execution before is just about to close
             await self.start(tracked, tries + 1)
         elif not reports:
@@ -180,6 +180,14 @@ class ChildRuns:
             reason = f"it ran already and ended in {reports[0].state}"
             self._state.give_up_in_backfill(backfill, tracked, reason, workflow.now())
             self._alarm.fire()
+
+    @staticmethod
+    def _is_about_to_close(tracked: TrackedRun, tries: int) -> bool:
+        """Whether an execution that was found running for the *tries*-th time is the one before."""
+        if not tracked.again or tries < CLOSES_AFTER:
+            return tracked.again
+        workflow.deprecate_patch("adopt-what-goes-on")
+        return False
 
     async def _follow(self, handle: workflow.ChildWorkflowHandle[Any, str], tracked: TrackedRun) -> None:
         """Hears of the run's end even if it cannot tell: terminated, timed out, failed."""
@@ -199,16 +207,14 @@ class ChildRuns:
         """Takes note of the end of a run, and tells those that wait for it."""
         tracked = self._state.runs.get(report.key)
         was_paused = self._state.is_paused
-        if tracked is not None and self._state.finish(report, pause_on_success=self._pauses_on(report)):
+        may_pause = tracked is not None and self._state.spec.max_consecutive_failed_dag_runs > 0
+        if may_pause and report.state is RunState.SUCCESS:
+            workflow.deprecate_patch("only-failures-pause")
+        if tracked is not None and self._state.finish(report):
             self.tell(self._state.after(tracked.run.run_id))
             if self._state.is_paused != was_paused:
                 self.tell_all()
             self._alarm.fire()
-
-    def _pauses_on(self, report: RunReport) -> bool:
-        """Histories of before 0.2 count the last failures also when a run succeeds."""
-        counts = self._state.spec.max_consecutive_failed_dag_runs > 0 and report.state is RunState.SUCCESS
-        return counts and not workflow.patched("only-failures-pause")
 
     # Runs that an earlier execution started
 
@@ -231,8 +237,8 @@ class ChildRuns:
 
     def tell_all(self) -> None:
         """Tells every run under way whether the DAG is paused."""
-        if workflow.patched("runs-hear-of-pauses"):
-            self.tell([t for t in self._state.runs.values() if t.state is RunState.RUNNING])
+        workflow.deprecate_patch("runs-hear-of-pauses")
+        self.tell([t for t in self._state.runs.values() if t.state is RunState.RUNNING])
 
     def tell(self, runs: Sequence[TrackedRun]) -> None:
         """Tells *runs* what is new for each of them."""

@@ -82,7 +82,7 @@ class DagWorkflow:
         self._counting = BackfillCounting(self.state, self._alarm, lambda: self._hold_until is None)
         self._hold_until: datetime | None = None
         self._memo = MemoView()
-        self._suggestion = ContinueSuggestion(WHEN_QUIET, self._memo)
+        self._suggestion = ContinueSuggestion(WHEN_QUIET)
         self._ask_again_at: datetime | None = None
         self._pause = ASK_AGAIN_FIRST
         self._tie_again_at: datetime | None = None
@@ -116,7 +116,7 @@ class DagWorkflow:
         """Everything that can be done now."""
         self._ask_broken_again()
         if self.state.waits_for_a_date(workflow.now()):
-            self.state.count_future_runs(not workflow.patched("future-runs-take-no-slot"))
+            workflow.deprecate_patch("future-runs-take-no-slot")
         self._tie_again()
         self._tell_assets()
         while self.state.triggers:
@@ -140,8 +140,8 @@ class DagWorkflow:
         """Tells assets what this version of the DAG has to do with them."""
         schedule = self.state.spec.schedule
         of_before = isinstance(schedule, AssetTriggered) and schedule.condition is None
-        if of_before and not workflow.patched("asset-ties"):  # releases before took such a schedule, and told nobody
-            return
+        if of_before:
+            workflow.deprecate_patch("asset-ties")
         bare = ties_need_bundle(self.state.spec) and not workflow.patched("ties-of-bundles")
         for workflow_id, tie in self.state.ties_to_tell(of_before=bare).items():
             task = asyncio.create_task(tell_asset(workflow_id, AssetInterface.tie(tie), tie.asset))
@@ -163,8 +163,7 @@ class DagWorkflow:
         if self.state.broken is None or not self.state.is_broken_by_timetable:
             self._ask_again_at, self._pause = None, ASK_AGAIN_FIRST
             return
-        if not workflow.patched("asks-broken-timetables-again"):
-            return
+        workflow.deprecate_patch("asks-broken-timetables-again")
         if self._ask_again_at is None:
             self._ask_again_at = workflow.now() + self._pause
         elif workflow.now() >= self._ask_again_at:
@@ -179,8 +178,6 @@ class DagWorkflow:
         """
         if not self._suggestion.is_made():
             return False
-        if not self._suggestion.is_recorded and not workflow.patched(WHEN_QUIET):
-            return True
         self._hold_until = self._hold_until or workflow.now() + HOLD
         return self._runs.quiet or workflow.now() >= self._hold_until
 
@@ -226,10 +223,12 @@ class DagWorkflow:
         if self._hold_until is not None:
             return
         revised = any(tracked.revision is not None for tracked in self.state.queued)
-        at_once = not revised or workflow.patched("marks-need-no-slot")
-        startable = self.state.startable(workflow.now(), at_once=at_once)
+        if revised:
+            workflow.deprecate_patch("marks-need-no-slot")
+        startable = self.state.startable(workflow.now())
         room = max(0, MAX_RUNNING - self.state.running)
-        if len(startable) > room and workflow.patched("most-running-runs"):
+        if len(startable) > room:
+            workflow.deprecate_patch("most-running-runs")
             startable = startable[:room]
         for tracked in startable:
             self.state.start(tracked, workflow.now())
@@ -253,9 +252,9 @@ class DagWorkflow:
     def _create(self, asked: RunIdentity, now: datetime) -> RunIdentity:
         self._check_confs(asked)
         try:
-            # Histories of before have refused a run whose id another date had.
-            apart = self.state.shares_its_id(asked) and workflow.patched("tells-ids-apart")
-            made = self.state.create(asked, now, f"triggered by {asked.triggered_by}", tells_apart=apart)
+            if self.state.shares_its_id(asked):
+                workflow.deprecate_patch("tells-ids-apart")
+            made = self.state.create(asked, now, f"triggered by {asked.triggered_by}")
         except DateTakenError as error:
             raise InvalidInputError(str(error)) from None
         self._alarm.fire()
@@ -280,12 +279,13 @@ class DagWorkflow:
         try:
             check_triggers_size([request])
         except InvalidInputError:
-            if workflow.patched("limits-triggers"):  # histories of before have asked, and were refused by the answer
-                raise
+            workflow.deprecate_patch("limits-triggers")
+            raise
 
     def _check_confs(self, *runs: RunIdentity, instead_of: RunIdentity | None = None) -> None:
         size = self.state.size_of_confs(*runs, without=instead_of) if any(run.conf for run in runs) else 0
-        if size > CONFS_LIMIT and workflow.patched("limits-confs"):
+        if size > CONFS_LIMIT:
+            workflow.deprecate_patch("limits-confs")
             raise InvalidInputError(
                 f"conf: with it, the {len(self.state.runs) + len(runs)} queued and running runs of DAG "
                 f"{self.state.spec.dag_id!r} have {size:,} bytes of conf, and may have {CONFS_LIMIT:,}. "
@@ -297,8 +297,8 @@ class DagWorkflow:
         try:
             check_conf_size(request.conf, request.max_active_runs)
         except InvalidInputError:
-            if workflow.patched("limits-confs"):  # histories of before have taken it on
-                raise
+            workflow.deprecate_patch("limits-confs")
+            raise
 
     # Messages
 
@@ -423,7 +423,9 @@ class DagWorkflow:
 
     def _revise_queued(self, queued: TrackedRun, question: ReviseQuestion) -> list[str]:
         """A run that has not begun can be ended by a mark; there is nothing in it to clear."""
-        if queued.revision is not None or not workflow.patched("queued-runs-can-be-ended"):
+        if queued.revision is None:
+            workflow.deprecate_patch("queued-runs-can-be-ended")
+        else:
             told = f"run {queued.run.run_id!r} is still queued: it has nothing to change yet"
             raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
         if question.mark is not None:
@@ -530,11 +532,8 @@ class DagWorkflow:
         now = workflow.now()
         spec = self.state.spec
         question = Backfill.first_question(spec, request, now)
-        # Histories of before have asked for all of it, by number.
-        if workflow.patched("backfills-in-parts"):
-            batch = await ask(TimetableActivities.ask_backfill_part, question)
-        else:
-            batch = await ask(TimetableActivities.ask_backfill, question.by_number())
+        workflow.deprecate_patch("backfills-in-parts")
+        batch = await ask(TimetableActivities.ask_backfill_part, question)
         with refusing():
             check_batch(self.state.spec, request, batch)
         made = None if request.dry_run else self.state.add_backfill(spec, request, batch, now)

@@ -27,7 +27,7 @@ from ...model.run.state import DagRunState, HeldLease
 from ...model.spec.tasks import BaseTask
 from ...model.spec.tasks.spark import SPARK_POOL
 from ..calls import send
-from .pool_messages import TOGETHER, PoolMessages
+from .pool_messages import PoolMessages
 
 ASK_AGAIN = timedelta(seconds=15)
 REMIND_FIRST, REMIND_LAST = timedelta(minutes=1), timedelta(minutes=8)
@@ -86,10 +86,13 @@ class Leases:
         while self.unanswered:
             await workflow.sleep(pause)
             pause = min(2 * pause, REMIND_LAST)
-            asked: dict[str, list[LeaseRequest]] = {}
-            for key, held in self.unanswered.items():
-                asked.setdefault(held.pools[held.granted], []).append(self._request(key, held))
-            self._ask_pools(asked)
+            self._ask_unanswered()
+
+    def _ask_unanswered(self) -> None:
+        asked: dict[str, list[LeaseRequest]] = {}
+        for key, held in self.unanswered.items():
+            asked.setdefault(held.pools[held.granted], []).append(self._request(key, held))
+        self._ask_pools(asked)
 
     def of_pool(self, pool: str) -> RunLeases:
         """Return what this run holds and waits for of *pool*, a workflow id."""
@@ -109,16 +112,7 @@ class Leases:
 
     def ask_again(self) -> None:
         """After continue-as-new: what was not answered yet is asked once more. It is the same request to the pool."""
-        waiting = self.unanswered
-        together = bool(waiting) and workflow.patched(TOGETHER)
-        asked: dict[str, list[LeaseRequest]] = {}
-        for key, held in waiting.items():
-            pool, request = held.pools[held.granted], self._request(key, held)
-            if together:
-                asked.setdefault(pool, []).append(request)
-            else:
-                self._ask_pools({pool: [request]})
-        self._ask_pools(asked)
+        self._ask_unanswered()
         self._remind()
 
     def granted(self, answer: Granted) -> None:

@@ -17,7 +17,7 @@ from ..calls import send
 PER_MESSAGE = 1000
 """How many requests one message to a pool may have."""
 TOGETHER = "one-message-to-a-pool"
-"""Patch marker: histories of before have sent each by itself."""
+"""A marker that release 0.2 writes."""
 
 Asking = Callable[[str, Sequence[LeaseRequest]], Coroutine[Any, Any, None]]
 
@@ -31,23 +31,17 @@ class PoolMessages:
         self._news: dict[str, dict[Signal[[list[str]]], list[str]]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._telling: dict[str, asyncio.Task[None]] = {}
-        self._asking_alone: set[asyncio.Task[None]] = set()
-        self._telling_alone: set[asyncio.Task[None]] = set()
 
     def ask(self, pool: str, requests: Sequence[LeaseRequest]) -> None:
         """Asks *pool* to let instances in."""
-        if not workflow.patched(TOGETHER):
-            self._send_alone(self._ask(pool, requests), self._asking_alone)
-            return
+        workflow.deprecate_patch(TOGETHER)
         self._requests.setdefault(pool, []).extend(requests)
         if pool not in self._asking:
             self._asking[pool] = asyncio.create_task(self._ask_all(pool))
 
     def tell(self, pool: str, message: Signal[[list[str]]], lease_ids: Sequence[str]) -> None:
         """Tells *pool* that leases are given back, or parked."""
-        if not workflow.patched(TOGETHER):
-            self._send_alone(_tell(pool, message, lease_ids), self._telling_alone)
-            return
+        workflow.deprecate_patch(TOGETHER)
         self._news.setdefault(pool, {}).setdefault(message, []).extend(lease_ids)
         if pool not in self._telling:
             self._telling[pool] = asyncio.create_task(self._tell_all(pool))
@@ -55,17 +49,11 @@ class PoolMessages:
     @property
     def telling(self) -> bool:
         """Whether something is on its way that pools have to know before the workflow closes."""
-        return bool(self._telling or self._telling_alone)
+        return bool(self._telling)
 
     async def all_sent(self) -> None:
         """Waits for what is on its way: a workflow that closes takes its undelivered messages with it."""
         await workflow.wait_condition(lambda: not self.telling)
-
-    @staticmethod
-    def _send_alone(message: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:
-        task = asyncio.create_task(message)
-        kept.add(task)
-        task.add_done_callback(kept.discard)
 
     async def _ask_all(self, pool: str) -> None:
         try:

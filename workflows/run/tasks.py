@@ -55,7 +55,6 @@ class RunTasks:
         self._triggers = Triggers(state, self.engine.end_trigger, self._fail_run)
         self._deadlines = Deadlines(state, self._clocks, self.notices)
         self._budget = CommandBudget()
-        self._asks_once = False
         self.leases = Leases(self.state, self.plan)
 
     @property
@@ -70,17 +69,16 @@ class RunTasks:
 
     def start(self) -> None:
         """Takes up what an earlier execution of the run left: leases asked for, and waits for time."""
-        leases = any(needs_lease(task, self.state.parallelism) for task in self.state.spec.tasks)
-        self._asks_once = leases and workflow.patched(TOGETHER)
+        if any(needs_lease(task, self.state.parallelism) for task in self.state.spec.tasks):
+            workflow.deprecate_patch(TOGETHER)
         self._go_on_asking()
         self.leases.ask_again()
         self._set_clocks()
 
     def _go_on_asking(self) -> None:
         """Tells a new plan what has been asked for."""
-        if self._asks_once:
-            self.plan.ask_ahead()
-            self.plan.mark_requested(self.leases.unanswered)
+        self.plan.ask_ahead()
+        self.plan.mark_requested(self.leases.unanswered)
 
     def _set_clocks(self) -> None:
         """Starts what waits for time alone: the run's own timeout, retries and waits that were carried over."""
@@ -160,10 +158,7 @@ class RunTasks:
         self.leases.park(key)
 
     def replan(self) -> None:
-        if self._asks_once:
-            self.leases.follow(self.plan)
-        else:
-            self.leases = Leases(self.state, self.plan)
+        self.leases.follow(self.plan)
         self._go_on_asking()
         self.leases.ask_again()
 

@@ -62,12 +62,12 @@ class DagRunWorkflow:
         """Tasks whose state the DAG has not been told, though the next run looks back at them."""
         self._telling = False
         self._memo = MemoView()
-        self._suggestion = ContinueSuggestion(DRAINS_LATE, self._memo)
+        self._suggestion = ContinueSuggestion(DRAINS_LATE)
 
     def _adopt(self, state: DagRunState) -> None:
         """Makes *state* this run's."""
-        if state.parallelism is not None and not workflow.patched("parallelism"):
-            state.parallelism = None  # begun by a worker of the release before, which asks nobody
+        if state.parallelism is not None:
+            workflow.deprecate_patch("parallelism")
         self.state = state
         self.tasks = RunTasks(state, self._task_ended)
         self._remembered = remembered(state.spec)
@@ -75,11 +75,8 @@ class DagRunWorkflow:
     def _task_ended(self, instance: TaskInstance) -> None:
         if instance.task_id not in self._remembered:
             return
-        if workflow.patched("tells-of-tasks-together"):
-            self._untold.add(instance.task_id)
-        else:
-            ended = TasksEnded(key=self.state.run.key, states=self.state.past_for_next)
-            self._send(self._tell_dag(DagInterface.tasks_ended(ended)))
+        workflow.deprecate_patch("tells-of-tasks-together")
+        self._untold.add(instance.task_id)
 
     def _tell_of_tasks(self) -> None:
         """Tells the DAG what the next run looks back at: together, and in order, since a message names only changes."""
@@ -101,7 +98,8 @@ class DagRunWorkflow:
         self.tasks.engine.apply(change)
         self.state.ended_at = None
         tasks = {split_key(key)[0] for key in change.states} & self._remembered
-        if tasks and workflow.patched("tells-of-tasks-together"):
+        if tasks:
+            workflow.deprecate_patch("tells-of-tasks-together")
             self._untold |= tasks
         return [*change.states]
 
@@ -218,8 +216,6 @@ class DagRunWorkflow:
         """
         if not self._suggestion.is_made():
             return False
-        if not self._suggestion.is_recorded and not workflow.patched(DRAINS_LATE):
-            return True
         long = self.tasks.under_way_since(workflow.now() - SHORT)
         info = workflow.info()
         late = info.get_current_history_length() > MAX_EVENTS or info.get_current_history_size() > MAX_BYTES

@@ -1,0 +1,17 @@
+"""What memos show, by workers of two releases: a line stays as one of the last release wrote it until it is news."""
+
+from typing import Any
+
+NEW_OF_DAGS = {"dag_display_name", "newest_run", "next_dagrun", "next_dagrun_data_interval", "problem"}
+NEW_OF_RUNS = {"problem", "reason", "triggered_by", "triggering_user_name"}
+"""Fields of a line that release 0.2 does not write."""
+
+
+def is_line(known: dict[str, Any], line: dict[str, Any], new: set[str]) -> bool:
+    """Return whether *known* is *line*, as this release writes it or as 0.2 does."""
+    return known in (line, {name: value for name, value in line.items() if name not in new})
+
+
+def without_newest_run(line: dict[str, Any]) -> dict[str, Any]:
+    """Return *line* without what 0.2 would not have written it anew for, as executions keep it that 0.2 has begun."""
+    return {name: value for name, value in line.items() if name != "newest_run"}
