@@ -24,6 +24,9 @@ async def older_run(client: Client, dag_id: str, run_id: str) -> RunView | None:
                 queued_at=begun,
                 started_at=row.started_at,
                 ended_at=row.ended_at,
+                reason=row.reason or None,
+                triggered_by=row.triggered_by or None,
+                triggering_user_name=row.triggering_user_name or None,
                 workflow_id=found.id,
             )
     return None

@@ -205,10 +205,14 @@ def named_files(task: object) -> list[str]:
         *options.py_files,
         *options.files,
         *options.jars,
-        *([options.properties_file] if options.properties_file else []),
+        *options.archives,
+        *(options.driver_class_path or "").split(":"),
+        options.properties_file or "",
+        options.keytab or "",
+        *(str(value) for key, value in options.conf.items() if key.endswith(".podTemplateFile")),
     ]
     if isinstance(task, SparkSubmitTask):
         files.append(task.application)
     if isinstance(task, SparkSqlTask) and task.sql.endswith(".sql"):
         files.append(task.sql)
-    return files
+    return [name for file in files if (name := file.partition("#")[0])]

@@ -16,7 +16,8 @@ LONGEST = 1500
 REFUSALS = re.compile(
     r"is forbidden|error looking up service account|unknown queue|above the max(imum)? threshold"
     r"|Invalid resource request|does not have permission|cannot submit applications|is invalid:"
-    r"|When running with master .* must be set",
+    r"|When running with master .* must be set|Must specify the driver container image|Please specify spark\."
+    r"|Only one of --proxy-user|namespaces \S+ not found",
     re.IGNORECASE,
 )
 """What a cluster says where asking again changes nothing."""
@@ -36,3 +37,8 @@ def cause_of(lines: Sequence[str]) -> str:
 def is_refusal(cause: str) -> bool:
     """Return whether *cause* is one that no other start of the same try overcomes."""
     return REFUSALS.search(cause) is not None and PASSING.search(cause) is None
+
+
+def waits_for_others(cause: str) -> bool:
+    """Return whether *cause* passes when others give room."""
+    return PASSING.search(cause) is not None

@@ -17,7 +17,7 @@ from ...model.run.task_instances import Failure, Outcome, Submission
 from ..attempts.folder import RESULT
 from ..attempts.log import last_lines
 from ..attempts.supervision import AttemptSupervisor, infrastructure_error, task_failure
-from .causes import cause_of, is_refusal
+from .causes import cause_of, is_refusal, waits_for_others
 from .client import launched
 from .clusters import AppState, Cluster, NotConfiguredError, Status
 from .command import spark_submit
@@ -26,6 +26,8 @@ from .place import invalid
 from .starts import Mode, SparkStart, cluster_name
 
 ASK_EVERY = 1.0
+AGAIN_AFTER = 20.0
+"""After so many seconds an application is submitted again that a quota left no room for."""
 SILENT_AFTER = 30.0
 """A driver that its cluster does not know any more counts as lost when it has told nothing for so many seconds."""
 NOBODY_ANSWERS_AFTER = 600.0
@@ -77,14 +79,18 @@ def cluster_of(work: SparkStart, watch: AttemptSupervisor) -> Cluster:
         code = ended.result["ended"]["code"]
         if code != 0:
             cause = cause_of(ended.tail)
-            if is_refusal(cause):
-                failure = Failure(error_type="SparkSubmitRefused", message=f"the cluster refuses it: {cause}")
-                raise task_failure(failure)
+            _raise_if_refused(cause)
             exists = " (AlreadyExists)" if "AlreadyExists" in told else ""
             raise OSError(f"spark-submit ended with exit code {code}: {cause}{exists}")
         return told
 
     return mode_of(work).cluster(work, launch, watch)
+
+
+def _raise_if_refused(cause: str) -> None:
+    if is_refusal(cause):
+        failure = Failure(error_type="SparkSubmitRefused", message=f"the cluster refuses it: {cause}")
+        raise task_failure(failure) from None
 
 
 def submit(work: SparkStart) -> Outcome:
@@ -94,17 +100,35 @@ def submit(work: SparkStart) -> Outcome:
         return earlier
     watch = work.watch()
     cluster = cluster_of(work, watch)
-    try:
-        found = claimed(work) or cluster.find() or _recorded(work, cluster)
-        if found is None:
-            watch.check()
-            found = cluster.submit()
-            work.folder.write("submission.json", {"application_id": found})
-    except NotConfiguredError as error:
-        raise invalid(str(error)) from None
-    except OSError as error:
-        raise infrastructure_error(str(error)) from None
+    while True:
+        try:
+            found = _submitted(work, cluster, watch)
+            break
+        except NotConfiguredError as error:
+            raise invalid(str(error)) from None
+        except OSError as error:
+            _raise_if_refused(str(error))
+            if not waits_for_others(str(error)):
+                raise infrastructure_error(str(error)) from None
+            _wait_for_others(watch, str(error))
     return Outcome(submission=Submission(application_id=found, submitted_at=datetime.now(UTC)))
+
+
+def _submitted(work: SparkStart, cluster: Cluster, watch: AttemptSupervisor) -> str:
+    found = claimed(work) or cluster.find() or _recorded(work, cluster)
+    if found is None:
+        watch.check()
+        found = cluster.submit()
+        work.folder.write("submission.json", {"application_id": found})
+    return found
+
+
+def _wait_for_others(watch: AttemptSupervisor, cause: str) -> None:
+    """Return after a while in which others may have given room; the try goes on, and says what it waits for."""
+    until = time.monotonic() + AGAIN_AFTER
+    while time.monotonic() < until:
+        watch.check({"cluster": f"waits for room: {cause}"})
+        time.sleep(ASK_EVERY)
 
 
 def claimed(work: SparkStart) -> str | None:

@@ -17,6 +17,7 @@ from .. import lineage, tracing
 from ..attempts.supervision import task_failure
 from ..processes.environment import for_children
 from ..processes.users import RunAs, acting_as
+from .place import invalid, is_url, path_of_script
 from .starts import SparkStart
 from .tables import branch_conf
 
@@ -75,6 +76,8 @@ def spark_submit(work: SparkStart, java_options: str = "", shipped: Sequence[str
     argv += ["--deploy-mode", options.deploy_mode or "client"]
     argv += ["--name", options.name or work.attempt.name]
     argv += flags(options, work.file, work.folder.user, shipped)
+    if (entries := class_path(work)) is not None:
+        argv += ["--driver-class-path", entries]
     if options.properties_file is None and loads_defaults(spark_home()):
         argv.append("--load-spark-defaults")
     argv += ["--properties-file", str(leave_properties(work, java_options))]
@@ -89,7 +92,7 @@ def blank_edged(conf: Mapping[str, str]) -> list[str]:
     found = {key: value for key, value in conf.items() if value.strip(TRIMMED) != value}
     if (secret := next((key for key in found if SECRET.search(key)), None)) is not None:
         told = f"conf {secret!r} begins or ends with blanks, which Spark takes off. Leave them out"
-        raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
+        raise invalid(told)
     return [part for key, value in found.items() for part in ("--conf", f"{key}={value}")]
 
 
@@ -97,11 +100,25 @@ def leave_properties(work: SparkStart, java_options: str = "") -> Path:
     """Leaves all conf in a file that only this user can read: a command line is everybody's to read."""
     lines = [f"{escaped(key)}={escaped(value)}" for key, value in conf_of(work, java_options).items()]
     if work.options.properties_file is not None:
-        with acting_as(work.folder.user):
-            lines.insert(0, work.file(work.options.properties_file).read_text())  # what comes later wins
+        lines.insert(0, _properties(work, work.options.properties_file))  # what comes later wins
     elif not loads_defaults(spark_home()):
         lines.insert(0, defaults(spark_home()))
     return work.folder.hand_over(PROPERTIES, "\n".join(lines) + "\n")
+
+
+def _properties(work: SparkStart, name: str) -> str:
+    """Return what the task's own file of properties says. Fails the task where it would say it in vain."""
+    place = work.file(name)
+    try:
+        with acting_as(work.folder.user):
+            text = place.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        told = f"properties_file: {name!r} cannot be read at {place}: {error}"
+        raise invalid(f"{told}. Put it beside the DAG file, or correct the path") from None
+    for key in work.mode.read_from_conf:
+        if re.search(rf"(?m)^[ \t]*{re.escape(key)}[ \t=:]", text):
+            raise invalid(f"properties_file: {key} is read from conf only. Set it there, as conf of the task")
+    return text
 
 
 def escaped(text: str) -> str:
@@ -128,11 +145,21 @@ def application(work: SparkStart) -> list[str]:
         return elsewhere
     if task is None:
         return [str(DRIVER), str(work.folder.work)]
-    name = str(work.file(work.filled["application"]))
+    name = application_file(work)
     arguments = [str(argument) for argument in work.filled["application_args"]]
     if task.is_java:
         return [*(["--class", task.java_class] if task.java_class else []), name, *arguments]
     return [str(DRIVER), str(work.folder.work), name, *arguments]
+
+
+def application_file(work: SparkStart) -> str:
+    """Return the script or JAR as spark-submit finds it; a JAR may be a URL. Fails the task for one not there."""
+    name = str(work.filled["application"])
+    if not work.is_java:
+        name = path_of_script(name)
+        if work.mode.outlives_worker and Path(name).is_absolute():
+            return name  # it may be on the cluster's hosts alone
+    return _found("application", name, work.file, work.folder.user)
 
 
 def flags(
@@ -161,7 +188,6 @@ def flags(
         ("--py-files", paths("py_files", options.py_files)),
         ("--files", ",".join(filter(None, [paths("files", options.files), *shipped]))),
         ("--archives", paths("archives", options.archives)),
-        ("--driver-class-path", options.driver_class_path),
         ("--queue", options.yarn_queue),
         ("--principal", options.principal),
         ("--keytab", _found("keytab", options.keytab, file, user) if options.keytab else None),
@@ -170,6 +196,18 @@ def flags(
         if value:
             argv += [flag, str(value)]
     return argv
+
+
+def class_path(work: SparkStart) -> str | None:
+    """Return the driver's further class path, of what is beside the DAG file whole paths; None without one.
+
+    Where the driver has a folder of its own, its entries are of that.
+    """
+    entries = work.options.driver_class_path
+    if not entries or work.mode.has_own_python:
+        return entries or None
+    places = ((entry, work.file(entry)) for entry in entries.split(":"))
+    return ":".join(str(place) if entry and place.exists() else entry for entry, place in places)
 
 
 def _is_there(place: Path, user: RunAs | None) -> bool:
@@ -183,13 +221,13 @@ def _is_there(place: Path, user: RunAs | None) -> bool:
 
 def _found(option: str, name: str, file: Callable[[str], Path], user: RunAs | None) -> str:
     """What spark-submit is given for the file *name*. Fails the task for one that is not there: Spark only warns."""
-    if re.match(r"[a-zA-Z][\w+.-]*:", name):
+    if is_url(name):
         return name
     path, mark, alias = name.partition("#")  # what it is called where it is unpacked
     place = file(path)
     if not _is_there(place, user) and GLOB.isdisjoint(path):
         told = f"{option}: {path!r} is not at {place}. Put it beside the DAG file, or correct the path"
-        raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
+        raise invalid(told)
     return f"{place}{mark}{alias}"
 
 
@@ -214,6 +252,8 @@ def driver_conf(work: SparkStart, java_options: str) -> dict[str, str]:
     """Defaults for drivers: those of the mode, a quick start; one that is the whole cluster stays on loopback."""
     master = work.options.master or DEFAULT_MASTER
     conf = {**work.mode.conf}
+    if work.options.namespace is not None:
+        conf["spark.kubernetes.namespace"] = work.options.namespace
     if java_options:
         conf["spark.driver.extraJavaOptions"] = java_options
     if master.startswith("local"):

@@ -16,7 +16,7 @@ from ..attempts.folder import RESULT
 from ..attempts.lifecycle import attempt_variables, run_in_child
 from ..attempts.supervision import AttemptSupervisor, Closing, infrastructure_error
 from ..names import MAX_STARTS
-from .command import contract, plain
+from .command import application_file, contract, plain
 from .place import shown
 from .starts import Mode, SparkStart
 
@@ -75,16 +75,17 @@ def _client(
 
 
 def _plan(work: SparkStart) -> dict[str, Any]:
+    named = {} if work.options.name is None else {"spark.app.name": work.options.name}
     plan = work.plan(
         remote=work.options.master,
         session_id=session_id(work.attempt, work.number, work.part),
         tag=f"tidemill-{work.attempt.uuid.hex}",
-        conf={**plain(work.options.conf), **contract(work)},
+        conf={**named, **plain(work.options.conf), **contract(work)},
         env={**work.filled["env"], **attempt_variables(work.attempt)},
         directory=str(work.directory),
     )
     if work.script is not None:
-        plan["argv"] = [str(work.file(work.filled["application"])), *map(str, work.filled["application_args"])]
+        plan["argv"] = [application_file(work), *map(str, work.filled["application_args"])]
     return plan
 
 

@@ -73,10 +73,14 @@ class Kubectl:
         """Have the object removed; return before it is gone. One that is not there is left alone."""
         self._run([*self._argv, "delete", kind, name, "--ignore-not-found", "--wait=false"])
 
-    def logs(self, pod: str, since: str | None) -> str:
-        """Return what the pod has printed, each line with its time, from the moment *since* on (RFC 3339)."""
+    def logs(self, pod: str, container: str | None, since: str | None) -> str:
+        """Return what *container* of the pod has printed, each line with its time, from *since* on (RFC 3339).
+
+        None: its only one.
+        """
+        chosen = ["--container", container] if container is not None else []
         later = [f"--since-time={since}"] if since is not None else []
-        return self._run([*self._argv, "logs", pod, "--timestamps", *later])
+        return self._run([*self._argv, "logs", pod, *chosen, "--timestamps", *later])
 
 
 def is_taken(error: OSError) -> bool:

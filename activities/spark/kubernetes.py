@@ -26,7 +26,7 @@ from .command import DRIVER, whose
 from .driver_lines import DriverLines
 from .kubectl import Kubectl, Run, is_taken, run_tool
 from .place import invalid
-from .pod import status_of, volumes_of
+from .pod import MOUNTED_AT, driver_container, status_of, volumes_of
 from .shipping import ARCHIVE, application_there, archive
 from .starts import SparkStart, cluster_name
 
@@ -34,8 +34,8 @@ ATTEMPT, GIVEN_UP = "tidemill-attempt", "tidemill-given-up"
 """Labels: whose it is; and that nothing may begin any more."""
 TEMPLATE, CONTAINER = "spark.kubernetes.driver.podTemplateFile", "spark.kubernetes.driver.podTemplateContainerName"
 SEEN = "pod_log.json"
-MOUNTED_AT, POD_TEMPLATE = "/opt/tidemill", "pod.yaml"
-"""Where a driver finds its side of tidemill; and what its pod is made of."""
+POD_TEMPLATE = "pod.yaml"
+"""What the driver's pod is made of."""
 LARGEST = 900_000
 """In bytes, of what the driver needs: a ConfigMap has 1 MiB at most, with all that is said about it."""
 LOG_EVERY = 5.0
@@ -53,6 +53,7 @@ class KubernetesMode(ClusterMode):
 
     has_own_python: ClassVar[bool] = True
     knows_by_name: ClassVar[bool] = True
+    read_from_conf: ClassVar[tuple[str, ...]] = ("spark.kubernetes.namespace", TEMPLATE)
     conf: ClassVar[Mapping[str, str]] = {}
 
     def cluster(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor) -> Cluster:
@@ -69,7 +70,7 @@ class KubernetesMode(ClusterMode):
 
     def identity(self, work: SparkStart) -> dict[str, str]:
         """Return the pod's name, template, labels, annotations and environment."""
-        env, pod = work.filled["env"], "spark.kubernetes.driver"
+        env, pod = work.variables, "spark.kubernetes.driver"
         return {
             "spark.kubernetes.namespace": namespace_of(work.options),
             f"{pod}.pod.name": cluster_name(work),
@@ -97,6 +98,7 @@ class Kubernetes:
         self._api = Kubectl(work.options.master or "", namespace_of(work.options), run)
         self._launch = launch
         self._lines = DriverLines(work.attempt.uuid.hex)
+        self._container: str | None = None
         self._looked_at = 0.0
         self._leaving_since: float | None = None
         self._silent_since: float | None = None
@@ -160,6 +162,7 @@ class Kubernetes:
         pod = self._api.get("pod", application_id)
         if pod is None:
             return Status(AppState.UNKNOWN, "there is no such pod")
+        self._container = driver_container(pod)
         status = self._unless_lost(pod, status_of(pod))
         if self._is_given_up:
             return status
@@ -201,9 +204,8 @@ class Kubernetes:
         self._looked_at = time.monotonic()
         folder = self._work.folder
         seen = (folder.read(SEEN) or {}).get("since", "")
-        lines = [
-            line.partition(" ") for line in self._api.logs(self._pod, None if whole else seen or None).splitlines()
-        ]
+        text = self._api.logs(self._pod, self._container, None if whole else seen or None)
+        lines = [line.partition(" ") for line in text.splitlines()]
         printed = [(at, text) for at, _, text in lines if not self._lines.take(text) and at > seen]
         for about, content in self._lines.told.items():
             if whole or about != "result":  # how it went is told when the pod has ended

@@ -61,6 +61,20 @@ def place_of(
     return whole, fields
 
 
+def is_url(name: str) -> bool:
+    """Return whether *name* is a URL, and no path: also `local:`, which is a file of the image."""
+    return re.match(r"[a-zA-Z][\w+.-]*:", name) is not None
+
+
+def path_of_script(name: str) -> str:
+    """Return the path that the Python application *name* means. Fails the task for a URL of anything but files."""
+    path = re.sub(r"^(?:file|local):(?://)?(?=/)", "", name)
+    if is_url(path):
+        told = "is not on a disk, and Python is given a file. Put it beside the DAG file, or where the driver runs"
+        raise invalid(f"application {name!r} {told}, as local:///path/there.py")
+    return path
+
+
 def _text_of(path: Path, name: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -110,7 +124,10 @@ def of_connection(connection: Connection) -> SparkOptions:
         "yarn_queue": extra.get("queue"),
         "namespace": extra.get("namespace"),
         "principal": extra.get("principal"),
+        "properties_file": extra.get("properties-file"),
     }
+    if extra.get("keytab"):
+        raise ValueError("keytab in the connection's extra is a key itself. Name its file as keytab of the task")
     return SparkOptions(**{name: value for name, value in wanted.items() if value is not None})
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 from .clusters import AppState, Status
 
+MOUNTED_AT = "/opt/tidemill"
+"""Where a driver finds its side of tidemill."""
 LIVES = {"Pending": AppState.WAITING, "Succeeded": AppState.ENDED, "Failed": AppState.ENDED}
 
 
@@ -12,9 +14,30 @@ def status_of(pod: dict[str, Any]) -> Status:
     status = pod.get("status", {})
     phase = str(status.get("phase"))
     why = _why(status)
+    if phase == "Running" and (ended := _end_of_driver(pod)) is not None:  # others in its pod go on
+        code = ended.get("exitCode")
+        told = f"the driver has ended: {ended.get('reason', 'Error')}, exit code {code}"
+        return Status(AppState.ENDED, told, succeeded=code == 0)
     return Status(
         LIVES.get(phase, AppState.RUNNING), f"{phase}: {why}" if why else phase, succeeded=phase == "Succeeded"
     )
+
+
+def driver_container(pod: dict[str, Any]) -> str | None:
+    """Return the name of the container that the driver runs in, beside others; None where none is known as it."""
+    for container in pod.get("spec", {}).get("containers", ()):
+        if any(mount.get("mountPath") == MOUNTED_AT for mount in container.get("volumeMounts", ())):
+            return str(container["name"])
+    return None
+
+
+def _end_of_driver(pod: dict[str, Any]) -> dict[str, Any] | None:
+    name = driver_container(pod)
+    for container in pod.get("status", {}).get("containerStatuses", ()):
+        if name is not None and container.get("name") == name:
+            ended: dict[str, Any] | None = container.get("state", {}).get("terminated")
+            return ended
+    return None
 
 
 def _why(status: dict[str, Any]) -> str:

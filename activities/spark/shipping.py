@@ -9,7 +9,7 @@ from typing import Any
 from ...model.spec.tasks import PySparkTask, SparkSubmitTask
 from ..processes.users import acting_as
 from .driver import FIGURES, TABLES
-from .place import invalid
+from .place import invalid, path_of_script
 from .starts import SparkStart
 
 LARGEST_FILE = 50_000_000
@@ -22,8 +22,8 @@ FIXED = (1980, 1, 1, 0, 0, 0)
 
 
 def is_shipped(work: SparkStart) -> bool:
-    """Return whether the application is a file of the worker's: neither a URL, nor `local:` in the image."""
-    return isinstance(work.attempt.task, SparkSubmitTask) and ":" not in str(work.filled["application"])
+    """Return whether the application is a file of the worker's, and not one of the image (`local:`)."""
+    return isinstance(work.attempt.task, SparkSubmitTask) and not str(work.filled["application"]).startswith("local:")
 
 
 def archive(work: SparkStart, largest: int, **more: Any) -> bytes:
@@ -35,7 +35,7 @@ def archive(work: SparkStart, largest: int, **more: Any) -> bytes:
             plan["function"] = _add_code(made, work)
         elif is_shipped(work):
             with acting_as(work.folder.user):
-                place = work.file(work.filled["application"])
+                place = work.file(path_of_script(work.filled["application"]))
                 _add(made, f"{APPLICATION}/{place.name}", _bytes_of(place))
         for name in (FIGURES, *([TABLES] if work.staged_table is not None else [])):
             _add(made, name, Path(__file__).with_name(name).read_bytes())
@@ -55,10 +55,10 @@ def application_there(work: SparkStart) -> list[str]:
     """Return what the driver's side is given after its archive: the application as it finds it, and its arguments."""
     if not isinstance(work.attempt.task, SparkSubmitTask):
         return []
-    name = str(work.filled["application"])
+    name = path_of_script(str(work.filled["application"]))
     if is_shipped(work):
         name = f"{work.driver_folder}/{APPLICATION}/{work.file(name).name}"
-    return [name.removeprefix("local://"), *(str(argument) for argument in work.filled["application_args"])]
+    return [name, *(str(argument) for argument in work.filled["application_args"])]
 
 
 def _add_code(made: zipfile.ZipFile, work: SparkStart) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import httpx
 
 from .cluster import ClusterMode
 from .clusters import AppState, Cluster, SharedFolder, Status
-from .command import DRIVER, conf_of, environment, spark_submit
+from .command import DRIVER, class_path, conf_of, environment, in_megabytes, spark_submit
 from .place import invalid
 from .starts import SparkStart
 
@@ -66,6 +66,7 @@ class Standalone(SharedFolder):
         """What the master is asked to run: spark-submit, since it takes no Python application by itself."""
         work = self._work
         conf = conf_of(work)
+        entries = class_path(work)
         argv = spark_submit(work)[1:]
         at = argv.index("--deploy-mode")
         del argv[at : at + 2]  # on its host the driver is started as a client
@@ -78,14 +79,16 @@ class Standalone(SharedFolder):
             "mainClass": "org.apache.spark.deploy.SparkSubmit",
             "appResource": f"file:{DRIVER}",
             "appArgs": argv,
-            "environmentVariables": {**env, "PYTHONSAFEPATH": "1", "SPARK_ENV_LOADED": "1", **work.filled["env"]},
+            "environmentVariables": {**env, "PYTHONSAFEPATH": "1", "SPARK_ENV_LOADED": "1", **work.variables},
             "sparkProperties": {
                 # No other conf: the worker that starts the driver shows these on its command line.
                 **{key: value for key, value in conf.items() if key.startswith(LAUNCH)},
+                **({} if entries is None else {"spark.driver.extraClassPath": entries}),
                 "spark.app.name": work.options.name or work.attempt.name,
                 "spark.master": master_of(work),
                 "spark.submit.deployMode": "cluster",
-                "spark.driver.memory": work.options.driver_memory or conf.get("spark.driver.memory", "1g"),
+                "spark.driver.memory": in_megabytes(work.options.driver_memory)
+                or conf.get("spark.driver.memory", "1g"),
                 "spark.driver.cores": str(work.options.driver_cores or 1),
                 # A driver that fails is tried again by its run, where it counts; not by the master, where nobody sees.
                 "spark.driver.supervise": "false",

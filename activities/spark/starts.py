@@ -24,7 +24,7 @@ from ...model.spec.tasks import (
 from ...model.spec.tasks.spark import parts
 from ...model.states import TaskState
 from ..attempts.folder import RESULT, AttemptFolder
-from ..attempts.lifecycle import made_folder, workplace_watch
+from ..attempts.lifecycle import attempt_variables, made_folder, workplace_watch
 from ..attempts.outcomes import outcome_of
 from ..attempts.supervision import AttemptSupervisor
 from ..secrets import new_masker
@@ -43,6 +43,8 @@ class Mode(ABC):
     """Whether Python is that of an image or an archive, and the worker's is none of the driver's."""
     writes_log: ClassVar[bool] = False
     """Whether the driver itself writes the try's log, and not this worker."""
+    read_from_conf: ClassVar[tuple[str, ...]] = ()
+    """Properties that are looked up in the task's conf, and would be passed over in a file of properties."""
     conf: ClassVar[Mapping[str, str]] = {"spark.ui.port": "0"}
     """Defaults of drivers: a port of their own for the user interface."""
 
@@ -97,6 +99,11 @@ class SparkStart:
         return cls(attempt, workplace, options, modes[options.mode], folder, fields, number)
 
     @property
+    def variables(self) -> dict[str, str]:
+        """The driver's environment, where that is not its worker's: whose it is, and what the task says."""
+        return {**attempt_variables(self.attempt), **self.filled["env"]}
+
+    @property
     def directory(self) -> Path:
         return self.workplace.directory(self.attempt)
 
@@ -110,7 +117,14 @@ class SparkStart:
 
     @cached_property
     def staged(self) -> StagedOutput | None:
-        return stage(self.attempt, self.filled["output"], self._number, self.directory)
+        return self._stage(self._number)
+
+    def _stage(self, number: int) -> StagedOutput | None:
+        output = self.filled["output"]
+        if output is not None and self.mode.has_own_python and "://" not in output:
+            told = f"output {output!r}: the driver's disk is not the worker's. Give a URL, such as s3a://bucket/folder"
+            raise invalid(f"{told}; file:///folder where it is mounted in both")
+        return stage(self.attempt, output, number, self.directory)
 
     @cached_property
     def staged_table(self) -> StagedTable | None:
@@ -152,7 +166,7 @@ class SparkStart:
         if outcome.state is not TaskState.SUCCESS:
             return outcome
         number, filled, source = self._start_of(result), self.filled, self.attempt.source
-        staged = stage(self.attempt, filled["output"], number, self.directory)
+        staged = self._stage(number)
         if staged is not None:
             staged = staged.model_copy(update={"bundle": source.bundle if source is not None else None})
         table = stage_table(self.attempt, filled["table"], filled["replace_where"], number)

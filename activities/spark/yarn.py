@@ -47,6 +47,7 @@ class YarnMode(ClusterMode):
     """Cluster mode on YARN. A container has a folder of its own, in which the driver begins."""
 
     has_own_python: ClassVar[bool] = True
+    read_from_conf: ClassVar[tuple[str, ...]] = ("spark.yarn.tags",)
 
     def cluster(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor) -> Cluster:
         """Return the attempt's application, as the ResourceManager knows it."""
@@ -67,7 +68,7 @@ class YarnMode(ClusterMode):
             "spark.yarn.tags": f"{own},{cluster_name(work)}" if own else cluster_name(work),
             "spark.yarn.maxAppAttempts": "1",
             "spark.yarn.submit.waitAppCompletion": "false",
-            **{f"spark.yarn.appMasterEnv.{name}": value for name, value in work.filled["env"].items()},
+            **{f"spark.yarn.appMasterEnv.{name}": value for name, value in work.variables.items()},
         }
 
 
@@ -98,7 +99,8 @@ class Yarn:
         """Return the attempt's application: the oldest, as its driver has it that finds itself the second."""
         listed = self._ask("GET", "apps", applicationTags=self._tag).json()
         found = (listed.get("apps") or {}).get("app") or []
-        return min((str(app["id"]) for app in found), key=application_order, default=None)
+        mine = (str(app["id"]) for app in found if self._tag in str(app.get("applicationTags")).split(","))
+        return min(mine, key=application_order, default=None)
 
     def submit(self) -> str:
         """Have spark-submit hand the application over."""
@@ -205,7 +207,9 @@ class Yarn:
     def _ask(self, method: str, what: str, content: dict[str, Any] | None = None, **query: str) -> httpx.Response:
         """What the ResourceManager in charge answers; standbys redirect to it. Raises OSError if none answers."""
         # Without Kerberos, YARN takes the caller's name from the query.
-        user = os.environ.get("HADOOP_USER_NAME") or user_name()
+        work = self._work
+        known = work.options.proxy_user or work.filled["env"].get("HADOOP_USER_NAME")
+        user = known or os.environ.get("HADOOP_USER_NAME") or user_name()
         problems = []
         for url in self._urls:
             try:

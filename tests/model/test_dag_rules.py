@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from tidemill.model.bundle.data import DagFileState
 from tidemill.model.dag.assignment import Assignment
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.backfill_walk import BackfillBatch
+from tidemill.model.dag.records import RunRecord
 from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import Ticks
 from tidemill.model.dag.views import dag_row, dag_view, run_views
@@ -101,6 +103,15 @@ def test_the_last_run_is_the_newest_by_run_after_whenever_it_ended() -> None:
     state.create(later, START + 6 * HOUR, "a test")
     assert dag_row(state).last_state is RunState.QUEUED
     assert [view.run_after.hour for view in run_views(state, lambda *_: "")] == [6, 5, 4, 3]
+
+
+def test_what_a_later_release_keeps_of_a_run_hides_no_run() -> None:
+    """After a rollback, the runs of a DAG could not be listed any more."""
+    state = state_of()
+    run_ended(state, 5, RunState.FAILED)
+    [kept] = state.ledger
+    state.ledger = [RunRecord.model_validate_json(json.dumps({**kept.model_dump(mode="json"), "of_later": 1}))]
+    assert [view.state for view in run_views(state, lambda *_: "")] == [RunState.FAILED]
 
 
 def test_a_timetable_that_stands_still_is_noticed() -> None:

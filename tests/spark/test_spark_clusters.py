@@ -26,7 +26,7 @@ from tidemill.activities.spark.clusters import AppState
 from tidemill.activities.spark.command import spark_submit
 from tidemill.activities.spark.driver import is_first, tell
 from tidemill.activities.spark.starts import SparkStart, cluster_name
-from tidemill.activities.spark.yarn import Yarn, resource_managers
+from tidemill.activities.spark.yarn import Yarn, resource_managers, user_name
 from tidemill.model.run.attempts import SubmittedAttempt
 from tidemill.model.run.task_instances import Submission
 from tidemill.worker.dev import free_port
@@ -62,6 +62,7 @@ class ResourceManager:
     def __init__(self) -> None:
         self.apps: dict[str, dict[str, Any]] = {}
         self.asked: list[str] = []
+        self.lists_all = False
         self.printed: dict[str, str] = {}
         """By the name of the log: what the driver of every application has printed; its node answers at this place."""
         self.standby_of: str | None = None
@@ -81,7 +82,7 @@ class ResourceManager:
                     self._text(outer.printed.get(last))
                 elif last == "apps":
                     [tag] = parse_qs(url.query)["applicationTags"]
-                    found = [app for app in outer.apps.values() if tag in app["applicationTags"].split(",")]
+                    found = [app for app in outer.apps.values() if outer.lists_all or tag in app["applicationTags"]]
                     self._answer(200, {"apps": {"app": found} if found else None})
                 elif last in outer.apps:
                     self._answer(200, {"app": outer.apps[last]})
@@ -250,6 +251,24 @@ def test_an_application_on_yarn_is_found_by_its_tag(tmp_path: Path, resource_man
     assert yarn.status(made[0]).life is AppState.ENDED
     assert all("user.name=" in asked for asked in resource_manager.asked)
     assert yarn.status("application_1_1").life is AppState.UNKNOWN
+
+
+def test_what_another_has_on_yarn_is_not_followed(tmp_path: Path, resource_manager: ResourceManager) -> None:
+    """A standby of an old release redirects without the question: then everything is listed."""
+    resource_manager.add("tidemill-of-another", "RUNNING")
+    resource_manager.lists_all = True
+    assert Yarn(started(tmp_path, resource_manager), lambda: "").find() is None
+
+
+@pytest.mark.parametrize(("fields", "user"), [({}, None), ({"env": {"HADOOP_USER_NAME": "etl"}}, "etl")])
+def test_yarn_is_asked_by_whom_the_application_is_of(
+    tmp_path: Path, resource_manager: ResourceManager, fields: dict[str, Any], user: str | None
+) -> None:
+    Yarn(start(tmp_path, {**YARN, "rest_url": resource_manager.url}, **fields), lambda: "").find()
+    options = {**YARN, "rest_url": resource_manager.url, "proxy_user": "ada"}
+    Yarn(start(tmp_path, options, **fields), lambda: "").find()
+    assert f"user.name={user or user_name()}" in resource_manager.asked[0]
+    assert "user.name=ada" in resource_manager.asked[1]
 
 
 @pytest.mark.parametrize(

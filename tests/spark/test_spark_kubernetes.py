@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 from spark_starts import KUBERNETES, conf_of, start
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from tidemill.activities.spark import cluster as cluster_module
 from tidemill.activities.spark import kubectl as kubectl_module
 from tidemill.activities.spark import kubernetes as kubernetes_module
 from tidemill.activities.spark.causes import is_refusal
@@ -39,6 +41,8 @@ class Api:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Object] = {}
         self.printed: list[str] | None = []
+        self.logs_of: str | None = None
+        """The container that has to be named where a log is read."""
         self.asked: list[list[str]] = []
 
     def __call__(self, argv: Sequence[str], given: str | None = None) -> str:
@@ -66,10 +70,15 @@ class Api:
                 return ""
             case ["logs", *_] if self.printed is None:
                 raise OSError("no log")
-            case ["logs", _, "--timestamps", *since]:
-                after = since[0].partition("=")[2] if since else ""
-                return "".join(f"{line}\n" for line in self.printed if line.partition(" ")[0] >= after)
+            case ["logs", _, "--timestamps", *since] if self.logs_of is None:
+                return self._printed(since)
+            case ["logs", _, "--container", self.logs_of, "--timestamps", *since]:
+                return self._printed(since)
         raise AssertionError(words)
+
+    def _printed(self, since: Sequence[str]) -> str:
+        after = since[0].partition("=")[2] if since else ""
+        return "".join(f"{line}\n" for line in self.printed or () if line.partition(" ")[0] >= after)
 
     def put(self, kind: str, name: str, content: Object) -> None:
         uid = f"uid of {kind} {name}"
@@ -216,6 +225,27 @@ def test_what_the_driver_prints_is_in_the_log_once_and_what_it_tells_is_not(
     assert work.earlier_result() is None
 
 
+@pytest.mark.parametrize(("code", "succeeded"), [(0, True), (3, False)])
+def test_beside_other_containers_the_drivers_own_says_how_it_went(tmp_path: Path, code: int, succeeded: bool) -> None:
+    """A side car goes on, and kubectl reads the log of the first container unless it is told which."""
+    work, api, kubernetes = begun(tmp_path)
+    name = kubernetes.submit()
+    mounted = [{"name": "tidemill", "mountPath": "/opt/tidemill"}]
+    containers = [{"name": "shipper"}, {"name": "driver", "volumeMounts": mounted}]
+    ended = {"name": "driver", "state": {"terminated": {"exitCode": code, "reason": "Done"}}}
+    statuses = [{"name": "shipper", "state": {"running": {}}}, ended]
+    api.pod(
+        name, "Running", status={"phase": "Running", "containerStatuses": statuses}, spec={"containers": containers}
+    )
+    api.logs_of = "driver"
+    result = base64.b64encode(zlib.compress(b'{"outcome": {}}')).decode()
+    api.printed = [f"2026-01-01T00:00:00Z tidemill:{work.attempt.uuid.hex}:result:1/1:{result}"]
+    status = kubernetes.status(name)
+    assert (status.life, status.succeeded) == (AppState.ENDED, succeeded)
+    assert f"the driver has ended: Done, exit code {code}" in status.told
+    assert work.earlier_result() is not None
+
+
 def test_an_end_empties_what_was_sent_and_leaves_it_to_the_pod(tmp_path: Path) -> None:
     work, api, kubernetes = begun(tmp_path)
     kubernetes.submit()
@@ -316,11 +346,41 @@ def test_how_a_pod_stands_is_said_in_the_words_of_the_api(status: Object, life: 
     ('pods "x" is forbidden: error looking up service account team-a/nosuch: serviceaccount "nosuch" not found', True),
     ('pods "x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2', False),
     ("java.net.ConnectException: Connection refused", False),
+    ('kubectl --request-timeout 20s failed: Error from server (Forbidden): pods "x" is forbidden: User "w"', True),
+    ('Error from server (NotFound): error when creating "STDIN": namespaces "jobs" not found', True),
+    ("Must specify the driver container image", True),
+    ("Please specify spark.kubernetes.file.upload.path property.", True),
+    ("Only one of --proxy-user or --principal can be provided.", True),
     ("Application submitted by user a to unknown queue: nosuch", True),
     ("Required executor memory (65536 MB) is above the max threshold (8192 MB) of this cluster!", True),
 ])  # fmt: skip
 def test_what_a_cluster_refuses_for_good_fails_at_once(cause: str, refused: bool) -> None:
     assert is_refusal(cause) is refused
+
+
+def test_a_quota_that_is_used_up_is_waited_for_and_a_refusal_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, api, kubernetes = begun(tmp_path)
+    answers = ["exceeded quota: q, limited: pods=2", "exceeded quota: q, limited: pods=2", None]
+
+    def launch() -> str:
+        if (refusal := answers.pop(0)) is not None:
+            raise OSError(f'spark-submit ended with exit code 1: pods "x" is forbidden: {refusal}')
+        api.pod(cluster_name(work), "Pending")
+        return ""
+
+    monkeypatch.setattr(kubernetes, "_launch", launch)
+    monkeypatch.setattr(cluster_module, "AGAIN_AFTER", 0.1)
+    monkeypatch.setattr(cluster_module, "cluster_of", lambda *_: kubernetes)
+    outcome = ActivityEnvironment().run(cluster_module.submit, work)
+    assert outcome.submission is not None
+    assert answers == []
+    api.objects.clear()
+    work.folder.write("submission.json", {"application_id": "x"})
+    answers[:] = ['User "w" cannot create resource "pods"']
+    with pytest.raises(ApplicationError, match=r"the cluster refuses it: .* is forbidden"):
+        ActivityEnvironment().run(cluster_module.submit, work)
 
 
 @pytest.mark.parametrize(("told", "options", "wanted"), [

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 from support import dag
+from tidemill.activities.secrets import Connection
 from tidemill.activities.spark.modes import MODES
+from tidemill.activities.spark.place import of_connection
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.tasks import SparkMode, SparkOptions
 
@@ -72,6 +74,21 @@ def test_a_task_says_more_than_its_connection() -> None:
 def test_a_task_that_sizes_its_driver_also_runs_where_that_is_set_already() -> None:
     merged = SparkOptions(driver_memory="8g", conf={"spark.a": "1"}).over(SparkOptions(master="sc://h:15002"))
     assert merged.model_dump() == {"master": "sc://h:15002", "conf": {"spark.a": "1"}}
+
+
+@pytest.mark.parametrize("field", ["py_files", "jars", "packages", "proxy_user", "keytab", "properties_file"])
+def test_code_and_who_one_is_are_not_passed_over_on_a_connect_server(field: str) -> None:
+    value: Any = {"packages": ["a:b:1"], "py_files": ["a.zip"], "jars": ["a.jar"]}.get(field, "etl")
+    with pytest.raises(ValueError, match=f"{field}: a Connect server has that set"):
+        SparkOptions.model_validate({field: value}).over(SparkOptions(master="sc://h:15002"))
+
+
+def test_an_airflow_connection_says_all_that_it_says() -> None:
+    extra = '{"deploy-mode": "cluster", "properties-file": "/etc/spark/jobs.conf"}'
+    options = of_connection(Connection.read("s", f'{{"conn_type": "yarn", "extra": {extra}}}'))
+    assert options.properties_file == "/etc/spark/jobs.conf"
+    with pytest.raises(ValueError, match="Name its file as keytab of the task"):
+        of_connection(Connection.read("s", '{"conn_type": "yarn", "extra": {"principal": "a@B", "keytab": "Zm9v"}}'))
 
 
 def test_memory_of_a_driver_includes_what_spark_adds() -> None:

@@ -21,7 +21,9 @@ async def test_the_longest_names_fit_into_every_store(here: Stack) -> None:
     of_here = f'TaskQueue = "{here.task_queue}"'
     found = await eventually(lambda: listed(here, of_here), lambda ids: len(ids) >= 3)
     assert all(len(workflow_id) <= LONGEST for workflow_id in found)
-    assert await older_run(client, LONG, run.run_id) is not None
+    older = await older_run(client, LONG, run.run_id)
+    assert older is not None
+    assert (older.triggered_by, older.run_id) == ("client", run.run_id)
     await here.tidemill.dags.delete(LONG)
     await eventually(lambda: older_run(client, LONG, run.run_id), lambda kept: kept is None)
 

@@ -1,0 +1,118 @@
+"""The files that a Spark task names: what spark-submit is given for them, and what is refused before Spark begins."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spark_starts import KUBERNETES, YARN, conf_of, start
+from temporalio.exceptions import ApplicationError
+from tidemill.activities.bundles.files import named_files
+from tidemill.activities.spark.command import spark_submit
+from tidemill.activities.spark.kubernetes import LARGEST
+from tidemill.activities.spark.shipping import application_there, archive
+from tidemill.activities.spark.standalone import Standalone
+from tidemill.model.spec.tasks import SparkSubmitTask
+
+LOCAL: dict[str, Any] = {"master": "local[2]"}
+STANDALONE = {"master": "spark://h:7077", "deploy_mode": "cluster"}
+IMAGE = {"spark.kubernetes.container.image": "registry.example/tidemill:1"}
+
+
+@pytest.mark.parametrize("options", [LOCAL, YARN, KUBERNETES])
+@pytest.mark.parametrize("jar", ["local:///opt/spark/examples.jar", "s3a://b/x.jar", "hdfs:///apps/x.jar"])
+def test_a_jar_may_be_a_url(tmp_path: Path, options: dict[str, Any], jar: str) -> None:
+    assert spark_submit(start(tmp_path, options, application=jar, java_class="a.B"))[-2] == jar
+
+
+@pytest.mark.parametrize("options", [LOCAL, STANDALONE])
+def test_a_script_is_a_file_of_the_drivers_host(tmp_path: Path, options: dict[str, Any]) -> None:
+    (tmp_path / "there.py").touch()
+    for name in (f"local://{tmp_path}/there.py", f"file://{tmp_path}/there.py", f"{tmp_path}/there.py"):
+        assert spark_submit(start(tmp_path, options, application=name))[-2] == f"{tmp_path}/there.py"
+
+
+@pytest.mark.parametrize("options", [LOCAL, STANDALONE])
+def test_a_script_that_is_on_no_disk_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ApplicationError, match=r"'s3a://b/x.py' is not on a disk.* as local:///path/there.py"):
+        spark_submit(start(tmp_path, options, application="s3a://b/x.py"))
+
+
+@pytest.mark.parametrize("options", [YARN, KUBERNETES])
+def test_a_container_is_sent_a_file_and_knows_those_of_its_image(tmp_path: Path, options: dict[str, Any]) -> None:
+    (tmp_path / "mine.py").write_text("print(1)")
+    sent = start(tmp_path, options, application=f"file://{tmp_path}/mine.py")
+    assert application_there(sent)[0] == f"{sent.driver_folder}/application/mine.py"
+    assert application_there(start(tmp_path, options, application="local:///opt/x.py"))[0] == "/opt/x.py"
+    with pytest.raises(ApplicationError, match="is not on a disk"):
+        archive(start(tmp_path, options, application="hdfs:///apps/x.py"), LARGEST)
+
+
+@pytest.mark.parametrize("fields", [{"application": "nope.py"}, {"application": "nope.jar", "java_class": "a.B"}])
+def test_an_application_that_is_not_there_ends_the_task_before_spark_begins(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(ApplicationError, match=r"application: 'nope\.\w+' is not at /dags/nope.* beside the DAG file"):
+        spark_submit(start(tmp_path, LOCAL, **fields))
+
+
+@pytest.mark.parametrize("options", [LOCAL, STANDALONE, YARN, KUBERNETES])
+def test_a_file_of_properties_that_is_not_there_is_named(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ApplicationError, match=r"properties_file: 'no/such.conf' cannot be read at /dags/no/such.conf"):
+        spark_submit(start(tmp_path, {**options, "properties_file": "no/such.conf"}, application="local:///x.py"))
+
+
+@pytest.mark.parametrize(("options", "line"), [
+    (KUBERNETES, "spark.kubernetes.namespace=jobs"),
+    (KUBERNETES, "  spark.kubernetes.driver.podTemplateFile  pod.yaml"),
+    (YARN, "spark.yarn.tags: mine"),
+])  # fmt: skip
+def test_what_is_read_from_conf_is_not_passed_over_in_a_file(
+    tmp_path: Path, options: dict[str, Any], line: str
+) -> None:
+    (tmp_path / "my.conf").write_text(f"spark.a=1\n{line}\n")
+    with pytest.raises(ApplicationError, match=r"properties_file: spark\.\S+ is read from conf only. Set it there"):
+        spark_submit(start(tmp_path, {**options, "properties_file": str(tmp_path / "my.conf")}))
+
+
+def test_a_namespace_counts_in_client_mode_too(tmp_path: Path) -> None:
+    options = {"master": "k8s://https://h:6443", "namespace": "jobs", "conf": IMAGE}
+    conf = conf_of(spark_submit(start(tmp_path, options, application="local:///x.py", java_class="a.B")))
+    assert conf["spark.kubernetes.namespace"] == "jobs"
+
+
+def test_what_the_master_starts_a_driver_with(tmp_path: Path) -> None:
+    """Spark takes a memory of 2048 for bytes there, and its driver's JVM runs before its own spark-submit is read."""
+    options = {**STANDALONE, "driver_memory": "2048", "driver_class_path": "/opt/x.jar:/opt/y.jar"}
+    asked = Standalone(start(tmp_path, options, application="/opt/x.py", env={"REGION": "eu"})).request()
+    assert asked["sparkProperties"]["spark.driver.memory"] == "2048m"
+    assert asked["sparkProperties"]["spark.driver.extraClassPath"] == "/opt/x.jar:/opt/y.jar"
+    told = asked["environmentVariables"]
+    assert (told["REGION"], told["AIRFLOW_CTX_DAG_ID"], told["AIRFLOW_CTX_TASK_ID"]) == ("eu", "sales", "load")
+
+
+@pytest.mark.parametrize(("options", "prefix"), [
+    (YARN, "spark.yarn.appMasterEnv."), (KUBERNETES, "spark.kubernetes.driverEnv."),
+])  # fmt: skip
+def test_a_container_is_told_whom_it_runs_for(tmp_path: Path, options: dict[str, Any], prefix: str) -> None:
+    conf = conf_of(spark_submit(start(tmp_path, options, application="local:///x.py")))
+    assert conf[f"{prefix}AIRFLOW_CTX_DAG_ID"] == "sales"
+
+
+@pytest.mark.parametrize("options", [YARN, KUBERNETES])
+def test_an_output_on_a_disk_that_nobody_shares_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ApplicationError, match=r"output '/lake/x': the driver's disk is not the worker's. Give a URL"):
+        _ = start(tmp_path, options, output="/lake/x").staged
+    mounted = start(tmp_path, options, output="file:///lake/x").staged
+    assert mounted is not None
+    assert mounted.target == "file:///lake/x"
+
+
+def test_the_version_of_a_dag_has_all_files_that_its_tasks_name() -> None:
+    options = {
+        "py_files": ["a.zip"], "archives": ["env.tar.gz#environment"], "files": ["b.txt"], "jars": ["c.jar"],
+        "driver_class_path": "d.jar:e.jar", "properties_file": "f.conf", "keytab": "g.keytab",
+        "conf": {"spark.kubernetes.driver.podTemplateFile": "h.yaml"},
+    }  # fmt: skip
+    task = SparkSubmitTask.model_validate({"task_id": "t", "application": "main.py", "spark": options})
+    wanted = {"a.zip", "env.tar.gz", "b.txt", "c.jar", "d.jar", "e.jar", "f.conf", "g.keytab", "h.yaml", "main.py"}
+    assert {*named_files(task)} == wanted
