@@ -130,7 +130,8 @@ def _made_by(read: Callable[[], bytes]) -> str | None:
 def nothing_written(staged: Path | str) -> Exception:
     return invalid(
         f"the application succeeded and wrote nothing to {staged}. "
-        "Have it write to the path that conf spark.tidemill.output gives"
+        "Have it write to the path that conf spark.tidemill.output gives; if its driver has no disk in common with "
+        "the worker, as on YARN and Kubernetes, name the output by a URL, such as s3a://bucket/folder"
     )
 
 

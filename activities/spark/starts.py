@@ -117,14 +117,7 @@ class SparkStart:
 
     @cached_property
     def staged(self) -> StagedOutput | None:
-        return self._stage(self._number)
-
-    def _stage(self, number: int) -> StagedOutput | None:
-        output = self.filled["output"]
-        if output is not None and self.mode.has_own_python and "://" not in output:
-            told = f"output {output!r}: the driver's disk is not the worker's. Give a URL, such as s3a://bucket/folder"
-            raise invalid(f"{told}; file:///folder where it is mounted in both")
-        return stage(self.attempt, output, number, self.directory)
+        return stage(self.attempt, self.filled["output"], self._number, self.directory)
 
     @cached_property
     def staged_table(self) -> StagedTable | None:
@@ -166,7 +159,7 @@ class SparkStart:
         if outcome.state is not TaskState.SUCCESS:
             return outcome
         number, filled, source = self._start_of(result), self.filled, self.attempt.source
-        staged = self._stage(number)
+        staged = stage(self.attempt, filled["output"], number, self.directory)
         if staged is not None:
             staged = staged.model_copy(update={"bundle": source.bundle if source is not None else None})
         table = stage_table(self.attempt, filled["table"], filled["replace_where"], number)

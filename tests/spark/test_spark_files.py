@@ -98,15 +98,6 @@ def test_a_container_is_told_whom_it_runs_for(tmp_path: Path, options: dict[str,
     assert conf[f"{prefix}AIRFLOW_CTX_DAG_ID"] == "sales"
 
 
-@pytest.mark.parametrize("options", [YARN, KUBERNETES])
-def test_an_output_on_a_disk_that_nobody_shares_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(ApplicationError, match=r"output '/lake/x': the driver's disk is not the worker's. Give a URL"):
-        _ = start(tmp_path, options, output="/lake/x").staged
-    mounted = start(tmp_path, options, output="file:///lake/x").staged
-    assert mounted is not None
-    assert mounted.target == "file:///lake/x"
-
-
 def test_the_version_of_a_dag_has_all_files_that_its_tasks_name() -> None:
     options = {
         "py_files": ["a.zip"], "archives": ["env.tar.gz#environment"], "files": ["b.txt"], "jars": ["c.jar"],
