@@ -165,11 +165,9 @@ class _LocalRun:
     def __init__(self, state: DagRunState, dag: LocalDag, workplace: WorkerContext, told: OnChange) -> None:
         self.engine = RunEngine(state, self)
         self.state = state
-        known = {"run_type": str(state.run.run_type), "state": RunState.RUNNING, "queued_at": state.started_at}
-        fields = {name: getattr(state.run, name) for name in ("run_id", "logical_date", "run_after")}
         self._facts = LocalFacts(
             state,
-            RunSummary(**fields, **known, conf=state.run.conf, started_at=state.started_at),
+            RunSummary.of(state.run, state=RunState.RUNNING, queued_at=state.started_at, started_at=state.started_at),
             workplace.results,
             started_at=state.started_at,
         )

@@ -164,10 +164,7 @@ class RunLookup:
             identity = await self._identity(found[0])
             if identity is None:
                 return [known[0].model_dump(mode="json")]
-            more: dict[str, Any] = {"conf": identity.conf}
-            if (interval := identity.data_interval) is not None:
-                more |= {"data_interval_start": interval.start, "data_interval_end": interval.end}
-            known = [known[0].model_copy(update=more)]
+            known = [known[0].model_copy(update=RunSummary.details_of(identity))]
         return [run.model_dump(mode="json") for run in known]
 
     async def _identity(self, run: RunView) -> RunIdentity | None:

@@ -46,8 +46,7 @@ def context(attempt: TaskAttempt, facts: Facts | None = None) -> dict[str, Any]:
     when it is used.
     """
     run, facts = attempt.run, facts or NoFacts()
-    dag_run = DagRunView(run.dag_id, _known(attempt), run.conf, facts)
-    dag_run.partition_key, dag_run.partition_date = run.partition_key, date_of(run.partition_date)
+    dag_run = DagRunView(run.dag_id, RunSummary.of(run, state=RunState.RUNNING), facts)
     ti = TaskInstanceView(attempt, facts, dag_run)
     values: dict[str, Any] = {
         "conf": run.conf,
@@ -101,21 +100,6 @@ def _events_of(leaf: Any, facts: Facts) -> list[AssetEvent]:
     workflow_id = alias_workflow_id(leaf.name) if is_alias else asset_workflow_id(leaf.name or leaf.uri)
     found = facts.facts(Question(about="events", dag_id="", key=workflow_id))
     return [AssetEvent.model_validate(event) for event in found or ()]
-
-
-def _known(attempt: TaskAttempt) -> RunSummary:
-    """The task's own run, as the attempt tells of it."""
-    run, interval = attempt.run, attempt.run.data_interval
-    return RunSummary(
-        run_id=run.run_id,
-        run_type=str(run.run_type),
-        state=RunState.RUNNING,
-        logical_date=run.logical_date,
-        run_after=run.run_after,
-        data_interval_start=interval.start if interval is not None else None,
-        data_interval_end=interval.end if interval is not None else None,
-        triggering_user_name=run.triggering_user_name,
-    )
 
 
 def _of_the_past(attempt: TaskAttempt, facts: Facts) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class TaskInstanceView:
         if found is None:
             return None
         whole = next(iter(runs_of(self._facts, self.dag_id, found.run_id)), found)
-        return DagRunView(self.dag_id, whole, whole.conf, self._facts)
+        return DagRunView(self.dag_id, whole, self._facts)
 
 
 class TaskInContext:
@@ -165,7 +165,7 @@ class TaskInContext:
 class DagRunView:
     """`dag_run`: the run that a task belongs to."""
 
-    def __init__(self, dag_id: str, known: RunSummary, conf: dict[str, Any], facts: Facts) -> None:
+    def __init__(self, dag_id: str, known: RunSummary, facts: Facts) -> None:
         self.dag_id = dag_id
         self.run_id = known.run_id
         self.run_type = known.run_type
@@ -174,9 +174,9 @@ class DagRunView:
         self.run_after = date_of(known.run_after)
         self.data_interval_start = date_of(known.data_interval_start)
         self.data_interval_end = date_of(known.data_interval_end)
-        self.conf = conf
-        self.partition_key: str | None = None
-        self.partition_date: pendulum.DateTime | None = None
+        self.conf = known.conf
+        self.partition_key = known.partition_key
+        self.partition_date = date_of(known.partition_date)
         self.external_trigger = known.run_type == "manual"
         self.triggering_user_name = known.triggering_user_name
         self.note = None

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 from ..base import Instant, Model
 from ..states import RunState
+from .identity import RunIdentity
 
 
 class Question(Model):
@@ -36,8 +37,35 @@ class RunSummary(Model):
     data_interval_start: Instant | None = None
     data_interval_end: Instant | None = None
     triggering_user_name: str | None = None
+    partition_key: str | None = None
+    partition_date: Instant | None = None
+    """With the interval and `conf`, only of a run that is asked for alone."""
     conf: dict[str, Any] = {}
-    """Only of a run that is asked for alone."""
+
+    @classmethod
+    def of(cls, run: RunIdentity, **more: Any) -> Self:
+        """Return what is known of *run* by itself, with *more* of how it stands."""
+        return cls(
+            run_id=run.run_id,
+            run_type=str(run.run_type),
+            logical_date=run.logical_date,
+            run_after=run.run_after,
+            triggering_user_name=run.triggering_user_name,
+            **cls.details_of(run),
+            **more,
+        )
+
+    @staticmethod
+    def details_of(run: RunIdentity) -> dict[str, Any]:
+        """Return what a list of runs does not say of *run*."""
+        interval = run.data_interval
+        return {
+            "data_interval_start": interval.start if interval is not None else None,
+            "data_interval_end": interval.end if interval is not None else None,
+            "partition_key": run.partition_key,
+            "partition_date": run.partition_date,
+            "conf": run.conf,
+        }
 
 
 class RunSource(Protocol):

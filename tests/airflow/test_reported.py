@@ -110,11 +110,12 @@ async def test_what_is_no_number_is_refused_and_not_lost(airflow: Stack) -> None
     assert all("JSON" in str(task.error) for task in details.tasks)
 
 
-async def test_the_run_before_has_its_conf(airflow: Stack, out: Path) -> None:
+async def test_the_run_before_has_its_conf_and_each_says_who_asked_for_it(airflow: Stack, out: Path) -> None:
     first, second = (datetime(2026, 2, day, tzinfo=UTC) for day in (1, 2))
-    await run_once(airflow, "conf_of_the_run_before", conf={"cursor": 5}, logical_date=first)
-    await run_once(airflow, "conf_of_the_run_before", logical_date=second)
-    assert {"cursor": 5} in noted(out, "cursor")
+    dag_id = "conf_of_the_run_before"
+    await run_once(airflow, dag_id, conf={"cursor": 5}, logical_date=first, triggering_user_name="ada")
+    await run_once(airflow, dag_id, logical_date=second, triggering_user_name="bob")
+    assert [[{"cursor": 5}, "ada"], [{}, "bob"]] in noted(out, "cursor")
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,16 @@ from uuid import NAMESPACE_URL, uuid5
 
 from ....model.errors import InvalidInputError
 from ....model.run.attempts import CallbackCall, TaskAttempt, attempt_uuid
+from ....model.run.facts import RunSummary
 from ....model.run.identity import operator_run_id
 from ....model.run.task_instances import Outcome
 from ....model.spec.notifiers import Event
+from ....model.states import RunState
 from ..dag_code import dag_of, file_of
 from ..failures import describe_failure, print_failure
 from .answers import Asking
 from .answers.assets import consumed
+from .answers.runs import dag_run
 from .answers.table import answer
 from .dag_conversion import is_mapped_operator
 from .deadlines import call_missed
@@ -199,23 +202,9 @@ def run_context(attempt: TaskAttempt, started: datetime) -> dict[str, Any]:
 def run_of(attempt: TaskAttempt) -> dict[str, Any]:
     """The run as Airflow's models have it."""
     run = attempt.run
-    interval = run.data_interval
-    return {
-        "dag_id": run.dag_id,
-        "run_id": run.run_id,
-        "logical_date": run.logical_date,
-        "data_interval_start": interval.start if interval is not None else None,
-        "data_interval_end": interval.end if interval is not None else None,
-        "run_after": run.run_after,
-        "start_date": attempt.run_started_at or run.run_after,
-        "end_date": None,
-        "run_type": str(run.run_type),
-        "state": "running",
-        "conf": run.conf,
-        "consumed_asset_events": [consumed(event) for event in run.asset_events],
-        "partition_key": run.partition_key,
-        "partition_date": run.partition_date,
-    }
+    known = RunSummary.of(run, state=RunState.RUNNING, started_at=attempt.run_started_at or run.run_after)
+    events = [consumed(event) for event in run.asset_events]
+    return {**dag_run(run.dag_id, known, "python"), "consumed_asset_events": events}
 
 
 def _call_back(dag: Any, attempt: TaskAttempt) -> dict[str, Any]:

@@ -122,7 +122,7 @@ with DAG("conf_of_the_run_before", schedule=None, start_date=STARTS):
     @task
     def cursor(ti=None, dag_run=None):
         before = ti.get_previous_dagrun()
-        note("cursor", before.conf if before is not None else None)
+        note("cursor", [(run.conf, run.triggering_user_name) for run in (before, dag_run) if run is not None])
 
     cursor()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from .....model.errors import InvalidInputError
 from .....model.run.facts import Question, RunSummary, runs_of, successful_before
@@ -11,19 +11,11 @@ from . import OK, Answering, Asking, Message, missing
 ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
 
 
-def dag_run(dag_id: str, run: RunSummary) -> Message:
-    """A run as Airflow's models have it."""
-    known = run.model_dump(mode="json")
-    names = ("run_id", "run_type", "state", "logical_date", "run_after", "data_interval_start", "data_interval_end")
-    return {
-        **{name: known[name] for name in names},
-        "dag_id": dag_id,
-        "start_date": known["started_at"],
-        "end_date": known["ended_at"],
-        "conf": run.conf,
-        "consumed_asset_events": [],
-        "partition_key": None,
-    }
+def dag_run(dag_id: str, run: RunSummary, mode: Literal["json", "python"] = "json") -> Message:
+    """Return the run as Airflow's models have it, its times as text, or with *mode* "python" as they are."""
+    known = run.model_dump(mode=mode, exclude={"queued_at"})
+    times = {"start_date": known.pop("started_at"), "end_date": known.pop("ended_at")}
+    return {**known, **times, "dag_id": dag_id, "consumed_asset_events": []}
 
 
 def _run(asking: Asking, message: Message) -> Message:
