@@ -98,11 +98,11 @@ def read_request(document: object, dag_id: str) -> TriggerRequest:
         raise explain(error, f"trigger of DAG {dag_id!r}", TriggerRequest) from None
 
 
-def check_conf(spec: DagSpec, request: TriggerRequest, *, costly: bool = False) -> None:
-    """Holds the run's conf against the DAG's params: those that are *costly* to look at, or the others.
+def check_conf(spec: DagSpec, request: TriggerRequest) -> None:
+    """Holds the run's conf against those of the DAG's params that are not costly to look at.
 
     A param is a plain default, or {"value": ..., "schema": {...}} with a JSON schema for what conf gives. Raises
     InvalidInputError.
     """
-    if (problem := conf_problem(spec.params, request.conf, costly=costly)) is not None:
+    if (problem := conf_problem(spec.params, request.conf, costly=False)) is not None:
         raise InvalidInputError(f"DAG {spec.dag_id!r}: {problem}")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..base import Instant, Model, OmitDefaults, Request
+from ..base import Model, OmitDefaults, Request
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec
 from ..spec.graph import ancestors
@@ -62,13 +62,6 @@ class Revision(Model):
     clear: ClearRequest | None = None
     mark: MarkRequest | None = None
     mark_run: RunMark | None = None
-
-
-class RunRange(Model):
-    """Several runs of a DAG by their logical dates, both ends included."""
-
-    start: Instant | None = None
-    end: Instant | None = None
 
 
 def selected(spec: DagSpec, states: Mapping[str, TaskState], selection: Selection) -> list[str]:

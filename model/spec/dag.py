@@ -133,10 +133,7 @@ class DagSpec(OmitDefaults, Model):
     """Whether tasks run the newest code, and not that of the version that their run was created with."""
     rerun_with_latest_version: bool | None = None
     """Whether a run that is cleared goes on with the version in place. None: as its bundle is, see `reruns_latest`."""
-    allowed_run_types: tuple[
-        Literal["scheduled", "manual", "backfill", "asset_triggered", "asset_materialization", "operator_triggered"],
-        ...,
-    ] = ()
+    allowed_run_types: tuple[TypeOfRun, ...] = ()
     """The types that runs may have; none given: all."""
     allow_trigger_in_future: bool = False
     """Whether a manual run of a DAG without a schedule starts at once though its logical date is in the future."""
