@@ -1,7 +1,7 @@
 """Tasks that have to do with other DAGs: start a run of one, or wait for one."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -44,10 +44,9 @@ class OtherDagsActivities:
         """Starts the run, unless an earlier start of this try has; then looks how it stands, if that is waited for."""
         task = attempt.task
         assert isinstance(task, TriggerDagTask)  # noqa: S101
-        written = [task.trigger_dag_id, task.trigger_run_id, task.logical_date, task.conf, task.run_after]
-        dag_id, *values = await asyncio.to_thread(filled, self._workplace, attempt, written)
+        values = await asyncio.to_thread(filled, self._workplace, attempt, task.written())
         try:
-            return await _triggered(attempt, task, DagHandle(self._asking, dag_id), values)
+            return await _triggered(attempt, task, DagHandle(self._asking, values["trigger_dag_id"]), values)
         except DagNotFoundError as error:
             raise _failed("DagNotFound", str(error)) from None
         except TriggerRefusedError as error:
@@ -58,8 +57,8 @@ class OtherDagsActivities:
         """Whether the other DAG's run, or tasks of it, are where they are waited for to be."""
         task = attempt.task
         assert isinstance(task, ExternalTaskTask)  # noqa: S101
-        written = [task.external_dag_id, task.external_task_ids]
-        dag_id, task_ids = await asyncio.to_thread(filled, self._workplace, attempt, written)
+        values = await asyncio.to_thread(filled, self._workplace, attempt, task.written())
+        dag_id, task_ids = values["external_dag_id"], values["external_task_ids"]
         try:
             return await _poked(attempt, task, DagHandle(self._asking, dag_id), task_ids)
         except DagNotFoundError as error:
@@ -72,8 +71,9 @@ def _failed(error_type: str, message: str, *, retryable: bool = True) -> Excepti
     return task_failure(Failure(error_type=error_type, message=message, retryable=retryable))
 
 
-async def _triggered(attempt: TaskAttempt, task: TriggerDagTask, dag: DagHandle, values: Sequence[Any]) -> Outcome:
-    wanted, logical_date, conf, run_after = values
+async def _triggered(attempt: TaskAttempt, task: TriggerDagTask, dag: DagHandle, values: Mapping[str, Any]) -> Outcome:
+    names = ("trigger_run_id", "logical_date", "conf", "run_after")
+    wanted, logical_date, conf, run_after = (values[name] for name in names)
     now = datetime.now(UTC)
     date = to_utc(isoparse(logical_date)) if logical_date is not None else None
     run_id = wanted or operator_run_id(attempt.run, attempt.key, attempt.try_number)

@@ -67,7 +67,7 @@ class WaitingActivities:
         task, run = attempt.task, attempt.run
         assert isinstance(task, TimeTask)  # noqa: S101
         since = run.data_interval.end if run.data_interval is not None else run.run_after
-        target = filled(self._workplace, attempt, task.target_time)
+        target = filled(self._workplace, attempt, task.written())["target_time"]
         try:
             at = since + (task.delta or timedelta()) if target is None else _at(target, task.timezone, since)
         except ValueError as error:

@@ -37,11 +37,11 @@ def run(job: Job) -> dict[str, Any]:
     assert isinstance(task, BashTask | BashSensorTask)  # noqa: S101
     try:
         settings = settings_for(job, attempt)
-        command, env, cwd = filled(attempt, [task.command, task.env, task.cwd], context(attempt, job), settings)
+        values = filled(attempt, task.written(), context(attempt, job), settings)
     except Exception as error:  # also what its DAG file raises, where that is needed
         return {"failure": describe_failure(error).model_dump(mode="json")}
-    job.tell(rendered=shown({"bash_command": command, "env": env, "cwd": cwd}))
-    return _bash(job, command, env, cwd)
+    job.tell(rendered=shown({"bash_command": values["command"], "env": values["env"], "cwd": values["cwd"]}))
+    return _bash(job, values["command"], values["env"], values["cwd"])
 
 
 def run_function(job: Job) -> dict[str, Any]:

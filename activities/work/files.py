@@ -21,7 +21,7 @@ def run(job: Job) -> dict[str, Any]:
     attempt = TaskAttempt.model_validate(job.request["attempt"])
     assert isinstance(attempt.task, FileSensorTask)  # noqa: S101
     try:
-        path = filled(attempt, attempt.task.filepath, context(attempt, job), settings_for(job, attempt))
+        path = filled(attempt, attempt.task.written(), context(attempt, job), settings_for(job, attempt))["filepath"]
         path = str(Path(base_folder(attempt.task.fs_conn_id), path))
     except Exception as error:  # also what its DAG file raises, where that is needed
         return {"invalid": masked(str(error))}

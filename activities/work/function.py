@@ -35,6 +35,7 @@ from ...model.run.task_instances import Outcome
 from ...model.spec.notifiers import Event
 from ...model.spec.references import RETURN_VALUE
 from ...model.spec.tasks import SensorTask
+from ...model.spec.tasks.code import CallTask
 from ...model.states import TaskState
 from ..secrets import TEMPLATE_NAMES
 from . import other_python
@@ -223,9 +224,9 @@ def _call(
     settings: TemplateSettings,
     told: Rendered,
 ) -> Any:
-    written = [getattr(attempt.task, name, None) or {} for name in ("args", "kwargs", "templates_dict")]
-    native = attempt.render_template_as_native_obj
-    args, kwargs, templates_dict = filled(attempt, written, values, settings, native=native)
+    written = {name: getattr(attempt.task, name, None) or {} for name in CallTask.template_fields}
+    found = filled(attempt, written, values, settings, native=attempt.render_template_as_native_obj)
+    args, kwargs, templates_dict = found["args"], found["kwargs"], found["templates_dict"]
     values["templates_dict"] = templates_dict or None
     told({"op_args": args, "op_kwargs": kwargs, "templates_dict": templates_dict})
     if isinstance(function, OtherPython):

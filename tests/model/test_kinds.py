@@ -24,3 +24,15 @@ def test_which_share_what() -> None:
     assert {"wait_until", "bash_sensor", "trigger_dag"} <= WAITS
     assert {"pyspark", "spark_sql_function"} == CALLS & SPARKS
     assert {"bash", "bash_function", "bash_sensor"} == SHELLS
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_its_templates_are_fields_of_its_own(kind: str) -> None:
+    assert KINDS[kind].model_fields.keys() >= {*KINDS[kind].template_fields}
+
+
+def test_a_function_in_a_driver_has_its_arguments_filled_in_and_its_options() -> None:
+    written = {"task_id": "t", "args": ["{{ ds }}"], "kwargs": {"a": 1}, "env": {"b": "{{ ts }}"}}
+    task = KINDS["pyspark"].model_validate({**written, "spark": {"name": "{{ run_id }}"}})
+    found = task.templated()
+    assert all(value in found for value in (("{{ ds }}",), {"a": 1}, {"b": "{{ ts }}"}, "{{ run_id }}"))

@@ -38,6 +38,8 @@ class BaseTask(OmitDefaults, Model):
     """Whether the activity waits for other workflows: it runs where it keeps none of them from its answers."""
     queue_suffix: ClassVar[str] = ""
     """What the DAG's task queue is continued with for this kind: work that must not hold up other work."""
+    template_fields: ClassVar[tuple[str, ...]] = ()
+    """The fields that are templates, or results of other tasks (Airflow's name)."""
     template_ext: ClassVar[tuple[str, ...]] = ()
     """How the name of a template file ends: such a value stands for the file's content, as in Airflow."""
     default_pool: ClassVar[str | None] = None
@@ -146,9 +148,13 @@ class BaseTask(OmitDefaults, Model):
         """Whether the run before has a say in when it starts."""
         return self.depends_on_past or self.wait_for_downstream
 
+    def written(self) -> dict[str, Any]:
+        """Return the fields that are templates, by name, as they are written."""
+        return {name: getattr(self, name) for name in self.template_fields}
+
     def templated(self) -> tuple[Any, ...]:
-        """The values in which templates and results of other tasks are replaced before the task runs."""
-        return ()
+        """Return the values in which templates and results of other tasks are replaced before the task runs."""
+        return tuple(self.written().values())
 
     def uses(self) -> set[str]:
         """The tasks whose results the arguments name."""

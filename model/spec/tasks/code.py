@@ -30,6 +30,7 @@ class BashTask(BaseTask):
     activity: ClassVar[str | None] = "tidemill.bash"
     template_ext: ClassVar[tuple[str, ...]] = (".sh", ".bash")
     airflow_name: ClassVar[str] = "BashOperator"
+    template_fields: ClassVar[tuple[str, ...]] = ("command", "env", "cwd")
     kind: Literal["bash"] = "bash"
     command: Annotated[str, Field(min_length=1)]
     """The command, or the name of a .sh or .bash file; a template."""
@@ -39,9 +40,6 @@ class BashTask(BaseTask):
     """The working directory; None: the try's own folder."""
     skip_on_exit_code: ExitCodes = (SKIP_EXIT_CODE,)
     """Exit codes by which the task is skipped."""
-
-    def templated(self) -> tuple[Any, ...]:
-        return (self.command, self.env, self.cwd)
 
 
 class CallTask(BaseTask):
@@ -62,9 +60,7 @@ class CallTask(BaseTask):
     """Values that the function finds in its context, templates filled in."""
     templates_exts: tuple[str, ...] = ()
     """How names of template files end."""
-
-    def templated(self) -> tuple[Any, ...]:
-        return (self.args, self.kwargs, self.templates_dict)
+    template_fields: ClassVar[tuple[str, ...]] = ("args", "kwargs", "templates_dict")
 
     @property
     def pulls_xcom(self) -> bool:

@@ -22,6 +22,7 @@ class ActivityTask(BaseTask):
     """
 
     airflow_name: ClassVar[str] = "TemporalActivityOperator"
+    template_fields: ClassVar[tuple[str, ...]] = ("args",)
     kind: Literal["activity"] = "activity"
     activity_type: Annotated[str, Field(min_length=1)]
     """The name of the activity."""
@@ -30,22 +31,17 @@ class ActivityTask(BaseTask):
     heartbeat_timeout: PositiveDuration | None = None
     """How long the activity may be silent; None: it need not heartbeat."""
 
-    def templated(self) -> tuple[Any, ...]:
-        return (self.args,)
-
 
 class WorkflowTask(BaseTask):
     """A Temporal workflow by its name, as a child of the run. What it returns is the result."""
 
     airflow_name: ClassVar[str] = "TemporalWorkflowOperator"
+    template_fields: ClassVar[tuple[str, ...]] = ("args",)
     kind: Literal["workflow"] = "workflow"
     workflow_type: Annotated[str, Field(min_length=1)]
     """The name of the workflow."""
     args: tuple[Any, ...] = ()
     """Its arguments: values, templates, or results of other tasks."""
-
-    def templated(self) -> tuple[Any, ...]:
-        return (self.args,)
 
 
 class TriggerDagTask(PokedTask):
@@ -54,6 +50,9 @@ class TriggerDagTask(PokedTask):
     activity: ClassVar[str | None] = "tidemill.trigger_dag"
     calls_workflows: ClassVar[bool] = True
     airflow_name: ClassVar[str] = "TriggerDagRunOperator"
+    template_fields: ClassVar[tuple[str, ...]] = (
+        "trigger_dag_id", "trigger_run_id", "logical_date", "conf", "run_after",
+    )  # fmt: skip
     kind: Literal["trigger_dag"] = "trigger_dag"
     trigger_dag_id: Annotated[str, Field(min_length=1)]
     """The DAG to run; a template."""
@@ -79,9 +78,6 @@ class TriggerDagTask(PokedTask):
     """The states of that run by which the task succeeds."""
     failed_states: tuple[str, ...] = ("failed",)
     """The states of that run by which it fails."""
-
-    def templated(self) -> tuple[Any, ...]:
-        return (self.trigger_dag_id, self.trigger_run_id, self.logical_date, self.conf, self.run_after)
 
 
 def check_is_foreign(task: BaseTask) -> None:

@@ -260,12 +260,8 @@ class SparkWork(BaseTask):
     then write side by side.
     """
 
-    def written(self) -> dict[str, Any]:
-        """Return the fields that are templates, by name, as they are written."""
-        return {name: getattr(self, name) for name in self.template_fields}
-
     def templated(self) -> tuple[Any, ...]:
-        return (*super().templated(), *self.spark.templated().values(), *self.written().values())
+        return (*self.spark.templated().values(), *super().templated())
 
     def impossible_with(self, _: SparkOptions, /) -> str | None:
         """Return why it cannot be run with some options, its own and those of its connection; None if it can."""
@@ -319,7 +315,14 @@ class SparkSubmitTask(SparkWork):
         return self
 
 
-class PySparkTask(SparkWork, CallTask):
+class SparkFunctionTask(SparkWork, CallTask):
+    """A function of the DAG file that is called in a driver, which fills in its arguments."""
+
+    def templated(self) -> tuple[Any, ...]:
+        return (*super().templated(), *(getattr(self, name) for name in CallTask.template_fields))
+
+
+class PySparkTask(SparkFunctionTask):
     """A function of the DAG file that is given a SparkSession (Airflow: @task.pyspark)."""
 
     airflow_name: ClassVar[str] = "@task.pyspark"
@@ -387,7 +390,7 @@ class SparkPipelinesTask(SparkWork):
         return self
 
 
-class SparkSqlFunctionTask(SparkWork, CallTask):
+class SparkSqlFunctionTask(SparkFunctionTask):
     """A function of the DAG file that returns the SQL to run, as `SparkSqlTask` takes it."""
 
     airflow_name: ClassVar[str] = "@task.spark_sql"

@@ -1,7 +1,7 @@
 """Tasks that wait. None of them holds a worker or a slot while it does."""
 
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -43,6 +43,7 @@ class BashSensorTask(PokedTask):
 
     activity: ClassVar[str | None] = "tidemill.bash"
     airflow_name: ClassVar[str] = "BashSensor"
+    template_fields: ClassVar[tuple[str, ...]] = ("command", "env", "cwd")
     kind: Literal["bash_sensor"] = "bash_sensor"
     command: Annotated[str, Field(min_length=1)]
     """The command; a template."""
@@ -53,23 +54,18 @@ class BashSensorTask(PokedTask):
     retry_exit_code: int | None = None
     """The exit code that means "not yet"; another one than it and 0 fails the task. None: all mean that."""
 
-    def templated(self) -> tuple[Any, ...]:
-        return (self.command, self.env, self.cwd)
-
 
 class FileSensorTask(PokedTask):
     """Waits for a file, or for one that a pattern such as `in/*.csv` fits (Airflow: FileSensor)."""
 
     activity: ClassVar[str | None] = "tidemill.file_sensor"
     airflow_name: ClassVar[str] = "FileSensor"
+    template_fields: ClassVar[tuple[str, ...]] = ("filepath",)
     kind: Literal["file_sensor"] = "file_sensor"
     filepath: Annotated[str, Field(min_length=1)]
     """The path or pattern; a template."""
     fs_conn_id: str | None = None
     """A connection whose extra field `path` is the folder that a relative path begins at."""
-
-    def templated(self) -> tuple[Any, ...]:
-        return (self.filepath,)
 
 
 class ExternalTaskTask(PokedTask):
@@ -81,6 +77,7 @@ class ExternalTaskTask(PokedTask):
     activity: ClassVar[str | None] = "tidemill.external_task"
     calls_workflows: ClassVar[bool] = True
     airflow_name: ClassVar[str] = "ExternalTaskSensor"
+    template_fields: ClassVar[tuple[str, ...]] = ("external_dag_id", "external_task_ids")
     kind: Literal["external_task"] = "external_task"
     external_dag_id: Annotated[str, Field(min_length=1)]
     """The DAG whose run is waited for."""
@@ -99,14 +96,12 @@ class ExternalTaskTask(PokedTask):
     failed_states: tuple[str, ...] = ()
     """States that end the wait at once: the task fails, or with `skipped_states` is skipped."""
 
-    def templated(self) -> tuple[Any, ...]:
-        return (self.external_dag_id, self.external_task_ids)
-
 
 class TimeTask(WaitingTask):
     """Waits for a moment: one durable timer (Airflow: DateTimeSensor, TimeDeltaSensor, TimeSensor)."""
 
     airflow_name: ClassVar[str] = "DateTimeSensor"
+    template_fields: ClassVar[tuple[str, ...]] = ("target_time",)
     kind: Literal["wait_until"] = "wait_until"
     target_time: str | None = None
     """A date and time (ISO 8601), or a time of the day of the run; naive ones in `timezone`. May be a template."""
@@ -114,9 +109,6 @@ class TimeTask(WaitingTask):
     """How long after the end of the data interval, or after run_after where there is none."""
     timezone: str = "UTC"
     """The IANA time zone of a target_time without one."""
-
-    def templated(self) -> tuple[Any, ...]:
-        return (self.target_time,)
 
 
 class ApprovalTask(WaitingTask):
@@ -126,6 +118,7 @@ class ApprovalTask(WaitingTask):
     """
 
     airflow_name: ClassVar[str] = "ApprovalOperator"
+    template_fields: ClassVar[tuple[str, ...]] = ("subject",)
     kind: Literal["approval"] = "approval"
     subject: str = ""
     """What is asked; a template."""
@@ -144,6 +137,3 @@ class ApprovalTask(WaitingTask):
         if unknown or self.defaults == ():
             raise ValueError(f"defaults = {self.defaults}: choose from the options {', '.join(self.options)}")
         return self
-
-    def templated(self) -> tuple[Any, ...]:
-        return (self.subject,)
