@@ -208,7 +208,6 @@ def named_files(task: object) -> list[str]:
         *options.archives,
         *(options.driver_class_path or "").split(":"),
         options.properties_file or "",
-        options.keytab or "",
         *(str(value) for key, value in options.conf.items() if key.endswith(".podTemplateFile")),
     ]
     if isinstance(task, SparkSubmitTask):

@@ -21,8 +21,10 @@ REFUSALS = re.compile(
     re.IGNORECASE,
 )
 """What a cluster says where asking again changes nothing."""
-PASSING = re.compile(r"exceeded quota", re.IGNORECASE)
+PASSING = re.compile(r"exceeded quota|status unknown for quota", re.IGNORECASE)
 """Says that it is refused now: others give room."""
+FUTILE = re.compile(r"used: (?:[\w./-]+=0[a-zA-Z]*,?)+ ?,? ?limited:", re.IGNORECASE)
+"""Says that nobody has any of a quota, and it is not enough: there is nobody to wait for."""
 
 
 def cause_of(lines: Sequence[str]) -> str:
@@ -36,9 +38,9 @@ def cause_of(lines: Sequence[str]) -> str:
 
 def is_refusal(cause: str) -> bool:
     """Return whether *cause* is one that no other start of the same try overcomes."""
-    return REFUSALS.search(cause) is not None and PASSING.search(cause) is None
+    return REFUSALS.search(cause) is not None and not waits_for_others(cause)
 
 
 def waits_for_others(cause: str) -> bool:
     """Return whether *cause* passes when others give room."""
-    return PASSING.search(cause) is not None
+    return PASSING.search(cause) is not None and FUTILE.search(cause) is None

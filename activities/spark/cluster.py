@@ -107,7 +107,8 @@ def submit(work: SparkStart) -> Outcome:
         except NotConfiguredError as error:
             raise invalid(str(error)) from None
         except OSError as error:
-            _raise_if_refused(str(error))
+            if work.number == 1:  # else an earlier start may have made what cannot be looked at now
+                _raise_if_refused(str(error))
             if not waits_for_others(str(error)):
                 raise infrastructure_error(str(error)) from None
             _wait_for_others(watch, str(error))
@@ -118,7 +119,11 @@ def _submitted(work: SparkStart, cluster: Cluster, watch: AttemptSupervisor) -> 
     found = claimed(work) or cluster.find() or _recorded(work, cluster)
     if found is None:
         watch.check()
-        found = cluster.submit()
+        try:
+            found = cluster.submit()
+        except OSError as error:
+            _raise_if_refused(str(error))
+            raise
         work.folder.write("submission.json", {"application_id": found})
     return found
 

@@ -154,12 +154,14 @@ def application(work: SparkStart) -> list[str]:
 
 def application_file(work: SparkStart) -> str:
     """Return the script or JAR as spark-submit finds it; a JAR may be a URL. Fails the task for one not there."""
-    name = str(work.filled["application"])
+    name, user = str(work.filled["application"]), work.folder.user
+    if _is_there(work.file(name), user):
+        return str(work.file(name))
     if not work.is_java:
         name = path_of_script(name)
         if work.mode.outlives_worker and Path(name).is_absolute():
             return name  # it may be on the cluster's hosts alone
-    return _found("application", name, work.file, work.folder.user)
+    return _found("application", name, work.file, user)
 
 
 def flags(
@@ -207,7 +209,8 @@ def class_path(work: SparkStart) -> str | None:
     if not entries or work.mode.has_own_python:
         return entries or None
     places = ((entry, work.file(entry)) for entry in entries.split(":"))
-    return ":".join(str(place) if entry and place.exists() else entry for entry, place in places)
+    user = work.folder.user
+    return ":".join(str(place) if entry and _is_there(place, user) else entry for entry, place in places)
 
 
 def _is_there(place: Path, user: RunAs | None) -> bool:

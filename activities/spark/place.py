@@ -101,7 +101,12 @@ def _connection(options: SparkOptions, workplace: WorkerContext) -> SparkOptions
         options = options.model_copy(update={"conn_id": None})
     if options.conn_id is not None and options.conn_id not in known:
         if (text := look_up("connection", options.conn_id)) is not None:
-            return of_connection(Connection.read(options.conn_id, text)).over(defaults)
+            found = Connection.read(options.conn_id, text)
+            if options.keytab is None and found.extra_dejson.get("keytab"):
+                raise ValueError(
+                    "keytab in the connection's extra is a key itself. Name its file as keytab of the task"
+                )
+            return of_connection(found).over(defaults)
         raise invalid(
             f"no Spark connection {options.conn_id!r} is known to this worker, only {', '.join(known) or 'none'}. "
             "Set TIDEMILL_SPARK_CONNECTIONS or an Airflow connection, or name the master in the task"
@@ -126,8 +131,6 @@ def of_connection(connection: Connection) -> SparkOptions:
         "principal": extra.get("principal"),
         "properties_file": extra.get("properties-file"),
     }
-    if extra.get("keytab"):
-        raise ValueError("keytab in the connection's extra is a key itself. Name its file as keytab of the task")
     return SparkOptions(**{name: value for name, value in wanted.items() if value is not None})
 
 

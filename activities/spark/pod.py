@@ -14,13 +14,14 @@ def status_of(pod: dict[str, Any]) -> Status:
     status = pod.get("status", {})
     phase = str(status.get("phase"))
     why = _why(status)
-    if phase == "Running" and (ended := _end_of_driver(pod)) is not None:  # others in its pod go on
-        code = ended.get("exitCode")
-        told = f"the driver has ended: {ended.get('reason', 'Error')}, exit code {code}"
-        return Status(AppState.ENDED, told, succeeded=code == 0)
-    return Status(
-        LIVES.get(phase, AppState.RUNNING), f"{phase}: {why}" if why else phase, succeeded=phase == "Succeeded"
-    )
+    words = f"{phase}: {why}" if why else phase
+    ended = _end_of_driver(pod)
+    if ended is None:
+        return Status(LIVES.get(phase, AppState.RUNNING), words, succeeded=phase == "Succeeded")
+    code = ended.get("exitCode")
+    if phase == "Running":  # others in its pod go on
+        words = f"the driver has ended: {ended.get('reason', 'Error')}, exit code {code}"
+    return Status(AppState.ENDED, words, succeeded=code == 0)
 
 
 def driver_container(pod: dict[str, Any]) -> str | None:

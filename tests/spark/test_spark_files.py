@@ -37,6 +37,20 @@ def test_a_script_that_is_on_no_disk_is_refused(tmp_path: Path, options: dict[st
         spark_submit(start(tmp_path, options, application="s3a://b/x.py"))
 
 
+def test_a_key_in_a_connection_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = '{"conn_type": "yarn", "extra": {"deploy-mode": "cluster", "principal": "a@B", "keytab": "Zm9v"}}'
+    monkeypatch.setenv("AIRFLOW_CONN_KEYED", connection)
+    with pytest.raises(ApplicationError, match="Name its file as keytab of the task"):
+        start(tmp_path, {"conn_id": "keyed"})
+    assert start(tmp_path, {"conn_id": "keyed", "keytab": "/etc/etl.keytab"}).options.principal == "a@B"
+
+
+@pytest.mark.parametrize("name", ["job#1.py", "v1:job.py"])
+def test_a_file_that_is_there_may_have_any_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    assert spark_submit(start(tmp_path, LOCAL, application=str(tmp_path / name)))[-2] == str(tmp_path / name)
+
+
 @pytest.mark.parametrize("options", [YARN, KUBERNETES])
 def test_a_container_is_sent_a_file_and_knows_those_of_its_image(tmp_path: Path, options: dict[str, Any]) -> None:
     (tmp_path / "mine.py").write_text("print(1)")
@@ -99,11 +113,12 @@ def test_a_container_is_told_whom_it_runs_for(tmp_path: Path, options: dict[str,
 
 
 def test_the_version_of_a_dag_has_all_files_that_its_tasks_name() -> None:
+    """But for keys: versions are kept for long, and read by the tasks of others."""
     options = {
         "py_files": ["a.zip"], "archives": ["env.tar.gz#environment"], "files": ["b.txt"], "jars": ["c.jar"],
-        "driver_class_path": "d.jar:e.jar", "properties_file": "f.conf", "keytab": "g.keytab",
+        "driver_class_path": "d.jar:e.jar", "properties_file": "f.conf",
         "conf": {"spark.kubernetes.driver.podTemplateFile": "h.yaml"},
     }  # fmt: skip
     task = SparkSubmitTask.model_validate({"task_id": "t", "application": "main.py", "spark": options})
-    wanted = {"a.zip", "env.tar.gz", "b.txt", "c.jar", "d.jar", "e.jar", "f.conf", "g.keytab", "h.yaml", "main.py"}
+    wanted = {"a.zip", "env.tar.gz", "b.txt", "c.jar", "d.jar", "e.jar", "f.conf", "h.yaml", "main.py"}
     assert {*named_files(task)} == wanted

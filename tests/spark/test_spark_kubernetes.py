@@ -11,6 +11,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -225,8 +226,11 @@ def test_what_the_driver_prints_is_in_the_log_once_and_what_it_tells_is_not(
     assert work.earlier_result() is None
 
 
+@pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
 @pytest.mark.parametrize(("code", "succeeded"), [(0, True), (3, False)])
-def test_beside_other_containers_the_drivers_own_says_how_it_went(tmp_path: Path, code: int, succeeded: bool) -> None:
+def test_beside_other_containers_the_drivers_own_says_how_it_went(
+    tmp_path: Path, phase: str, code: int, succeeded: bool
+) -> None:
     """A side car goes on, and kubectl reads the log of the first container unless it is told which."""
     work, api, kubernetes = begun(tmp_path)
     name = kubernetes.submit()
@@ -234,15 +238,13 @@ def test_beside_other_containers_the_drivers_own_says_how_it_went(tmp_path: Path
     containers = [{"name": "shipper"}, {"name": "driver", "volumeMounts": mounted}]
     ended = {"name": "driver", "state": {"terminated": {"exitCode": code, "reason": "Done"}}}
     statuses = [{"name": "shipper", "state": {"running": {}}}, ended]
-    api.pod(
-        name, "Running", status={"phase": "Running", "containerStatuses": statuses}, spec={"containers": containers}
-    )
+    api.pod(name, "Running", status={"phase": phase, "containerStatuses": statuses}, spec={"containers": containers})
     api.logs_of = "driver"
     result = base64.b64encode(zlib.compress(b'{"outcome": {}}')).decode()
     api.printed = [f"2026-01-01T00:00:00Z tidemill:{work.attempt.uuid.hex}:result:1/1:{result}"]
     status = kubernetes.status(name)
     assert (status.life, status.succeeded) == (AppState.ENDED, succeeded)
-    assert f"the driver has ended: Done, exit code {code}" in status.told
+    assert (f"the driver has ended: Done, exit code {code}" in status.told) is (phase == "Running")
     assert work.earlier_result() is not None
 
 
@@ -345,6 +347,9 @@ def test_how_a_pod_stands_is_said_in_the_words_of_the_api(status: Object, life: 
     ('pods is forbidden: User "w" cannot create resource "pods" in API group "" in the namespace "a"', True),
     ('pods "x" is forbidden: error looking up service account team-a/nosuch: serviceaccount "nosuch" not found', True),
     ('pods "x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2', False),
+    ('pods "x" is forbidden: exceeded quota: q, requested: cpu=64, used: cpu=0, limited: cpu=8', True),
+    ('pods "x" is forbidden: exceeded quota: q, requested: a=4,b=1, used: a=0,b=1, limited: a=2,b=1', False),
+    ('pods "x" is forbidden: status unknown for quota: q, resources: limits.cpu', False),
     ("java.net.ConnectException: Connection refused", False),
     ('kubectl --request-timeout 20s failed: Error from server (Forbidden): pods "x" is forbidden: User "w"', True),
     ('Error from server (NotFound): error when creating "STDIN": namespaces "jobs" not found', True),
@@ -378,9 +383,26 @@ def test_a_quota_that_is_used_up_is_waited_for_and_a_refusal_is_not(
     assert answers == []
     api.objects.clear()
     work.folder.write("submission.json", {"application_id": "x"})
-    answers[:] = ['User "w" cannot create resource "pods"']
+    answers[:] = ['User "w" cannot create resource "pods"'] * 2
     with pytest.raises(ApplicationError, match=r"the cluster refuses it: .* is forbidden"):
         ActivityEnvironment().run(cluster_module.submit, work)
+
+
+def test_what_may_not_be_looked_at_is_no_refusal_where_an_earlier_start_may_have_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The try would count as ended by itself, and nobody would end the driver that goes on."""
+    work, _, kubernetes = begun(tmp_path)
+
+    def forbidden(*_: Any) -> None:
+        raise OSError('kubectl failed: pods "x" is forbidden: User "w" cannot get resource "pods"')
+
+    monkeypatch.setattr(kubernetes, "find", forbidden)
+    monkeypatch.setattr(cluster_module, "cluster_of", lambda *_: kubernetes)
+    for number, kind in ((1, "SparkSubmitRefused"), (2, "Infrastructure")):
+        with pytest.raises(ApplicationError) as raised:
+            ActivityEnvironment().run(cluster_module.submit, replace(work, number=number))
+        assert kind in f"{raised.value.type} {raised.value.details}"
 
 
 @pytest.mark.parametrize(("told", "options", "wanted"), [

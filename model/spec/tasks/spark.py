@@ -20,11 +20,15 @@ _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _MASTER = re.compile(r"^(local(\[.+\])?|yarn|(spark|sc)://[^/\s]+(/\S*)?|k8s://\S+)$")
 _TABLE = re.compile(r"(\w+|`[^`'\\]+`)(\.(\w+|`[^`'\\]+`)){2,}", re.ASCII)
 _CONNECT_TAKES = frozenset({"conn_id", "master", "conf", "name"})
-_SIZES = frozenset({
-    "deploy_mode", "driver_memory", "driver_cores", "executor_memory", "executor_cores", "total_executor_cores",
+_OF_CLUSTERS = frozenset({
+    "deploy_mode", "rest_url", "yarn_queue", "namespace",
+    "driver_memory", "driver_cores", "executor_memory", "executor_cores", "total_executor_cores",
     "num_executors", "dynamic_allocation", "min_executors", "max_executors",
 })  # fmt: skip
-"""What a Connect server has already, whoever asks: a DAG may run there, and elsewhere by another connection."""
+"""Where on a cluster, and how large: a Connect server has that already, whoever asks.
+
+A DAG may run there, and elsewhere by another connection.
+"""
 
 
 TEMPLATED = (
@@ -162,13 +166,13 @@ class SparkOptions(OmitDefaults, Model):
     def over(self, connection: "SparkOptions") -> "SparkOptions":
         """These options, with those of *connection* where they say nothing; conf is merged key by key.
 
-        On a connection to a Connect server, sizes of drivers and executors say nothing: there they are set already.
+        On a connection to a Connect server, sizes, and places on a cluster, say nothing: there they are set already.
         Raises ValueError where the two together are impossible.
         """
         mine = {name: getattr(self, name) for name in self.model_fields_set if getattr(self, name) is not None}
         theirs = {name: getattr(connection, name) for name in connection.model_fields_set}
         if self.master is None and connection.mode is SparkMode.CONNECT:
-            mine = {name: value for name, value in mine.items() if name not in _SIZES}
+            mine = {name: value for name, value in mine.items() if name not in _OF_CLUSTERS}
         return SparkOptions(**{**theirs, **mine, "conf": {**connection.conf, **self.conf}})
 
     def templated(self) -> dict[str, Any]:
