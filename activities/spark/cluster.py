@@ -28,6 +28,8 @@ from .starts import Mode, SparkStart, cluster_name
 ASK_EVERY = 1.0
 AGAIN_AFTER = 20.0
 """After so many seconds an application is submitted again that a quota left no room for."""
+HOLDS_SLOT_FOR = 300.0
+"""Seconds that it waits so in one of the worker's slots; then it queues for one again, behind the tasks of others."""
 SILENT_AFTER = 30.0
 """A driver that its cluster does not know any more counts as lost when it has told nothing for so many seconds."""
 NOBODY_ANSWERS_AFTER = 600.0
@@ -99,7 +101,7 @@ def submit(work: SparkStart) -> Outcome:
     if earlier is not None:
         return earlier
     watch = work.watch()
-    cluster = cluster_of(work, watch)
+    cluster, began = cluster_of(work, watch), time.monotonic()
     while True:
         try:
             found = _submitted(work, cluster, watch)
@@ -109,7 +111,7 @@ def submit(work: SparkStart) -> Outcome:
         except OSError as error:
             if work.number == 1:  # else an earlier start may have made what cannot be looked at now
                 _raise_if_refused(str(error))
-            if not waits_for_others(str(error)):
+            if not waits_for_others(str(error)) or time.monotonic() - began > HOLDS_SLOT_FOR:
                 raise infrastructure_error(str(error)) from None
             _wait_for_others(watch, str(error))
     return Outcome(submission=Submission(application_id=found, submitted_at=datetime.now(UTC)))

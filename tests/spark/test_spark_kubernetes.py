@@ -383,6 +383,13 @@ def test_a_quota_that_is_used_up_is_waited_for_and_a_refusal_is_not(
     assert answers == []
     api.objects.clear()
     work.folder.write("submission.json", {"application_id": "x"})
+    answers[:] = ["exceeded quota: q, limited: pods=2"]
+    monkeypatch.setattr(cluster_module, "HOLDS_SLOT_FOR", -1.0)
+    with pytest.raises(ApplicationError, match="exceeded quota") as given_back:
+        ActivityEnvironment().run(cluster_module.submit, work)
+    assert "SparkSubmitRefused" not in f"{given_back.value.type} {given_back.value.details}", "another start tries on"
+    api.objects.clear()
+    work.folder.write("submission.json", {"application_id": "x"})
     answers[:] = ['User "w" cannot create resource "pods"'] * 2
     with pytest.raises(ApplicationError, match=r"the cluster refuses it: .* is forbidden"):
         ActivityEnvironment().run(cluster_module.submit, work)
