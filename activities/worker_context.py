@@ -61,6 +61,9 @@ class WorkerContext:
     spark_slots: int | None = None
     """How many Spark tasks this worker takes at a time; 0: none; None: as many drivers as fit into the memory."""
 
+    keeps_failed_output: bool = False
+    """Whether what a failed try has written for `output=` stays, for somebody to look at."""
+
     xcom_url: str | None = None
     """Where large results are kept; None: below `home`."""
     log_url: str | None = None

@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 
 from ..activities.attempts.folder import HOST, AttemptFolder, find_process
 from ..activities.calling import query
+from ..activities.spark.staging import changed, old_staging, store_of
 from ..activities.worker_context import WorkerContext
 from ..model.base import Model
 from ..model.interfaces.dag import DagInterface
@@ -88,6 +89,23 @@ def cleanup(workplace: WorkerContext, known: Known, older_than: timedelta, *, dr
     return [*found, *_old_objects(workplace, known, before, dry_run=dry_run)]
 
 
+def clean_lake(place: str, older_than: timedelta, *, dry_run: bool = False) -> list[Removed]:
+    """Remove below *place*, a folder or a URL, what tries have written that were never published.
+
+    These are folders of tries in which nothing was written for as long as *older_than*. Raises OSError where *place*
+    cannot be read.
+    """
+    found = [
+        Removed(kind="output of a try", name=name, size=size)
+        for name, size in old_staging(place, datetime.now(UTC) - older_than)
+    ]
+    if not dry_run:
+        files, _ = store_of(place)
+        for each in found:
+            files.rm(each.name, recursive=True)
+    return found
+
+
 def _old_logs(logs: Path, before: datetime) -> Iterator[Removed]:
     for path in logs.glob("dag_id=*/**/*.log*"):
         if path.is_file() and _modified(path) < before:
@@ -139,7 +157,7 @@ def _old_objects(workplace: WorkerContext, known: Known, before: datetime, *, dr
     files, root = fsspec.core.url_to_fs(workplace.results.url)
     if not files.exists(root):
         return
-    found = {name: info for name, info in files.find(root, detail=True).items() if _changed(info) < before}
+    found = {name: info for name, info in files.find(root, detail=True).items() if changed(info) < before}
     code = f"{root.rstrip('/')}/_code/"
     needed = workplace.snapshots.blobs_of(
         name
@@ -149,7 +167,7 @@ def _old_objects(workplace: WorkerContext, known: Known, before: datetime, *, dr
     newest_specs = _newest_of_each_folder(found, f"{code}specs/")
     for name, info in found.items():
         if name not in newest_specs and not _is_needed(
-            name.removeprefix(root).lstrip("/"), known, needed, _changed(info)
+            name.removeprefix(root).lstrip("/"), known, needed, changed(info)
         ):
             if not dry_run:
                 files.rm_file(name)
@@ -158,7 +176,7 @@ def _old_objects(workplace: WorkerContext, known: Known, before: datetime, *, dr
 
 
 def _kept_at(files: Any, code: str, name: str) -> datetime:
-    return _changed(files.info(f"{code}manifests/{name}.json"))
+    return changed(files.info(f"{code}manifests/{name}.json"))
 
 
 def _is_needed(name: str, known: Known, blobs: set[str], kept_at: datetime) -> bool:
@@ -176,20 +194,9 @@ def _is_needed(name: str, known: Known, blobs: set[str], kept_at: datetime) -> b
 def _newest_of_each_folder(found: dict[str, Any], prefix: str) -> set[str]:
     """The names of the specs that bundles may register again."""
     newest: dict[str, str] = {}
-    for name in sorted((name for name in found if name.startswith(prefix)), key=lambda name: _changed(found[name])):
+    for name in sorted((name for name in found if name.startswith(prefix)), key=lambda name: changed(found[name])):
         newest[name.rpartition("/")[0]] = name
     return {*newest.values()}
-
-
-def _changed(info: dict[str, Any]) -> datetime:
-    """When an object was written, by whatever name its store has for that; now where it does not say."""
-    for name in ("LastModified", "last_modified", "mtime", "created", "updated"):
-        value = info.get(name)
-        if isinstance(value, datetime):
-            return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        if isinstance(value, int | float):
-            return datetime.fromtimestamp(value, UTC)
-    return datetime.now(UTC)
 
 
 def _modified(path: Path) -> datetime:

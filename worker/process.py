@@ -41,6 +41,7 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         spark_connections=settings.spark_connections,
         spark_memory=settings.spark_memory_mb,
         spark_slots=settings.max_concurrent_spark,
+        keeps_failed_output=settings.keep_failed_output,
         xcom_url=settings.xcom_url,
         log_url=settings.log_url,
         base_url=settings.base_url,

@@ -90,6 +90,8 @@ class Settings(BaseSettings):
     """What drivers below this worker may take together; None: 80 % of the host's memory, or the container's."""
     max_concurrent_spark: int | None = Field(default=None, ge=0)
     """How many Spark tasks this worker takes at a time; 0: none; None: as many small drivers as have memory."""
+    keep_failed_output: bool = False
+    """Whether what failed tries have written for `output=` stays, until `tidemill cleanup --lake` removes it."""
     xcom_url: str | None = None
     """Where results of tasks are kept that are too large for history, such as s3://bucket/prefix; None: in `home`."""
     log_url: str | None = None

@@ -16,7 +16,6 @@ from ...model.bundle.data import CHANGING, Listing, ListQuestion, ParsedDag, Par
 from ...model.errors import InvalidInputError, NotAllowedError
 from ...model.spec.dag import DagSpec, read_dag
 from ...model.spec.owned import OwnedNames
-from ...model.spec.tasks import SparkSqlTask, SparkSubmitTask, SparkWork
 from .. import metrics
 from ..attempts.supervision import AttemptSupervisor, beating, stopping_cleanly
 from ..names import BUNDLE_PROBLEM
@@ -29,6 +28,8 @@ from .sources import source_for
 
 LISTING_TIMEOUT = 60
 LISTING = Path(__file__).with_name("listing.py")
+NOT_KEPT = frozenset({"keytab", "pipeline_spec"})
+"""Fields of tasks whose files are not kept with a version: keys, and what names further files of its folder."""
 
 
 class FileActivities:
@@ -190,28 +191,9 @@ def referenced(specs: list[DagSpec], root: Path, name: str) -> set[str]:
     found = set()
     for spec in specs:
         for task in spec.tasks:
-            for text in named_files(task):
+            named = task.named_files()
+            for text in (text for field in named.keys() - NOT_KEPT for text in named[field]):
                 name = os.path.normpath(beside / text)
                 if "{" not in text and "://" not in text and is_inside(name) and (root / name).is_file():
                     found.add(name)
     return found
-
-
-def named_files(task: object) -> list[str]:
-    if not isinstance(task, SparkWork):
-        return []
-    options = task.spark
-    files = [
-        *options.py_files,
-        *options.files,
-        *options.jars,
-        *options.archives,
-        *(options.driver_class_path or "").split(":"),
-        options.properties_file or "",
-        *(str(value) for key, value in options.conf.items() if key.endswith(".podTemplateFile")),
-    ]
-    if isinstance(task, SparkSubmitTask):
-        files.append(task.application)
-    if isinstance(task, SparkSqlTask) and task.sql.endswith(".sql"):
-        files.append(task.sql)
-    return [name for file in files if (name := file.partition("#")[0])]

@@ -1,6 +1,6 @@
 """Spark applications as tasks: submitted once, followed, published, and ended with their task."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 
 from temporalio import activity
@@ -24,6 +24,7 @@ from . import cluster
 from .figures import keeping_figures
 from .modes import MODES
 from .outlets import with_outlet_events
+from .staging import remove_unpublished
 from .starts import SparkStart, sql_of
 from .table_publication import TablePublication
 from .temporal_access import TemporalAccess
@@ -54,14 +55,25 @@ class SparkActivities:
                 filled = sql_of(filled, asked)
             work = self._start(filled, untried=activity.info().attempt == 1)
             keep_beside(work.folder.log, RENDERED, shown(work.filled), new_masker())
-            if work.mode.outlives_worker:
-                outcome = self._submit(work)
-            else:
-                with tracing.spark_application(attempt.name, work.progress), keeping_figures(work):
-                    outcome = work.mode.run(work)
+            outcome = self._run(work)
             if outcome.submission is None:
                 self._workplace.leftovers.add(work.folder.path)
             return self._workplace.results.put(attempt, with_outlet_events(attempt, outcome))
+
+    def _run(self, work: SparkStart) -> Outcome:
+        try:
+            if work.mode.outlives_worker:
+                outcome = self._submit(work)
+            else:
+                with tracing.spark_application(work.attempt.name, work.progress), keeping_figures(work):
+                    outcome = work.mode.run(work)
+        except (Stopped, ApplicationError) as error:
+            if _has_failed(error) or self._is_ended_for_good():
+                _remove_unpublished(work)
+            raise
+        if outcome.state is not TaskState.SUCCESS:
+            _remove_unpublished(work)
+        return outcome
 
     @activity.defn(name="tidemill.spark_watch", no_thread_cancel_exception=True)
     def watch(self, submitted: SubmittedAttempt) -> Outcome:
@@ -80,11 +92,19 @@ class SparkActivities:
         assert submitted.submission is not None  # noqa: S101
         try:
             with tracing.spark_application(submitted.attempt.name, work.progress):
-                return cluster.follow(work, submitted.submission)
+                outcome = cluster.follow(work, submitted.submission)
         except Stopped:
             if activity.is_cancelled() and not self._run_goes_on():
                 cluster.end(work, submitted.submission.application_id, Closing())
+                _remove_unpublished(work)
             raise
+        except ApplicationError as error:
+            if _has_failed(error):
+                _remove_unpublished(work)
+            raise
+        if outcome.state is not TaskState.SUCCESS:
+            _remove_unpublished(work)
+        return outcome
 
     def _run_goes_on(self) -> bool:
         """Whether the run is there to end what is left, or to have it followed by somebody else. If not, we have to."""
@@ -116,6 +136,7 @@ class SparkActivities:
             work.mode.end(work, None)
         else:  # what is on a cluster is ended there, whatever the connection has become
             cluster.mode_of(work).end(work, submitted.submission.application_id)
+        _remove_unpublished(work)
 
     def _noted(self, attempt: TaskAttempt) -> AbstractContextManager[None]:
         """For when this worker dies under it."""
@@ -135,8 +156,7 @@ class SparkActivities:
             return work.mode.run(work)
         except (Stopped, ApplicationError) as error:
             # Whoever goes on with a sound attempt has to find it as it is; else nothing of it may be left.
-            given_up = isinstance(error, ApplicationError) and error.type == TASK_FAILED
-            if given_up or self._is_ended_for_good():
+            if _has_failed(error) or self._is_ended_for_good():
                 try:
                     cluster.end(work, None, Closing())
                 except OSError as trouble:
@@ -157,3 +177,14 @@ class SparkActivities:
             watch = AttemptSupervisor(attempt.timeout, drain=self._workplace.drain)
             earlier = run_in_child(self._workplace, attempt, folder, "function", watch, calls_code=True).result
         return outcome_of(earlier)
+
+
+def _has_failed(error: BaseException) -> bool:
+    """Return whether the try itself has failed: nobody begins it again."""
+    return isinstance(error, ApplicationError) and error.type == TASK_FAILED
+
+
+def _remove_unpublished(work: SparkStart) -> None:
+    """Remove the output of a try that has ended without anything to publish."""
+    with suppress(ApplicationError):  # an output that is refused was never written
+        remove_unpublished(work.workplace, work.staged)

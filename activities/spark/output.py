@@ -4,57 +4,26 @@ The run's workflow decides which attempt counts, and has its folder take the tar
 zombie, that is a driver that nobody waits for any more, writes to a folder that nobody reads.
 """
 
-import contextlib
 import ctypes
 import errno
-import glob
 import os
-import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
 from temporalio import activity
 
-from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import StagedOutput
 from ..attempts.supervision import beating, infrastructure_error
 from ..processes.users import acting_as
 from ..worker_context import WorkerContext
 from .place import invalid
+from .staging import check_publishable, local, remove_starts
 
-STAGING = "_tidemill"
-"""Beside the target. Spark passes over names that begin with an underscore when it reads a folder."""
 MARK = "_PUBLISHED"
 """Within a published folder: which attempt made it."""
-PUBLISHED = frozenset(
-    ("file", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs", "viewfs", "webhdfs")
-)
-"""What an output's URL may begin with."""
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-
-
-def stage(attempt: TaskAttempt, target: str | None, start: int, directory: Path) -> StagedOutput | None:
-    """Where start *start* of the attempt writes, so that it may become *target*; None without a target."""
-    if target is None:
-        return None
-    check_publishable(target)
-    if "://" not in target:
-        target = str(directory / target)
-    parent, _, name = target.rstrip("/").rpartition("/")
-    if not name:
-        raise invalid(f"output {target!r} is no folder of its own. Name one below it")
-    return StagedOutput(staged=f"{parent}/{STAGING}/{name}.{attempt.uuid.hex[:16]}-{start}", target=f"{parent}/{name}")
-
-
-def check_publishable(place: str) -> None:
-    """Fails the task for a URL of anything but folders, and stores that know by themselves whose files are whose."""
-    scheme, mark, _ = place.partition("://")
-    if mark and (scheme not in PUBLISHED or "::" in place):
-        known = ", ".join(sorted(PUBLISHED))
-        raise invalid(f"output {place!r}: nothing is published to {scheme}. Give a folder, or a URL of {known}")
 
 
 class OutputActivities:
@@ -77,14 +46,8 @@ class OutputActivities:
                     _publish_folder(staged, target)
             else:
                 _publish_objects(output.staged, output.target)
+        remove_starts(self._workplace, output)  # what was there before, and what starts wrote whose workers were lost
         return output.target
-
-
-def local(place: str) -> Path | None:
-    """*place* as a path; None for one of another kind than files."""
-    if "://" in place and not place.startswith("file:"):
-        return None
-    return Path(re.sub(r"^file:(//[^/]*)?", "", place))  # whatever follows is a name: Spark decodes nothing
 
 
 def _publish_folder(staged: Path, target: Path) -> None:
@@ -97,11 +60,6 @@ def _publish_folder(staged: Path, target: Path) -> None:
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             staged.rename(target)
-    shutil.rmtree(staged, ignore_errors=True)  # what was there before
-    for other in staged.parent.glob(f"{glob.escape(staged.name.rpartition('-')[0])}-*"):
-        shutil.rmtree(other, ignore_errors=True)  # of starts of the attempt whose workers were lost
-    with contextlib.suppress(OSError):  # other attempts may be at work there
-        staged.parent.rmdir()
 
 
 def _publish_objects(staged: str, target: str) -> None:
@@ -115,8 +73,6 @@ def _publish_objects(staged: str, target: str) -> None:
             files.rm(place, recursive=True)
         files.copy(f"{source}/", f"{place}/", recursive=True)
         files.pipe_file(f"{place}/{MARK}", name.encode())
-    if files.exists(source):
-        files.rm(source, recursive=True)
 
 
 def _made_by(read: Callable[[], bytes]) -> str | None:

@@ -29,8 +29,8 @@ from ..attempts.outcomes import outcome_of
 from ..attempts.supervision import AttemptSupervisor
 from ..secrets import new_masker
 from ..worker_context import WorkerContext
-from .output import stage
 from .place import invalid, place_of, spark_task
+from .staging import stage
 from .tables import stage_table
 
 
@@ -158,10 +158,8 @@ class SparkStart:
         outcome = outcome.model_copy(update={"staged": None, "staged_table": None, "submission": None})
         if outcome.state is not TaskState.SUCCESS:
             return outcome
-        number, filled, source = self._start_of(result), self.filled, self.attempt.source
+        number, filled = self._start_of(result), self.filled
         staged = stage(self.attempt, filled["output"], number, self.directory)
-        if staged is not None:
-            staged = staged.model_copy(update={"bundle": source.bundle if source is not None else None})
         table = stage_table(self.attempt, filled["table"], filled["replace_where"], number)
         return outcome.model_copy(update={"staged": staged, "staged_table": table})
 

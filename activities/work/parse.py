@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from ...model.authoring.dags import DAG, paused_at_creation
 from ...model.errors import InvalidInputError, NotAllowedError
 from ...model.spec.dag import DagSource, DagSpec
-from ...model.spec.tasks.spark import SparkWork
 from .airflow_detection import NeedsAirflow, noticing
 from .dag_code import Code, digest_of, shown_path
 from .dag_import import import_code
 from .dynamic_start_dates import moving_start_dates
 from .failures import describe_failure, place_of
 from .outside import OpenedOutside, leaves_its_folder
+from .spark_notices import spark_notices
 from .templates import check, settings_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offer
         notices = list(dict.fromkeys([*code.notices, *(notice for dag in code.dags for notice in dag.notices)]))
         notices += moving_start_dates(path) if code.dags or code.airflow_dags else []
         specs = [_spec(dag, source) for dag in code.dags]
-        notices += [notice for spec in specs for notice in _untried_masters(spec)]
+        notices += [notice for spec in specs for notice in spark_notices(spec, path)]
         dags = [spec.model_dump(mode="json") for spec in specs]
         return _with_airflow({"dags": dags, "notices": notices}, code, source)
     except NeedsAirflow:
@@ -66,7 +66,7 @@ def _with_airflow(result: dict[str, Any], code: Code, source: DagSource) -> dict
         for dag in code.airflow_dags:
             spec, notices = spec_of(dag, source, paused_at_creation=paused_at_creation.get())
             result["dags"].append(spec.model_dump(mode="json"))
-            result["notices"] += [*notices, *_untried_masters(spec)]
+            result["notices"] += [*notices, *spark_notices(spec, code.path)]
     return result
 
 
@@ -81,16 +81,6 @@ def _spec(dag: DAG, source: DagSource) -> DagSpec:
         kind = NotAllowedError if isinstance(error, NotAllowedError) else InvalidInputError
         raise kind("".join([str(error), *places])) from None
     return spec
-
-
-def _untried_masters(spec: DagSpec) -> list[str]:
-    """A notice for each task that goes to a kind of Spark cluster which the tests have had none of."""
-    return [
-        f"DAG {spec.dag_id!r}, task {task.task_id!r}: master = {task.spark.master!r}: tidemill's tests have had no "
-        f"{kind}, only its commands and answers. Try the task there before you rely on it (docs/spark.md)"
-        for task in spec.tasks
-        if isinstance(task, SparkWork) and (kind := task.spark.untried) is not None
-    ]
 
 
 def check_templates(spec: DagSpec, dag: DAG) -> None:

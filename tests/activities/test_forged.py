@@ -25,7 +25,8 @@ from tidemill.activities.bundles.sources import GitSource
 from tidemill.activities.masking import Masker
 from tidemill.activities.processes.users import RunAs
 from tidemill.activities.spark.client import ClientMode
-from tidemill.activities.spark.output import OutputActivities, stage
+from tidemill.activities.spark.output import OutputActivities
+from tidemill.activities.spark.staging import stage
 from tidemill.activities.spark.starts import SparkStart
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.asset.state import AssetState

@@ -24,7 +24,8 @@ from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.notifying import NotifyActivities
 from tidemill.activities.processes import channel
 from tidemill.activities.processes.users import RunAs, acting_as, make_folder, read_left
-from tidemill.activities.spark.output import STAGING, OutputActivities
+from tidemill.activities.spark.output import OutputActivities
+from tidemill.activities.spark.staging import STAGING
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.asset.state import Lateness
 from tidemill.model.run.notices import late_notice

@@ -6,8 +6,9 @@ import fsspec
 import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
-from tidemill.activities.spark import output
-from tidemill.activities.spark.output import MARK, STAGING, OutputActivities
+from tidemill.activities.spark import staging
+from tidemill.activities.spark.output import MARK, OutputActivities
+from tidemill.activities.spark.staging import STAGING
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.task_instances import StagedOutput
 
@@ -49,14 +50,17 @@ def test_an_application_that_wrote_nothing_is_told_where_to_write(tmp_path: Path
 
 
 def test_objects_are_published_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PUBLISHED", {*output.PUBLISHED, "memory"})  # stands in for a store of objects
+    monkeypatch.setattr(staging, "PUBLISHED", {*staging.PUBLISHED, "memory"})  # stands in for a store of objects
     store = fsspec.filesystem("memory")
     for attempt, files in (("a-1", ("one", "two")), ("b-1", ("three",))):
         place = f"memory://lake/{STAGING}/numbers.{attempt}"
+        store.pipe_file(
+            f"memory://lake/{STAGING}/numbers.{attempt.replace('1', '7')}/half", b"of a start that was lost"
+        )
         for name in files:
             store.pipe_file(f"{place}/{name}", name.encode())
         for _ in range(2):
             published(StagedOutput(staged=place, target="memory://lake/numbers"))
             found = {path.rpartition("/")[2] for path in store.find("memory://lake/numbers")}
             assert found == {*files, MARK}
-    assert not store.exists(f"memory://lake/{STAGING}/numbers.a-1")
+    assert store.find(f"memory://lake/{STAGING}") == []

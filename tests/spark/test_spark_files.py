@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 from spark_starts import KUBERNETES, YARN, conf_of, start
+from support import dag
 from temporalio.exceptions import ApplicationError
-from tidemill.activities.bundles.files import named_files
+from tidemill.activities.bundles.files import referenced
 from tidemill.activities.spark.command import spark_submit
 from tidemill.activities.spark.kubernetes import LARGEST
 from tidemill.activities.spark.shipping import application_there, archive
 from tidemill.activities.spark.standalone import Standalone
-from tidemill.model.spec.tasks import SparkSubmitTask
+from tidemill.worker.validation import check_path
 
 LOCAL: dict[str, Any] = {"master": "local[2]"}
 STANDALONE = {"master": "spark://h:7077", "deploy_mode": "cluster"}
@@ -112,13 +113,43 @@ def test_a_container_is_told_whom_it_runs_for(tmp_path: Path, options: dict[str,
     assert conf[f"{prefix}AIRFLOW_CTX_DAG_ID"] == "sales"
 
 
-def test_the_version_of_a_dag_has_all_files_that_its_tasks_name() -> None:
+def test_the_version_of_a_dag_has_all_files_that_its_tasks_name(tmp_path: Path) -> None:
     """But for keys: versions are kept for long, and read by the tasks of others."""
     options = {
         "py_files": ["a.zip"], "archives": ["env.tar.gz#environment"], "files": ["b.txt"], "jars": ["c.jar"],
         "driver_class_path": "d.jar:e.jar", "properties_file": "f.conf",
         "conf": {"spark.kubernetes.driver.podTemplateFile": "h.yaml"},
     }  # fmt: skip
-    task = SparkSubmitTask.model_validate({"task_id": "t", "application": "main.py", "spark": options})
+    options["keytab"] = "g.keytab"
+    task = {"kind": "spark_submit", "task_id": "t", "application": "main.py", "spark": options}
     wanted = {"a.zip", "env.tar.gz", "b.txt", "c.jar", "d.jar", "e.jar", "f.conf", "h.yaml", "main.py"}
-    assert {*named_files(task)} == wanted
+    (tmp_path / "team").mkdir()
+    for name in (*wanted, "g.keytab"):
+        (tmp_path / "team" / name).touch()
+    assert referenced([dag("d", [task])], tmp_path, "team/dag.py") == {f"team/{name}" for name in wanted}
+
+
+MISSING = """
+from tidemill import DAG, SparkPipelinesOperator, spark_sql, spark_submit
+with DAG("d", template_searchpath="more"):
+    spark_submit("gone", "apps/no.py", jars=["no.jar", "https://host/x.jar", "/opt/x.jar", "lib/*.jar"])
+    spark_submit("there", "apps/yes.py", py_files=["{{ ds }}.py"], archives=["env.tar.gz#env"])
+    spark_sql("found", "in_more.sql")
+    spark_sql("lost", "totals.sql")
+    spark_sql("text", "select 1")
+    SparkPipelinesOperator("pipeline")
+"""
+
+
+def test_files_that_are_not_there_are_said_at_validation(tmp_path: Path) -> None:
+    (tmp_path / "dag.py").write_text(MISSING)
+    for name in ("apps/yes.py", "env.tar.gz", "more/in_more.sql"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = [notice.notice.partition(" is not in ")[0] for notice in check_path(tmp_path / "dag.py").notices]
+    assert found == [
+        "DAG 'd', task 'gone': application: 'apps/no.py'",
+        "DAG 'd', task 'gone': jars: 'no.jar'",
+        "DAG 'd', task 'lost': sql: 'totals.sql'",
+        "DAG 'd', task 'pipeline': pipeline_spec: 'spark-pipeline.yml'",
+    ]

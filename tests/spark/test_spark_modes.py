@@ -90,17 +90,18 @@ async def test_functions_and_sql_run_anywhere(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("where", ["standalone-cluster", "connect", "kubernetes", "yarn"], indirect=True)
-async def test_a_failure_is_told_in_the_users_terms(
-    spark: Stack, where: dict[str, Any], request: pytest.FixtureRequest
+async def test_a_failure_is_told_in_the_users_terms_and_leaves_no_output(
+    spark: Stack, where: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     dag_id = f"failing_{request.node.callspec.id}"
-    fields = {"application": str(APPS / "fail.py"), "application_args": [], "output": None}
-    details = await spark.run_once(writing(dag_id, where, Path("unused"), **fields))
+    fields = {"application": str(APPS / "fail.py"), "application_args": []}
+    details = await spark.run_once(writing(dag_id, where, tmp_path, **fields), **ON_DAY)
     assert details.state is RunState.FAILED
     failure = details.tasks[0].attempts[0].failure
     assert failure is not None
     assert "TABLE_OR_VIEW_NOT_FOUND" in failure.error_type + failure.message
     assert any("fail.py" in line for line in failure.traceback)
+    assert [*(tmp_path / "lake" / "numbers").iterdir()] == []
 
 
 @pytest.mark.thorough

@@ -6,12 +6,13 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import fsspec
 import pytest
 from support import Stack, bash, dag, eventually, stack, temporal_server
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.states import RunState
-from tidemill.worker.cleanup import Known, cleanup, known_to_temporal
+from tidemill.worker.cleanup import Known, clean_lake, cleanup, known_to_temporal
 
 MONTH = timedelta(days=30)
 
@@ -162,3 +163,36 @@ def test_a_link_that_a_task_has_made_leads_to_nothing_that_goes(tmp_path: Path) 
     removed = cleanup(WorkerContext(home=home), Known(), MONTH)
     assert [thing.name for thing in removed if thing.kind == "attempt"] == [str(attempt)]
     assert (victim / "base" / "file").exists()
+
+
+def test_what_old_tries_have_left_in_a_lake_goes_and_nothing_else(tmp_path: Path) -> None:
+    lake, elsewhere = tmp_path / "lake", tmp_path / "elsewhere"
+    tries = {name: lake / "sales" / "_tidemill" / f"day=1.{name * 16}-1" for name in "abc"}
+    linked = elsewhere / f"day=1.{'d' * 16}-1"
+    others = [lake / "sales" / "day=1", lake / "sales" / "_tidemill" / "notes", linked]
+    for folder in (*tries.values(), *others):
+        folder.mkdir(parents=True)
+        (folder / "part-0").write_text("rows")
+    (lake / "sales" / "_tidemill" / linked.name).symlink_to(linked)
+    (lake / "_tidemill").symlink_to(elsewhere)
+    aged(tmp_path)
+    (tries["c"] / "part-1").write_text("it still writes")
+    planned = clean_lake(str(lake), MONTH, dry_run=True)
+    assert tries["a"].exists()
+    assert clean_lake(lake.as_uri(), MONTH) == planned
+    assert [(each.name, each.size) for each in planned] == [(str(tries[name]), 4) for name in "ab"]
+    assert [name for name, folder in tries.items() if folder.exists()] == ["c"]
+    assert all((folder / "part-0").exists() for folder in others)
+    assert clean_lake(str(lake), MONTH) == []
+
+
+def test_what_old_tries_have_left_in_an_object_store_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = fsspec.filesystem("memory")
+    old, young = (f"/cleaned/lake/_tidemill/day=1.{name * 16}-1/part-0" for name in "ab")
+    for name in (old, young, "/cleaned/lake/day=1/part-0"):
+        store.pipe_file(name, b"rows")
+    store.store[old].created -= timedelta(days=40)
+    store.store[old].modified = store.store[old].created
+    removed = clean_lake("memory://cleaned/lake", MONTH)
+    assert [(each.name, each.size) for each in removed] == [(old.rpartition("/")[0], 4)]
+    assert store.find("/cleaned") == [young, "/cleaned/lake/day=1/part-0"]

@@ -13,7 +13,7 @@ import typer
 from ...activities.spark.archive import build_archive
 from ...activities.worker_context import find_java
 from ...model.spec.tasks import SparkOptions
-from ..cleanup import Removed, known_to_temporal
+from ..cleanup import Removed, clean_lake, known_to_temporal
 from ..cleanup import cleanup as clean
 from ..client import Tidemill
 from ..connect_server import CONNECTION, connect_server
@@ -204,10 +204,17 @@ OlderThan = Annotated[str, typer.Option("--older-than", help="How old things hav
 def cleanup(
     older_than: OlderThan,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    lake: Annotated[
+        list[str] | None,
+        typer.Option("--lake", help="A folder or URL below which failed tries have left output. May be given again."),
+    ] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """Remove logs, attempts, results and kept code that nobody needs any more, from this host and the store."""
+    """Remove logs, attempts, results and kept code that nobody needs any more, from this host and the store.
+
+    With --lake also what failed tries have written there for `output=`.
+    """
     settings, age = with_home(home), read_duration("--older-than", older_than)
 
     async def work() -> list[Removed]:
@@ -215,7 +222,15 @@ def cleanup(
         known = await known_to_temporal(tidemill.client)
         return await asyncio.to_thread(clean, plugin_for(settings).place, known, age, dry_run=dry_run)
 
-    removed = run(work())
+    try:
+        outputs = [each for place in lake or () for each in clean_lake(place, age, dry_run=dry_run)]
+    except (
+        OSError,
+        ImportError,
+        ValueError,
+    ) as error:  # what a file system of fsspec says of a place that it cannot read
+        fail(f"--lake cannot be read: {error}")
+    removed = run(work()) + outputs
     if as_json:
         return print_json(removed)
     by_kind = Counter(thing.kind for thing in removed)

@@ -156,6 +156,10 @@ class BaseTask(OmitDefaults, Model):
         """Return the values in which templates and results of other tasks are replaced before the task runs."""
         return tuple(self.written().values())
 
+    def named_files(self) -> dict[str, tuple[str, ...]]:
+        """Return the files that the task names, by field, as they are written: paths from its DAG file's folder."""
+        return {}
+
     def uses(self) -> set[str]:
         """The tasks whose results the arguments name."""
         found = {reference for value in self.templated() for reference in referenced_tasks(value)}

@@ -185,6 +185,20 @@ class SparkOptions(OmitDefaults, Model):
         mine = {name: getattr(self, name) for name in self.model_fields_set}
         return SparkOptions(**{**mine, **rendered, **lists})
 
+    def named_files(self) -> dict[str, tuple[str, ...]]:
+        """Return the files that these options name, by option, without what they are called where they are unpacked."""
+        one = (("properties_file", self.properties_file), ("keytab", self.keytab))
+        templates = tuple(str(value) for key, value in self.conf.items() if key.endswith(".podTemplateFile"))
+        named = {
+            **{name: getattr(self, name) for name in ("jars", "py_files", "files", "archives")},
+            **{name: (value,) for name, value in one if value},
+            "driver_class_path": tuple((self.driver_class_path or "").split(":")),
+            "conf": templates,
+        }
+        return {
+            name: tuple(path for file in files if (path := file.partition("#")[0])) for name, files in named.items()
+        }
+
     @property
     def mode(self) -> SparkMode:
         master = self.master or DEFAULT_MASTER
@@ -267,6 +281,9 @@ class SparkWork(BaseTask):
     def templated(self) -> tuple[Any, ...]:
         return (*self.spark.templated().values(), *super().templated())
 
+    def named_files(self) -> dict[str, tuple[str, ...]]:
+        return self.spark.named_files()
+
     def impossible_with(self, _: SparkOptions, /) -> str | None:
         """Return why it cannot be run with some options, its own and those of its connection; None if it can."""
         return None
@@ -299,6 +316,9 @@ class SparkSubmitTask(SparkWork):
     java_class: str | None = None
     """The main class of a JAR."""
     template_fields: ClassVar[tuple[str, ...]] = (*SparkWork.template_fields, "application", "application_args")
+
+    def named_files(self) -> dict[str, tuple[str, ...]]:
+        return {"application": (self.application,), **super().named_files()}
 
     @property
     def is_java(self) -> bool:
@@ -350,6 +370,9 @@ class SparkSqlTask(SparkWork):
 
     template_fields: ClassVar[tuple[str, ...]] = (*SparkWork.template_fields, "sql")
 
+    def named_files(self) -> dict[str, tuple[str, ...]]:
+        return {"sql": (self.sql,) if self.sql.endswith(".sql") else (), **super().named_files()}
+
 
 class SparkPipelinesTask(SparkWork):
     """A declarative pipeline of Spark 4.1 or later, brought up to date (Airflow: SparkPipelinesOperator).
@@ -375,6 +398,9 @@ class SparkPipelinesTask(SparkWork):
         "refresh",
         "full_refresh",
     )
+
+    def named_files(self) -> dict[str, tuple[str, ...]]:
+        return {"pipeline_spec": (self.pipeline_spec,), **super().named_files()}
 
     def impossible_with(self, options: SparkOptions, /) -> str | None:
         if options.mode in (SparkMode.CLIENT, SparkMode.CONNECT):

@@ -1,0 +1,160 @@
+"""Where attempts write before one of them is published, and how what is not published goes."""
+
+import logging
+import os
+import re
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from ...model.run.attempts import TaskAttempt
+from ...model.run.task_instances import StagedOutput
+from ..attempts.supervision import beating
+from ..processes.users import acting_as
+from ..worker_context import WorkerContext
+from .place import invalid
+
+STAGING = "_tidemill"
+"""Beside the target. Spark passes over names that begin with an underscore when it reads a folder."""
+PUBLISHED = frozenset(
+    ("file", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs", "viewfs", "webhdfs")
+)
+"""What an output's URL may begin with."""
+_OF_AN_ATTEMPT = re.compile(r".+\.[0-9a-f]{16}-\d+")
+"""How the folder of a start is called: its target, its attempt, its number."""
+
+log = logging.getLogger(__name__)
+
+
+def stage(attempt: TaskAttempt, target: str | None, start: int, directory: Path) -> StagedOutput | None:
+    """Return where start *start* of the attempt writes, so that it may become *target*; None without a target."""
+    if target is None:
+        return None
+    check_publishable(target)
+    if "://" not in target:
+        target = str(directory / target)
+    parent, _, name = target.rstrip("/").rpartition("/")
+    if not name:
+        raise invalid(f"output {target!r} is no folder of its own. Name one below it")
+    staged = f"{parent}/{STAGING}/{name}.{attempt.uuid.hex[:16]}-{start}"
+    bundle = attempt.source.bundle if attempt.source is not None else None
+    return StagedOutput(staged=staged, target=f"{parent}/{name}", bundle=bundle)
+
+
+def check_publishable(place: str) -> None:
+    """Fail the task for a URL of anything but folders, and stores that know by themselves whose files are whose."""
+    scheme, mark, _ = place.partition("://")
+    if mark and (scheme not in PUBLISHED or "::" in place):
+        known = ", ".join(sorted(PUBLISHED))
+        raise invalid(f"output {place!r}: nothing is published to {scheme}. Give a folder, or a URL of {known}")
+
+
+def local(place: str) -> Path | None:
+    """Return *place* as a path; None for one of another kind than files."""
+    if "://" in place and not place.startswith("file:"):
+        return None
+    return Path(re.sub(r"^file:(//[^/]*)?", "", place))  # whatever follows is a name: Spark decodes nothing
+
+
+def store_of(place: str) -> tuple[Any, str]:
+    """Return the file system of fsspec that *place* is on, and its name there."""
+    path = local(place)
+    return fsspec.core.url_to_fs(place) if path is None else (LocalFileSystem(), str(path))
+
+
+def remove_starts(workplace: WorkerContext, output: StagedOutput) -> None:
+    """Remove what the starts of an attempt have staged, of which *output* is one.
+
+    A removal that fails is logged, and changes nothing of how the attempt ends: `tidemill cleanup --lake` finds it.
+    """
+    files, place = store_of(output.staged)
+    user = workplace.user_of(output.bundle) if isinstance(files, LocalFileSystem) else None
+    folder, _, name = place.rpartition("/")
+    attempt = name.rpartition("-")[0]
+    try:
+        with beating(), acting_as(user):
+            for each in _names(files, folder):
+                if each.rpartition("/")[2].rpartition("-")[0] == attempt:
+                    files.rm(each, recursive=True)
+            if isinstance(files, LocalFileSystem):
+                _remove_if_empty(Path(folder))
+    except Exception as error:  # a store may raise anything
+        log.warning("what a try has staged at %s cannot be removed: %s", output.staged, error)
+
+
+def remove_unpublished(workplace: WorkerContext, output: StagedOutput | None) -> None:
+    """Remove what an attempt has staged that has ended without anything to publish, unless the worker keeps that."""
+    if output is not None and not workplace.keeps_failed_output:
+        remove_starts(workplace, output)
+
+
+def _names(files: Any, folder: str) -> list[str]:
+    try:
+        files.invalidate_cache()  # others write there, too
+        return [str(name) for name in files.ls(folder, detail=False)]
+    except FileNotFoundError:
+        return []
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:  # other attempts may be at work there
+        return
+
+
+def old_staging(lake: str, before: datetime) -> Iterator[tuple[str, int]]:
+    """Find the folders of attempts below *lake* in which nothing was written since *before*; with bytes.
+
+    Raises OSError where *lake* cannot be read. No link is followed: what is in there, tasks have made.
+    """
+    files, root = store_of(lake)
+    if not files.exists(root):
+        raise FileNotFoundError(f"{lake} is not there")
+    found = _in_folders(root) if isinstance(files, LocalFileSystem) else _in_objects(files, root)
+    for folder, infos in sorted(found.items()):
+        if max(map(changed, infos)) < before:
+            yield folder, sum(int(info.get("size") or 0) for info in infos)
+
+
+def _in_folders(root: str) -> dict[str, list[dict[str, Any]]]:
+    found = {}
+    for folder, names, _ in os.walk(root):
+        if Path(folder).name == STAGING:
+            for path in (Path(folder, name) for name in names if _OF_AN_ATTEMPT.fullmatch(name)):
+                if not path.is_symlink():
+                    found[str(path)] = [_info(each) for each in (path, *path.rglob("*"))]
+            names.clear()
+    return found
+
+
+def _info(path: Path) -> dict[str, Any]:
+    status = path.lstat()
+    return {"mtime": status.st_mtime, "size": status.st_size if stat.S_ISREG(status.st_mode) else 0}
+
+
+def _in_objects(files: Any, root: str) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, info in files.find(root, detail=True).items():
+        parts = str(name).split("/")
+        for at, part in enumerate(parts[:-2], 1):
+            if part == STAGING and _OF_AN_ATTEMPT.fullmatch(parts[at]):
+                found.setdefault("/".join(parts[: at + 1]), []).append(info)
+                break
+    return found
+
+
+def changed(info: dict[str, Any]) -> datetime:
+    """Return when an object was written, by whatever name its store has for that; now where it does not say."""
+    for name in ("LastModified", "last_modified", "mtime", "created", "updated"):
+        value = info.get(name)
+        if isinstance(value, datetime):
+            return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        if isinstance(value, int | float):
+            return datetime.fromtimestamp(value, UTC)
+    return datetime.now(UTC)
