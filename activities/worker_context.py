@@ -35,7 +35,7 @@ from .processes.call import MEMORY_MEGABYTES, ForkSettings
 from .processes.children import Children
 from .processes.forks import CodePlace, Forks
 from .processes.users import RunAs
-from .spark.driver_memory import MemoryBudget, budget_of_host
+from .spark.driver_room import DriverRoom, drivers_of_host, memory_of_host
 from .work.airflow_detection import INSTALL
 from .work.dag_code import archive_of
 
@@ -58,6 +58,8 @@ class WorkerContext:
     """Where Spark tasks may run, by the conn_id that they give; `default` is for those that give none."""
     spark_memory: int | None = None
     """What drivers below this worker may take together, in MiB; None: most of the host's memory."""
+    spark_drivers: int | None = None
+    """How many drivers run below this worker at a time; None: two for each core."""
     spark_slots: int | None = None
     """How many Spark tasks this worker takes at a time; 0: none; None: as many drivers as fit into the memory."""
 
@@ -122,14 +124,14 @@ class WorkerContext:
         return lambda operation, reason: self.refusals.add_of(attempt, f"task.{operation}", reason)
 
     @cached_property
-    def memory(self) -> MemoryBudget:
-        return MemoryBudget(self.spark_memory or budget_of_host())
+    def driver_room(self) -> DriverRoom:
+        return DriverRoom(self.spark_memory or memory_of_host(), self.spark_drivers or drivers_of_host())
 
     @property
     def max_spark_tasks(self) -> int:
         if self.spark_slots is not None:
             return self.spark_slots
-        return max(1, min(MAX_SPARK_TASKS, self.memory.megabytes // SparkOptions().driver_megabytes))
+        return max(1, min(MAX_SPARK_TASKS, self.driver_room.megabytes // SparkOptions().driver_megabytes))
 
     def user_of(self, bundle: str | None) -> RunAs | None:
         """Who the code of *bundle* runs as; None: the worker's own user."""

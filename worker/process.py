@@ -40,6 +40,7 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         spark_conf=settings.spark_conf,
         spark_connections=settings.spark_connections,
         spark_memory=settings.spark_memory_mb,
+        spark_drivers=settings.max_spark_drivers,
         spark_slots=settings.max_concurrent_spark,
         keeps_failed_output=settings.keep_failed_output,
         xcom_url=settings.xcom_url,

@@ -88,6 +88,8 @@ class Settings(BaseSettings):
     """JSON: Spark options by conn_id; `default` is for tasks that name neither a conn_id nor a master."""
     spark_memory_mb: int | None = Field(default=None, ge=512)
     """What drivers below this worker may take together; None: 80 % of the host's memory, or the container's."""
+    max_spark_drivers: int | None = Field(default=None, ge=1)
+    """How many drivers run below this worker at a time, also those of Airflow's provider; None: two for each core."""
     max_concurrent_spark: int | None = Field(default=None, ge=0)
     """How many Spark tasks this worker takes at a time; 0: none; None: as many small drivers as have memory."""
     keep_failed_output: bool = False

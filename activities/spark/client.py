@@ -52,7 +52,7 @@ def run_client(work: SparkStart) -> Outcome:
     work.folder.end_earlier_start()
     work.folder.forget()
     watch = work.watch()
-    with work.workplace.memory.reserved(work.options.driver_megabytes, watch), metrics.running("spark"):
+    with work.workplace.driver_room.reserved(work.options.driver_megabytes, watch), metrics.running("spark"):
         return _submit(work, watch)
 
 

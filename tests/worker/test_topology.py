@@ -55,5 +55,5 @@ def test_settings_reach_spark_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     place = plugin_for(Settings()).place
     assert place.spark_connections["cluster"].mode == "standalone-cluster"
     assert place.spark_connections["connect"].mode == "connect"
-    assert place.memory.megabytes == 4096
+    assert place.driver_room.megabytes == 4096
     assert place.max_spark_tasks == 2

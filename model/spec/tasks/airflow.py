@@ -34,6 +34,11 @@ class AirflowTask(BaseTask):
         return self.custom_operator_name or self.class_name
 
     @property
+    def runs_spark_driver(self) -> bool:
+        """Whether Airflow's provider starts a driver for it, below the worker."""
+        return self.operator.startswith("airflow.providers.apache.spark.")
+
+    @property
     def class_name(self) -> str:
         return self.operator.rpartition(".")[2]
 

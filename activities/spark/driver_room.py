@@ -1,0 +1,76 @@
+"""How much room one worker has for Spark's drivers: how many at a time, and how much memory they may take together."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from ...model.run.task_instances import Failure
+from ..attempts.supervision import POLL_EVERY, AttemptSupervisor, task_failure
+
+SHARE = 0.8
+"""Of the host's memory, or of the container's; the rest is for the worker, its Python tasks, and the system."""
+DRIVERS_PER_CORE = 2
+"""More JVMs than that only take the time from each other."""
+CGROUP = Path("/sys/fs/cgroup")
+
+
+class DriverRoom:
+    """What is left for drivers below this worker. Safe to use from many threads."""
+
+    def __init__(self, megabytes: int, drivers: int) -> None:
+        self.megabytes = megabytes
+        self.drivers = drivers
+        self._free = megabytes
+        self._places = drivers
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def reserved(self, wanted: int, watch: AttemptSupervisor) -> Iterator[None]:
+        """Hold a place and *wanted* MiB as long as the block; wait for them before, which the heartbeat says."""
+        if wanted > self.megabytes:
+            told = (
+                f"the driver would take {wanted:,} MiB (its memory and Spark's overhead), and drivers on this worker "
+                f"have {self.megabytes:,} MiB. Ask for less driver_memory, or set TIDEMILL_SPARK_MEMORY_MB higher"
+            )
+            raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
+        while (missing := self._take(wanted)) is not None:
+            watch.check({"waiting_for": missing})
+            threading.Event().wait(4 * POLL_EVERY)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._free += wanted
+                self._places += 1
+
+    def _take(self, wanted: int) -> str | None:
+        """Take a place and the memory; return what there is too little of."""
+        with self._lock:
+            if not self._places:
+                return f"a driver of this worker to end: it has {self.drivers}, its most (TIDEMILL_MAX_SPARK_DRIVERS)"
+            if wanted > self._free:
+                return f"memory: {wanted:,} MiB wanted, {self._free:,} of {self.megabytes:,} free"
+            self._free -= wanted
+            self._places -= 1
+            return None
+
+
+def memory_of_host() -> int:
+    """Return what drivers may take together on this host or in this container, in MiB."""
+    total = psutil.virtual_memory().total
+    with suppress(OSError, ValueError):  # no container, or one without a limit
+        total = min(total, int((CGROUP / "memory.max").read_text()))
+    return int(total * SHARE) // 2**20
+
+
+def drivers_of_host() -> int:
+    """Return how many drivers there may be at a time on this host or in this container."""
+    cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    with suppress(OSError, ValueError):
+        quota, period = (CGROUP / "cpu.max").read_text().split()
+        cores = min(cores, int(quota) / int(period))
+    return max(1, round(cores * DRIVERS_PER_CORE))

@@ -1,0 +1,72 @@
+"""How many drivers run below one worker: as many as memory and cores have room for, whoever starts them."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spark_starts import start
+from temporalio.exceptions import CancelledError
+from temporalio.testing import ActivityEnvironment
+from tidemill.activities.airflow import AirflowActivities
+from tidemill.activities.attempts.supervision import AttemptSupervisor, Stopped
+from tidemill.activities.spark import driver_room
+from tidemill.activities.spark.driver_room import DriverRoom, drivers_of_host
+from tidemill.activities.worker_context import WorkerContext
+from tidemill.model.spec.tasks import AirflowTask
+
+
+def told_while_waiting(reserve: Any) -> dict[str, Any]:
+    """What is told of waiting by one that does not get room, until it is cancelled."""
+    environment, told = ActivityEnvironment(), []
+
+    def heard(*details: Any) -> None:
+        told.append(details[0])
+        environment.cancel()
+
+    environment.on_heartbeat = heard
+    with pytest.raises((CancelledError, Stopped)):
+        environment.run(reserve)
+    return dict(told[0])
+
+
+@pytest.mark.parametrize(("wanted", "reason"), [
+    (100, "a driver of this worker to end: it has 2"), (950, "memory: 950 MiB wanted, 900 of 1,000 free"),
+])  # fmt: skip
+def test_a_driver_waits_for_a_place_and_for_memory(wanted: int, reason: str) -> None:
+    room = DriverRoom(1000, 2)
+
+    def wait() -> None:
+        with room.reserved(wanted, AttemptSupervisor(None)):
+            raise AssertionError("there is no room")
+
+    def held(megabytes: int) -> AbstractContextManager[None]:
+        return room.reserved(megabytes, AttemptSupervisor(None))
+
+    with held(100):
+        if wanted == 950:
+            assert reason in told_while_waiting(wait)["waiting_for"]
+        else:
+            with held(100):
+                assert reason in told_while_waiting(wait)["waiting_for"]
+    with held(950), held(50):
+        pass  # all that was held is free again
+
+
+def test_a_driver_that_airflows_provider_starts_has_a_place_too(tmp_path: Path) -> None:
+    place = WorkerContext(home=tmp_path, spark_drivers=1)
+    operator = "airflow.providers.apache.spark.operators.spark_submit.SparkSubmitOperator"
+    attempt = start(tmp_path, {}).attempt.model_copy(update={"task": AirflowTask(task_id="x", operator=operator)})
+    with place.driver_room.reserved(1, AttemptSupervisor(None)):
+        told = told_while_waiting(lambda: AirflowActivities(place).run(attempt))
+    assert "it has 1, its most" in told["waiting_for"]
+
+
+def test_a_container_with_half_a_core_has_one_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_room, "CGROUP", tmp_path)
+    alone = drivers_of_host()
+    assert alone >= 2
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert drivers_of_host() == alone
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    assert drivers_of_host() == 1
