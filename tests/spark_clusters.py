@@ -57,6 +57,7 @@ class Standalone:
             "executor_memory": "600m",
             "total_executor_cores": 1,
             "conf": {
+                "spark.master.ui.port": self.ui.rpartition(":")[2],
                 "spark.sql.shuffle.partitions": 2,
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.extraJavaOptions": self.java_options,

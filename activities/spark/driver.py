@@ -146,6 +146,10 @@ class Figures:
         except Exception as error:
             print(f"[tidemill] what the application came to is not known: {error}", flush=True)
 
+    def wanted(self, sc: Any) -> str:
+        """What the application waits for that has no executor."""
+        return "executors" if self._module is None else str(self._module.executors_wanted(sc))
+
     def look_at_active(self, *, is_final: bool) -> None:
         """As `look`, where there is a context."""
         from pyspark import SparkContext
@@ -177,7 +181,7 @@ def watch(folder: Path, parent: int, known: dict[str, Any], ships: str | None, f
         if os.getppid() != parent:
             os._exit(1)
         try:
-            progress = current_progress()
+            progress = current_progress(figures)
             if progress is not None:
                 write_json(folder / "progress.json", {**known, **progress, "at": time.time()})
                 if (line := in_words(progress)) != told:
@@ -193,7 +197,7 @@ def watch(folder: Path, parent: int, known: dict[str, Any], ships: str | None, f
         time.sleep(PROGRESS_EVERY)
 
 
-def current_progress() -> dict[str, Any] | None:
+def current_progress(figures: Figures) -> dict[str, Any] | None:
     from pyspark import SparkContext
 
     sc = SparkContext._active_spark_context
@@ -216,17 +220,8 @@ def current_progress() -> dict[str, Any] | None:
             **({"job": description.get()} if description.isDefined() else {}),
         }
         if not progress["executors"] and not stage.numActiveTasks() and not sc.master.startswith("local"):
-            progress["waits_for"] = f"executors: asks for {executors_wanted(sc)}"
+            progress["waits_for"] = figures.wanted(sc)
     return {**progress, **fraction_done()}
-
-
-def executors_wanted(sc: Any) -> str:
-    """What each executor of the application is to have."""
-    conf = sc.getConf()
-    number = conf.get("spark.executor.instances", "")
-    cores = conf.get("spark.executor.cores", "")
-    has = f"{conf.get('spark.executor.memory', '1g')} and {f'{cores} cores' if cores else 'all cores of a worker'}"
-    return f"{number} x {has}" if number else has
 
 
 def in_words(progress: dict[str, Any]) -> str:

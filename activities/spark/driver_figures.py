@@ -4,11 +4,17 @@ Beside `driver.py` in every driver; only the standard library and pyspark. The n
 """
 
 import json
+import re
 import time
+import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
+STANDALONE = re.compile(r"spark://(\[[^\]]+\]|[^:,]+)")
+ASK_EVERY, ASK_TIMEOUT = 15.0, 2.0
+"""Seconds between two questions to a standalone master, and how long one may take."""
 EVENTS_TIMEOUT_MS = 3_000
 SLOWEST_STAGES = 5
 """How many of the stages that took longest are looked at for skew."""
@@ -31,6 +37,40 @@ SUMS = {
     "tasks": "numCompleteTasks",
 }
 """By the figure, the field of Spark's StageData that it is the sum of."""
+
+
+def executors_wanted(sc: Any) -> str:
+    """Return what an application waits for that has no executor: what each is to have, and what the cluster has."""
+    conf = sc.getConf()
+    number = conf.get("spark.executor.instances", "")
+    cores = conf.get("spark.executor.cores", "")
+    has = f"{conf.get('spark.executor.memory', '1g')} and {f'{cores} cores' if cores else 'all cores of a worker'}"
+    told = f"executors: asks for {number} x {has}" if number else f"executors: asks for {has}"
+    if (master := STANDALONE.match(sc.master)) is not None:
+        told += (
+            f"; {_workers_at(master[1], conf.get('spark.master.ui.port', '8080'), int(time.monotonic() // ASK_EVERY))}"
+        )
+    return told
+
+
+@lru_cache(maxsize=1)
+def _workers_at(host: str, port: str, _: int) -> str:
+    """Return what the workers of a standalone cluster have, by the page of its master; asked once for each period."""
+    url = f"http://{host}:{port}/json/"
+    try:
+        with urllib.request.urlopen(url, timeout=ASK_TIMEOUT) as answer:
+            listed = json.loads(answer.read())["workers"]
+        workers = [worker for worker in listed if worker["state"] == "ALIVE"]
+    except (OSError, ValueError, KeyError) as error:
+        return f"what its workers have is not at {url} (conf spark.master.ui.port): {error}"
+    if not workers:
+        return "the cluster has no worker"
+    largest = max(workers, key=lambda worker: (worker["memory"], worker["cores"]))
+    free = max(workers, key=lambda worker: (worker["memoryfree"], worker["coresfree"]))
+    return (
+        f"the largest of {len(workers)} workers has {largest['memory']:,} MB and {largest['cores']} cores, "
+        f"and the freest {free['memoryfree']:,} MB and {free['coresfree']} cores"
+    )
 
 
 def figures_of(sc: Any, *, with_skew: bool = True) -> dict[str, Any]:

@@ -233,3 +233,22 @@ async def test_options_that_cannot_work_are_refused_before_a_jvm_starts(spark: S
     assert "no Spark connection 'nowhere'" in (told(unknown)[0] or "")
     huge = await spark.run_once(writing("huge_driver", at_home, tmp_path), **ON_DAY)
     assert "TIDEMILL_SPARK_MEMORY_MB" in (told(huge)[0] or "")
+
+
+@pytest.mark.thorough
+async def test_who_waits_for_an_executor_is_told_what_the_workers_have(
+    spark: Stack, standalone: Standalone, tmp_path: Path
+) -> None:
+    await spark.tidemill.dags.register(writing("too_large", standalone.options(executor_memory="50g"), tmp_path))
+    run = await spark.tidemill.runs.trigger("too_large", TriggerRequest.model_validate(ON_DAY))
+    seen = await eventually(
+        lambda: spark.tidemill.runs.describe("too_large", run.run_id),
+        lambda found: "waits_for" in (found.tasks[0].progress or {}),
+    )
+    assert seen.tasks[0].progress is not None
+    assert seen.tasks[0].progress["waits_for"] == (
+        "executors: asks for 51200m and all cores of a worker; the largest of 1 workers has 8,192 MB and 8 cores, "
+        "and the freest 8,192 MB and 8 cores"
+    )
+    await spark.tidemill.runs.cancel("too_large", run.run_id)
+    await spark.finished("too_large", run.run_id)
