@@ -415,10 +415,6 @@ def with_session(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def pipeline_result(flows: dict[str, str]) -> dict[str, Any]:
-    return {"outcome": {"state": "success", "xcom": {"return_value": flows}}}
-
-
 def begin_with_first_session(folder: Path, plan: dict[str, Any]) -> None:
     """Has the branch of the script's table begun by the first session that it opens.
 
@@ -528,7 +524,8 @@ def main() -> int:
             begin_with_first_session(folder, plan)
         try:
             if "pipeline" in plan:
-                return pipeline_result(load_beside(folder, PIPELINES).run_below(plan["pipeline"]))
+                result: dict[str, Any] = load_beside(folder, PIPELINES).run_below(plan["pipeline"])
+                return result
             return run_script(folder, application) if application else with_session(folder, plan)
         finally:
             figures.look_at_active(is_final=True)

@@ -8,10 +8,16 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 FLOW = re.compile(r"Flow (\S+) (?:is|has) ([A-Z_]+)")
+SQL_FLOW = re.compile(
+    r"""(?is)\bCREATE\s+FLOW\s+([\w.`]+)(?:\s+COMMENT\s+(?:'[^']*'|"[^"]*"))?"""
+    r"""\s+AS\s+(?:AUTO\s+CDC|INSERT)\s+INTO\s+(?:TABLE\s+)?([\w.`]+)"""
+)
+COMPLETED = "completed"
 PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService"
 SERVER = {
@@ -35,8 +41,8 @@ def check_release() -> None:
         raise PipelinesMissingError(f"this Spark runs no pipelines: {error}. Spark 4.1 or later does") from None
 
 
-def run_below(pipeline: dict[str, Any]) -> dict[str, str]:
-    """Runs *pipeline* in this driver's own JVM; as `run_pipeline`."""
+def run_below(pipeline: dict[str, Any]) -> dict[str, Any]:
+    """Run *pipeline* in this driver's own JVM; as `run_pipeline`."""
     check_release()
     from pyspark.sql import SparkSession
 
@@ -67,10 +73,11 @@ def with_plugin(builder: Any) -> Any:
     return builder.config("spark.plugins", f"{given},{PLUGIN}" if given else PLUGIN)
 
 
-def run_pipeline(pipeline: dict[str, Any]) -> dict[str, str]:
-    """Runs *pipeline* in the session that there is; how each flow has ended, by its name. Closes the session.
+def run_pipeline(pipeline: dict[str, Any]) -> dict[str, Any]:
+    """Run *pipeline* in the session that there is; return its result. Close the session.
 
-    Raises PipelinesMissingError, and what Spark raises where the pipeline fails.
+    The result is how each flow has ended, by its name; and as `datasets` the names of what the flows have brought up to
+    date. Raises PipelinesMissingError, and what Spark raises where the pipeline fails.
     """
     check_release()
     from pyspark.pipelines import cli
@@ -82,16 +89,56 @@ def run_pipeline(pipeline: dict[str, Any]) -> dict[str, str]:
     cli.SparkSession = SparkSession
     cli.handle_pipeline_events = lambda events: handle(noting(events, flows))
     try:
-        cli.run(
-            spec_path=Path(pipeline["spec"]),
-            full_refresh=pipeline["full_refresh"],
-            full_refresh_all=pipeline["full_refresh_all"],
-            refresh=pipeline["refresh"],
-            dry=pipeline["dry"],
-        )
+        with noting_targets() as targets:
+            cli.run(
+                spec_path=Path(pipeline["spec"]),
+                full_refresh=pipeline["full_refresh"],
+                full_refresh_all=pipeline["full_refresh_all"],
+                refresh=pipeline["refresh"],
+                dry=pipeline["dry"],
+            )
     finally:
         cli.handle_pipeline_events = handle
-    return flows
+    xcom = {"return_value": flows, "datasets": datasets(flows, targets)}
+    return {"outcome": {"state": "success", "xcom": xcom}}
+
+
+@contextmanager
+def noting_targets() -> Iterator[dict[str, str]]:
+    """Note which dataset each flow of the pipeline writes that has a name of its own, as its files say it."""
+    from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry as Registry
+
+    targets: dict[str, str] = {}
+    register_flow, register_sql = Registry.register_flow, Registry.register_sql
+
+    def note_flow(registry: Any, flow: Any) -> None:
+        targets[flow.name] = flow.target
+        register_flow(registry, flow)
+
+    def note_sql(registry: Any, sql_text: str, file_path: Path) -> None:
+        targets.update((name.replace("`", ""), into.replace("`", "")) for name, into in SQL_FLOW.findall(sql_text))
+        register_sql(registry, sql_text, file_path)
+
+    Registry.register_flow, Registry.register_sql = note_flow, note_sql
+    try:
+        yield targets
+    finally:
+        Registry.register_flow, Registry.register_sql = register_flow, register_sql
+
+
+def datasets(flows: dict[str, str], targets: dict[str, str]) -> list[str]:
+    """Return the whole names of the datasets that flows which have completed write, in the order of the flows.
+
+    A flow is called as its dataset where *targets* says nothing else; names there may leave catalog and database out.
+    """
+    found = []
+    for flow, state in flows.items():
+        if state == COMPLETED:
+            parts = flow.split(".")
+            names = (".".join(parts[n:]) for n in range(len(parts)))
+            target = next((targets[name] for name in names if name in targets), flow).split(".")
+            found.append(".".join([*parts[: max(0, len(parts) - len(target))], *target]))
+    return list(dict.fromkeys(found))
 
 
 def noting(events: Iterator[dict[str, Any]], flows: dict[str, str]) -> Iterator[dict[str, Any]]:

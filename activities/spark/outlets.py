@@ -6,39 +6,57 @@ from ...model.errors import InvalidInputError
 from ...model.run.asset_context import OutletEventAccessors
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Failure, Outcome
+from ...model.spec.assets.identity import Asset, AssetAlias
 from ...model.spec.references import RETURN_VALUE
+from ...model.spec.tasks import BaseTask, SparkPipelinesTask
 from ..attempts.supervision import task_failure
 
 OUTLET_EVENTS = "outlet_events"
+DATASETS = "datasets"
+"""The result of a pipeline that says what it has brought up to date."""
+_KEYS = {"extra", "partition_keys", "assets"}
 
 
 def with_outlet_events(attempt: TaskAttempt, outcome: Outcome) -> Outcome:
-    """*outcome* with what the result says of outlets: `{"outlet_events": {name: {"extra": {...}}}}`.
+    """Return *outcome* with what the result says of outlets.
 
-    Fails the task for what it cannot say.
+    Of an asset `{"outlet_events": {name: {"extra": {...}, "partition_keys": [...]}}}`, of an alias
+    `{"outlet_events": {alias: {"assets": {name: {...extra...}}}}}`. What a pipeline has brought up to date comes in by
+    each of its task's aliases. Fails the task for what the result cannot say.
     """
-    result = outcome.xcom.get(RETURN_VALUE)
-    if not attempt.task.outlets or not isinstance(result, dict) or OUTLET_EVENTS not in result:
+    if not attempt.task.outlets:
         return outcome
     try:
         events = OutletEventAccessors(attempt.task.outlets)
-        for name, told in _checked(result[OUTLET_EVENTS]).items():
+        for name, told in _events_of(attempt.task, outcome).items():
             events[name].extra = told.get("extra") or {}
             if told.get("partition_keys"):
                 events[name].add_partitions(told["partition_keys"])
+            for asset, extra in (told.get("assets") or {}).items():
+                events[name].add(Asset.model_validate({"name": asset}), extra)
         said = tuple(events.recorded())
     except (InvalidInputError, TypeError, ValueError) as error:
         raise task_failure(
             Failure(error_type="InvalidInput", message=f"the result's {error}", retryable=False)
         ) from None
-    return outcome.model_copy(update={"asset_events": said})
+    return outcome.model_copy(update={"asset_events": said}) if said else outcome
+
+
+def _events_of(task: BaseTask, outcome: Outcome) -> dict[str, dict[str, Any]]:
+    result = outcome.xcom.get(RETURN_VALUE)
+    if isinstance(task, SparkPipelinesTask):
+        updated: dict[str, Any] = {str(name): {} for name in outcome.xcom.get(DATASETS) or ()}
+        return {one.name: {"assets": updated} for one in task.outlets if isinstance(one, AssetAlias)}
+    return _checked(result[OUTLET_EVENTS]) if isinstance(result, dict) and OUTLET_EVENTS in result else {}
 
 
 def _checked(told: Any) -> dict[str, dict[str, Any]]:
-    form = '{"outlet_events": {"name of the asset": {"extra": {...}, "partition_keys": [...]}}}'
+    form = '{"outlet_events": {"asset or alias": {"extra": {...}, "partition_keys": [...], "assets": {"name": {...}}}}}'
     if not isinstance(told, dict) or not all(isinstance(one, dict) for one in told.values()):
         raise InvalidInputError(f"{OUTLET_EVENTS} = {told!r} is none. Write {form}")
-    strange = {key for one in told.values() for key in one} - {"extra", "partition_keys"}
+    strange = {key for one in told.values() for key in one} - _KEYS
     if strange:
         raise InvalidInputError(f"{OUTLET_EVENTS} has {', '.join(sorted(strange))}. Write {form}")
+    if wrong := [one["assets"] for one in told.values() if not isinstance(one.get("assets") or {}, dict)]:
+        raise InvalidInputError(f"{OUTLET_EVENTS} has assets = {wrong[0]!r}. Write {form}")
     return told

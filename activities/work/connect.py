@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..spark.driver import finish, pipeline_result, raise_, run_in, run_script, write_json
+from ..spark.driver import finish, raise_, run_in, run_script, write_json
 from ..spark.driver_pipelines import run_pipeline
 from ..spark.driver_tables import begin
 
@@ -50,7 +50,7 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
             if "table" in plan:
                 keep_to_branch(plan["conf"])
             if "pipeline" in plan:
-                return pipeline_result(run_pipeline(plan["pipeline"]))
+                return run_pipeline(plan["pipeline"])
             if "argv" not in plan:
                 return run_in(session, folder, plan)
             if "table" in plan:

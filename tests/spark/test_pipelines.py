@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 from spark_clusters import options_for
-from support import Stack, dag, stack
+from support import Stack, dag, eventually, stack
+from tidemill.activities.spark.driver_pipelines import SQL_FLOW, datasets
+from tidemill.model.asset.events import AssetEvent
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.tasks import SparkPipelinesTask
 from tidemill.model.states import RunState
 
-from tidemill import DAG, SparkPipelinesOperator
+from tidemill import DAG, AssetAlias, EmptyOperator, SparkPipelinesOperator
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,39 @@ async def spark(server: str, spark_home: Path) -> Any:
         yield made
 
 
+async def triggering_events(spark: Stack, dag_id: str) -> list[AssetEvent]:
+    runs = await spark.tidemill.runs.list(dag_id)
+    details = [await spark.tidemill.runs.describe(dag_id, run.run_id) for run in runs]
+    return [event for found in details for event in found.run.asset_events]
+
+
+@pytest.mark.parametrize(
+    ("flow", "dataset"),
+    [
+        ("lake.sales.orders", "lake.sales.orders"),
+        ("lake.sales.backfill", "lake.sales.orders"),
+        ("lake.sales.news", "lake.other.all"),
+        ("whole", "lake.other.all"),
+    ],
+)
+def test_the_dataset_of_a_flow_is_the_one_that_it_writes(flow: str, dataset: str) -> None:
+    targets = {"backfill": "orders", "sales.news": "other.all", "whole": "lake.other.all"}
+    assert datasets({flow: "completed", "lake.sales.failed": "failed"}, targets) == [dataset]
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("create flow news as insert into orders by name select 1", [("news", "orders")]),
+        ("CREATE FLOW a.b COMMENT 'as is' AS\nINSERT INTO TABLE x.t BY NAME SELECT 1", [("a.b", "x.t")]),
+        ("CREATE FLOW f AS AUTO CDC INTO t FROM stream(s) KEYS (id)", [("f", "t")]),
+        ("CREATE MATERIALIZED VIEW v AS SELECT 1", []),
+    ],
+)
+def test_flows_of_sql_files_have_names_of_their_own(sql: str, found: list[tuple[str, str]]) -> None:
+    assert SQL_FLOW.findall(sql) == found
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("mode", ["local", pytest.param("connect", marks=pytest.mark.thorough)])
 async def test_a_pipeline_is_brought_up_to_date(
@@ -88,12 +123,27 @@ async def test_a_pipeline_is_brought_up_to_date(
     mark, options = uuid.uuid4().hex[:8], options_for(request, mode)
     if mode == "local":
         options["conf"] = {**options["conf"], "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
-    task = {"kind": "spark_pipelines", "task_id": "sales", "pipeline_spec": "{{ params.spec }}", "spark": options}
+    alias = AssetAlias(f"sales_{mark}")
+    task = {
+        "kind": "spark_pipelines",
+        "task_id": "sales",
+        "pipeline_spec": "{{ params.spec }}",
+        "spark": options,
+        "outlets": [alias.leaf.model_dump()],
+    }
+    with DAG(f"reads_pipeline_{mode}", schedule=alias) as reader:
+        EmptyOperator(task_id="x")
+    await spark.tidemill.dags.register(reader.spec())
     spec = str(written(tmp_path, mark, orders=ORDERS, totals=TOTALS))
     details = await spark.run_once(dag(f"pipeline_{mode}", [task], params={"spec": spec}))
     assert details.state is RunState.SUCCESS, details.tasks[0].error
     flows = await spark.result_of(details, "sales")
-    assert flows == {f"spark_catalog.default.{name}_{mark}": "completed" for name in ("orders", "totals")}
+    datasets = [f"spark_catalog.default.{name}_{mark}" for name in ("orders", "totals")]
+    assert flows == dict.fromkeys(datasets, "completed")
+    heard = await eventually(
+        lambda: triggering_events(spark, reader.dag_id), lambda found: {event.name for event in found} == {*datasets}
+    )
+    assert {event.aliases for event in heard} == {(alias.name,)}
     if mode == "local":
         assert {path.name for path in (tmp_path / "warehouse").iterdir()} == {f"orders_{mark}", f"totals_{mark}"}
 
