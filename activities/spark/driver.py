@@ -524,7 +524,7 @@ def main() -> int:
             begin_with_first_session(folder, plan)
         try:
             if "pipeline" in plan:
-                result: dict[str, Any] = load_beside(folder, PIPELINES).run_below(plan["pipeline"])
+                result: dict[str, Any] = load_beside(folder, PIPELINES).run_below(plan["pipeline"], known)
                 return result
             return run_script(folder, application) if application else with_session(folder, plan)
         finally:

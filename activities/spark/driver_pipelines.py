@@ -7,6 +7,7 @@ says of it. Pipelines need Spark Connect: where there is no server, the driver's
 import os
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,9 @@ SQL_FLOW = re.compile(
     r"""(?is)\bCREATE\s+FLOW\s+([\w.`]+)(?:\s+COMMENT\s+(?:'[^']*'|"[^"]*"))?"""
     r"""\s+AS\s+(?:AUTO\s+CDC|INSERT)\s+INTO\s+(?:TABLE\s+)?([\w.`]+)"""
 )
-COMPLETED = "completed"
+COMPLETED, RUNNING = "completed", "running"
+SHOWN = 3
+"""Of the flows that are running, so many are named."""
 PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService"
 SERVER = {
@@ -41,7 +44,7 @@ def check_release() -> None:
         raise PipelinesMissingError(f"this Spark runs no pipelines: {error}. Spark 4.1 or later does") from None
 
 
-def run_below(pipeline: dict[str, Any]) -> dict[str, Any]:
+def run_below(pipeline: dict[str, Any], progress: dict[str, Any]) -> dict[str, Any]:
     """Run *pipeline* in this driver's own JVM; as `run_pipeline`."""
     check_release()
     from pyspark.sql import SparkSession
@@ -59,7 +62,7 @@ def run_below(pipeline: dict[str, Any]) -> dict[str, Any]:
         from pyspark.sql.connect.session import SparkSession as ConnectSession
 
         ConnectSession.builder.remote(os.environ["SPARK_REMOTE"]).getOrCreate()
-        return run_pipeline(pipeline)
+        return run_pipeline(pipeline, progress)
     finally:
         session.stop()  # else the server's threads keep the JVM from its end
 
@@ -73,11 +76,12 @@ def with_plugin(builder: Any) -> Any:
     return builder.config("spark.plugins", f"{given},{PLUGIN}" if given else PLUGIN)
 
 
-def run_pipeline(pipeline: dict[str, Any]) -> dict[str, Any]:
+def run_pipeline(pipeline: dict[str, Any], progress: dict[str, Any]) -> dict[str, Any]:
     """Run *pipeline* in the session that there is; return its result. Close the session.
 
-    The result is how each flow has ended, by its name; and as `datasets` the names of what the flows have brought up to
-    date. Raises PipelinesMissingError, and what Spark raises where the pipeline fails.
+    How far its flows have come is kept in *progress*, as `flows`. The result is how each flow has ended, by its name;
+    and as `datasets` the names of what the flows have brought up to date. Raises PipelinesMissingError, and what
+    Spark raises where the pipeline fails.
     """
     check_release()
     from pyspark.pipelines import cli
@@ -87,7 +91,7 @@ def run_pipeline(pipeline: dict[str, Any]) -> dict[str, Any]:
     handle = cli.handle_pipeline_events
     # In a driver, pyspark.sql's own session is that of the server.
     cli.SparkSession = SparkSession
-    cli.handle_pipeline_events = lambda events: handle(noting(events, flows))
+    cli.handle_pipeline_events = lambda events: handle(noting(events, flows, progress))
     try:
         with noting_targets() as targets:
             cli.run(
@@ -141,11 +145,22 @@ def datasets(flows: dict[str, str], targets: dict[str, str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def noting(events: Iterator[dict[str, Any]], flows: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """*events* of a pipeline as they come; what they say last of each flow is noted."""
+def noting(
+    events: Iterator[dict[str, Any]], flows: dict[str, str], progress: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Give the *events* of a pipeline as they come; note what they say last of each flow."""
     for event in events:
         if "pipeline_event_result" in event:
             found = FLOW.match(event["pipeline_event_result"].event.message)
             if found is not None:
                 flows[found[1]] = found[2].lower()
+                progress["flows"] = in_words(flows)
         yield event
+
+
+def in_words(flows: dict[str, str]) -> str:
+    """Return how far the flows have come: how many there are in each state, and which are running."""
+    counts = ", ".join(f"{count} {state}" for state, count in Counter(flows.values()).items())
+    running = [name for name, state in flows.items() if state == RUNNING]
+    more = f" and {len(running) - SHOWN} more" if len(running) > SHOWN else ""
+    return f"{counts} ({', '.join(running[:SHOWN])}{more})" if running else counts

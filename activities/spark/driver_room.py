@@ -38,7 +38,7 @@ class DriverRoom:
             )
             raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
         while (missing := self._take(wanted)) is not None:
-            watch.check({"waiting_for": missing})
+            watch.check({"waits_for": missing})
             threading.Event().wait(4 * POLL_EVERY)
         try:
             yield

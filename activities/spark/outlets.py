@@ -28,7 +28,12 @@ def with_outlet_events(attempt: TaskAttempt, outcome: Outcome) -> Outcome:
         return outcome
     try:
         events = OutletEventAccessors(attempt.task.outlets)
+        aliases = {outlet.name for outlet in attempt.task.outlets if isinstance(outlet, AssetAlias)}
         for name, told in _events_of(attempt.task, outcome).items():
+            if told.get("assets") and name not in aliases:
+                raise InvalidInputError(
+                    f"{OUTLET_EVENTS}: {name!r} is no alias, and stands for no assets. Leave them out"
+                )
             events[name].extra = told.get("extra") or {}
             if told.get("partition_keys"):
                 events[name].add_partitions(told["partition_keys"])

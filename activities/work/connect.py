@@ -45,12 +45,13 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
         application_id = application_of(session)
         # All else is the server's own: it does not say which of its work was for whom.
         write_json(folder / "figures.json", {"application_id": application_id})
-        session.registerProgressHandler(_Progress(folder, plan, application_id))
+        progress = _Progress(folder, plan, application_id)
+        session.registerProgressHandler(progress)
         try:
             if "table" in plan:
                 keep_to_branch(plan["conf"])
             if "pipeline" in plan:
-                return run_pipeline(plan["pipeline"])
+                return run_pipeline(plan["pipeline"], progress.known)
             if "argv" not in plan:
                 return run_in(session, folder, plan)
             if "table" in plan:
@@ -188,7 +189,7 @@ class _Progress:
 
     def __init__(self, folder: Path, plan: dict[str, Any], application_id: str | None) -> None:
         self._path = folder / "progress.json"
-        self._known = {"application_id": application_id, "session": plan["session_id"], "ui": plan.get("ui")}
+        self.known = {"application_id": application_id, "session": plan["session_id"], "ui": plan.get("ui")}
         self._lock = threading.Lock()
 
     def __call__(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
@@ -203,7 +204,7 @@ class _Progress:
                 "tasks_active": inflight_tasks,
             }
         with self._lock, contextlib.suppress(OSError):
-            write_json(self._path, {**self._known, **told})
+            write_json(self._path, {**self.known, **told})
 
 
 def run(job: Job) -> dict[str, Any]:

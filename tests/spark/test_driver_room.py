@@ -45,10 +45,10 @@ def test_a_driver_waits_for_a_place_and_for_memory(wanted: int, reason: str) -> 
 
     with held(100):
         if wanted == 950:
-            assert reason in told_while_waiting(wait)["waiting_for"]
+            assert reason in told_while_waiting(wait)["waits_for"]
         else:
             with held(100):
-                assert reason in told_while_waiting(wait)["waiting_for"]
+                assert reason in told_while_waiting(wait)["waits_for"]
     with held(950), held(50):
         pass  # all that was held is free again
 
@@ -59,7 +59,7 @@ def test_a_driver_that_airflows_provider_starts_has_a_place_too(tmp_path: Path) 
     attempt = start(tmp_path, {}).attempt.model_copy(update={"task": AirflowTask(task_id="x", operator=operator)})
     with place.driver_room.reserved(1, AttemptSupervisor(None)):
         told = told_while_waiting(lambda: AirflowActivities(place).run(attempt))
-    assert "it has 1, its most" in told["waiting_for"]
+    assert "it has 1, its most" in told["waits_for"]
 
 
 def test_a_container_with_half_a_core_has_one_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from spark_clusters import options_for
 from support import Stack, dag, eventually, stack
-from tidemill.activities.spark.driver_pipelines import SQL_FLOW, datasets
+from tidemill.activities.spark.driver_pipelines import SQL_FLOW, datasets, in_words
 from tidemill.model.asset.events import AssetEvent
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.tasks import SparkPipelinesTask
@@ -82,6 +82,12 @@ async def spark(server: str, spark_home: Path) -> Any:
         yield made
 
 
+def test_how_far_the_flows_have_come_is_told_in_few_words() -> None:
+    flows = {"lake.orders": "completed", **{f"lake.{name}": "running" for name in "abcde"}, "lake.late": "queued"}
+    assert in_words(flows) == "1 completed, 5 running, 1 queued (lake.a, lake.b, lake.c and 2 more)"
+    assert in_words({"lake.orders": "completed"}) == "1 completed"
+
+
 async def triggering_events(spark: Stack, dag_id: str) -> list[AssetEvent]:
     runs = await spark.tidemill.runs.list(dag_id)
     details = [await spark.tidemill.runs.describe(dag_id, run.run_id) for run in runs]
@@ -138,10 +144,10 @@ async def test_a_pipeline_is_brought_up_to_date(
     details = await spark.run_once(dag(f"pipeline_{mode}", [task], params={"spec": spec}))
     assert details.state is RunState.SUCCESS, details.tasks[0].error
     flows = await spark.result_of(details, "sales")
-    datasets = [f"spark_catalog.default.{name}_{mark}" for name in ("orders", "totals")]
-    assert flows == dict.fromkeys(datasets, "completed")
+    names = [f"spark_catalog.default.{name}_{mark}" for name in ("orders", "totals")]
+    assert flows == dict.fromkeys(names, "completed")
     heard = await eventually(
-        lambda: triggering_events(spark, reader.dag_id), lambda found: {event.name for event in found} == {*datasets}
+        lambda: triggering_events(spark, reader.dag_id), lambda found: {event.name for event in found} == {*names}
     )
     assert {event.aliases for event in heard} == {(alias.name,)}
     if mode == "local":

@@ -201,22 +201,24 @@ def task_line(task: TaskView) -> str:
 
 
 def progress_text(task: TaskView) -> str:
-    """What Spark is at: the stage and its counts, and the driver's address.
+    """What Spark is at: the stage and its counts, the flows of a pipeline, what is waited for, the driver's address.
 
     No percentage of a job, whose later stages are not known yet: only where the script itself tells one.
     """
     told = task.progress or {}
     parts = [f"{told['fraction']:.0%}"] if "fraction" in told else []
     if "stage" in told:
-        job = f" of {escape(str(told['job']))}" if told.get("job") else ""
+        job = f" of {told['job']}" if told.get("job") else ""
         parts.append(f"stage {told['stage']}{job}: {told['tasks_done']}/{told['tasks']} tasks")
-    elif told.get("waiting_for"):
-        parts.append(f"waits for {told['waiting_for']}")
     elif told.get("cluster"):
         parts.append(str(told["cluster"]).lower())
+    if told.get("flows"):
+        parts.append(f"flows: {told['flows']}")
+    if told.get("waits_for"):
+        parts.append(f"waits for {told['waits_for']}")
     if told.get("ui"):
         parts.append(str(told["ui"]))
-    return f"[cyan]{', '.join(parts)}[/]" if parts else ""
+    return f"[cyan]{escape(', '.join(parts))}[/]" if parts else ""
 
 
 @app.command()
