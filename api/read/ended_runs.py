@@ -30,8 +30,8 @@ ROUGHLY = timedelta(seconds=5)
 VERSIONS_KEPT = timedelta(days=30)
 """How long versions stay in a database that does not keep all."""
 TIDIED_EVERY = 100
-OF_VIEW = {"run_id", "state", "logical_date", "run_after", "started_at", "ended_at", "workflow_id"}
-"""What the line of a run has from its view."""
+OF_VIEW = {"state", "started_at", "ended_at", "workflow_id"}
+"""What the line of a run has from its view: how it has ended."""
 NUL = "\0"
 """What is in no id, and no database takes."""
 
@@ -84,10 +84,8 @@ class RunArchive:
         row = RunRow(
             dag_id=details.run.dag_id,
             counts=Counter(str(task.state) for task in details.tasks),
+            **details.run.shown,
             **view.model_dump(include=OF_VIEW),
-            run_type=str(view.run_type),
-            triggered_by=str(details.run.triggered_by),
-            triggering_user_name=details.run.triggering_user_name,
             reason=short_reason(view.reason) if view.reason is not None else None,
         )
         return {

@@ -130,17 +130,7 @@ class BulkRunClearBody(RunClearBody):
 
 def just_made(run: RunIdentity) -> RunView:
     """The view of a run that has just been made, and of which nothing else can be seen."""
-    now = datetime.now(UTC)
-    return RunView(
-        run_id=run.run_id,
-        run_type=run.run_type,
-        state=RunState.QUEUED,
-        logical_date=run.logical_date,
-        run_after=run.run_after,
-        queued_at=now,
-        partition_key=run.partition_key,
-        workflow_id=run.workflow_id,
-    )
+    return RunView.of(run, state=RunState.QUEUED, queued_at=datetime.now(UTC))
 
 
 def in_state(run: RunView, state: str) -> RunView:

@@ -378,7 +378,7 @@ async def get_version(source: Source, dag_id: str, version_number: int) -> DagVe
     if spec.version == view.version:
         return version_in_place(spec, view)
     runs = await source.runs(dag_id)  # a run that has it was made when it was there
-    return version_of(spec, min(run.queued_at for run in runs))
+    return version_of(spec, min(run.known_since for run in runs))
 
 
 @router.put("/api/v2/parseDagFile/{file_token}", status_code=201)

@@ -102,7 +102,7 @@ async def known_runs(source: CachedClient, dag_id: str) -> list[RunAnswer]:
 
     queued = await each([row for row in await source.rows() if row.queued_runs], queued_of)
     return [run for part in queued for run in part] + [
-        run_answer(row.dag_id, RunView.model_validate({**row.model_dump(), "queued_at": row.run_after}))
+        run_answer(row.dag_id, RunView.of_row(row, row.run_after))
         for row in rows
         if row.dag_id and row.run_after is not None
     ]
@@ -177,7 +177,7 @@ async def _run_alone(source: CachedClient, dag_id: str, run_id: str) -> RunAnswe
     details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
     if details is None or spec is None:
         return run_answer(dag_id, run)
-    return run_answer(dag_id, run, details.run, version_of(spec, run.queued_at))
+    return run_answer(dag_id, run, details.run, version_of(spec, run.known_since))
 
 
 @router.post(RUNS)

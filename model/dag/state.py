@@ -311,19 +311,13 @@ class DagState(DagAssets, DagBackfills):
         self.ledger = [record for record in self.ledger if record.run_id != tracked.run.run_id]
         self.ledger.append(
             RunRecord(
-                run_id=tracked.run.run_id,
-                run_type=tracked.run.run_type,
+                **tracked.run.shown,
+                partition_date=tracked.run.partition_date,
                 state=report.state,
-                logical_date=tracked.run.logical_date,
-                run_after=tracked.run.run_after,
                 queued_at=tracked.queued_at,
                 started_at=tracked.started_at,
                 ended_at=report.ended_at,
                 reason=report.reason,
-                partition_key=tracked.run.partition_key,
-                partition_date=tracked.run.partition_date,
-                triggered_by=str(tracked.run.triggered_by),
-                triggering_user_name=tracked.run.triggering_user_name,
                 **short_past({**self.unknown_past(), **tracked.past, **report.past}),
             )
         )

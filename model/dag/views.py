@@ -147,20 +147,7 @@ def dag_row(state: DagState) -> DagRow:
 def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
     """All runs that the DAG knows of, newest first. *workflow_id* maps a run's key to its workflow's id."""
     known = [
-        RunView(
-            run_id=t.run.run_id,
-            run_type=t.run.run_type,
-            state=t.state,
-            logical_date=t.run.logical_date,
-            run_after=t.run.run_after,
-            queued_at=t.queued_at,
-            started_at=t.started_at,
-            partition_key=t.run.partition_key,
-            triggered_by=str(t.run.triggered_by),
-            triggering_user_name=t.run.triggering_user_name,
-            workflow_id=t.run.workflow_id,
-        )
-        for t in state.runs.values()
+        RunView.of(t.run, state=t.state, queued_at=t.queued_at, started_at=t.started_at) for t in state.runs.values()
     ]
     known += [
         RunView(
@@ -170,4 +157,4 @@ def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
         )
         for record in state.ledger
     ]
-    return sorted(known, key=lambda view: (view.run_after, view.queued_at), reverse=True)
+    return sorted(known, key=lambda view: (view.run_after, view.known_since), reverse=True)

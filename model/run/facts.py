@@ -45,15 +45,8 @@ class RunSummary(Model):
     @classmethod
     def of(cls, run: RunIdentity, **more: Any) -> Self:
         """Return what is known of *run* by itself, with *more* of how it stands."""
-        return cls(
-            run_id=run.run_id,
-            run_type=str(run.run_type),
-            logical_date=run.logical_date,
-            run_after=run.run_after,
-            triggering_user_name=run.triggering_user_name,
-            **cls.details_of(run),
-            **more,
-        )
+        shown = {name: value for name, value in run.shown.items() if name in cls.model_fields}
+        return cls(**{**shown, **cls.details_of(run), **more})
 
     @staticmethod
     def details_of(run: RunIdentity) -> dict[str, Any]:

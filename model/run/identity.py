@@ -78,6 +78,19 @@ class RunIdentity(OmitNewDefaults, Model):
     """Whose request made the run, where somebody is known to have asked (Airflow's name)."""
 
     @property
+    def shown(self) -> dict[str, Any]:
+        """What every list, record and answer shows of the run, whatever becomes of it: the one home of these facts."""
+        return {
+            "run_id": self.run_id,
+            "run_type": str(self.run_type),
+            "logical_date": self.logical_date,
+            "run_after": self.run_after,
+            "partition_key": self.partition_key,
+            "triggered_by": str(self.triggered_by),
+            "triggering_user_name": self.triggering_user_name,
+        }
+
+    @property
     def in_short(self) -> "RunIdentity":
         """The run as each of its attempts carries it: who wants to know of many events asks for them."""
         few = len(self.asset_events) <= EVENTS_CARRIED

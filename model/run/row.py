@@ -33,6 +33,7 @@ class RunRow(Model):
     ended_at: Instant | None = None
     triggered_by: str = ""
     triggering_user_name: str | None = None
+    partition_key: str | None = None
     reason: str | None = None
     """Why it has ended as it has, in its first line."""
     counts: dict[str, int] = {}

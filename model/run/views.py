@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from ..base import Instant, Model, OmitNewDefaults, iso
 from ..spec.dag import DagSpec
@@ -29,7 +29,8 @@ class RunView(OmitNewDefaults, Model):
     state: RunState
     logical_date: Instant | None
     run_after: Instant
-    queued_at: Instant
+    queued_at: Instant | None
+    """None: only the run's DAG knows, and was not asked."""
     started_at: Instant | None = None
     ended_at: Instant | None = None
     reason: str | None = None
@@ -37,6 +38,23 @@ class RunView(OmitNewDefaults, Model):
     triggered_by: str | None = None
     triggering_user_name: str | None = None
     workflow_id: str
+
+    @property
+    def known_since(self) -> datetime:
+        """When it was queued; its run_after where that is not known."""
+        return self.queued_at or self.run_after
+
+    @classmethod
+    def of(cls, run: RunIdentity, **stands: Any) -> Self:
+        """Return the view of *run*, with how it *stands*: its state and its times."""
+        return cls(**run.shown, workflow_id=run.workflow_id, **stands)
+
+    @classmethod
+    def of_row(cls, row: RunRow, run_after: datetime) -> Self:
+        """Return what the line of a run among those of all DAGs says; *run_after*: where it does not say."""
+        known = row.model_dump(include={*cls.model_fields})
+        whose = {"run_type": row.run_type or RunType.MANUAL, "triggered_by": row.triggered_by or None}
+        return cls(**{**known, **whose, "run_after": row.run_after or run_after}, queued_at=None)
 
 
 class TaskView(OmitNewDefaults, Model):
@@ -94,14 +112,9 @@ class RunDetails(Model):
 def run_row(state: DagRunState, counts: Mapping[TaskState, int], end: RunEnd | None, now: datetime) -> RunRow:
     """What a list shows of the run."""
     return RunRow(
+        **state.run.shown,
         dag_id=state.run.dag_id,
-        run_id=state.run.run_id,
-        run_type=str(state.run.run_type),
         state=end.state if end is not None else RunState.RUNNING,
-        logical_date=state.run.logical_date,
-        run_after=state.run.run_after,
-        triggered_by=str(state.run.triggered_by),
-        triggering_user_name=state.run.triggering_user_name,
         reason=short_reason(end.reason) if end is not None else None,
         started_at=state.began_at or state.started_at,
         ended_at=(state.ended_at or now) if end is not None else None,

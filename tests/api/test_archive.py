@@ -127,8 +127,10 @@ async def test_a_run_outlives_temporals_memory_of_it(here: Stack, begun: Begun, 
     ended = await source.ended.find("kept", "first", run.ended_at)
     assert ended is not None
     long_ago = datetime(2001, 2, 3, tzinfo=UTC)
-    old = {"run_id": "older", "run_after": long_ago, "queued_at": long_ago, "workflow_id": "run:kept/older"}
-    older = EndedRun(ended.view.model_copy(update=old), ended.details, ended.state)
+    old = {"run_id": "older", "run_after": long_ago}
+    view = {**old, "queued_at": long_ago, "workflow_id": "run:kept/older"}
+    details = ended.details.model_copy(update={"run": ended.details.run.model_copy(update=old)})
+    older = EndedRun(ended.view.model_copy(update=view), details, ended.state)
     await asyncio.gather(source.ended.keep(older), (await begun(archive)).ended.keep(older))
     settings = settings_of(here, archive)
     async with (

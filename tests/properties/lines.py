@@ -3,7 +3,7 @@
 from typing import Any
 
 NEW_OF_DAGS = {"dag_display_name", "newest_run", "next_dagrun", "next_dagrun_data_interval", "problem"}
-NEW_OF_RUNS = {"problem", "reason", "triggered_by", "triggering_user_name"}
+NEW_OF_RUNS = {"partition_key", "problem", "reason", "triggered_by", "triggering_user_name"}
 """Fields of a line that release 0.2 does not write."""
 
 

@@ -66,7 +66,7 @@ async def test_filters_of_the_lists(here: Stack) -> None:
     assert (shown["state"], shown["counts"]) == ("failed", {"failed": 1})
     assert (shown["triggered_by"], shown["reason"][:8]) == ("client", "a failed")
     table = await told(here, "runs", "list", "--state", "failed", "--since", "1h")
-    assert all(text in table for text in ("of_two", "LOGICAL DATE", "BY", "WHY"))
+    assert all(text in table for text in ("of_two", "DATE, PARTITION", "BY", "WHY"))
     assert "of_one" in await told(here, "runs", "list", "--all-dags", "--state", "success")
     for options in (["--all-dags"], ["one"]):
         assert "of_one" in await told(here, "runs", "list", *options, "--since", "1h")

@@ -83,13 +83,18 @@ async def of_all_dags(
     return [row async for row in found]
 
 
+def data_text(run: RunRow | RunView) -> str:
+    """Which data a run is about: its logical date, or its partition; nothing where it is about none."""
+    return instant_text(run.logical_date) if run.logical_date is not None else run.partition_key or ""
+
+
 def all_runs_table(found: list[RunRow]) -> Table:
     rows = [
         (
             row.dag_id,
             row.run_id,
             state_text(row.state) if row.problem is None else "failing",
-            instant_text(row.logical_date),
+            data_text(row),
             row.triggering_user_name or row.triggered_by,
             instant_text(row.started_at),
             duration_text(row.started_at, row.ended_at),
@@ -98,7 +103,7 @@ def all_runs_table(found: list[RunRow]) -> Table:
         )
         for row in found
     ]
-    columns = ["DAG", "RUN", "STATE", "LOGICAL DATE", "BY", "STARTED", "DURATION", "TASKS", "WHY"]
+    columns = ["DAG", "RUN", "STATE", "DATE, PARTITION", "BY", "STARTED", "DURATION", "TASKS", "WHY"]
     return make_table(columns, rows)
 
 
@@ -108,14 +113,14 @@ def runs_table(views: list[RunView]) -> Table:
             view.run_id,
             state_text(view.state),
             view.run_type,
-            instant_text(view.logical_date),
+            data_text(view),
             instant_text(view.run_after),
             duration_text(view.started_at, view.ended_at) if view.started_at else "",
             (view.reason or "").split("\n")[0] if view.state == "failed" else "",
         )
         for view in views
     ]
-    return make_table(["RUN", "STATE", "TYPE", "LOGICAL DATE", "RUN AFTER", "DURATION", ""], rows)
+    return make_table(["RUN", "STATE", "TYPE", "DATE, PARTITION", "RUN AFTER", "DURATION", ""], rows)
 
 
 @app.command("show")
@@ -161,7 +166,7 @@ async def resolve(tidemill: Tidemill, dag_id: str, run_id: str) -> RunView:
     views = await tidemill.runs.list(dag_id)
     if not views:
         fail(f"DAG {dag_id!r} has no run yet. Make one with `tidemill dags trigger {dag_id}`")
-    return max(views, key=lambda view: view.queued_at)
+    return max(views, key=lambda view: view.known_since)
 
 
 def run_group(details: RunDetails) -> Group:
