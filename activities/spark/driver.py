@@ -32,7 +32,7 @@ from typing import Any
 PROGRESS_EVERY = 0.5
 FIGURES_EVERY, SHIPPED_FIGURES_EVERY = 10.0, 60.0
 LAST_LOOK_TIMEOUT = 15.0
-FIGURES, TABLES, PIPELINES = "driver_figures.py", "driver_tables.py", "driver_pipelines.py"
+FIGURES, TABLES = "driver_figures.py", "driver_tables.py"
 RESULT_LIMIT = 256 * 1024
 CLAIM = "driver.json"
 _YARN_CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")
@@ -523,8 +523,8 @@ def main() -> int:
         if application and "table" in plan:
             begin_with_first_session(folder, plan)
         try:
-            if "pipeline" in plan:
-                result: dict[str, Any] = load_beside(folder, PIPELINES).run_below(plan["pipeline"], known)
+            if "side" in plan:
+                result: dict[str, Any] = load_beside(folder, plan["side"]["file"]).run_below(plan["side"], known)
                 return result
             return run_script(folder, application) if application else with_session(folder, plan)
         finally:

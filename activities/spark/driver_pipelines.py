@@ -45,7 +45,7 @@ def check_release() -> None:
 
 
 def run_below(pipeline: dict[str, Any], progress: dict[str, Any]) -> dict[str, Any]:
-    """Run *pipeline* in this driver's own JVM; as `run_pipeline`."""
+    """Run *pipeline* in this driver's own JVM; as `run_connected`."""
     check_release()
     from pyspark.sql import SparkSession
 
@@ -62,7 +62,7 @@ def run_below(pipeline: dict[str, Any], progress: dict[str, Any]) -> dict[str, A
         from pyspark.sql.connect.session import SparkSession as ConnectSession
 
         ConnectSession.builder.remote(os.environ["SPARK_REMOTE"]).getOrCreate()
-        return run_pipeline(pipeline, progress)
+        return run_connected(pipeline, progress)
     finally:
         session.stop()  # else the server's threads keep the JVM from its end
 
@@ -76,7 +76,7 @@ def with_plugin(builder: Any) -> Any:
     return builder.config("spark.plugins", f"{given},{PLUGIN}" if given else PLUGIN)
 
 
-def run_pipeline(pipeline: dict[str, Any], progress: dict[str, Any]) -> dict[str, Any]:
+def run_connected(pipeline: dict[str, Any], progress: dict[str, Any]) -> dict[str, Any]:
     """Run *pipeline* in the session that there is; return its result. Close the session.
 
     How far its flows have come is kept in *progress*, as `flows`. The result is how each flow has ended, by its name;

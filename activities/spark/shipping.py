@@ -9,7 +9,7 @@ from typing import Any
 from ...model.spec.tasks import PySparkTask, SparkSubmitTask
 from ..processes.users import acting_as
 from .driver import FIGURES, TABLES
-from .place import invalid, path_of_script
+from .place import invalid, path_of_script, spark_task
 from .starts import SparkStart
 
 LARGEST_FILE = 50_000_000
@@ -37,7 +37,8 @@ def archive(work: SparkStart, largest: int, **more: Any) -> bytes:
             with acting_as(work.folder.user):
                 place = work.file(path_of_script(work.filled["application"]))
                 _add(made, f"{APPLICATION}/{place.name}", _bytes_of(place))
-        for name in (FIGURES, *([TABLES] if work.staged_table is not None else [])):
+        side = spark_task(work.attempt).driver_side
+        for name in (FIGURES, *([TABLES] if work.staged_table is not None else []), *([side] if side else [])):
             _add(made, name, Path(__file__).with_name(name).read_bytes())
         _add(made, "attempt.json", work.attempt.model_dump_json().encode())
         _add(made, "plan.json", json.dumps(plan).encode())

@@ -16,12 +16,10 @@ from ...model.spec.tasks import (
     PySparkTask,
     SparkMode,
     SparkOptions,
-    SparkPipelinesTask,
     SparkSqlFunctionTask,
     SparkSqlTask,
     SparkSubmitTask,
 )
-from ...model.spec.tasks.spark import parts
 from ...model.states import TaskState
 from ..attempts.folder import RESULT, AttemptFolder
 from ..attempts.lifecycle import attempt_variables, made_folder, workplace_watch
@@ -184,13 +182,10 @@ class SparkStart:
         if isinstance(task, PySparkTask):
             code = self.workplace.code_of(self.attempt)
             plan["function"] = {"path": str(code.path), "roots": [str(root) for root in code.roots]}
-        if isinstance(task, SparkPipelinesTask):
-            plan["pipeline"] = {
-                "spec": str(self.file(self.filled["pipeline_spec"])),
-                "refresh": parts(self.filled["refresh"]),
-                "full_refresh": parts(self.filled["full_refresh"]),
-                "full_refresh_all": task.full_refresh_all,
-                "dry": task.pipeline_command == "dry-run",
+        if (side := spark_task(self.attempt).driver_side) is not None:
+            plan["side"] = {
+                "file": side,
+                **spark_task(self.attempt).plan(self.filled, lambda name: str(self.file(name))),
             }
         if isinstance(task, SparkSqlTask):
             plan |= {

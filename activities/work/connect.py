@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..spark.driver import finish, raise_, run_in, run_script, write_json
-from ..spark.driver_pipelines import run_pipeline
+from ..spark.driver import finish, load_beside, raise_, run_in, run_script, write_json
 from ..spark.driver_tables import begin
 
 if TYPE_CHECKING:
@@ -50,8 +49,11 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
         try:
             if "table" in plan:
                 keep_to_branch(plan["conf"])
-            if "pipeline" in plan:
-                return run_pipeline(plan["pipeline"], progress.known)
+            if "side" in plan:
+                result: dict[str, Any] = load_beside(folder, plan["side"]["file"]).run_connected(
+                    plan["side"], progress.known
+                )
+                return result
             if "argv" not in plan:
                 return run_in(session, folder, plan)
             if "table" in plan:

@@ -111,3 +111,7 @@ class LatestOnlyTask(BaseTask):
 
     airflow_name: ClassVar[str] = "LatestOnlyOperator"
     kind: Literal["latest_only"] = "latest_only"
+
+
+CodeTask = EmptyTask | BashTask | PythonTask | BashFunctionTask | BranchTask | ShortCircuitTask | LatestOnlyTask
+"""Any kind of task that runs a command or a function, or does nothing."""

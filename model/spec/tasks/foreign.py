@@ -80,6 +80,10 @@ class TriggerDagTask(PokedTask):
     """The states of that run by which it fails."""
 
 
+ForeignTask = ActivityTask | WorkflowTask | TriggerDagTask
+"""Any kind of task that others carry out."""
+
+
 def check_is_foreign(task: BaseTask) -> None:
     """Raise NotAllowedError for a task that calls an activity or a workflow of tidemill's own.
 

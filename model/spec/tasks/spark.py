@@ -1,7 +1,7 @@
 """Tasks that are Spark applications."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -255,6 +255,9 @@ class SparkWork(BaseTask):
     template_fields: ClassVar[tuple[str, ...]] = ("env", "output", "table", "replace_where")
     """The fields that are templates, beside those of the options (Airflow's name)."""
 
+    driver_side: ClassVar[str | None] = None
+    """The file beside the driver's own side that carries it out (`activities/spark`); None: that side itself does."""
+
     spark: SparkOptions = SparkOptions()
     """Where and with what it runs, over the connection and the settings of the worker."""
     env: dict[str, str] = {}
@@ -283,6 +286,13 @@ class SparkWork(BaseTask):
 
     def named_files(self) -> dict[str, tuple[str, ...]]:
         return self.spark.named_files()
+
+    def plan(self, _: Mapping[str, Any], __: Callable[[str], str], /) -> dict[str, Any]:
+        """Return what its `driver_side` has to know, of its fields with their templates filled in.
+
+        The second argument finds the file that the DAG calls by a name.
+        """
+        return {}
 
     def impossible_with(self, _: SparkOptions, /) -> str | None:
         """Return why it cannot be run with some options, its own and those of its connection; None if it can."""
@@ -381,6 +391,7 @@ class SparkPipelinesTask(SparkWork):
     """
 
     airflow_name: ClassVar[str] = "SparkPipelinesOperator"
+    driver_side: ClassVar[str | None] = "driver_pipelines.py"
     kind: Literal["spark_pipelines"] = "spark_pipelines"
     pipeline_spec: Annotated[str, Field(min_length=1)] = "spark-pipeline.yml"
     """The pipeline's specification, looked up from the folder of the DAG file; a template."""
@@ -401,6 +412,15 @@ class SparkPipelinesTask(SparkWork):
 
     def named_files(self) -> dict[str, tuple[str, ...]]:
         return {"pipeline_spec": (self.pipeline_spec,), **super().named_files()}
+
+    def plan(self, filled: Mapping[str, Any], file: Callable[[str], str], /) -> dict[str, Any]:
+        return {
+            "spec": file(filled["pipeline_spec"]),
+            "refresh": parts(filled["refresh"]),
+            "full_refresh": parts(filled["full_refresh"]),
+            "full_refresh_all": self.full_refresh_all,
+            "dry": self.pipeline_command == "dry-run",
+        }
 
     def impossible_with(self, options: SparkOptions, /) -> str | None:
         if options.mode in (SparkMode.CLIENT, SparkMode.CONNECT):
@@ -429,3 +449,7 @@ class SparkSqlFunctionTask(SparkFunctionTask):
     """The format of what is written: "parquet" and so on."""
     max_rows: PositiveInt = 1000
     """How many rows may come back as the result."""
+
+
+SparkTask = SparkSubmitTask | PySparkTask | SparkSqlTask | SparkSqlFunctionTask | SparkPipelinesTask
+"""Any kind of Spark task."""

@@ -137,3 +137,7 @@ class ApprovalTask(WaitingTask):
         if unknown or self.defaults == ():
             raise ValueError(f"defaults = {self.defaults}: choose from the options {', '.join(self.options)}")
         return self
+
+
+WaitTask = SensorTask | BashSensorTask | FileSensorTask | ExternalTaskTask | TimeTask | ApprovalTask
+"""Any kind of task that waits."""
