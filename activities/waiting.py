@@ -8,11 +8,10 @@ from temporalio import activity
 
 from ..model.base import Instant, Model, iso
 from ..model.run.attempts import TaskAttempt
-from ..model.run.poking import poked
-from ..model.run.task_instances import Failure, Outcome
+from ..model.run.task_instances import Failure
 from ..model.spec.tasks import TimeTask
 from ..model.spec.timetables.cron import zone
-from .attempts.lifecycle import ChildResult, WorkKind, execute_attempt, rendered
+from .attempts.lifecycle import rendered
 from .attempts.supervision import Unattended, task_failure
 from .worker_context import WorkerContext
 
@@ -41,16 +40,6 @@ def filled(workplace: WorkerContext, attempt: TaskAttempt, value: Any) -> Any:
     return rendered(workplace, attempt, value, for_history=True, watch=Unattended(RENDERING_TIMEOUT))
 
 
-def _poked(attempt: TaskAttempt, ended: ChildResult) -> Outcome:
-    if "invalid" in ended.result:
-        raise task_failure(Failure(error_type="TemplateError", message=ended.result["invalid"]))
-    path, found = ended.result["path"], ended.result["found"]
-    return poked(attempt, found, datetime.now(UTC), f"no file {path} yet")
-
-
-FILE = WorkKind(work="file", calls_code=False, outcome=_poked)
-
-
 class WaitingActivities:
     def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
@@ -74,11 +63,6 @@ class WaitingActivities:
             told = f"target_time = {target!r}: {error}. Write a time such as 06:30, or a date and time"
             raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False)) from None
         return Moment(at=at, note=f"waits for {iso(at)}")
-
-    @activity.defn(name="tidemill.file_sensor", no_thread_cancel_exception=True)
-    def poke_file(self, attempt: TaskAttempt) -> Outcome:
-        """Whether a file that the path or pattern means is there."""
-        return execute_attempt(self._workplace, attempt, FILE)
 
 
 def _at(target: str, timezone: str, since: datetime) -> datetime:

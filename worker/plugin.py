@@ -22,10 +22,8 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from ..activities.airflow import AirflowActivities
 from ..activities.airflow_triggers import TriggerActivities
 from ..activities.attempts.run_lookup import RunLookup
-from ..activities.bash import BashActivities
 from ..activities.bundles.files import FileActivities
 from ..activities.bundles.registering import RegisterActivities, tell_dags
 from ..activities.holders import find_holders
@@ -40,11 +38,11 @@ from ..activities.names import (
 )
 from ..activities.notifying import NotifyActivities
 from ..activities.other_dags import OtherDagsActivities
-from ..activities.python import PythonActivities
 from ..activities.runs import find_conf, find_ended_runs, load_run, revise_run
 from ..activities.spark.activity import SparkActivities
 from ..activities.spark.output import OutputActivities
 from ..activities.spark.temporal_access import TemporalAccess
+from ..activities.tasks import task_activities
 from ..activities.timetables import TimetableActivities
 from ..activities.waiting import WaitingActivities
 from ..activities.watching.activity import WatchActivities
@@ -123,12 +121,8 @@ class TidemillPlugin(SimplePlugin):
             data_converter=with_models,
             workflows=workflow_kinds(pins_runs=pins_runs),
             activities=[
-                BashActivities(place).run,
-                BashActivities(place).run_function,
-                PythonActivities(place).run,
-                AirflowActivities(place).run,
+                *task_activities(place),
                 NotifyActivities(place).notify,
-                WaitingActivities(place).poke_file,
                 self._spark_activities.run,
                 self._spark_activities.publish_table,
             ],

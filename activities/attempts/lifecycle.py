@@ -12,6 +12,7 @@ A kind of task says only what the child does, and how its answer is read.
 import logging
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -65,6 +66,10 @@ def _as_answered(_: TaskAttempt, ended: ChildResult) -> Outcome:
     return outcome_of(ended.result)
 
 
+def _any_room(_: WorkerContext, __: TaskAttempt, ___: AttemptSupervisor) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 @dataclass(frozen=True)
 class WorkKind:
     """A kind of work, as the way needs to know it."""
@@ -75,17 +80,20 @@ class WorkKind:
     """Whether it needs the DAG file."""
     outcome: Callable[[TaskAttempt, ChildResult], Outcome] = _as_answered
     """Reads the child's answer. Raises the task's failure."""
+    grace: timedelta = timedelta()
+    """How much longer than execution_timeout it may take: the child itself ends it in time."""
+    room: Callable[[WorkerContext, TaskAttempt, AttemptSupervisor], AbstractContextManager[None]] = _any_room
+    """What it waits for and holds as long as it works, of what the tasks of a worker share."""
 
 
-def execute_attempt(
-    workplace: WorkerContext, attempt: TaskAttempt, kind: WorkKind, watch: AttemptSupervisor | None = None
-) -> Outcome:
+def execute_attempt(workplace: WorkerContext, attempt: TaskAttempt, kind: WorkKind) -> Outcome:
     """One start of a try of a task, from its beginning to its outcome. Raises the task's failure."""
     tracing.describe(attempt)
-    watch = watch or workplace_watch(workplace, attempt.timeout)
+    watch = workplace_watch(workplace, attempt.timeout + kind.grace if attempt.timeout is not None else None)
+    room = kind.room(workplace, attempt, watch)
     noted = workplace.under_way.noted(activity.info().task_token, workplace.attempt_folder(attempt))
     kept = workplace.results.keeping_pushed(attempt)
-    with stopping_cleanly(), metrics.running(kind.work), noted, kept:
+    with stopping_cleanly(), room, metrics.running(kind.work), noted, kept:
         outcome = _outcome(workplace, attempt, kind, watch)
         if attempt.owns is not None:  # the run refuses them: it takes no worker's word for it
             problem = attempt.owns.first_problem(("asset", said.asset.name) for said in outcome.asset_events)

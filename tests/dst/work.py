@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure as ProtoFailure
@@ -20,6 +20,7 @@ from tidemill.activities.bundles.registering import (
 from tidemill.activities.holders import Holders, HoldersQuestion
 from tidemill.activities.names import INVALID_INPUT, TASK_FAILED
 from tidemill.activities.runs import LastExecution, Revised, RunConf, RunsQuestion
+from tidemill.activities.tasks import WORK
 from tidemill.activities.waiting import Moment, Rendered
 from tidemill.model.asset.outlets import OutletEvent
 from tidemill.model.asset.watching import Sighting, WatchAnswer, WatchQuestion
@@ -94,13 +95,19 @@ class _Try:
         return f"{self._execution.workflow_id}/{first}"
 
     def begin(self) -> None:
-        kind = self._activity.kind.removeprefix("tidemill.")
-        handler: Callable[[], None] = getattr(self, f"_do_{kind}", self._do_foreign)
+        handler = self._handler(self._activity.kind)
         self._worker.cancels[self._key] = self._canceled
         if self._world.chance("activity_raises") and self._activity.kind != "foreign":
             self._later(self._brief(), lambda: self._fail(ApplicationError("a lost connection", type="Trouble")))
             return
         handler()
+
+    def _handler(self, kind: str) -> Callable[[], None]:
+        """What does activities of the name *kind*. Raises AttributeError for one of tidemill's own that nobody does."""
+        if kind in WORK:
+            return self._do_work
+        own = kind.removeprefix("tidemill.")
+        return self._do_foreign if own == kind else cast(Callable[[], None], getattr(self, f"_do_{own}"))
 
     # The end of it
 
@@ -351,15 +358,13 @@ class _Try:
 
     # Tasks
 
-    def _do_bash(self) -> None:
+    def _do_work(self) -> None:
         attempt: TaskAttempt = self._asked(TaskAttempt)
         random_ = self._random
         seconds = random_.choice((1, 5, 30, 120, 600)) * (0.5 + random_.random())
         if isinstance(attempt.task, PokedTask):
             seconds = 1
         self._later(int(seconds * SECOND), lambda: self._task_ended(attempt))
-
-    _do_python = _do_bash_function = _do_file_sensor = _do_airflow = _do_bash
 
     def _task_ended(self, attempt: TaskAttempt) -> None:
         random_, task = self._random, attempt.task

@@ -1,6 +1,7 @@
 """Tables by kind of task are derived from the kinds' models."""
 
 import pytest
+from tidemill.activities.tasks import WORK
 from tidemill.api.responses.tasks import operator_of
 from tidemill.model.authoring.arguments import CALLS, SHELLS, SPARKS, WAITS
 from tidemill.model.spec.tasks import KINDS
@@ -13,6 +14,14 @@ def test_each_has_the_name_that_dag_files_call_it_by(kind: str) -> None:
     name = operator_of(kind)
     found = tidemill.task if name.startswith("@task.") else tidemill
     assert hasattr(found, name.removeprefix("@task."))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_each_has_an_activity_that_a_worker_and_the_simulation_do(kind: str) -> None:
+    """Each way of working is in one table; else the kind has an activity of its own, or nothing is to be done."""
+    name = KINDS[kind].activity
+    own = {"tidemill.spark", "tidemill.external_task", "tidemill.trigger_dag"}
+    assert name is None or name in {*WORK, *own}
 
 
 def test_what_airflow_calls_them() -> None:

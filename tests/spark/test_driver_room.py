@@ -8,10 +8,10 @@ import pytest
 from spark_starts import start
 from temporalio.exceptions import CancelledError
 from temporalio.testing import ActivityEnvironment
-from tidemill.activities.airflow import AirflowActivities
 from tidemill.activities.attempts.supervision import AttemptSupervisor, Stopped
 from tidemill.activities.spark import driver_room
 from tidemill.activities.spark.driver_room import DriverRoom, drivers_of_host
+from tidemill.activities.tasks import task_activity
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.spec.tasks import AirflowTask
 
@@ -58,7 +58,7 @@ def test_a_driver_that_airflows_provider_starts_has_a_place_too(tmp_path: Path) 
     operator = "airflow.providers.apache.spark.operators.spark_submit.SparkSubmitOperator"
     attempt = start(tmp_path, {}).attempt.model_copy(update={"task": AirflowTask(task_id="x", operator=operator)})
     with place.driver_room.reserved(1, AttemptSupervisor(None)):
-        told = told_while_waiting(lambda: AirflowActivities(place).run(attempt))
+        told = told_while_waiting(lambda: task_activity("tidemill.airflow", place)(attempt))
     assert "it has 1, its most" in told["waits_for"]
 
 
