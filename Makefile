@@ -8,7 +8,7 @@ BIN := .venv/bin
 RELEASE := .venv-release/bin
 LAYERS := model activities workflows worker api examples
 
-.PHONY: help env demo test thorough check chaos faults dst mutants temporal airflow bench sparks tables format docs dist extras types schema lock histories clean
+.PHONY: help env demo test thorough check chaos chaos-spark faults dst mutants temporal airflow bench sparks tables format docs dist extras types schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -124,6 +124,9 @@ chaos: env ## Kill workers and the server at random for a long while, then check
 	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)
 	@AWAY_SECONDS=120 $(BIN)/python -m pytest -q tests/workflows/test_outages.py
 	@$(BIN)/python -m pytest -q -m long
+
+chaos-spark: env ## Kill workers, drivers, executors, the Connect server and Temporal's under Spark tasks, then compare every row
+	@$(BIN)/python -P tests/chaos/spark_storm.py $(ARGS)
 
 faults: env ## Break what is no process: stores, disks, homes, folders, archives, workflows, clocks, deploys
 	@$(BIN)/python -m pytest -q -m faults $(ARGS)

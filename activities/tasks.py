@@ -15,7 +15,7 @@ from ..model.run.attempts import TaskAttempt
 from ..model.run.poking import poked
 from ..model.run.task_instances import Failure, Outcome
 from ..model.spec.references import RETURN_VALUE
-from ..model.spec.tasks import AirflowTask, BashSensorTask, SparkOptions
+from ..model.spec.tasks import BashSensorTask, SparkOptions
 from ..model.states import TaskState
 from .attempts.lifecycle import ChildResult, WorkKind, execute_attempt
 from .attempts.outcomes import describe_end, instant, outcome_of
@@ -56,7 +56,7 @@ def _driver_room(
     workplace: WorkerContext, attempt: TaskAttempt, watch: AttemptSupervisor
 ) -> AbstractContextManager[None]:
     """Room for a driver that Airflow's provider starts: a small one, as only the file knows how large it is."""
-    if not isinstance(attempt.task, AirflowTask) or not attempt.task.runs_spark_driver:
+    if not attempt.task.waits_for_room:
         return nullcontext()
     room = workplace.driver_room
     return room.reserved(min(SparkOptions().driver_megabytes, room.megabytes), watch)

@@ -131,7 +131,10 @@ class WorkerContext:
     def max_spark_tasks(self) -> int:
         if self.spark_slots is not None:
             return self.spark_slots
-        return max(1, min(MAX_SPARK_TASKS, self.driver_room.megabytes // SparkOptions().driver_megabytes))
+        room = self.driver_room
+        by_memory = room.megabytes // SparkOptions().driver_megabytes
+        # As many again as drivers run: those that are followed elsewhere wait for none of them, and few wait here.
+        return max(1, min(MAX_SPARK_TASKS, by_memory, 2 * room.drivers))
 
     def user_of(self, bundle: str | None) -> RunAs | None:
         """Who the code of *bundle* runs as; None: the worker's own user."""

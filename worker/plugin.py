@@ -110,6 +110,7 @@ class TidemillPlugin(SimplePlugin):
         self._watch_activities = WatchActivities(place)
         self._trigger_activities = TriggerActivities(place)
         self.place = place
+        _ = place.driver_room  # made before many threads ask for it
         self._lost_after = lost_after
         self._cached = CachedWorkflows()
         self._making_beside = False

@@ -90,10 +90,9 @@ def execute_attempt(workplace: WorkerContext, attempt: TaskAttempt, kind: WorkKi
     """One start of a try of a task, from its beginning to its outcome. Raises the task's failure."""
     tracing.describe(attempt)
     watch = workplace_watch(workplace, attempt.timeout + kind.grace if attempt.timeout is not None else None)
-    room = kind.room(workplace, attempt, watch)
     noted = workplace.under_way.noted(activity.info().task_token, workplace.attempt_folder(attempt))
     kept = workplace.results.keeping_pushed(attempt)
-    with stopping_cleanly(), room, metrics.running(kind.work), noted, kept:
+    with stopping_cleanly(), metrics.running(kind.work), noted, kept:
         outcome = _outcome(workplace, attempt, kind, watch)
         if attempt.owns is not None:  # the run refuses them: it takes no worker's word for it
             problem = attempt.owns.first_problem(("asset", said.asset.name) for said in outcome.asset_events)
@@ -141,7 +140,8 @@ def _now(
     """Has the work done."""
     filled = workplace.results.fill(attempt)
     try:
-        ended = run_in_child(workplace, filled, folder, kind.work, watch, calls_code=kind.calls_code)
+        with kind.room(workplace, attempt, watch):
+            ended = run_in_child(workplace, filled, folder, kind.work, watch, calls_code=kind.calls_code)
     except ApplicationError as error:
         # What it has come to counts, though its process has ended badly after that, as in a callback.
         if error.type != TASK_FAILED or (left := folder.left(RESULT)) is None:

@@ -58,21 +58,21 @@ class SparkActivities:
             outcome = self._run(work)
             if outcome.submission is None:
                 self._workplace.leftovers.add(work.folder.path)
-            return self._workplace.results.put(attempt, with_outlet_events(attempt, outcome))
+            return self._workplace.results.put(attempt, outcome)
 
     def _run(self, work: SparkStart) -> Outcome:
+        if work.mode.outlives_worker:
+            return with_outlet_events(work.attempt, self._submit(work))
         try:
-            if work.mode.outlives_worker:
-                outcome = self._submit(work)
-            else:
-                with tracing.spark_application(work.attempt.name, work.progress), keeping_figures(work):
-                    outcome = work.mode.run(work)
+            with tracing.spark_application(work.attempt.name, work.progress), keeping_figures(work):
+                outcome = with_outlet_events(work.attempt, work.mode.run(work))
         except (Stopped, ApplicationError) as error:
             if _has_failed(error) or self._is_ended_for_good():
-                _remove_unpublished(work)
+                # This one may have a successor that it has not heard of: what that writes is its own.
+                _remove_unpublished(work, until=work.number)
             raise
         if outcome.state is not TaskState.SUCCESS:
-            _remove_unpublished(work)
+            _remove_unpublished(work, until=work.number)
         return outcome
 
     @activity.defn(name="tidemill.spark_watch", no_thread_cancel_exception=True)
@@ -96,10 +96,6 @@ class SparkActivities:
         except Stopped:
             if activity.is_cancelled() and not self._run_goes_on():
                 cluster.end(work, submitted.submission.application_id, Closing())
-                _remove_unpublished(work)
-            raise
-        except ApplicationError as error:
-            if _has_failed(error):
                 _remove_unpublished(work)
             raise
         if outcome.state is not TaskState.SUCCESS:
@@ -184,7 +180,7 @@ def _has_failed(error: BaseException) -> bool:
     return isinstance(error, ApplicationError) and error.type == TASK_FAILED
 
 
-def _remove_unpublished(work: SparkStart) -> None:
-    """Remove the output of a try that has ended without anything to publish."""
+def _remove_unpublished(work: SparkStart, *, until: int | None = None) -> None:
+    """Remove the output of a try that has ended without anything to publish; with *until* none of later starts."""
     with suppress(ApplicationError):  # an output that is refused was never written
-        remove_unpublished(work.workplace, work.staged)
+        remove_unpublished(work.workplace, work.staged, until=until)

@@ -229,7 +229,7 @@ def in_words(progress: dict[str, Any]) -> str:
     if "stage" not in progress:
         return f"application {progress['application_id']}, {progress['ui'] or 'without a UI'}"
     if "waits_for" in progress:
-        return f"stage {progress['stage']} waits for {progress['waits_for']}"
+        return f"stage {progress['stage']} waits for {progress['waits_for'].partition(';')[0]}"  # the rest changes
     job = f" of job {progress['job']!r}" if "job" in progress else ""
     return f"stage {progress['stage']}{job}: {progress['tasks']} tasks, {progress['stage_name']}"
 

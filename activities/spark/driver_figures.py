@@ -4,7 +4,6 @@ Beside `driver.py` in every driver; only the standard library and pyspark. The n
 """
 
 import json
-import re
 import time
 import urllib.request
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-STANDALONE = re.compile(r"spark://(\[[^\]]+\]|[^:,]+)")
+STANDALONE = "spark://"
 ASK_EVERY, ASK_TIMEOUT = 15.0, 2.0
 """Seconds between two questions to a standalone master, and how long one may take."""
 EVENTS_TIMEOUT_MS = 3_000
@@ -46,23 +45,29 @@ def executors_wanted(sc: Any) -> str:
     cores = conf.get("spark.executor.cores", "")
     has = f"{conf.get('spark.executor.memory', '1g')} and {f'{cores} cores' if cores else 'all cores of a worker'}"
     told = f"executors: asks for {number} x {has}" if number else f"executors: asks for {has}"
-    if (master := STANDALONE.match(sc.master)) is not None:
-        told += (
-            f"; {_workers_at(master[1], conf.get('spark.master.ui.port', '8080'), int(time.monotonic() // ASK_EVERY))}"
-        )
+    if sc.master.startswith(STANDALONE):
+        port, period = conf.get("spark.master.ui.port", "8080"), int(time.monotonic() // ASK_EVERY)
+        told += f"; {_workers_at(sc.master, port, period)}"
     return told
 
 
 @lru_cache(maxsize=1)
-def _workers_at(host: str, port: str, _: int) -> str:
+def _workers_at(masters: str, port: str, _: int) -> str:
     """Return what the workers of a standalone cluster have, by the page of its master; asked once for each period."""
-    url = f"http://{host}:{port}/json/"
-    try:
-        with urllib.request.urlopen(url, timeout=ASK_TIMEOUT) as answer:
-            listed = json.loads(answer.read())["workers"]
-        workers = [worker for worker in listed if worker["state"] == "ALIVE"]
-    except (OSError, ValueError, KeyError) as error:
-        return f"what its workers have is not at {url} (conf spark.master.ui.port): {error}"
+    why = "none of its masters is in charge"
+    for host in (address.rpartition(":")[0] for address in masters.removeprefix(STANDALONE).split(",")):
+        url = f"http://{host}:{port}/json/"
+        try:
+            with urllib.request.urlopen(url, timeout=ASK_TIMEOUT) as answer:
+                listed = json.loads(answer.read())
+            if listed["status"] == "ALIVE":
+                return _in_words([worker for worker in listed["workers"] if worker["state"] == "ALIVE"])
+        except Exception as error:  # whatever answers there: all else is worth telling
+            why = f"not at {url} (conf spark.master.ui.port): {error!r}"
+    return f"what its workers have is not known: {why}"
+
+
+def _in_words(workers: list[dict[str, Any]]) -> str:
     if not workers:
         return "the cluster has no worker"
     largest = max(workers, key=lambda worker: (worker["memory"], worker["cores"]))

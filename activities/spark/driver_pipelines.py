@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 FLOW = re.compile(r"Flow (\S+) (?:is|has) ([A-Z_]+)")
+_NAME = r"(?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*"
+_TEXT = r"""(?:'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*")"""
 SQL_FLOW = re.compile(
-    r"""(?is)\bCREATE\s+FLOW\s+([\w.`]+)(?:\s+COMMENT\s+(?:'[^']*'|"[^"]*"))?"""
-    r"""\s+AS\s+(?:AUTO\s+CDC|INSERT)\s+INTO\s+(?:TABLE\s+)?([\w.`]+)"""
+    rf"(?is)\bCREATE\s+FLOW\s+({_NAME})(?:\s+COMMENT\s+{_TEXT})?"
+    rf"\s+AS\s+(?:AUTO\s+CDC|INSERT)\s+INTO\s+(?:TABLE\s+)?({_NAME})"
 )
 COMPLETED, RUNNING = "completed", "running"
 SHOWN = 3

@@ -30,7 +30,10 @@ class DriverRoom:
 
     @contextmanager
     def reserved(self, wanted: int, watch: AttemptSupervisor) -> Iterator[None]:
-        """Hold a place and *wanted* MiB as long as the block; wait for them before, which the heartbeat says."""
+        """Hold a place and *wanted* MiB as long as the block; wait for them before, which the heartbeat says.
+
+        The time of the attempt counts from then on.
+        """
         if wanted > self.megabytes:
             told = (
                 f"the driver would take {wanted:,} MiB (its memory and Spark's overhead), and drivers on this worker "
@@ -38,6 +41,7 @@ class DriverRoom:
             )
             raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
         while (missing := self._take(wanted)) is not None:
+            watch.restart()
             watch.check({"waits_for": missing})
             threading.Event().wait(4 * POLL_EVERY)
         try:

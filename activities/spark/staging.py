@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import stat
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,8 @@ PUBLISHED = frozenset(
     ("file", "s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs", "viewfs", "webhdfs")
 )
 """What an output's URL may begin with."""
+REMOVAL_TIMEOUT = 120.0
+"""Seconds that the end of a try waits for a removal: a store may be slow, or away."""
 _OF_AN_ATTEMPT = re.compile(r".+\.[0-9a-f]{16}-\d+")
 """How the folder of a start is called: its target, its attempt, its number."""
 
@@ -67,30 +70,45 @@ def store_of(place: str) -> tuple[Any, str]:
     return fsspec.core.url_to_fs(place) if path is None else (LocalFileSystem(), str(path))
 
 
-def remove_starts(workplace: WorkerContext, output: StagedOutput) -> None:
-    """Remove what the starts of an attempt have staged, of which *output* is one.
+def remove_starts(workplace: WorkerContext, output: StagedOutput, *, until: int | None = None) -> None:
+    """Remove what the starts of an attempt have staged, of which *output* is one; with *until* none of later ones.
 
-    A removal that fails is logged, and changes nothing of how the attempt ends: `tidemill cleanup --lake` finds it.
+    A removal that fails, or takes long, is logged, and changes nothing of how the attempt ends: `tidemill cleanup
+    --lake` finds what is left.
     """
+
+    def remove() -> None:
+        try:
+            _remove_starts(workplace, output, until)
+        except Exception as error:  # a store, and what it needs, may raise anything
+            log.warning("what a try has staged at %s cannot be removed: %s", output.staged, error)
+
+    removing = threading.Thread(target=remove, name="remove staged output", daemon=True)
+    with beating():
+        removing.start()
+        removing.join(REMOVAL_TIMEOUT)
+    if removing.is_alive():
+        log.warning("what a try has staged at %s takes long to be removed, and is not waited for", output.staged)
+
+
+def remove_unpublished(workplace: WorkerContext, output: StagedOutput | None, *, until: int | None = None) -> None:
+    """As `remove_starts`, for an attempt that ends without anything to publish, unless the worker keeps its output."""
+    if output is not None and not workplace.keeps_failed_output:
+        remove_starts(workplace, output, until=until)
+
+
+def _remove_starts(workplace: WorkerContext, output: StagedOutput, until: int | None) -> None:
     files, place = store_of(output.staged)
     user = workplace.user_of(output.bundle) if isinstance(files, LocalFileSystem) else None
     folder, _, name = place.rpartition("/")
     attempt = name.rpartition("-")[0]
-    try:
-        with beating(), acting_as(user):
-            for each in _names(files, folder):
-                if each.rpartition("/")[2].rpartition("-")[0] == attempt:
-                    files.rm(each, recursive=True)
-            if isinstance(files, LocalFileSystem):
-                _remove_if_empty(Path(folder))
-    except Exception as error:  # a store may raise anything
-        log.warning("what a try has staged at %s cannot be removed: %s", output.staged, error)
-
-
-def remove_unpublished(workplace: WorkerContext, output: StagedOutput | None) -> None:
-    """Remove what an attempt has staged that has ended without anything to publish, unless the worker keeps that."""
-    if output is not None and not workplace.keeps_failed_output:
-        remove_starts(workplace, output)
+    with acting_as(user):
+        for each in _names(files, folder):
+            whose, _, number = each.rpartition("/")[2].rpartition("-")
+            if whose == attempt and (until is None or not number.isdecimal() or int(number) <= until):
+                files.rm(each, recursive=True)
+        if isinstance(files, LocalFileSystem):
+            _remove_if_empty(Path(folder))
 
 
 def _names(files: Any, folder: str) -> list[str]:
@@ -113,12 +131,14 @@ def old_staging(lake: str, before: datetime) -> Iterator[tuple[str, int]]:
 
     Raises OSError where *lake* cannot be read. No link is followed: what is in there, tasks have made.
     """
+    if local(lake) == Path():
+        raise FileNotFoundError("it names no place. Give a folder or a URL")
     files, root = store_of(lake)
     if not files.exists(root):
         raise FileNotFoundError(f"{lake} is not there")
     found = _in_folders(root) if isinstance(files, LocalFileSystem) else _in_objects(files, root)
     for folder, infos in sorted(found.items()):
-        if max(map(changed, infos)) < before:
+        if infos and max(map(changed, infos)) < before:
             yield folder, sum(int(info.get("size") or 0) for info in infos)
 
 
@@ -128,13 +148,18 @@ def _in_folders(root: str) -> dict[str, list[dict[str, Any]]]:
         if Path(folder).name == STAGING:
             for path in (Path(folder, name) for name in names if _OF_AN_ATTEMPT.fullmatch(name)):
                 if not path.is_symlink():
-                    found[str(path)] = [_info(each) for each in (path, *path.rglob("*"))]
+                    infos = map(_info, (path, *path.rglob("*")))
+                    found[str(path)] = [info for info in infos if info is not None]
             names.clear()
     return found
 
 
-def _info(path: Path) -> dict[str, Any]:
-    status = path.lstat()
+def _info(path: Path) -> dict[str, Any] | None:
+    """What is known of a file; None for one that is gone: Spark gives its files other names as it goes."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
     return {"mtime": status.st_mtime, "size": status.st_size if stat.S_ISREG(status.st_mode) else 0}
 
 

@@ -107,7 +107,7 @@ async def get_grid_runs(
         "state": state,
     }
     orders: dict[str, Any] = {
-        "id": lambda run: (run.known_since, run.run_after),
+        "id": lambda run: (run.queued_at or run.run_after, run.run_after),
         "run_after": lambda run: run.run_after,
         "logical_date": lambda run: run.run_after,
         "start_date": lambda run: run.start_date,

@@ -1,6 +1,8 @@
 """How many drivers run below one worker: as many as memory and cores have room for, whoever starts them."""
 
+import threading
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,25 @@ def test_a_driver_waits_for_a_place_and_for_memory(wanted: int, reason: str) -> 
                 assert reason in told_while_waiting(wait)["waits_for"]
     with held(950), held(50):
         pass  # all that was held is free again
+
+
+def test_the_time_of_a_try_counts_from_when_it_has_room() -> None:
+    room, over = DriverRoom(1000, 1), threading.Event()
+
+    def work() -> None:
+        watch = AttemptSupervisor(timedelta(seconds=0.3))
+        with room.reserved(1, watch):
+            watch.check()
+
+    with room.reserved(1, AttemptSupervisor(None)):
+        environment = ActivityEnvironment()
+        environment.on_heartbeat = lambda *_: over.set()  # after a second: it would have timed out by then
+        thread = threading.Thread(target=environment.run, args=(work,))
+        thread.start()
+        assert over.wait(30)
+    thread.join(30)
+    with room.reserved(1000, AttemptSupervisor(None)):
+        pass
 
 
 def test_a_driver_that_airflows_provider_starts_has_a_place_too(tmp_path: Path) -> None:

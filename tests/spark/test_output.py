@@ -1,5 +1,6 @@
 """Publishing: one attempt's folder takes the target's place, whatever is there, however often it is asked for."""
 
+import threading
 from pathlib import Path
 
 import fsspec
@@ -8,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.spark import staging
 from tidemill.activities.spark.output import MARK, OutputActivities
-from tidemill.activities.spark.staging import STAGING
+from tidemill.activities.spark.staging import STAGING, remove_unpublished
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.task_instances import StagedOutput
 
@@ -64,3 +65,37 @@ def test_objects_are_published_too(monkeypatch: pytest.MonkeyPatch) -> None:
             found = {path.rpartition("/")[2] for path in store.find("memory://lake/numbers")}
             assert found == {*files, MARK}
     assert store.find(f"memory://lake/{STAGING}") == []
+
+
+def removed(output: StagedOutput, until: int | None = None) -> None:
+    place = WorkerContext(home=Path())
+    ActivityEnvironment().run(lambda: remove_unpublished(place, output, until=until))
+
+
+def test_a_start_that_has_failed_removes_nothing_of_its_successor(tmp_path: Path) -> None:
+    """It may not have heard that it has one."""
+    first, second, other = (staged(tmp_path, "numbers", name, "rows") for name in ("a-1", "a-2", "b-1"))
+    removed(first, until=1)
+    assert [Path(each.staged).exists() for each in (first, second, other)] == [False, True, True]
+    removed(first)
+    assert [Path(each.staged).exists() for each in (first, second, other)] == [False, False, True]
+
+
+@pytest.mark.parametrize("place", ["abfss://lake@x/_tidemill/a-1", "viewfs://x/_tidemill/a-1", "s3://x/_tidemill/a-1"])
+def test_what_cannot_be_removed_changes_no_end(
+    place: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    removed(StagedOutput(staged=place, target="x"))
+    assert "cannot be removed" in caplog.text
+
+
+def test_what_takes_long_to_be_removed_is_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(staging, "REMOVAL_TIMEOUT", 0.1)
+    monkeypatch.setattr(staging, "_remove_starts", lambda *_: over.wait(60))
+    removed(staged(tmp_path, "numbers", "a-1", "rows"))
+    over.set()
+    assert "takes long" in caplog.text

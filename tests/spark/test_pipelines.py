@@ -114,6 +114,7 @@ def test_the_dataset_of_a_flow_is_the_one_that_it_writes(flow: str, dataset: str
         ("create flow news as insert into orders by name select 1", [("news", "orders")]),
         ("CREATE FLOW a.b COMMENT 'as is' AS\nINSERT INTO TABLE x.t BY NAME SELECT 1", [("a.b", "x.t")]),
         ("CREATE FLOW f AS AUTO CDC INTO t FROM stream(s) KEYS (id)", [("f", "t")]),
+        ("CREATE FLOW `my-f` COMMENT 'it''s' AS INSERT INTO `my-db`.`t` BY NAME SELECT 1", [("`my-f`", "`my-db`.`t`")]),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", []),
     ],
 )

@@ -153,3 +153,13 @@ def test_files_that_are_not_there_are_said_at_validation(tmp_path: Path) -> None
         "DAG 'd', task 'lost': sql: 'totals.sql'",
         "DAG 'd', task 'pipeline': pipeline_spec: 'spark-pipeline.yml'",
     ]
+
+
+def test_a_name_that_cannot_be_looked_at_breaks_no_file(tmp_path: Path) -> None:
+    task = f"spark_submit('t', 'x.py', jars=['{'x' * 300}.jar'])"
+    (tmp_path / "dag.py").write_text(f"from tidemill import DAG, spark_submit\nwith DAG('d'):\n    {task}\n")
+    found = check_path(tmp_path / "dag.py")
+    assert [notice.notice.partition(" is not in ")[0] for notice in found.notices] == [
+        "DAG 'd', task 't': application: 'x.py'"
+    ]
+    assert not found.errors

@@ -186,6 +186,13 @@ def test_what_old_tries_have_left_in_a_lake_goes_and_nothing_else(tmp_path: Path
     assert clean_lake(str(lake), MONTH) == []
 
 
+@pytest.mark.parametrize("place", ["", "file:", "no/such/lake"])
+def test_a_lake_that_is_none_is_refused(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        clean_lake(place, MONTH)
+
+
 def test_what_old_tries_have_left_in_an_object_store_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     store = fsspec.filesystem("memory")
     old, young = (f"/cleaned/lake/_tidemill/day=1.{name * 16}-1/part-0" for name in "ab")

@@ -220,20 +220,22 @@ def cleanup(
     async def work() -> list[Removed]:
         tidemill = await Tidemill.connect(settings)
         known = await known_to_temporal(tidemill.client)
-        return await asyncio.to_thread(clean, plugin_for(settings).place, known, age, dry_run=dry_run)
+        outputs = [each for place in lake or () for each in cleaned_lake(place, age, dry_run=dry_run)]
+        cleaned = await asyncio.to_thread(clean, plugin_for(settings).place, known, age, dry_run=dry_run)
+        return cleaned + outputs
 
-    try:
-        outputs = [each for place in lake or () for each in clean_lake(place, age, dry_run=dry_run)]
-    except (
-        OSError,
-        ImportError,
-        ValueError,
-    ) as error:  # what a file system of fsspec says of a place that it cannot read
-        fail(f"--lake cannot be read: {error}")
-    removed = run(work()) + outputs
+    removed = run(work())
     if as_json:
         return print_json(removed)
     by_kind = Counter(thing.kind for thing in removed)
     rows = [(kind, n, f"{sum(t.size for t in removed if t.kind == kind):,}") for kind, n in sorted(by_kind.items())]
     console.print(make_table(["KIND", "WOULD BE REMOVED" if dry_run else "REMOVED", "BYTES"], rows))
     return None
+
+
+def cleaned_lake(place: str, age: timedelta, *, dry_run: bool) -> list[Removed]:
+    """What old tries have left at *place* and is removed. Ends the command where that cannot be done."""
+    try:
+        return clean_lake(place, age, dry_run=dry_run)
+    except Exception as error:  # each store has errors of its own for what it refuses
+        fail(f"--lake {place!r} cannot be cleaned: {type(error).__name__}: {error}")

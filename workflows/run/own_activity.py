@@ -87,5 +87,6 @@ def activity_id(attempt: TaskAttempt) -> str:
 
 
 def limit_of(attempt: TaskAttempt) -> timedelta:
+    """Return how long a start may take, by Temporal's clock. Who waits for room first counts its own time."""
     timeout = attempt.task.execution_timeout
-    return UNBOUNDED if timeout is None else timeout + TIMEOUT_GRACE
+    return UNBOUNDED if timeout is None or attempt.task.waits_for_room else timeout + TIMEOUT_GRACE

@@ -34,8 +34,8 @@ class AirflowTask(BaseTask):
         return self.custom_operator_name or self.class_name
 
     @property
-    def runs_spark_driver(self) -> bool:
-        """Whether Airflow's provider starts a driver for it, below the worker."""
+    def waits_for_room(self) -> bool:
+        """Whether Airflow's provider starts a driver of Spark for it, below the worker."""
         return self.operator.startswith("airflow.providers.apache.spark.")
 
     @property

@@ -144,6 +144,11 @@ class BaseTask(OmitDefaults, Model):
         return self
 
     @property
+    def waits_for_room(self) -> bool:
+        """Whether its try may wait for room on its worker; its execution_timeout counts from when it has that."""
+        return False
+
+    @property
     def needs_past(self) -> bool:
         """Whether the run before has a say in when it starts."""
         return self.depends_on_past or self.wait_for_downstream

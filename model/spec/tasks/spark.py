@@ -284,6 +284,10 @@ class SparkWork(BaseTask):
     def templated(self) -> tuple[Any, ...]:
         return (*self.spark.templated().values(), *super().templated())
 
+    @property
+    def waits_for_room(self) -> bool:
+        return True
+
     def named_files(self) -> dict[str, tuple[str, ...]]:
         return self.spark.named_files()
 
