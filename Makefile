@@ -80,10 +80,13 @@ test: env .venv-airflow/.ready .venv-release/.ready ## Run the checks, and the t
 thorough: env .venv-airflow/.ready .venv-release/.ready ## Run the tests that `make test` leaves out for their time, as CI does
 	@$(PYTEST) -m "thorough and not long" $(ARGS)
 
+SCHEMA := $(BIN)/python -P -c "import json; from tidemill.model.spec.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))"
+
 check: env ## Format, lint, strict types, and the links and blocks of the documentation
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
+	@$(SCHEMA) | cmp --silent - docs/dag.schema.json || { echo "docs/dag.schema.json is not of these models: run 'make schema'"; exit 1; }
 	@MYPYPATH=build/types $(BIN)/mypy --config-file= --strict --follow-imports=silent tests/typing_cases.py
 	@$(SITE)
 	@$(BIN)/python -m pytest -q --no-header -k "blocks or commands or links or settings_files or manifests" tests/test_docs.py > build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
@@ -171,7 +174,7 @@ types: dist ## Check by pyright's verifier that all of the public face is typed
 	@$(BIN)/python -P scripts/verify_types.py
 
 schema: env ## Write docs/dag.schema.json from the models
-	@$(BIN)/python -P -c "import json; from tidemill.model.spec.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))" > docs/dag.schema.json
+	@$(SCHEMA) > docs/dag.schema.json
 
 PIN = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
   --no-emit-index-url --no-emit-find-links

@@ -144,7 +144,9 @@ class SparkWorld(World):
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 command = " ".join(process.cmdline())
-                mine = str(self.folder) in command or self.cluster.master in command
+                mine = any(
+                    mark in command for mark in (str(self.folder), self.cluster.master, f".port={self.connect_port}")
+                )
                 if process.name() == "java" and mine and _kind_of(command) == kind:
                     found.append(process)
         return found
