@@ -15,8 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -83,6 +82,7 @@ class SparkWorld(World):
         self.cluster, self.plan_of_spark = cluster, plan
         self.connect_port = free_port()
         self.home = folder / "home"
+        self.connect_service: subprocess.Popen[bytes] | None = None
 
     def start_worker(self) -> None:
         env = {
@@ -101,19 +101,22 @@ class SparkWorld(World):
         self.workers = [worker for worker in self.workers if worker.poll() is None]
         while len(self.workers) < WORKERS:
             self.start_worker()
+        # The command gives up on a server that was killed three times before it answered: whoever runs it does not.
+        if self.connect_service is None or self.connect_service.poll() is not None:
+            self.start_connect()
 
-    @contextmanager
-    def serving_connect(self) -> Iterator[None]:
-        """A Connect server as users run it: one that is killed is started again."""
+    def start_connect(self) -> None:
+        """Starts a Connect server as users run it: one that is killed is started again."""
         folder = self.folder / "connect"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         argv = [str(Path(sys.executable).with_name("tidemill")), "connect", "--port", str(self.connect_port)]
         argv += ["--memory", "1g", "--master", "local[2]", "--home", str(self.home)]
-        process = start_supervised(folder, argv, folder / "service.log", dict(os.environ))
-        try:
-            yield
-        finally:
-            stop(process)
+        self.connect_service = start_supervised(folder, argv, folder / "service.log", dict(os.environ))
+
+    def end(self) -> None:
+        super().end()
+        if self.connect_service is not None:
+            stop(self.connect_service)
 
     def options(self, mode: str) -> dict[str, Any]:
         if mode == "local":
@@ -257,12 +260,12 @@ async def spark_storm(plan: Plan, folder: Path) -> Result:
         cluster = stack.enter_context(standalone_cluster(folder / "standalone", home / "cache"))
         world = SparkWorld(folder, plan, cluster)
         stack.callback(world.end)
-        stack.enter_context(world.serving_connect())
         world.start_server()
         world.replace_the_dead()
         tidemill = await connect(world)
         await register(tidemill, world, plan)
         await blow(world, plan)
+        world.replace_the_dead()
         await settle(tidemill, plan.modes, plan.settle_within)
         await judged(world, tidemill, plan, result)
         result.violations += await nothing_is_left(world, 60)
