@@ -39,7 +39,7 @@ from .spark.driver_room import DriverRoom, drivers_of_host, memory_of_host
 from .work.airflow_detection import INSTALL
 from .work.dag_code import archive_of
 
-MAX_SPARK_TASKS = 32
+MAX_SPARK_TASKS, FEWEST_SPARK_TASKS = 32, 8
 MAX_FOLDERS = 64
 SETTLED_AFTER_SECONDS = 2.0
 """A file that was written within it may be written again without its times telling so."""
@@ -133,8 +133,8 @@ class WorkerContext:
             return self.spark_slots
         room = self.driver_room
         by_memory = room.megabytes // SparkOptions().driver_megabytes
-        # As many again as drivers run: those that are followed elsewhere wait for none of them, and few wait here.
-        return max(1, min(MAX_SPARK_TASKS, by_memory, 2 * room.drivers))
+        # As many again as drivers run: those that run elsewhere wait for none of them, and few wait here.
+        return max(1, min(MAX_SPARK_TASKS, by_memory, max(FEWEST_SPARK_TASKS, 2 * room.drivers)))
 
     def user_of(self, bundle: str | None) -> RunAs | None:
         """Who the code of *bundle* runs as; None: the worker's own user."""

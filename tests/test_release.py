@@ -58,6 +58,7 @@ def test_the_version_is_one(built: Path) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", version)
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert next(heading for heading in headings if heading != "Unreleased") == version
+    assert f"newTag: {version} " in (ROOT / "deploy" / "kubernetes" / "kustomization.yaml").read_text()
     assert next(built.glob("*.whl")).name == f"tidemill-{version}-py3-none-any.whl"
 
 

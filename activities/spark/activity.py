@@ -1,7 +1,9 @@
 """Spark applications as tasks: submitted once, followed, published, and ended with their task."""
 
-from contextlib import AbstractContextManager, suppress
+import time
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import timedelta
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -49,10 +51,11 @@ class SparkActivities:
         with stopping_cleanly(), self._noted(attempt), self._workplace.results.keeping_pushed(attempt):
             filled = self._workplace.results.fill(attempt)
             if isinstance(filled.task, SparkSqlFunctionTask):
+                began = time.monotonic()
                 asked = self._ask_for_sql(filled)
                 if asked.state is TaskState.SKIPPED:
                     return asked
-                filled = sql_of(filled, asked)
+                filled = sql_of(filled, asked, timedelta(seconds=time.monotonic() - began))
             work = self._start(filled, untried=activity.info().attempt == 1)
             keep_beside(work.folder.log, RENDERED, shown(work.filled), new_masker())
             outcome = self._run(work)
@@ -61,18 +64,19 @@ class SparkActivities:
             return self._workplace.results.put(attempt, outcome)
 
     def _run(self, work: SparkStart) -> Outcome:
-        if work.mode.outlives_worker:
-            return with_outlet_events(work.attempt, self._submit(work))
         try:
-            with tracing.spark_application(work.attempt.name, work.progress), keeping_figures(work):
-                outcome = with_outlet_events(work.attempt, work.mode.run(work))
+            if work.mode.outlives_worker:
+                outcome = with_outlet_events(work.attempt, self._submit(work))
+            else:
+                with tracing.spark_application(work.attempt.name, work.progress), keeping_figures(work):
+                    outcome = with_outlet_events(work.attempt, work.mode.run(work))
         except (Stopped, ApplicationError) as error:
             if _has_failed(error) or self._is_ended_for_good():
                 # This one may have a successor that it has not heard of: what that writes is its own.
-                _remove_unpublished(work, until=work.number)
+                self._remove_unpublished(work, until=work.number)
             raise
         if outcome.state is not TaskState.SUCCESS:
-            _remove_unpublished(work, until=work.number)
+            self._remove_unpublished(work, until=work.number)
         return outcome
 
     @activity.defn(name="tidemill.spark_watch", no_thread_cancel_exception=True)
@@ -96,10 +100,9 @@ class SparkActivities:
         except Stopped:
             if activity.is_cancelled() and not self._run_goes_on():
                 cluster.end(work, submitted.submission.application_id, Closing())
-                _remove_unpublished(work)
             raise
         if outcome.state is not TaskState.SUCCESS:
-            _remove_unpublished(work)
+            self._remove_unpublished(work)
         return outcome
 
     def _run_goes_on(self) -> bool:
@@ -132,7 +135,7 @@ class SparkActivities:
             work.mode.end(work, None)
         else:  # what is on a cluster is ended there, whatever the connection has become
             cluster.mode_of(work).end(work, submitted.submission.application_id)
-        _remove_unpublished(work)
+        self._remove_unpublished(work)
 
     def _noted(self, attempt: TaskAttempt) -> AbstractContextManager[None]:
         """For when this worker dies under it."""
@@ -166,6 +169,18 @@ class SparkActivities:
         details = activity.cancellation_details()
         return (details is not None and details.cancel_requested) or not self._run_goes_on()
 
+    def _remove_unpublished(self, work: SparkStart, *, until: int | None = None) -> None:
+        """Remove the output of a try that has ended without anything to publish; with *until* none of later starts.
+
+        Where the run's execution is closed, as after a reset, another may have the same try under way.
+        """
+        try:
+            staged = work.staged
+        except ApplicationError:  # an output that is refused was never written
+            return
+        if staged is not None and self._run_goes_on():
+            remove_unpublished(self._workplace, staged, until=until)
+
     def _ask_for_sql(self, attempt: TaskAttempt) -> Outcome:
         """What the task's function returns."""
         folder = self._workplace.attempt_folder(attempt, part="function")
@@ -178,9 +193,3 @@ class SparkActivities:
 def _has_failed(error: BaseException) -> bool:
     """Return whether the try itself has failed: nobody begins it again."""
     return isinstance(error, ApplicationError) and error.type == TASK_FAILED
-
-
-def _remove_unpublished(work: SparkStart, *, until: int | None = None) -> None:
-    """Remove the output of a try that has ended without anything to publish; with *until* none of later starts."""
-    with suppress(ApplicationError):  # an output that is refused was never written
-        remove_unpublished(work.workplace, work.staged, until=until)

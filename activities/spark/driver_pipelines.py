@@ -20,6 +20,7 @@ SQL_FLOW = re.compile(
     rf"(?is)\bCREATE\s+FLOW\s+({_NAME})(?:\s+COMMENT\s+{_TEXT})?"
     rf"\s+AS\s+(?:AUTO\s+CDC|INSERT)\s+INTO\s+(?:TABLE\s+)?({_NAME})"
 )
+SQL_COMMENT = re.compile(rf"({_TEXT}|`[^`]*`)|--[^\n]*|(?s:/\*.*?\*/)")
 COMPLETED, RUNNING = "completed", "running"
 SHOWN = 3
 """Of the flows that are running, so many are named."""
@@ -122,7 +123,7 @@ def noting_targets() -> Iterator[dict[str, str]]:
         register_flow(registry, flow)
 
     def note_sql(registry: Any, sql_text: str, file_path: Path) -> None:
-        targets.update((name.replace("`", ""), into.replace("`", "")) for name, into in SQL_FLOW.findall(sql_text))
+        targets.update((name.replace("`", ""), into.replace("`", "")) for name, into in sql_flows(sql_text))
         register_sql(registry, sql_text, file_path)
 
     Registry.register_flow, Registry.register_sql = note_flow, note_sql
@@ -130,6 +131,11 @@ def noting_targets() -> Iterator[dict[str, str]]:
         yield targets
     finally:
         Registry.register_flow, Registry.register_sql = register_flow, register_sql
+
+
+def sql_flows(text: str) -> list[tuple[str, str]]:
+    """Return the flows with names of their own that a SQL file defines, each with what it writes; no comments'."""
+    return SQL_FLOW.findall(SQL_COMMENT.sub(lambda found: found[1] or " ", text))
 
 
 def datasets(flows: dict[str, str], targets: dict[str, str]) -> list[str]:

@@ -27,6 +27,8 @@ class DriverRoom:
         self._free = megabytes
         self._places = drivers
         self._lock = threading.Lock()
+        self._waiting: list[object] = []
+        """Those that wait, in the order of asking: else small drivers would overtake a large one for ever."""
 
     @contextmanager
     def reserved(self, wanted: int, watch: AttemptSupervisor) -> Iterator[None]:
@@ -40,10 +42,7 @@ class DriverRoom:
                 f"have {self.megabytes:,} MiB. Ask for less driver_memory, or set TIDEMILL_SPARK_MEMORY_MB higher"
             )
             raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
-        while (missing := self._take(wanted)) is not None:
-            watch.restart()
-            watch.check({"waits_for": missing})
-            threading.Event().wait(4 * POLL_EVERY)
+        self._wait(wanted, watch)
         try:
             yield
         finally:
@@ -51,9 +50,24 @@ class DriverRoom:
                 self._free += wanted
                 self._places += 1
 
-    def _take(self, wanted: int) -> str | None:
+    def _wait(self, wanted: int, watch: AttemptSupervisor) -> None:
+        me = object()
+        with self._lock:
+            self._waiting.append(me)
+        try:
+            while (missing := self._take(wanted, me)) is not None:
+                watch.restart()
+                watch.check({"waits_for": missing})
+                threading.Event().wait(4 * POLL_EVERY)
+        finally:
+            with self._lock:
+                self._waiting.remove(me)
+
+    def _take(self, wanted: int, me: object) -> str | None:
         """Take a place and the memory; return what there is too little of."""
         with self._lock:
+            if (before := self._waiting.index(me)) > 0:
+                return f"room on this worker, behind {before} others"
             if not self._places:
                 return f"a driver of this worker to end: it has {self.drivers}, its most (TIDEMILL_MAX_SPARK_DRIVERS)"
             if wanted > self._free:

@@ -30,12 +30,13 @@ class OutputActivities:
     def __init__(self, workplace: WorkerContext) -> None:
         self._workplace = workplace
 
-    @activity.defn(name="tidemill.publish")
+    @activity.defn(name="tidemill.publish", no_thread_cancel_exception=True)
     def publish(self, output: StagedOutput) -> str:
         """Has the attempt's folder take the target's place; asked again for the same folder, changes nothing.
 
         On a local or shared file system a reader sees the old folder or the new one, never a mixture.
-        An object store has no such step: there the old objects are removed before the new ones appear.
+        An object store has no such step: there the old objects are removed before the new ones appear. Once begun, it
+        goes on to its end, whoever asks it to stop.
         """
         for place in (output.staged, output.target):
             check_publishable(place)

@@ -5,6 +5,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +31,9 @@ from ..worker_context import WorkerContext
 from .place import invalid, place_of, spark_task
 from .staging import stage
 from .tables import stage_table
+
+SHORTEST = timedelta(seconds=1)
+"""The least time that an application has, whatever came before it."""
 
 
 class Mode(ABC):
@@ -228,12 +232,17 @@ def has_code(statement: str) -> bool:
     return any(kind not in Comment and text.strip() for kind, text in tokenize(statement))
 
 
-def sql_of(attempt: TaskAttempt, asked: Outcome) -> TaskAttempt:
-    """The attempt as one of the SQL that its function has returned. Fails the task if that is no text."""
+def sql_of(attempt: TaskAttempt, asked: Outcome, taken: timedelta) -> TaskAttempt:
+    """Return the attempt as one of the SQL that its function has returned, with the time that it has *taken* off.
+
+    Fails the task if that is no text.
+    """
     task = attempt.task
     assert isinstance(task, SparkSqlFunctionTask)  # noqa: S101
     sql = asked.xcom.get(RETURN_VALUE)
     if not isinstance(sql, str) or not sql.strip():
         raise invalid(f"@task.spark_sql returned {sql!r}. Return the SQL, or the path of a .sql file, as text")
     shared = {name: getattr(task, name) for name in SparkSqlTask.model_fields if name not in ("kind", "sql")}
+    if attempt.timeout is not None:
+        shared["execution_timeout"] = max(SHORTEST, attempt.timeout - taken)
     return attempt.model_copy(update={"task": SparkSqlTask(**shared, sql=sql)})

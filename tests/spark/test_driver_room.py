@@ -55,6 +55,31 @@ def test_a_driver_waits_for_a_place_and_for_memory(wanted: int, reason: str) -> 
         pass  # all that was held is free again
 
 
+def test_small_drivers_do_not_overtake_a_large_one() -> None:
+    room, begun, over = DriverRoom(1000, 4), threading.Event(), threading.Event()
+
+    def large() -> None:
+        with room.reserved(900, AttemptSupervisor(None)):
+            begun.set()
+            over.wait(30)
+
+    with room.reserved(300, AttemptSupervisor(None)):
+        environment, waiting = ActivityEnvironment(), threading.Event()
+        environment.on_heartbeat = lambda *_: waiting.set()
+        thread = threading.Thread(target=environment.run, args=(large,))
+        thread.start()
+        assert waiting.wait(30)
+
+        def small() -> None:
+            with room.reserved(100, AttemptSupervisor(None)):
+                raise AssertionError("it has overtaken the large one")
+
+        assert told_while_waiting(small)["waits_for"] == "room on this worker, behind 1 others"
+    assert begun.wait(30)
+    over.set()
+    thread.join(30)
+
+
 def test_the_time_of_a_try_counts_from_when_it_has_room() -> None:
     room, over = DriverRoom(1000, 1), threading.Event()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from spark_clusters import options_for
 from support import Stack, dag, eventually, stack
-from tidemill.activities.spark.driver_pipelines import SQL_FLOW, datasets, in_words
+from tidemill.activities.spark.driver_pipelines import datasets, in_words, sql_flows
 from tidemill.model.asset.events import AssetEvent
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.tasks import SparkPipelinesTask
@@ -115,11 +115,16 @@ def test_the_dataset_of_a_flow_is_the_one_that_it_writes(flow: str, dataset: str
         ("CREATE FLOW a.b COMMENT 'as is' AS\nINSERT INTO TABLE x.t BY NAME SELECT 1", [("a.b", "x.t")]),
         ("CREATE FLOW f AS AUTO CDC INTO t FROM stream(s) KEYS (id)", [("f", "t")]),
         ("CREATE FLOW `my-f` COMMENT 'it''s' AS INSERT INTO `my-db`.`t` BY NAME SELECT 1", [("`my-f`", "`my-db`.`t`")]),
+        (
+            "-- CREATE FLOW f AS INSERT INTO old\n/* CREATE FLOW g AS\nINSERT INTO old */ "
+            "CREATE FLOW f COMMENT '--' AS INSERT INTO t",
+            [("f", "t")],
+        ),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", []),
     ],
 )
 def test_flows_of_sql_files_have_names_of_their_own(sql: str, found: list[tuple[str, str]]) -> None:
-    assert SQL_FLOW.findall(sql) == found
+    assert sql_flows(sql) == found
 
 
 @pytest.mark.spark
