@@ -102,7 +102,10 @@ class SparkWorld(World):
         while len(self.workers) < WORKERS:
             self.start_worker()
         # The command gives up on a server that was killed three times before it answered: whoever runs it does not.
-        if self.connect_service is None or self.connect_service.poll() is not None:
+        if self.connect_service is not None and self.connect_service.poll() is not None:
+            stop(self.connect_service)
+            self.connect_service = None
+        if self.connect_service is None:
             self.start_connect()
 
     def start_connect(self) -> None:
