@@ -176,10 +176,11 @@ class SparkActivities:
         """
         try:
             staged = work.staged
-        except ApplicationError:  # an output that is refused was never written
+            if staged is None or not self._run_goes_on():
+                return
+        except (ApplicationError, TimeoutError):  # it was refused and never written; or Temporal cannot be asked
             return
-        if staged is not None and self._run_goes_on():
-            remove_unpublished(self._workplace, staged, until=until)
+        remove_unpublished(self._workplace, staged, until=until)
 
     def _ask_for_sql(self, attempt: TaskAttempt) -> Outcome:
         """What the task's function returns."""

@@ -4,6 +4,7 @@ Beside `driver.py` in every driver; only the standard library and pyspark. The n
 """
 
 import json
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 STANDALONE = "spark://"
 ASK_EVERY, ASK_TIMEOUT = 15.0, 2.0
 """Seconds between two questions to a standalone master, and how long one may take."""
+LARGEST_PAGE = 10_000_000
 EVENTS_TIMEOUT_MS = 3_000
 SLOWEST_STAGES = 5
 """How many of the stages that took longest are looked at for skew."""
@@ -51,15 +53,31 @@ def executors_wanted(sc: Any) -> str:
     return told
 
 
+_asking: list[threading.Thread] = []
+
+
 @lru_cache(maxsize=1)
 def _workers_at(masters: str, port: str, _: int) -> str:
-    """Return what the workers of a standalone cluster have, by the page of its master; asked once for each period."""
+    """Return what the workers of a standalone cluster have; asked once for each period, and waited for a moment only.
+
+    Who asks ends this driver when its worker is gone: nothing that answers slowly may keep it from that.
+    """
+    found: list[str] = []
+    if not any(thread.is_alive() for thread in _asking):
+        _asking[:] = [threading.Thread(target=lambda: found.append(_asked(masters, port)), daemon=True)]
+        _asking[0].start()
+        _asking[0].join(ASK_TIMEOUT)
+    return found[0] if found else "what its workers have is not known: its master is slow to answer"
+
+
+def _asked(masters: str, port: str) -> str:
+    """Return what the page of the master that is in charge says of its workers."""
     why = "none of its masters is in charge"
     for host in (address.rpartition(":")[0] for address in masters.removeprefix(STANDALONE).split(",")):
         url = f"http://{host}:{port}/json/"
         try:
             with urllib.request.urlopen(url, timeout=ASK_TIMEOUT) as answer:
-                listed = json.loads(answer.read())
+                listed = json.loads(answer.read(LARGEST_PAGE))
             if listed["status"] == "ALIVE":
                 return _in_words([worker for worker in listed["workers"] if worker["state"] == "ALIVE"])
         except Exception as error:  # whatever answers there: all else is worth telling

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from spark_starts import start
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.spark import staging
+from tidemill.activities.spark.activity import SparkActivities
 from tidemill.activities.spark.output import MARK, OutputActivities
 from tidemill.activities.spark.staging import STAGING, remove_unpublished
 from tidemill.activities.worker_context import WorkerContext
@@ -99,3 +101,23 @@ def test_what_takes_long_to_be_removed_is_not_waited_for(
     removed(staged(tmp_path, "numbers", "a-1", "rows"))
     over.set()
     assert "takes long" in caplog.text
+
+
+class Silent:
+    """A Temporal that cannot be asked."""
+
+    def is_open(self, workflow_id: str, run_id: str) -> bool:
+        raise TimeoutError(f"nobody says whether {workflow_id} ({run_id}) goes on")
+
+
+def test_where_temporal_cannot_be_asked_nothing_is_removed_and_no_end_changes(tmp_path: Path) -> None:
+    work = start(tmp_path, {"master": "local[1]"}, application="x.py", output=str(tmp_path / "lake" / "numbers"))
+    assert work.staged is not None
+    Path(work.staged.staged).mkdir(parents=True)
+    activities = SparkActivities(work.workplace)
+    activities.temporal = Silent()  # type: ignore[assignment]
+    ActivityEnvironment().run(lambda: activities._remove_unpublished(work))
+    assert Path(work.staged.staged).exists()
+    activities.temporal = None
+    ActivityEnvironment().run(lambda: activities._remove_unpublished(work))
+    assert not Path(work.staged.staged).exists()

@@ -2,6 +2,8 @@
 
 import json
 import threading
+import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,8 @@ import pytest
 from support import Stack, dag, stack, told
 from tidemill.activities.attempts.beside_log import SPARK, all_beside, is_plain_file, keep_beside, path_beside
 from tidemill.activities.masking import Masker
-from tidemill.activities.spark import driver
-from tidemill.activities.spark.driver_figures import of_executors, skew_of
+from tidemill.activities.spark import driver, driver_figures
+from tidemill.activities.spark.driver_figures import executors_wanted, of_executors, skew_of
 from tidemill.model.run.spark_figures import SparkFigures
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
@@ -24,6 +26,36 @@ from tidemill.worker.task_logs import TaskLog
 def executor(name: str, why: str | None = None, heap: int = 0) -> dict[str, Any]:
     peak = {"JVMHeapMemory": heap} if heap else None
     return {"id": name, "isActive": why is None, "removeReason": why, "peakMemoryMetrics": peak}
+
+
+class Conf(dict[str, str]):
+    """What a driver's context says of itself, whose master's page is at a port."""
+
+    @property
+    def master(self) -> str:
+        return "spark://127.0.0.1:7077,127.0.0.1:7078"
+
+    def getConf(self) -> "Conf":  # noqa: N802 - Spark's name
+        return self
+
+
+def test_a_master_that_answers_slowly_keeps_no_driver_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that asks is the one that sees that the worker is gone."""
+    monkeypatch.setattr(driver_figures, "ASK_TIMEOUT", 0.2)
+    monkeypatch.setattr(driver_figures, "ASK_EVERY", 0.001)
+    over = threading.Event()
+
+    def stuck(*_: Any, **__: Any) -> None:
+        over.wait(60)
+        raise OSError("nobody has said anything")
+
+    monkeypatch.setattr(urllib.request, "urlopen", stuck)
+    before = threading.active_count()
+    for _ in range(3):
+        assert executors_wanted(Conf()).endswith("its master is slow to answer")
+        time.sleep(0.01)
+    assert threading.active_count() <= before + 1, "one asks at a time"
+    over.set()
 
 
 def test_an_executor_is_lost_unless_spark_has_let_it_go() -> None:
