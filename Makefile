@@ -82,13 +82,14 @@ thorough: env .venv-airflow/.ready .venv-release/.ready ## Run the tests that `m
 
 SCHEMA := $(BIN)/python -P -c "import json; from tidemill.model.spec.schema import dag_schema; print(json.dumps(dag_schema(), indent=1))"
 
-check: env ## Format, lint, strict types, and the links and blocks of the documentation
+check: env ## Format, lint, strict types, names and imports, and the links and blocks of the documentation
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(SCHEMA) | cmp --silent - docs/dag.schema.json || { echo "docs/dag.schema.json is not of these models: run 'make schema'"; exit 1; }
 	@MYPYPATH=build/types $(BIN)/mypy --config-file= --strict --follow-imports=silent tests/typing_cases.py
 	@$(SITE)
+	@$(BIN)/python -m pytest -q --no-header tests/test_words.py tests/test_layers.py tests/test_skips.py > build/house.log 2>&1 || { cat build/house.log; exit 1; }
 	@$(BIN)/python -m pytest -q --no-header -k "blocks or commands or links or settings_files or manifests" tests/test_docs.py > build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
 format: env ## Format the code, and mend what the linter can mend

@@ -64,13 +64,13 @@ def _workers_at(masters: str, port: str, _: int) -> str:
     """
     found: list[str] = []
     if not any(thread.is_alive() for thread in _asking):
-        _asking[:] = [threading.Thread(target=lambda: found.append(_asked(masters, port)), daemon=True)]
+        _asking[:] = [threading.Thread(target=lambda: found.append(_read_workers(masters, port)), daemon=True)]
         _asking[0].start()
         _asking[0].join(ASK_TIMEOUT)
     return found[0] if found else "what its workers have is not known: its master is slow to answer"
 
 
-def _asked(masters: str, port: str) -> str:
+def _read_workers(masters: str, port: str) -> str:
     """Return what the page of the master that is in charge says of its workers."""
     why = "none of its masters is in charge"
     for host in (address.rpartition(":")[0] for address in masters.removeprefix(STANDALONE).split(",")):
