@@ -98,11 +98,14 @@ format: env ## Format the code, and mend what the linter can mend
 build/kubelite: tests/kubelite/go.mod tests/kubelite/main.go scripts/build_kubelite.sh
 	@scripts/build_kubelite.sh
 
+build/spark-operator/.ready: tests/sparkoperator/go.mod scripts/build_spark_operator.sh
+	@scripts/build_spark_operator.sh
+
 build/yarn/.ready: tests/yarn/pom.xml tests/yarn/SmallYarn.java scripts/fetch_yarn.sh
 	@scripts/fetch_yarn.sh
 
-clusters: env build/kubelite build/yarn/.ready ## Run Spark on a real Kubernetes API and a real YARN, which are built once in minutes (needs Go, kubectl, Maven and root)
-	@$(BIN)/python -m pytest -q -m spark -k "kubernetes or yarn" tests/spark $(ARGS)
+clusters: env build/kubelite build/spark-operator/.ready build/yarn/.ready ## Run Spark on a real Kubernetes API and a real YARN, which are built once in minutes (needs Go, kubectl, Maven and root)
+	@$(BIN)/python -m pytest -q -m spark -k "kubernetes or operator or yarn" tests/spark $(ARGS)
 
 SPARKS := 3.5.6 4.1.4
 build/sparks/.ready: Makefile

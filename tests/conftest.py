@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 import skips
 from hypothesis import settings
-from kubernetes_cluster import KubernetesCluster, kubernetes_cluster, missing
+from kubernetes_cluster import (
+    KubernetesCluster,
+    SparkOperator,
+    kubernetes_cluster,
+    missing,
+    operator_missing,
+    spark_operator,
+)
 from spark_clusters import Standalone, spark_connect, standalone_cluster
 from support import Stack, stack, temporal_server
 from tidemill.activities.spark.archive import build_archive
@@ -145,6 +152,15 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesC
     ):
         set_.setenv("KUBECONFIG", str(cluster.kubeconfig))
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def operator(request: pytest.FixtureRequest) -> Iterator[SparkOperator]:
+    """The Spark operator of the cluster of Kubernetes."""
+    if (reason := operator_missing()) is not None:
+        pytest.skip(reason)
+    with spark_operator(request.getfixturevalue("kubernetes")) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 from tidemill.activities.processes.supervised import start_supervised, stop
@@ -29,6 +30,9 @@ from tidemill.worker.dev import free_port
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "build" / "kubelite"
 SOURCE = Path(__file__).parent / "kubelite"
+OPERATOR = ROOT / "build" / "spark-operator"
+"""The Kubeflow Spark operator, and the definitions of its resources."""
+RESOURCE = "sparkapplications.sparkoperator.k8s.io"
 NAMESPACE, ACCOUNT = "team-a", "spark"
 OF = "tidemill/dag_id"
 CONTROLLERS = (
@@ -46,6 +50,13 @@ def missing() -> str | None:
     return None
 
 
+def operator_missing() -> str | None:
+    """Why there can be no Spark operator in such a cluster here."""
+    if (OPERATOR / ".ready").exists():
+        return missing()
+    return missing() or "the Spark operator is not built: make clusters"
+
+
 @dataclass(frozen=True)
 class KubernetesCluster:
     """Where it is, and who may do all there."""
@@ -59,6 +70,14 @@ class KubernetesCluster:
         """What `kubectl` prints."""
         argv = ["kubectl", "--kubeconfig", str(self.kubeconfig), "--namespace", NAMESPACE, *words]
         return subprocess.run(argv, input=given, capture_output=True, text=True, check=True).stdout
+
+    def serves(self, kind: str) -> bool:
+        """Whether the API knows objects of *kind*."""
+        try:
+            self.kubectl("get", kind)
+        except subprocess.CalledProcessError:
+            return False
+        return True
 
     def names(self, kind: str) -> list[str]:
         """The names of all objects of *kind* in the namespace."""
@@ -153,6 +172,73 @@ def kubernetes_cluster(folder: Path) -> Iterator[KubernetesCluster]:
             "create", "rolebinding", "spark", "--clusterrole=edit", f"--serviceaccount={NAMESPACE}:{ACCOUNT}"
         )
         yield cluster
+
+
+@dataclass
+class SparkOperator:
+    """The Kubeflow Spark operator of a cluster's namespace, which can be ended and started again."""
+
+    cluster: KubernetesCluster
+    process: subprocess.Popen[bytes] | None = None
+    starts: int = 0
+
+    def options(self, *hidden: Path, **more: Any) -> dict[str, Any]:
+        """A task's options, as those of the cluster."""
+        return self.cluster.options(*hidden, submit_with="spark-operator", **more)
+
+    def start(self) -> None:
+        """Start it, and return when it is ready."""
+        self.starts += 1
+        folder, health, server = (
+            self.cluster.home / f"operator-{self.starts}",
+            free_port(),
+            urlsplit(self.cluster.server),
+        )
+        folder.mkdir()
+        argv = [
+            str(OPERATOR / "operator"), "controller", "start", f"--namespaces={NAMESPACE}",
+            f"--health-probe-bind-address=127.0.0.1:{health}",
+        ]  # fmt: skip
+        java = find_java()
+        assert java is not None
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self.cluster.kubeconfig),
+            "KUBERNETES_SERVICE_HOST": str(server.hostname),
+            "KUBERNETES_SERVICE_PORT": str(server.port),
+            "SPARK_HOME": str(spark_home()),
+            "JAVA_HOME": str(java.parent.parent),
+        }
+        self.process = start_supervised(folder, argv, folder.with_suffix(".log"), environment)
+        deadline = time.monotonic() + 120
+        while True:
+            with suppress(httpx.HTTPError):
+                if httpx.get(f"http://127.0.0.1:{health}/readyz").status_code == 200:
+                    return
+            assert time.monotonic() < deadline, f"the operator did not start: see the log beside {folder}"
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        """End it at once, with the spark-submit that it runs."""
+        if self.process is not None:
+            stop(self.process)
+            self.process = None
+
+
+@contextmanager
+def spark_operator(cluster: KubernetesCluster) -> Iterator[SparkOperator]:
+    """A Spark operator for the cluster's namespace; it ends with the block."""
+    cluster.kubectl("create", "--filename", str(OPERATOR / "definitions"))
+    deadline = time.monotonic() + 60
+    while not cluster.serves(RESOURCE):
+        assert time.monotonic() < deadline, f"the API does not serve {RESOURCE}"
+        time.sleep(0.2)
+    operator = SparkOperator(cluster)
+    try:
+        operator.start()
+        yield operator
+    finally:
+        operator.stop()
 
 
 def _make_keys(folder: Path) -> None:

@@ -32,6 +32,7 @@ KNOWN = (
     Known(r"needs root and the right to mount", "run the tests as root", in_ci=True),
     Known(r"needs root and a memory control group", "run the tests as root", in_ci=True),
     Known(r"Kubernetes' API is not built", "make clusters", in_ci=True),
+    Known(r"the Spark operator is not built", "make clusters", in_ci=True),
     Known(r"other releases of Spark are not here", "make sparks", in_ci=True),
     Known(r"YARN's jars are not here", "make clusters", in_ci=True),
     Known(r"libfaketime is not installed", "apt-get install faketime", in_ci=True),

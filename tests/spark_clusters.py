@@ -133,10 +133,10 @@ def wait_for(look: Any, folder: Path, within: float = 90) -> None:
 def options_for(request: pytest.FixtureRequest, mode: str) -> dict[str, Any]:
     if mode == "local":
         return {"master": "local[2]", "driver_memory": "1g", "conf": {"spark.sql.shuffle.partitions": 2}}
-    if mode == "kubernetes":
+    if mode in ("kubernetes", "operator"):
         return cast(
             dict[str, Any],
-            request.getfixturevalue("kubernetes").options(request.getfixturevalue("spark_home").resolve()),
+            request.getfixturevalue(mode).options(request.getfixturevalue("spark_home").resolve()),
         )
     if mode == "yarn":
         return cast(dict[str, Any], request.getfixturevalue("yarn").options())

@@ -169,13 +169,13 @@ class Stack:
         )
         return sorted(runs, key=lambda run: run.logical_date or run.run_after)
 
-    async def result_of(self, details: RunDetails, key: str) -> Any:
-        """What an instance returned; of a large result, where it is kept."""
+    async def result_of(self, details: RunDetails, key: str, xcom: str = "return_value") -> Any:
+        """What an instance returned, or told as *xcom*; of a large result, where it is kept."""
         from tidemill.workflows.run.workflow import DagRunWorkflow
 
         handle = self.tidemill.client.get_workflow_handle_for(DagRunWorkflow.run, details.run.workflow_id)
         state = await handle.query(DagRunWorkflow.whole_state)
-        return state.instances[key].xcom.get("return_value")
+        return state.instances[key].xcom.get(xcom)
 
     def log_of(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
         from tidemill.model.run.attempts import attempt_path

@@ -17,6 +17,7 @@ REFUSALS = re.compile(
     r"is forbidden|error looking up service account|unknown queue|above the max(imum)? threshold"
     r"|Invalid resource request|does not have permission|cannot submit applications|is invalid:"
     r"|When running with master .* must be set|Must specify the driver container image|Please specify spark\."
+    r"|doesn't have a resource type|no matches for kind"  # of an operator that is not installed
     r"|Only one of --proxy-user|namespaces \S+ not found",
     re.IGNORECASE,
 )

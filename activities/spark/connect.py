@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Outcome
+from ...model.states import TaskState
 from ..attempts.folder import RESULT
 from ..attempts.lifecycle import attempt_variables, run_in_child
 from ..attempts.supervision import AttemptSupervisor, Closing, infrastructure_error
@@ -19,6 +20,11 @@ from ..names import MAX_STARTS
 from .command import application_file, contract, plain
 from .place import shown
 from .starts import Mode, SparkStart
+
+SESSION = "session.json"
+"""Which session the last start of an attempt has had."""
+SPARK_SESSION = "spark_session"
+"""The XCom key of a session that a task has left open."""
 
 
 def session_id(attempt: TaskAttempt, number: int, part: str = "") -> str:
@@ -42,11 +48,12 @@ def run_connect(work: SparkStart) -> Outcome:
     """Runs the client and follows it to its end; returns the result of an earlier start if there is one."""
     earlier = work.earlier_result()
     if earlier is not None:
-        return earlier
+        return _with_session(work, earlier)
     watch = work.watch()
     if work.number > 1:
         end_sessions(work, [*range(1, work.number)], watch)
     work.leave_plan()
+    work.folder.write(SESSION, {"id": session_id(work.attempt, work.number, work.part)})
     try:
         lost = _client(work, _plan(work), watch, calls_code=work.calls_code)
     except BaseException:
@@ -58,7 +65,15 @@ def run_connect(work: SparkStart) -> Outcome:
         )
     result = work.folder.left(RESULT)
     assert result is not None  # noqa: S101 - the client has answered that it is there
-    return work.ended(result)
+    return _with_session(work, work.ended(result))
+
+
+def _with_session(work: SparkStart, outcome: Outcome) -> Outcome:
+    """Return *outcome* with the session that its start has left open, where it was to."""
+    if not work.keeps_session or outcome.state is not TaskState.SUCCESS:
+        return outcome
+    kept = work.folder.read(SESSION)
+    return outcome.model_copy(update={"xcom": {**outcome.xcom, SPARK_SESSION: (kept or {}).get("id")}})
 
 
 def _client(
@@ -83,6 +98,8 @@ def _plan(work: SparkStart) -> dict[str, Any]:
         conf={**named, **plain(work.options.conf), **contract(work)},
         env={**work.filled["env"], **attempt_variables(work.attempt)},
         directory=str(work.directory),
+        keep_session=work.keeps_session,
+        clone=work.filled["session"],
     )
     if work.script is not None:
         plan["argv"] = [application_file(work), *map(str, work.filled["application_args"])]

@@ -125,7 +125,8 @@ class Kubernetes:
 
     def submit(self) -> str:
         """Have the driver's pod made, if it is not there."""
-        self._leave_template(self._files())
+        pod = self._template(self._files())
+        self._work.folder.hand_over(POD_TEMPLATE, json.dumps(pod))
         try:
             self._launch()
         except OSError as error:
@@ -149,13 +150,14 @@ class Kubernetes:
         named = {"name": self._pod, "labels": {ATTEMPT: self._work.attempt.uuid.hex, **labels}}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": named}
 
-    def _leave_template(self, owner: dict[str, Any]) -> None:
-        """Leave the pod's template, with what the user's own says, where spark-submit reads it."""
-        conf = self._work.options.conf
-        pod = template_of(self._work, str(conf[TEMPLATE])) if TEMPLATE in conf else {}
+    def _template(self, owner: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the pod's template, with what the user's own says, owned by the ConfigMap *owner*."""
+        pod = template_of(self._work, TEMPLATE)
+        if owner is not None:
+            pod.setdefault("metadata", {})["ownerReferences"] = [owner_reference(owner)]
         keys = (DRIVER.name,) if self._work.is_java else (DRIVER.name, ARCHIVE)
-        with_files(pod, self._pod, str(owner["metadata"]["uid"]), keys, str(conf.get(CONTAINER, "")))
-        self._work.folder.hand_over(POD_TEMPLATE, json.dumps(pod))
+        with_files(pod, self._pod, keys, str(self._work.options.conf.get(CONTAINER, "")))
+        return pod
 
     def status(self, application_id: str) -> Status:
         """Return how the pod stands; what its driver has told until now is in the attempt's folder then."""
@@ -217,9 +219,8 @@ class Kubernetes:
 
     def _let_go(self, pod: dict[str, Any]) -> None:
         """Empty the ConfigMap of a driver that has told how it went; it goes with the pod from now on."""
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": self._pod, "uid": pod["metadata"]["uid"]}
         content = self._config_map()
-        content["metadata"]["ownerReferences"] = [owner]
+        content["metadata"]["ownerReferences"] = [owner_reference({"apiVersion": "v1", "kind": "Pod", **pod})]
         try:
             kept = self._api.get("configmap", self._pod)
             if kept is None or GIVEN_UP in kept["metadata"].get("labels", {}) or "data" not in kept:
@@ -245,28 +246,38 @@ class Kubernetes:
         self._api.delete("pod", application_id)
 
 
-def template_of(work: SparkStart, name: str) -> dict[str, Any]:
-    """Return the pod that the user's own template *name* describes. Fails the task where it describes none."""
+def owner_reference(owner: dict[str, Any]) -> dict[str, Any]:
+    """Return what names *owner*, an object as the API has it, as the owner of another."""
+    named = owner["metadata"]
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": named["name"], "uid": named["uid"]}
+
+
+def template_of(work: SparkStart, property_: str) -> dict[str, Any]:
+    """Return the pod that the user's own template describes, which *property_* of the conf names; empty without one.
+
+    Fails the task where it describes none.
+    """
+    if property_ not in work.options.conf:
+        return {}
+    name = str(work.options.conf[property_])
     try:
         import yaml
     except ModuleNotFoundError:
-        raise invalid(f"{TEMPLATE} needs pyyaml on the worker: pip install pyyaml") from None
+        raise invalid(f"{property_} needs pyyaml on the worker: pip install pyyaml") from None
     try:
         with acting_as(work.folder.user):
             pod = yaml.safe_load(work.file(name).read_text())
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise invalid(f"{TEMPLATE} = {name!r} cannot be read: {error}") from None
+        raise invalid(f"{property_} = {name!r} cannot be read: {error}") from None
     if not isinstance(pod, dict):
-        raise invalid(f"{TEMPLATE} = {name!r} describes no pod. Write one, or leave it out")
+        raise invalid(f"{property_} = {name!r} describes no pod. Write one, or leave it out")
     return pod
 
 
-def with_files(pod: dict[str, Any], name: str, uid: str, keys: Sequence[str], container: str) -> None:
-    """Have the template *pod* mount *keys* of the ConfigMap *name*, and be owned by it."""
-    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
+def with_files(pod: dict[str, Any], name: str, keys: Sequence[str], container: str) -> None:
+    """Have the template *pod* mount *keys* of the ConfigMap *name*."""
     pod.setdefault("apiVersion", "v1")
     pod.setdefault("kind", "Pod")
-    pod.setdefault("metadata", {})["ownerReferences"] = [owner]
     spec = pod.setdefault("spec", {})
     items = [{"key": key, "path": key} for key in keys]
     spec.setdefault("volumes", []).append({"name": "tidemill", "configMap": {"name": name, "items": items}})

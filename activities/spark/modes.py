@@ -6,6 +6,7 @@ from ...model.spec.tasks import SparkMode
 from .client import ClientMode
 from .connect import ConnectMode
 from .kubernetes import KubernetesMode
+from .spark_operator import SparkOperatorMode
 from .standalone import StandaloneMode
 from .starts import Mode
 from .yarn import YarnMode
@@ -15,5 +16,6 @@ MODES: Mapping[SparkMode, Mode] = {
     SparkMode.STANDALONE: StandaloneMode(),
     SparkMode.YARN: YarnMode(),
     SparkMode.KUBERNETES: KubernetesMode(),
+    SparkMode.SPARK_OPERATOR: SparkOperatorMode(),
     SparkMode.CONNECT: ConnectMode(),
 }

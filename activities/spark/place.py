@@ -57,6 +57,8 @@ def place_of(
         _ = whole.driver_megabytes
     except ValueError as error:
         raise invalid(f"conf spark.driver.memory: {error}") from None
+    if (problem := whole.without_operator) is not None:
+        raise invalid(problem)
     PROCESS_MASKER.add(token_of(whole.master))
     return whole, fields
 

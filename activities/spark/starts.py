@@ -95,7 +95,7 @@ class SparkStart:
         """Raises the task's failure if it cannot be run as it is written."""
         watch = workplace_watch(workplace, attempt.timeout)
         options, fields = place_of(attempt, workplace, watch, lambda name: workplace.file_of(attempt, name))
-        if (problem := spark_task(attempt).impossible_with(options)) is not None:
+        if (problem := spark_task(attempt).impossible_with(options.placed)) is not None:
             raise invalid(problem)
         folder = made_folder(workplace, attempt)
         return cls(attempt, workplace, options, modes[options.mode], folder, fields, number)
@@ -135,6 +135,11 @@ class SparkStart:
     def is_java(self) -> bool:
         """Whether the application is none of Python's, and so has nobody of tidemill's beside it in the driver."""
         return self.script is not None and self.script.is_java
+
+    @property
+    def keeps_session(self) -> bool:
+        """Whether the session on a Connect server stays open after success."""
+        return not self.part and spark_task(self.attempt).keep_session
 
     @property
     def calls_code(self) -> bool:

@@ -38,8 +38,26 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
     os.environ["SPARK_REMOTE"] = plan["remote"]
     os.environ.update(plan["env"])
 
+    def work(session: Any, known: dict[str, Any]) -> dict[str, Any]:
+        if "table" in plan:
+            keep_to_branch(plan["conf"])
+        if "side" in plan:
+            result: dict[str, Any] = load_beside(folder, plan["side"]["file"]).run_connected(plan["side"], known)
+            return result
+        if "argv" not in plan:
+            return run_in(session, folder, plan)
+        if "table" in plan:
+            begin(session, plan["table"])
+        return run_script(folder, plan["argv"])
+
     def run() -> dict[str, Any]:
+        if plan.get("clone"):
+            clone_session(plan["remote"], plan["clone"], plan["session_id"])
         session = open_session(plan["remote"], plan["session_id"], plan["conf"])
+        if plan.get("clone"):
+            for key in session.conf.getAll:
+                if key.startswith(OF_ATTEMPTS) and key not in plan["conf"]:
+                    session.conf.unset(key)
         session.addTag(plan["tag"])
         application_id = application_of(session)
         # All else is the server's own: it does not say which of its work was for whom.
@@ -47,18 +65,10 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
         progress = _Progress(folder, plan, application_id)
         session.registerProgressHandler(progress)
         try:
-            if "table" in plan:
-                keep_to_branch(plan["conf"])
-            if "side" in plan:
-                result: dict[str, Any] = load_beside(folder, plan["side"]["file"]).run_connected(
-                    plan["side"], progress.known
-                )
-                return result
-            if "argv" not in plan:
-                return run_in(session, folder, plan)
-            if "table" in plan:
-                begin(session, plan["table"])
-            return run_script(folder, plan["argv"])
+            result = work(session, progress.known)
+            # Closing a session that stays open closes its channel alone.
+            session.release_session_on_close = not plan.get("keep_session")
+            return result
         finally:
             with contextlib.suppress(Exception):
                 session.stop()
@@ -122,6 +132,33 @@ def open_session(remote: str, session_id: str, conf: dict[str, str]) -> Any:
     session.client.set_retry_policies([_patience()])
     session.conf._set_all(configs=conf, silent=True)
     return session
+
+
+OF_ATTEMPTS = ("spark.tidemill.", "spark.wap.")
+"""How conf begins that is one attempt's own: a copy of its session has none of it."""
+
+
+class SessionGoneError(Exception):
+    """The session that the task begins with is not on the server any more."""
+
+
+def clone_session(remote: str, source: str, session_id: str) -> None:
+    """Make the session *session_id* as a copy of *source*. Raises SessionGoneError where that is not there."""
+    from pyspark.sql.connect.client import SparkConnectClient
+
+    client = SparkConnectClient(session_url(remote, source))
+    client.set_retry_policies([_patience()])
+    try:
+        client.clone(session_id).close()
+    except Exception as error:
+        if server_lost(error) is None and "SESSION" in str(error):
+            told = (
+                f"session {source} is not on the server any more. Clear the task that has left it, with those after it"
+            )
+            raise SessionGoneError(f"{told} ({error})") from error
+        raise
+    finally:
+        client.close()
 
 
 def application_of(session: Any) -> str | None:

@@ -15,8 +15,9 @@ from .dags import DAG, Schedule
 from .links import Linked, Output
 from .mapped import Each, expansion_by, expansion_each
 from .nodes import Hook, Node, current_dag
-from .operators import spark_options, takes_context
+from .operators import takes_context
 from .other_python import other_python
+from .spark_options import spark_options
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -17,6 +17,7 @@ from .callbacks import functions_of, notifiers_of
 from .dates import aware
 from .links import Linked, Ordered, Output, firsts, plain
 from .params import plain_params
+from .spark_options import SPARK_OPTIONS, spark_options
 
 FIELDS_OF_KINDS = {kind: {*model.model_fields, *map(str, Event)} for kind, model in KINDS.items()}
 """The options that each kind of task has."""
@@ -173,7 +174,10 @@ class Node(Linked):
         """The task's own options over those of its group and its DAG."""
         in_group = self.group.default_args if self.group is not None else {}
         common = {**self.dag.default_args, **in_group}
-        return {**{name: value for name, value in common.items() if self._takes(name)}, **self.options}
+        merged = {**{name: value for name, value in common.items() if self._takes(name)}, **self.options}
+        if "spark" in FIELDS_OF_KINDS[self.kind]:
+            merged["spark"] = {**spark_options(common)[0], **(self.options.get("spark") or {})}
+        return merged
 
     def option(self, name: str) -> Any:
         """What holds for the task of an argument that every task has, its default where nothing is said."""
@@ -182,8 +186,8 @@ class Node(Linked):
 
     def _takes(self, name: str) -> bool:
         """Whether a default argument is for this kind of task. One that is for none is passed on, to be refused."""
-        of_others = name in self.dag.own_arguments or any(name in fields for fields in FIELDS_OF_KINDS.values())
-        return name in FIELDS_OF_KINDS[self.kind] or not of_others
+        others = name in SPARK_OPTIONS or any(name in fields for fields in FIELDS_OF_KINDS.values())
+        return name in FIELDS_OF_KINDS[self.kind] or not (others or name in self.dag.own_arguments)
 
     def callback_functions(self, event: str) -> list[Callable[..., Any]]:
         """The functions that are called for *event* of the task."""

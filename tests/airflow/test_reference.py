@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tidemill.model.authoring.arguments import ACCEPTED, OF_KINDS
 from tidemill.model.authoring.nodes import FIELDS_OF_KINDS
-from tidemill.model.authoring.operators import SPARK_OPTIONS
+from tidemill.model.authoring.spark_options import SPARK_OPTIONS
 from tidemill.model.dropped_arguments import DROPPED
 
 import tidemill

@@ -1,8 +1,9 @@
 """A kubelet for tests whose pods are processes: it binds pending pods, and runs the one container of each.
 
 It knows no images, probes, limits or restarts. Mounted volumes are folders: what begins with a mount's path, among
-arguments and variables, is rewritten to its folder. A pod with the annotation `tidemill.test/hide` runs in a mount
-namespace in which the folders that it names, one after the other with colons between, are empty (as root).
+arguments, variables and Spark's properties, is rewritten to its folder. A pod with the annotation
+`tidemill.test/hide` runs in a mount namespace in which the folders that it names, one after the other with colons
+between, are empty (as root).
 
 usage: kubelet.py SERVER CA_FILE TOKEN FOLDER ENTRYPOINT PORT
 """
@@ -30,6 +31,8 @@ NODE = "node-of-processes"
 HIDE = "tidemill.test/hide"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 OF_THE_IMAGE = ("PATH", "SPARK_HOME", "JAVA_HOME", "PYSPARK_PYTHON", "LANG", "TZ")
+PROPERTIES = "spark.properties"
+"""Conf that spark-submit has left for a driver: it names mounted files, too."""
 TLS = ssl.create_default_context(cafile=CA_FILE)
 MERGE = "application/merge-patch+json"
 
@@ -250,7 +253,12 @@ def volumes(pod: Object, root: Path) -> dict[str, str]:
         one["mountPath"].rstrip("/"): str(Path(folders[one["name"]], one.get("subPath", "")))
         for one in pod["spec"]["containers"][0].get("volumeMounts", [])
     }
-    return dict(sorted(mounts.items(), key=lambda one: -len(one[0])))
+    found = dict(sorted(mounts.items(), key=lambda one: -len(one[0])))
+    for folder in folders.values():
+        if (place := Path(folder, PROPERTIES)).exists():
+            lines = (line.partition("=") for line in place.read_text().splitlines())
+            place.write_text("".join(f"{key}{mark}{rewritten(value, found)}\n" for key, mark, value in lines))
+    return found
 
 
 def rewritten(text: str, mounts: dict[str, str]) -> str:

@@ -34,6 +34,10 @@ BOUNDARIES = [
     ("kubernetes", "after the request"),
     pytest.param("kubernetes", "while it runs", marks=pytest.mark.long),
     pytest.param("kubernetes", "after the work", marks=pytest.mark.long),
+    pytest.param("operator", "before the work", marks=pytest.mark.long),
+    pytest.param("operator", "after the request", marks=pytest.mark.thorough),
+    pytest.param("operator", "while it runs", marks=pytest.mark.long),
+    pytest.param("operator", "after the work", marks=pytest.mark.long),
     pytest.param("yarn", "before the work", marks=pytest.mark.long),
     pytest.param("yarn", "after the request", marks=pytest.mark.thorough),
     pytest.param("yarn", "while it runs", marks=pytest.mark.long),
@@ -64,10 +68,10 @@ async def test_one_application_does_the_work(
         assert details.state is RunState.SUCCESS, told(details)
         assert details.tasks[0].try_number == 1
     assert rows(tmp_path) == 40
-    begun_again = when == "while it runs" and mode not in ("standalone-cluster", "kubernetes", "yarn")
+    begun_again = when == "while it runs" and mode not in ("standalone-cluster", "kubernetes", "operator", "yarn")
     assert await noted(tmp_path) == (["begun"] if begun_again else []) + ["begun", "written"]
     await eventually(lambda: asyncio.to_thread(processes_with, str(spark_home / "attempts")), lambda left: not left)
-    if mode == "kubernetes":
+    if mode in ("kubernetes", "operator"):
         pods: KubernetesCluster = request.getfixturevalue("kubernetes")
         assert len(pods.pods(dag_id)) == len(pods.pods(dag_id, "Succeeded")) == 1
     if mode == "yarn":

@@ -25,8 +25,10 @@ MODES = [
     pytest.param("standalone-cluster", marks=pytest.mark.thorough),
     "connect",
     "kubernetes",
+    "operator",
     "yarn",
 ]
+ON_KUBERNETES = ("kubernetes", "operator")
 pytestmark = pytest.mark.spark
 
 
@@ -89,7 +91,7 @@ async def test_functions_and_sql_run_anywhere(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("where", ["standalone-cluster", "connect", "kubernetes", "yarn"], indirect=True)
+@pytest.mark.parametrize("where", ["standalone-cluster", "connect", "kubernetes", "operator", "yarn"], indirect=True)
 async def test_a_failure_is_told_in_the_users_terms_and_leaves_no_output(
     spark: Stack, where: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -106,7 +108,7 @@ async def test_a_failure_is_told_in_the_users_terms_and_leaves_no_output(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "where", ["standalone-client", "standalone-cluster", "connect", "kubernetes", "yarn"], indirect=True
+    "where", ["standalone-client", "standalone-cluster", "connect", "kubernetes", "operator", "yarn"], indirect=True
 )
 async def test_cancelling_ends_the_application_before_the_run_says_so(
     spark: Stack, where: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
@@ -119,7 +121,7 @@ async def test_cancelling_ends_the_application_before_the_run_says_so(
         lambda: spark.tidemill.runs.describe(dag_id, run.run_id),
         lambda found: (tmp_path / "notes").exists() and (found.tasks[0].progress or {}).get("application_id"),
     )
-    driver = request.getfixturevalue("kubernetes").running(dag_id) if mode == "kubernetes" else []
+    driver = request.getfixturevalue("kubernetes").running(dag_id) if mode in ON_KUBERNETES else []
     await spark.tidemill.client.get_workflow_handle(seen.run.workflow_id).cancel()
     await spark.finished(dag_id, run.run_id)
     if mode == "connect":
@@ -128,7 +130,7 @@ async def test_cancelling_ends_the_application_before_the_run_says_so(
         jobs = jobs_of_connect(ui)
         await asyncio.sleep(2)
         assert jobs_of_connect(ui) == jobs, "the client that is gone asks for no more"
-    elif mode == "kubernetes":
+    elif mode in ON_KUBERNETES:
         pods: KubernetesCluster = request.getfixturevalue("kubernetes")
         [pod] = driver
         await eventually(lambda: asyncio.to_thread(pods.pods, dag_id), lambda names: not names)

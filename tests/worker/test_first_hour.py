@@ -143,6 +143,21 @@ def test_spark_options_are_taken_as_a_dict_too() -> None:
         spark_sql("a", "SELECT 1", spark="local[1]")
 
 
+def test_default_args_are_for_the_options_of_spark_too() -> None:
+    """As where the provider's operators have arguments for them; a task that is none of Spark's passes them over."""
+    defaults = {"conn_id": "cluster", "driver_memory": "2g", "jars": "a.jar, b.jar", "spark": {"num_executors": 2}}
+    with DAG("d", default_args=defaults) as made:
+        spark_sql("a", "SELECT 1", driver_memory="1g")
+        spark_sql("b", "SELECT 1", spark={"num_executors": 3})
+        EmptyOperator("c")
+    a, b, c = made.spec().tasks
+    assert isinstance(a, SparkSqlTask)
+    assert isinstance(b, SparkSqlTask)
+    assert (a.spark.conn_id, a.spark.driver_memory, a.spark.num_executors) == ("cluster", "1g", 2)
+    assert (b.spark.jars, b.spark.driver_memory, b.spark.num_executors) == (("a.jar", "b.jar"), "2g", 3)
+    assert c.kind == "empty"
+
+
 def test_spark_submit_takes_its_lists_as_texts() -> None:
     with DAG("d") as made:
         SparkSubmitOperator(

@@ -13,6 +13,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor, Worker
 from tidemill.activities.spark.kubernetes import Kubernetes
+from tidemill.activities.spark.spark_operator import SparkOperator
 from tidemill.activities.spark.standalone import Standalone
 from tidemill.activities.spark.yarn import Yarn
 from tidemill.worker.plugin import TidemillPlugin
@@ -49,7 +50,7 @@ class _Inbound(ActivityInboundInterceptor):
 
 def kill_after_the_request(kill: KillOnce) -> None:
     """Reaches the boundary where the cluster has answered, in the same place as the real thing."""
-    for cluster in (Standalone, Kubernetes, Yarn):
+    for cluster in (Standalone, Kubernetes, SparkOperator, Yarn):
         _kill_after(cluster, kill)
 
 

@@ -23,7 +23,7 @@ _CONNECT_TAKES = frozenset({"conn_id", "master", "conf", "name"})
 _OF_CLUSTERS = frozenset({
     "deploy_mode", "rest_url", "yarn_queue", "namespace",
     "driver_memory", "driver_cores", "executor_memory", "executor_cores", "total_executor_cores",
-    "num_executors", "dynamic_allocation", "min_executors", "max_executors",
+    "num_executors", "dynamic_allocation", "min_executors", "max_executors", "submit_with",
 })  # fmt: skip
 """Where on a cluster, and how large: a Connect server has that already, whoever asks.
 
@@ -47,6 +47,8 @@ class SparkMode(StrEnum):
     """On a standalone cluster, by its master's REST API. It outlives its worker."""
     YARN = "yarn-cluster"
     KUBERNETES = "kubernetes-cluster"
+    SPARK_OPERATOR = "spark-operator"
+    """On Kubernetes, submitted by the Kubeflow Spark operator."""
     CONNECT = "connect"
     """On a Spark Connect server, in a session of the attempt's own."""
 
@@ -110,6 +112,11 @@ class SparkOptions(OmitDefaults, Model):
     """The YARN queue."""
     namespace: str | None = None
     """The Kubernetes namespace of driver and executors."""
+    submit_with: Literal["spark-submit", "spark-operator"] | None = None
+    """Who submits it: spark-submit below the worker, or, on Kubernetes, the Kubeflow Spark operator there.
+
+    None: spark-submit.
+    """
     principal: str | None = None
     """The Kerberos principal."""
     keytab: str | None = None
@@ -154,6 +161,8 @@ class SparkOptions(OmitDefaults, Model):
             )
         if self.deploy_mode == "cluster" and self.master is not None and self.master.startswith("local"):
             raise ValueError(f"deploy_mode 'cluster' needs a cluster, and master is {self.master!r}. Use 'client'")
+        if self.master is not None and (problem := self.without_operator) is not None:
+            raise ValueError(problem)
         if self.master is not None and self.master.startswith("sc://"):
             set_here = {name for name in self.model_fields_set if getattr(self, name)}
             if fixed := sorted(set_here - _CONNECT_TAKES):
@@ -206,7 +215,23 @@ class SparkOptions(OmitDefaults, Model):
             return SparkMode.CONNECT
         if self.deploy_mode != "cluster":
             return SparkMode.CLIENT
-        return {"s": SparkMode.STANDALONE, "y": SparkMode.YARN, "k": SparkMode.KUBERNETES}[master[0]]
+        kubernetes = SparkMode.SPARK_OPERATOR if self.submit_with == "spark-operator" else SparkMode.KUBERNETES
+        return {"s": SparkMode.STANDALONE, "y": SparkMode.YARN, "k": kubernetes}[master[0]]
+
+    @property
+    def placed(self) -> "SparkOptions":
+        """Return these options with the master that holds where nobody names one."""
+        return self if self.master is not None else self.model_copy(update={"master": DEFAULT_MASTER})
+
+    @property
+    def without_operator(self) -> str | None:
+        """Return why there is no Spark operator where the application would run; None if there is, or need not be."""
+        if self.submit_with != "spark-operator" or self.mode is SparkMode.SPARK_OPERATOR:
+            return None
+        where = f"master is {self.master or DEFAULT_MASTER!r}, deploy_mode {self.deploy_mode or 'client'!r}"
+        return (
+            f"submit_with 'spark-operator' needs master k8s://https://host:port and deploy_mode 'cluster', and {where}"
+        )
 
     @property
     def untried(self) -> str | None:
@@ -252,7 +277,7 @@ class SparkWork(BaseTask):
     default_pool: ClassVar[str | None] = SPARK_POOL
     queue_suffix: ClassVar[str] = "-spark"
     """Heavy drivers wait for each other there, and light tasks for none of them."""
-    template_fields: ClassVar[tuple[str, ...]] = ("env", "output", "table", "replace_where")
+    template_fields: ClassVar[tuple[str, ...]] = ("env", "output", "table", "replace_where", "session")
     """The fields that are templates, beside those of the options (Airflow's name)."""
 
     driver_side: ClassVar[str | None] = None
@@ -281,6 +306,17 @@ class SparkWork(BaseTask):
     then write side by side.
     """
 
+    keep_session: bool = False
+    """Whether the session that it has on a Connect server stays open after its success, as its result `spark_session`.
+
+    Its temporary views, functions and conf are there for tasks that name it as their `session`.
+    """
+    session: str | dict[str, str] | None = None
+    """The id of a session on the same Connect server that it begins with a copy of, such as another task's result.
+
+    `session=prepare.output["spark_session"]`; a template.
+    """
+
     def templated(self) -> tuple[Any, ...]:
         return (*self.spark.templated().values(), *super().templated())
 
@@ -298,8 +334,12 @@ class SparkWork(BaseTask):
         """
         return {}
 
-    def impossible_with(self, _: SparkOptions, /) -> str | None:
+    def impossible_with(self, options: SparkOptions, /) -> str | None:
         """Return why it cannot be run with some options, its own and those of its connection; None if it can."""
+        if options.master is not None and options.mode is not SparkMode.CONNECT:
+            named = next((name for name in ("keep_session", "session") if getattr(self, name)), None)
+            if named is not None:
+                return f"{named}: only a Spark Connect server has sessions, and master is {options.master!r}"
         return None
 
     @model_validator(mode="after")
@@ -344,7 +384,7 @@ class SparkSubmitTask(SparkWork):
                 f"task {self.task_id!r}: a Java application cannot be run in mode {options.mode}. "
                 "Use client mode, YARN or Kubernetes"
             )
-        return None
+        return super().impossible_with(options)
 
     @model_validator(mode="after")
     def _watched(self) -> Self:

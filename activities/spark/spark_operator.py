@@ -1,0 +1,224 @@
+"""Kubernetes by the Kubeflow Spark operator: a SparkApplication asks for the driver's pod, in place of spark-submit.
+
+The pod keeps its name, its ConfigMap, and its word of how it went: only who submits it is another. The SparkApplication
+has the attempt's name, too. It is owned by the ConfigMap, and owns the pod, as the operator has it: whichever of the
+three is removed takes the others along. Its fields are those of the operator's API, sparkoperator.k8s.io/v1beta2.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ..attempts.supervision import AttemptSupervisor
+from .causes import cause_of
+from .cluster import HOLDS_SLOT_FOR
+from .clusters import AppState, Cluster, Status
+from .command import SECRET, conf_of, in_megabytes, spark_home, spark_version, whose
+from .kubernetes import (
+    ATTEMPT,
+    CONTAINER,
+    TEMPLATE,
+    Kubernetes,
+    KubernetesMode,
+    namespace_of,
+    owner_reference,
+    template_of,
+)
+from .place import invalid, is_url
+from .starts import SparkStart
+
+KIND = "sparkapplications.sparkoperator.k8s.io"
+NEW = ""
+"""The state of a SparkApplication that nobody has begun with."""
+OPERATORS_CONTAINER = "spark-kubernetes-driver"
+"""Which container of a template the driver is for the operator, whatever the conf says."""
+EXECUTOR_TEMPLATE = "spark.kubernetes.executor.podTemplateFile"
+OPERATORS_CONF = (
+    TEMPLATE, CONTAINER, EXECUTOR_TEMPLATE, "spark.kubernetes.executor.podTemplateContainerName",
+    "spark.kubernetes.driver.pod.name", "spark.kubernetes.namespace", "spark.kubernetes.submission.waitAppCompletion",
+)  # fmt: skip
+"""What the operator says itself, or has a field for."""
+SHIPPED = ("jars", "py_files", "files", "archives")
+
+
+class SparkOperatorMode(KubernetesMode):
+    """Cluster mode on Kubernetes, where the Spark operator runs spark-submit."""
+
+    def cluster(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor) -> Cluster:
+        """Return the attempt's SparkApplication with its pod."""
+        return SparkOperator(work, launch, watch=watch)
+
+
+class SparkOperator(Kubernetes):
+    """The attempt is its driver's pod, which its SparkApplication asks for."""
+
+    def find(self) -> str | None:
+        """Return the attempt's pod; also one that is gone, as the operator has had it."""
+        if (found := super().find()) is not None:
+            return found
+        application = self._application()
+        if application is None or _state(application) == NEW:
+            return None
+        if _is_refused(application):
+            self._api.delete(KIND, self._pod)
+            return None
+        return self._pod
+
+    def submit(self) -> str:
+        """Have the SparkApplication made, if it is not there, and return when the operator has submitted it.
+
+        Raises OSError with the operator's words where it could not, or has not within 5 minutes.
+        """
+        wanted = self._spark_application()
+        wanted["metadata"]["ownerReferences"] = [owner_reference(self._files())]
+        with suppress(FileExistsError):
+            self._api.create(wanted)
+        deadline = time.monotonic() + HOLDS_SLOT_FOR
+        while self._submitted_state() == NEW:
+            if time.monotonic() > deadline:
+                raise OSError(f"{self._waits()} for {HOLDS_SLOT_FOR:g} s. Is one running that looks after it?")
+            if self._watch is not None:
+                self._watch.check({"cluster": self._waits()})
+            time.sleep(1)
+        return self._pod
+
+    def _waits(self) -> str:
+        return (
+            f"SparkApplication {self._pod} waits for the Spark operator of namespace {namespace_of(self._work.options)}"
+        )
+
+    def _submitted_state(self) -> str:
+        """Return how the SparkApplication stands. Raises OSError where it could not be submitted."""
+        application = self._application()
+        if application is None:
+            raise OSError(f"SparkApplication {self._pod} was removed before the operator had submitted it")
+        if _is_refused(application) and super().find() is None:
+            self._api.delete(KIND, self._pod)
+            raise OSError(_why(application))
+        # With a pod, an operator that was ended had made all of it, and the next one has found its name taken.
+        return _state(application)
+
+    def status(self, application_id: str) -> Status:
+        """Return how the pod stands; what its SparkApplication says where there is none."""
+        status = super().status(application_id)
+        if status.life is not AppState.UNKNOWN or (application := self._application()) is None:
+            return status
+        told = f"{status.told}, and its SparkApplication is {_state(application)}: {_why(application)}"
+        return Status(AppState.UNKNOWN, told.removesuffix(": "))
+
+    def kill(self, application_id: str) -> None:
+        """Have the SparkApplication and its pod removed."""
+        self._api.delete(KIND, application_id)
+        super().kill(application_id)
+
+    def _application(self) -> dict[str, Any] | None:
+        return self._api.get(KIND, self._pod)
+
+    def _spark_application(self) -> dict[str, Any]:
+        """Return the SparkApplication of the attempt. Fails the task for what no operator can bring along."""
+        work, options = self._work, self._work.options
+        _check(work)
+        driver = {"cores": options.driver_cores, "memory": in_megabytes(options.driver_memory)}
+        executor = {
+            "cores": options.executor_cores,
+            "memory": in_megabytes(options.executor_memory),
+            "instances": options.num_executors,
+            "template": template_of(work, EXECUTOR_TEMPLATE) or None,
+        }
+        deps = {
+            "jars": options.jars,
+            "pyFiles": options.py_files,
+            "files": options.files,
+            "archives": options.archives,
+            "packages": options.packages,
+            "excludePackages": options.exclude_packages,
+            "repositories": options.repositories,
+        }
+        return {
+            "apiVersion": "sparkoperator.k8s.io/v1beta2",
+            "kind": "SparkApplication",
+            "metadata": {
+                "name": self._pod,
+                "labels": {ATTEMPT: work.attempt.uuid.hex},
+                "annotations": {f"tidemill/{name}": value for name, value in whose(work).items()},
+            },
+            "spec": {
+                **_application(work),
+                "mode": "cluster",
+                "sparkVersion": ".".join(map(str, spark_version(spark_home()) or (4,))),
+                "restartPolicy": {"type": "Never"},
+                "sparkConf": _conf(work),
+                "deps": {name: [*values] for name, values in deps.items() if values},
+                **({"proxyUser": options.proxy_user} if options.proxy_user else {}),
+                "driver": {"podName": self._pod, "template": self._template(None), **_given(driver)},
+                "executor": _given(executor),
+            },
+        }
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _state(application: dict[str, Any]) -> str:
+    return str(application.get("status", {}).get("applicationState", {}).get("state", NEW))
+
+
+def _is_refused(application: dict[str, Any]) -> bool:
+    """Return whether the operator could not submit it: one that failed later has been executed."""
+    executed = application.get("status", {}).get("executionAttempts")
+    return _state(application) == "SUBMISSION_FAILED" or (_state(application) == "FAILED" and not executed)
+
+
+def _why(application: dict[str, Any]) -> str:
+    """Return what the operator says of a failure; empty without one."""
+    message = application.get("status", {}).get("applicationState", {}).get("errorMessage")
+    return cause_of(str(message).splitlines()) if message else ""
+
+
+def _application(work: SparkStart) -> dict[str, Any]:
+    """Return the type, the file and the arguments, as a SparkApplication has them."""
+    if work.script is not None and work.is_java:
+        java_class = {"mainClass": work.script.java_class} if work.script.java_class else {}
+        file, arguments = work.filled["application"], [str(one) for one in work.filled["application_args"]]
+        return {"type": "Java", **java_class, "mainApplicationFile": file, "arguments": arguments}
+    file, *arguments = work.mode.application(work) or []
+    return {"type": "Python", "mainApplicationFile": file, "arguments": arguments}
+
+
+def _conf(work: SparkStart) -> dict[str, str]:
+    conf = {key: value for key, value in conf_of(work).items() if key not in OPERATORS_CONF}
+    if work.options.driver_class_path:
+        conf["spark.driver.extraClassPath"] = work.options.driver_class_path
+    return conf
+
+
+def _check(work: SparkStart) -> None:
+    """Fail the task for what stays on this worker's disk, or would be there for everybody to read."""
+    options = work.options
+    named = {name: getattr(options, name) for name in SHIPPED}
+    if work.is_java:
+        named["application"] = (str(work.filled["application"]),)
+    for option, files in named.items():
+        if (local := next((file for file in files if not is_url(file)), None)) is not None:
+            raise invalid(
+                f"{option}: {local!r} is a file of the worker's, and the Spark operator submits elsewhere. "
+                "Put it in the image, as local:///path/there, or in a store, and name its URL"
+            )
+    for option in ("principal", "keytab", "properties_file"):
+        if getattr(options, option):
+            raise invalid(
+                f"{option}: the Spark operator's SparkApplication has no such field. Leave it out, or use conf"
+            )
+    if (secret := next((key for key in options.conf if _is_secret(key)), None)) is not None:
+        raise invalid(
+            f"conf {secret!r} would be in the SparkApplication and on the operator's command line, for everybody to "
+            "read. Let the cluster say it: spark.kubernetes.driver.secretKeyRef.NAME=secret:key"
+        )
+    if (name := options.conf.get(CONTAINER, OPERATORS_CONTAINER)) != OPERATORS_CONTAINER:
+        raise invalid(f"conf {CONTAINER}: the Spark operator takes {OPERATORS_CONTAINER!r} only, not {name!r}")
+
+
+def _is_secret(key: str) -> bool:
+    return SECRET.search(key) is not None and not key.startswith("spark.kubernetes.")
