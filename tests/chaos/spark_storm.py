@@ -1,7 +1,9 @@
-"""A storm over Spark: days are written in four modes at once, while workers, drivers, executors, the Connect server and
-Temporal's server are killed. In the end each day is there once and exactly, and nothing runs or is left.
+"""A storm over Spark: days are written in several modes at once, while workers, drivers, executors, the Connect server,
+the Spark operator and Temporal's server are killed. In the end each day is there once and exactly, and nothing runs or
+is left.
 
-Seeded and bounded. `make chaos-spark` runs the long form; a short one is part of the tests.
+Seeded and bounded. `make chaos-spark` runs the long form, in four modes; with `--modes` on Kubernetes and YARN, where
+`make clusters` has built them. A short one is part of the tests.
 """
 
 import argparse
@@ -26,6 +28,7 @@ import pyarrow.compute
 import pyarrow.parquet
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also when run as a program
+from kubernetes_cluster import KubernetesCluster, SparkOperator, kubernetes_cluster, spark_operator
 from spark_clusters import APPS, Standalone, standalone_cluster
 from storm import QUEUE, World, again, connect, settle
 from storm import Plan as Storm
@@ -37,16 +40,20 @@ from tidemill.activities.worker_context import find_java
 from tidemill.model.states import RunState
 from tidemill.worker.client import Tidemill
 from tidemill.worker.dev import free_port
+from yarn_cluster import YarnCluster, yarn_cluster
 
 FIRST = date(2024, 3, 1)
 ROWS = 100
 MODES = ("local", "standalone-client", "standalone-cluster", "connect")
-FOLLOWED = "standalone-cluster"
-"""The mode whose drivers go on without their worker: each attempt has one."""
+ON_CLUSTERS = ("kubernetes", "spark-operator", "yarn")
+FOLLOWED = ("standalone-cluster", *ON_CLUSTERS)
+"""The modes whose drivers go on without their worker: each attempt has one."""
 ALONE = ("local", "connect")
 """The modes whose executors end with their driver, and not a moment later."""
-SHARES = {"worker": 6, "executor": 5, "driver": 4, "connect": 3, "server": 1}
+SHARES = {"worker": 6, "executor": 5, "driver": 4, "connect": 3, "operator": 2, "server": 1}
 """How often each kind of process is killed, beside the others."""
+DRIVERS = ("SparkSubmit", "DriverWrapper", "ApplicationMaster")
+"""What a driver's process runs, or who asks for one."""
 WORKERS = 2
 RETRIES = 50
 """Who kills a driver spends a try of its task: there has to be one left."""
@@ -83,10 +90,28 @@ class SparkWorld(World):
         self.connect_port = free_port()
         self.home = folder / "home"
         self.connect_service: subprocess.Popen[bytes] | None = None
+        self.kubernetes: KubernetesCluster | None = None
+        self.operator: SparkOperator | None = None
+        self.yarn: YarnCluster | None = None
+        self.variables: dict[str, str] = {}
+        """Where workers find the clusters."""
+
+    def start_clusters(self, stack: ExitStack) -> None:
+        """Start what the modes of the plan need, beside the standalone cluster; it ends with *stack*."""
+        modes = {*self.plan_of_spark.modes}
+        if modes & {"kubernetes", "spark-operator"}:
+            self.kubernetes = stack.enter_context(kubernetes_cluster(self.folder / "kubernetes"))
+            self.variables["KUBECONFIG"] = str(self.kubernetes.kubeconfig)
+        if "spark-operator" in modes and self.kubernetes is not None:
+            self.operator = stack.enter_context(spark_operator(self.kubernetes))
+        if "yarn" in modes:
+            self.yarn = stack.enter_context(yarn_cluster(self.folder / "yarn", [self.home]))
+            self.variables["HADOOP_CONF_DIR"] = str(self.yarn.conf)
 
     def start_worker(self) -> None:
         env = {
             **os.environ,
+            **self.variables,
             "TEMPORAL_ADDRESS": self.address,
             "TIDEMILL_HOME": str(self.home),
             "TIDEMILL_TASK_QUEUE": QUEUE,
@@ -105,7 +130,7 @@ class SparkWorld(World):
         if self.connect_service is not None and self.connect_service.poll() is not None:
             stop(self.connect_service)
             self.connect_service = None
-        if self.connect_service is None:
+        if self.connect_service is None and "connect" in self.plan_of_spark.modes:
             self.start_connect()
 
     def start_connect(self) -> None:
@@ -126,6 +151,12 @@ class SparkWorld(World):
             return {"master": "local[1]", "driver_memory": "600m", "conf": {"spark.sql.shuffle.partitions": 1}}
         if mode == "connect":
             return {"master": f"sc://127.0.0.1:{self.connect_port}"}
+        if mode == "kubernetes" and self.kubernetes is not None:
+            return self.kubernetes.options(self.home)
+        if mode == "spark-operator" and self.operator is not None:
+            return self.operator.options(self.home)
+        if mode == "yarn" and self.yarn is not None:
+            return self.yarn.options()
         return self.cluster.options(deploy_mode=mode.removeprefix("standalone-"))
 
     def kill(self, kind: str, chance: random.Random) -> None:
@@ -133,6 +164,12 @@ class SparkWorld(World):
         if kind == "server":
             self.kill_server()
             self.start_server()
+            return
+        if kind == "operator":
+            if self.operator is not None:
+                self.operator.stop()
+                self.operator.start()
+                self.kills[kind] += 1
             return
         if kind == "worker":
             victims: list[Any] = [*self.workers]
@@ -159,11 +196,11 @@ class SparkWorld(World):
 
 
 def _kind_of(command: str) -> str | None:
-    if "CoarseGrainedExecutorBackend" in command:
+    if "ExecutorBackend" in command:
         return "executor"
     if "SparkConnectServer" in command:
         return "connect"
-    return "driver" if "SparkSubmit" in command or "DriverWrapper" in command else None
+    return "driver" if any(name in command for name in DRIVERS) else None
 
 
 async def register(tidemill: Tidemill, world: SparkWorld, plan: Plan) -> None:
@@ -218,7 +255,7 @@ async def judged(world: SparkWorld, tidemill: Tidemill, plan: Plan, result: Resu
             noted = (world.folder / "notes" / mode / day).read_text().split("\n")[:-1]
             result.applications += sum(line.startswith("begun") for line in noted)
             twice = [line for line, times in Counter(noted).items() if times > 1]
-            if mode == FOLLOWED and twice:
+            if mode in FOLLOWED and twice:
                 result.violations.append(f"{mode}, {day}: an attempt had two drivers: {twice}")
         left = [path.name for path in (world.folder / "lake" / mode).glob(f"{STAGING}/*")]
         if mode in ALONE and left:
@@ -245,6 +282,9 @@ async def nothing_is_left(world: SparkWorld, within: float) -> list[str]:
         left = [str(process) for process in processes_with(str(world.home / "attempts"))]
         left += world.cluster.drivers(active=True)
         left += [app["id"] for app in world.cluster.applications("") if app["state"] == "RUNNING"]
+        if world.kubernetes is not None:
+            left += [pod for mode in ON_CLUSTERS for pod in world.kubernetes.running(mode)]
+        left += world.yarn.running("") if world.yarn is not None else []
         if not left:
             return []
         if time.monotonic() > deadline:
@@ -263,6 +303,7 @@ async def spark_storm(plan: Plan, folder: Path) -> Result:
         cluster = stack.enter_context(standalone_cluster(folder / "standalone", home / "cache"))
         world = SparkWorld(folder, plan, cluster)
         stack.callback(world.end)
+        world.start_clusters(stack)
         world.start_server()
         world.replace_the_dead()
         tidemill = await connect(world)
@@ -281,7 +322,7 @@ def main() -> int:
     defaults = Plan()
     for name in ("kills", "days", "seed"):
         parser.add_argument(f"--{name}", type=int, default=getattr(defaults, name))
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--modes", nargs="+", choices=(*MODES, *ON_CLUSTERS), default=list(MODES))
     given = parser.parse_args()
     plan = Plan(kills=given.kills, days=given.days, seed=given.seed, modes=tuple(given.modes))
     began = time.monotonic()
