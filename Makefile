@@ -161,6 +161,7 @@ docs: env ## Write what the documentation has from the code, and build the site 
 	@$(BIN)/python -P scripts/write_contract.py
 	@$(BIN)/python -P scripts/write_reference.py
 	@$(BIN)/python -P scripts/write_properties.py
+	@$(BIN)/python -P scripts/write_spark_modes.py
 	@$(SITE)
 
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -2,6 +2,7 @@
 
 `make bench ARGS="crons idle backfill"` measures what takes long: minutes of crons, a thousand idle DAGs, 10,000 runs;
 `make bench ARGS="spark tpch"` what tidemill adds to Spark, and TPC-H at the scale of its published answers;
+`make bench ARGS=window` what is left of a Spark task whose worker is killed, beside Airflow's own operator;
 `make bench ARGS=installation` a hundred DAG files with a worker in a process of its own;
 `make bench ARGS=cli` what commands cost, and lists of 10,000 DAGs;
 `make bench ARGS=airflow` a DAG file of Airflow's on tidemill, and on Airflow's own LocalExecutor;
@@ -45,6 +46,7 @@ from scheduling import backfill, catch_up, due_at_once
 from simulation import simulation
 from sizes import sizes
 from spark import spark, tpch_at_scale_1
+from spark_window import window
 from tasks import shapes_of_tasks
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.run.identity import TriggerRequest
@@ -140,6 +142,7 @@ async def measured(parts: list[str], client: Client, tidemill: Tidemill, queue: 
         "idle": lambda: idle(tidemill, server.process.pid, IDLE),
         "backfill": lambda: backfill(tidemill, BACKFILLED),
         "spark": lambda: spark(server.address),
+        "window": lambda: window(client, server.address),
         "files": lambda: dag_files(tidemill, DAG_FILES),
         "tpch": lambda: tpch_at_scale_1(tidemill),
     }

@@ -28,6 +28,8 @@ MODES = [
     "operator",
     "yarn",
 ]
+IN_CLIENT_MODE = [pytest.param(mode, marks=pytest.mark.long) for mode in ("local", "standalone-client")]
+ELSEWHERE = ["standalone-cluster", "connect", "kubernetes", "operator", "yarn"]
 ON_KUBERNETES = ("kubernetes", "operator")
 pytestmark = pytest.mark.spark
 
@@ -91,7 +93,7 @@ async def test_functions_and_sql_run_anywhere(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("where", ["standalone-cluster", "connect", "kubernetes", "operator", "yarn"], indirect=True)
+@pytest.mark.parametrize("where", [*IN_CLIENT_MODE, *ELSEWHERE], indirect=True)
 async def test_a_failure_is_told_in_the_users_terms_and_leaves_no_output(
     spark: Stack, where: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -107,9 +109,7 @@ async def test_a_failure_is_told_in_the_users_terms_and_leaves_no_output(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "where", ["standalone-client", "standalone-cluster", "connect", "kubernetes", "operator", "yarn"], indirect=True
-)
+@pytest.mark.parametrize("where", ["standalone-client", *ELSEWHERE], indirect=True)
 async def test_cancelling_ends_the_application_before_the_run_says_so(
     spark: Stack, where: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

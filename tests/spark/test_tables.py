@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import kubernetes_cluster
 import pytest
+import yarn_cluster
 from spark_clusters import spark_connect, standalone_cluster
 from support import Stack, dag, eventually, stack, worker_environment, worker_process
 from tidemill.activities.dag_files import parse_dag_file
@@ -29,6 +31,7 @@ from tidemill.model.run.revisions import ClearRequest
 from tidemill.model.spec.tasks import SparkMode, SparkOptions, SparkSubmitTask
 from tidemill.model.states import RunState
 
+PLACES = ("local", "connect", "standalone-client", "standalone-cluster", "yarn", "kubernetes", "operator")
 BUILD = Path(__file__).parents[2] / "build"
 HOME = BUILD / "sparks" / "4.1.4" / "pyspark"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -278,17 +281,39 @@ async def lake(
             monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
             url, _ = servers.enter_context(spark_connect(tmp_path / "server", spark_home))
             (tmp_path / "dags.py").write_text(DAG_FILE.replace(READ_PLACE, repr({"master": url})))
-        if request.param == "standalone-cluster":
-            cluster = servers.enter_context(standalone_cluster(tmp_path / "cluster", spark_home / "cache"))
-            on_cluster = cluster.options(deploy_mode="cluster", jars=[str(iceberg)])
-            on_cluster["conf"] |= conf
-            (tmp_path / "dags.py").write_text(DAG_FILE.replace(READ_PLACE, repr(on_cluster)))
+        if request.param not in ("local", "connect"):
+            cluster = on_cluster(request.param, servers, tmp_path, spark_home, iceberg, monkeypatch)
+            cluster["conf"] |= conf
+            (tmp_path / "dags.py").write_text(DAG_FILE.replace(READ_PLACE, repr(cluster)))
         file = tmp_path / "dags.py"
         file.write_text(file.read_text().replace("_MODE", f"_{tmp_path.name}"))
         made = await servers.enter_async_context(stack(server, spark_home, no_remote_activities=True))
         for spec in parse_dag_file(tmp_path / "dags.py").dags:
             await made.tidemill.dags.register(spec)
         yield made
+
+
+def on_cluster(
+    mode: str, servers: AsyncExitStack, folder: Path, home: Path, iceberg: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """The options of a cluster of that mode, which is started, and ends with *servers*; its Spark is Iceberg's."""
+    if mode.startswith("standalone"):
+        standalone = servers.enter_context(standalone_cluster(folder / "cluster", home / "cache"))
+        return standalone.options(deploy_mode=mode.removeprefix("standalone-"), jars=[str(iceberg)])
+    jars = [f"local://{iceberg}"]
+    if mode == "yarn":
+        if (reason := yarn_cluster.missing()) is not None:
+            pytest.skip(reason)
+        yarn = servers.enter_context(yarn_cluster.yarn_cluster(folder / "yarn", [home]))
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.conf))
+        return yarn.options(jars=jars)
+    if (reason := kubernetes_cluster.operator_missing()) is not None:
+        pytest.skip(reason)
+    kubernetes = servers.enter_context(kubernetes_cluster.kubernetes_cluster(folder / "kubernetes"))
+    monkeypatch.setenv("KUBECONFIG", str(kubernetes.kubeconfig))
+    if mode == "operator":
+        return servers.enter_context(kubernetes_cluster.spark_operator(kubernetes)).options(home.resolve(), jars=jars)
+    return kubernetes.options(home.resolve(), jars=jars)
 
 
 READ = """
@@ -320,7 +345,7 @@ def contents(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.spark
 @pytest.mark.long
-@pytest.mark.parametrize("lake", ["local", "connect", "standalone-cluster"], indirect=True)
+@pytest.mark.parametrize("lake", PLACES, indirect=True)
 async def test_runs_publish_their_day_and_replace_it_when_they_are_cleared(lake: Stack, tmp_path: Path) -> None:
     with worker_process(worker_environment(lake.address, lake.home, lake.task_queue)):
         request = TriggerRequest(run_id="first", logical_date="2026-01-01T00:00:00Z")
