@@ -18,7 +18,7 @@ from ..attempts.lifecycle import attempt_variables, run_in_child
 from ..attempts.supervision import AttemptSupervisor, Closing, infrastructure_error
 from ..names import MAX_STARTS
 from .command import application_file, contract, plain
-from .place import shown
+from .place import invalid, shown
 from .starts import Mode, SparkStart
 
 SESSION = "session.json"
@@ -52,12 +52,15 @@ def run_connect(work: SparkStart) -> Outcome:
     watch = work.watch()
     if work.number > 1:
         end_sessions(work, [*range(1, work.number)], watch)
+    plan = _plan(work)
     work.leave_plan()
     work.folder.write(SESSION, {"id": session_id(work.attempt, work.number, work.part)})
     try:
-        lost = _client(work, _plan(work), watch, calls_code=work.calls_code)
+        lost = _client(work, plan, watch, calls_code=work.calls_code)
     except BaseException:
-        end_sessions(work, [work.number], Closing())
+        # A result that is there already, and that the next start returns, is about a session that stays open.
+        if not (work.keeps_session and work.folder.left(RESULT)):
+            end_sessions(work, [work.number], Closing())
         raise
     if lost is not None:
         raise infrastructure_error(
@@ -99,11 +102,25 @@ def _plan(work: SparkStart) -> dict[str, Any]:
         env={**work.filled["env"], **attempt_variables(work.attempt)},
         directory=str(work.directory),
         keep_session=work.keeps_session,
-        clone=work.filled["session"],
+        clone=_source_of(work),
     )
     if work.script is not None:
         plan["argv"] = [application_file(work), *map(str, work.filled["application_args"])]
     return plan
+
+
+def _source_of(work: SparkStart) -> str | None:
+    """Return the session that the task begins with a copy of; None without one. Fails the task for what is none."""
+    given = work.filled["session"]
+    if given is None:
+        return None
+    try:
+        return str(UUID(given))
+    except (ValueError, AttributeError, TypeError):
+        raise invalid(
+            f"session: {given!r} is not the id of one session. Name the result of one task that has kept its own: "
+            "session=prepare.output['spark_session']"
+        ) from None
 
 
 def end_sessions(work: SparkStart, numbers: list[int], watch: AttemptSupervisor) -> None:

@@ -85,4 +85,4 @@ class Kubectl:
 
 def is_taken(error: OSError) -> bool:
     """Return whether the API has refused a name that is there already."""
-    return "AlreadyExists" in str(error) or "already exists" in str(error)
+    return "AlreadyExists" in str(error) or "already exist" in str(error)

@@ -33,6 +33,7 @@ from .starts import SparkStart, cluster_name
 ATTEMPT, GIVEN_UP = "tidemill-attempt", "tidemill-given-up"
 """Labels: whose it is; and that nothing may begin any more."""
 TEMPLATE, CONTAINER = "spark.kubernetes.driver.podTemplateFile", "spark.kubernetes.driver.podTemplateContainerName"
+NOTHING_BEGINS = "the attempt was given up: nothing of it begins any more"
 SEEN = "pod_log.json"
 POD_TEMPLATE = "pod.yaml"
 """What the driver's pod is made of."""
@@ -99,6 +100,7 @@ class Kubernetes:
         self._launch = launch
         self._lines = DriverLines(work.attempt.uuid.hex)
         self._container: str | None = None
+        self._uid: str | None = None
         self._looked_at = 0.0
         self._leaving_since: float | None = None
         self._silent_since: float | None = None
@@ -143,7 +145,7 @@ class Kubernetes:
         except FileExistsError:
             found = self._api.get("configmap", self._pod)
         if found is None or GIVEN_UP in found["metadata"].get("labels", {}):
-            raise infrastructure_error("the attempt was given up: nothing of it begins any more")
+            raise infrastructure_error(NOTHING_BEGINS)
         return found
 
     def _config_map(self, **labels: str) -> dict[str, Any]:
@@ -156,14 +158,21 @@ class Kubernetes:
         if owner is not None:
             pod.setdefault("metadata", {})["ownerReferences"] = [owner_reference(owner)]
         keys = (DRIVER.name,) if self._work.is_java else (DRIVER.name, ARCHIVE)
-        with_files(pod, self._pod, keys, str(self._work.options.conf.get(CONTAINER, "")))
+        with_files(pod, self._pod, keys, self._container_of_template())
         return pod
+
+    def _container_of_template(self) -> str:
+        """Return which container of a template the driver is; empty: the first one."""
+        return str(self._work.options.conf.get(CONTAINER, ""))
 
     def status(self, application_id: str) -> Status:
         """Return how the pod stands; what its driver has told until now is in the attempt's folder then."""
         pod = self._api.get("pod", application_id)
         if pod is None:
             return Status(AppState.UNKNOWN, "there is no such pod")
+        self._uid = self._uid or pod["metadata"].get("uid")
+        if pod["metadata"].get("uid") != self._uid:
+            return Status(AppState.UNKNOWN, "another pod has its name now: what it was is not known any more")
         self._container = driver_container(pod)
         status = self._unless_lost(pod, status_of(pod))
         if self._is_given_up:

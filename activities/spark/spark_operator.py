@@ -10,14 +10,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..attempts.supervision import AttemptSupervisor
+from ..attempts.supervision import AttemptSupervisor, infrastructure_error
 from .causes import cause_of
 from .cluster import HOLDS_SLOT_FOR
 from .clusters import AppState, Cluster, Status
 from .command import SECRET, conf_of, in_megabytes, spark_home, spark_version, whose
+from .kubectl import is_taken
 from .kubernetes import (
     ATTEMPT,
     CONTAINER,
+    GIVEN_UP,
+    NOTHING_BEGINS,
     TEMPLATE,
     Kubernetes,
     KubernetesMode,
@@ -29,13 +32,14 @@ from .place import invalid, is_url
 from .starts import SparkStart
 
 KIND = "sparkapplications.sparkoperator.k8s.io"
-NEW = ""
-"""The state of a SparkApplication that nobody has begun with."""
-OPERATORS_CONTAINER = "spark-kubernetes-driver"
-"""Which container of a template the driver is for the operator, whatever the conf says."""
+WAITING = ("", "SUSPENDING", "SUSPENDED", "RESUMING", "INVALIDATING", "PENDING_RERUN")
+"""States of a SparkApplication that has no driver, and will have one; empty where nobody has begun with it."""
+OPERATORS_CONTAINER, OPERATORS_EXECUTOR = "spark-kubernetes-driver", "spark-kubernetes-executor"
+"""Which containers of templates the driver and an executor are for the operator, whatever the conf says."""
 EXECUTOR_TEMPLATE = "spark.kubernetes.executor.podTemplateFile"
+EXECUTOR_CONTAINER = "spark.kubernetes.executor.podTemplateContainerName"
 OPERATORS_CONF = (
-    TEMPLATE, CONTAINER, EXECUTOR_TEMPLATE, "spark.kubernetes.executor.podTemplateContainerName",
+    TEMPLATE, CONTAINER, EXECUTOR_TEMPLATE, EXECUTOR_CONTAINER,
     "spark.kubernetes.driver.pod.name", "spark.kubernetes.namespace", "spark.kubernetes.submission.waitAppCompletion",
 )  # fmt: skip
 """What the operator says itself, or has a field for."""
@@ -54,16 +58,26 @@ class SparkOperator(Kubernetes):
     """The attempt is its driver's pod, which its SparkApplication asks for."""
 
     def find(self) -> str | None:
-        """Return the attempt's pod; also one that is gone, as the operator has had it."""
+        """Return the attempt's pod; also one that is gone, as the operator has had it. What was refused is removed."""
+        application = self._application()
+        if application is not None and _is_refused(application):
+            return self._made_after_all(application)
         if (found := super().find()) is not None:
             return found
-        application = self._application()
-        if application is None or _state(application) == NEW:
-            return None
-        if _is_refused(application):
-            self._api.delete(KIND, self._pod)
-            return None
-        return self._pod
+        return None if application is None or _state(application) in WAITING else self._pod
+
+    def _made_after_all(self, refused: dict[str, Any]) -> str | None:
+        """Return the pod where there is one, or was; remove the SparkApplication *refused* where there was none.
+
+        An operator that is ended before it has noted that it has submitted does so again, and finds the name taken.
+        """
+        is_there = self._api.get("pod", self._pod) is not None
+        if (found := super().find()) is not None:
+            return found
+        if not is_there and is_taken(OSError(_why(refused))):
+            return self._pod
+        self._api.delete(KIND, self._pod)
+        return None
 
     def submit(self) -> str:
         """Have the SparkApplication made, if it is not there, and return when the operator has submitted it.
@@ -74,30 +88,43 @@ class SparkOperator(Kubernetes):
         wanted["metadata"]["ownerReferences"] = [owner_reference(self._files())]
         with suppress(FileExistsError):
             self._api.create(wanted)
+        self._end_if_given_up()
         deadline = time.monotonic() + HOLDS_SLOT_FOR
-        while self._submitted_state() == NEW:
+        while (state := self._submitted_state()) in WAITING:
+            where = namespace_of(self._work.options)
+            told = f"SparkApplication {self._pod} waits for the Spark operator of namespace {where}"
+            told += f": {state}" if state else ""
             if time.monotonic() > deadline:
-                raise OSError(f"{self._waits()} for {HOLDS_SLOT_FOR:g} s. Is one running that looks after it?")
+                raise OSError(f"{told}, for {HOLDS_SLOT_FOR:g} s. Is one running that looks after it?")
             if self._watch is not None:
-                self._watch.check({"cluster": self._waits()})
+                self._watch.check({"cluster": told})
             time.sleep(1)
         return self._pod
 
-    def _waits(self) -> str:
-        return (
-            f"SparkApplication {self._pod} waits for the Spark operator of namespace {namespace_of(self._work.options)}"
-        )
+    def _end_if_given_up(self) -> None:
+        """Raise where the attempt was given up while its SparkApplication was made: nobody else would remove that."""
+        files = self._api.get("configmap", self._pod)
+        if files is None or GIVEN_UP in files["metadata"].get("labels", {}):
+            self._api.delete(KIND, self._pod)
+            raise infrastructure_error(NOTHING_BEGINS)
 
     def _submitted_state(self) -> str:
         """Return how the SparkApplication stands. Raises OSError where it could not be submitted."""
         application = self._application()
         if application is None:
             raise OSError(f"SparkApplication {self._pod} was removed before the operator had submitted it")
-        if _is_refused(application) and super().find() is None:
-            self._api.delete(KIND, self._pod)
+        if _is_refused(application) and self._made_after_all(application) is None:
             raise OSError(_why(application))
-        # With a pod, an operator that was ended had made all of it, and the next one has found its name taken.
         return _state(application)
+
+    def give_up(self) -> bool:
+        """Keep any driver of the attempt from beginning; a pod that comes late has an owner that is gone."""
+        given_up = super().give_up()
+        self._api.delete(KIND, self._pod)
+        return given_up
+
+    def _container_of_template(self) -> str:
+        return OPERATORS_CONTAINER
 
     def status(self, application_id: str) -> Status:
         """Return how the pod stands; what its SparkApplication says where there is none."""
@@ -162,7 +189,7 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _state(application: dict[str, Any]) -> str:
-    return str(application.get("status", {}).get("applicationState", {}).get("state", NEW))
+    return str(application.get("status", {}).get("applicationState", {}).get("state", ""))
 
 
 def _is_refused(application: dict[str, Any]) -> bool:
@@ -211,14 +238,17 @@ def _check(work: SparkStart) -> None:
             raise invalid(
                 f"{option}: the Spark operator's SparkApplication has no such field. Leave it out, or use conf"
             )
-    if (secret := next((key for key in options.conf if _is_secret(key)), None)) is not None:
+    if (secret := next((key for key in conf_of(work) if _is_secret(key)), None)) is not None:
         raise invalid(
-            f"conf {secret!r} would be in the SparkApplication and on the operator's command line, for everybody to "
-            "read. Let the cluster say it: spark.kubernetes.driver.secretKeyRef.NAME=secret:key"
+            f"{secret!r} would be in the SparkApplication and on the operator's command line, for everybody to read. "
+            "Let the cluster say it: spark.kubernetes.driver.secretKeyRef.NAME=secret:key"
         )
-    if (name := options.conf.get(CONTAINER, OPERATORS_CONTAINER)) != OPERATORS_CONTAINER:
-        raise invalid(f"conf {CONTAINER}: the Spark operator takes {OPERATORS_CONTAINER!r} only, not {name!r}")
+    for key, only in ((CONTAINER, OPERATORS_CONTAINER), (EXECUTOR_CONTAINER, OPERATORS_EXECUTOR)):
+        if (name := options.conf.get(key, only)) != only:
+            raise invalid(f"conf {key}: the Spark operator takes {only!r} only, not {name!r}")
 
 
 def _is_secret(key: str) -> bool:
-    return SECRET.search(key) is not None and not key.startswith("spark.kubernetes.")
+    """Return whether the value of *key* in the conf, or in the environment by it, is one that nobody should read."""
+    names_one = any(part in key for part in (".secretKeyRef.", ".secrets.")) or key.endswith("File")
+    return SECRET.search(key) is not None and not names_one

@@ -34,7 +34,13 @@ class TablePublication(SparkStart):
         # Not below the attempt's, which is removed some time after its outcome is known.
         apart = attempt.model_copy(update={"execution": f"{attempt.execution}-{cls.part}"})
         folder = work.workplace.attempt_folder(apart).make()
-        nothing_else = {"env": work.filled["env"], "output": None, "table": None, "replace_where": None}
+        nothing_else = {
+            "env": work.filled["env"],
+            "output": None,
+            "table": None,
+            "replace_where": None,
+            "session": None,
+        }
         mode = modes[options.mode]
         return cls(attempt, work.workplace, options, mode, folder, nothing_else, work.number, table=staged)
 

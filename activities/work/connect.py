@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,10 +66,9 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
         progress = _Progress(folder, plan, application_id)
         session.registerProgressHandler(progress)
         try:
-            result = work(session, progress.known)
-            # Closing a session that stays open closes its channel alone.
-            session.release_session_on_close = not plan.get("keep_session")
-            return result
+            if not plan.get("keep_session"):
+                return work(session, progress.known)
+            return keeping_session(session, plan, lambda: work(session, progress.known))
         finally:
             with contextlib.suppress(Exception):
                 session.stop()
@@ -134,28 +134,54 @@ def open_session(remote: str, session_id: str, conf: dict[str, str]) -> Any:
     return session
 
 
+def keeping_session(session: Any, plan: dict[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what *work* comes to; its session stays open where that is a success, whoever stops it on the way."""
+    session.release_session_on_close = False
+    result: dict[str, Any] = {}
+    try:
+        result = work()
+    finally:
+        if "outcome" not in result or result["outcome"].get("state", "success") != "success":
+            end_session(plan["remote"], plan["session_id"])
+    return result
+
+
 OF_ATTEMPTS = ("spark.tidemill.", "spark.wap.")
 """How conf begins that is one attempt's own: a copy of its session has none of it."""
+
+
+SESSION_GONE = re.compile(r"INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CLOSED)")
 
 
 class SessionGoneError(Exception):
     """The session that the task begins with is not on the server any more."""
 
 
+class SessionNotCopiedError(Exception):
+    """Client or server are of a Spark that cannot copy sessions."""
+
+
 def clone_session(remote: str, source: str, session_id: str) -> None:
     """Make the session *session_id* as a copy of *source*. Raises SessionGoneError where that is not there."""
     from pyspark.sql.connect.client import SparkConnectClient
 
+    if not hasattr(SparkConnectClient, "clone"):
+        raise SessionNotCopiedError("session: the PySpark of this worker copies none. Install 4.1 or later")
     client = SparkConnectClient(session_url(remote, source))
     client.set_retry_policies([_patience()])
     try:
         client.clone(session_id).close()
     except Exception as error:
-        if server_lost(error) is None and "SESSION" in str(error):
-            told = (
-                f"session {source} is not on the server any more. Clear the task that has left it, with those after it"
-            )
-            raise SessionGoneError(f"{told} ({error})") from error
+        told = str(error)
+        if "TARGET_SESSION_ID_ALREADY_EXISTS" in told:
+            return  # the answer to an earlier request has got lost
+        if "StatusCode.UNIMPLEMENTED" in told:
+            raise SessionNotCopiedError(
+                "session: the Connect server copies none. It needs Spark 4.1 or later"
+            ) from error
+        if SESSION_GONE.search(told):
+            remedy = "Clear the task that has left it, with those after it"
+            raise SessionGoneError(f"session {source} is not on the server any more. {remedy} ({told})") from error
         raise
     finally:
         client.close()

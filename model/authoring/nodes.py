@@ -17,7 +17,7 @@ from .callbacks import functions_of, notifiers_of
 from .dates import aware
 from .links import Linked, Ordered, Output, firsts, plain
 from .params import plain_params
-from .spark_options import SPARK_OPTIONS, spark_options
+from .spark_options import SPARK_OPTIONS, merged_options
 
 FIELDS_OF_KINDS = {kind: {*model.model_fields, *map(str, Event)} for kind, model in KINDS.items()}
 """The options that each kind of task has."""
@@ -176,7 +176,7 @@ class Node(Linked):
         common = {**self.dag.default_args, **in_group}
         merged = {**{name: value for name, value in common.items() if self._takes(name)}, **self.options}
         if "spark" in FIELDS_OF_KINDS[self.kind]:
-            merged["spark"] = {**spark_options(common)[0], **(self.options.get("spark") or {})}
+            merged["spark"] = merged_options((self.dag.default_args, in_group), self.options.get("spark") or {})
         return merged
 
     def option(self, name: str) -> Any:

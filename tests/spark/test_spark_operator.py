@@ -48,6 +48,12 @@ class Api:
                 more = {"status": self.status} if kind == RESOURCE else {}
                 self.objects[kind, content["metadata"]["name"]] = {**content, **more}
                 return json.dumps(content)
+            case ["replace", *_]:
+                content = json.loads(given or "")
+                self.objects[content["kind"].lower(), content["metadata"]["name"]] |= content
+                return ""
+            case ["logs", *_]:
+                return ""
             case ["delete", kind, name, *_]:
                 self.objects.pop((kind, name), None)
                 return ""
@@ -113,7 +119,11 @@ def test_the_spark_application_has_all_that_spark_submit_would_be_given(tmp_path
         ({"spark": {"keytab": "a.keytab", "principal": "a"}}, "principal"),
         ({"application": "job.jar"}, "application: 'job.jar'"),
         ({"spark": {"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}}, "spark.hadoop.fs.s3a.secret.key"),
+        ({"spark": {"conf": {"spark.kubernetes.driverEnv.DB_PASSWORD": "x"}}}, "driverEnv.DB_PASSWORD"),
+        ({"spark": {"conf": {"spark.kubernetes.authenticate.driver.oauthToken": "x"}}}, "oauthToken"),
+        ({"env": {"API_TOKEN": "x"}}, "driverEnv.API_TOKEN"),
         ({"spark": {"conf": {"spark.kubernetes.driver.podTemplateContainerName": "mine"}}}, "mine"),
+        ({"spark": {"conf": {"spark.kubernetes.executor.podTemplateContainerName": "mine"}}}, "mine"),
     ],
 )
 def test_what_stays_on_the_worker_is_refused_with_its_name(tmp_path: Path, fields: dict[str, Any], named: str) -> None:
@@ -127,7 +137,11 @@ def test_what_stays_on_the_worker_is_refused_with_its_name(tmp_path: Path, field
 
 
 def test_a_value_of_a_secret_that_the_cluster_gives_is_no_secret(tmp_path: Path) -> None:
-    conf = {"spark.kubernetes.driver.secretKeyRef.PASSWORD": "secret:key"}
+    conf = {
+        "spark.kubernetes.driver.secretKeyRef.PASSWORD": "secret:key",
+        "spark.kubernetes.driver.secrets.a-secret": "/mnt",
+        "spark.kubernetes.authenticate.driver.mounted.oauthTokenFile": "/token",
+    }
     _, operator = begun(tmp_path, Api({"applicationState": {"state": "SUBMITTED"}}), spark={"conf": conf})
     operator.submit()
 
@@ -175,6 +189,63 @@ def test_a_pod_that_is_gone_is_not_asked_for_again(tmp_path: Path) -> None:
     status = operator.status(cluster_name(work))
     assert status.life is AppState.UNKNOWN
     assert status.told == "there is no such pod, and its SparkApplication is FAILED: driver pod not found"
+
+
+@pytest.mark.parametrize("why", ["driver pod already exist", "no rights"])
+def test_a_driver_that_runs_though_its_submission_is_said_to_have_failed_goes_on(tmp_path: Path, why: str) -> None:
+    """The operator was ended before its note, or had a conflict with another's."""
+    api = Api({"applicationState": {"state": "FAILED", "errorMessage": why}})
+    work, operator = begun(tmp_path, api)
+    api.put(RESOURCE, cluster_name(work), status=api.status)
+    api.put("pod", cluster_name(work), status={"phase": "Running"}, spec={})
+    assert operator.find() == cluster_name(work)
+    assert (RESOURCE, cluster_name(work)) in api.objects
+    del api.objects["pod", cluster_name(work)]
+    assert operator.find() == (cluster_name(work) if "exist" in why else None), "what has run may have written"
+
+
+def test_an_application_that_is_suspended_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_module, "HOLDS_SLOT_FOR", 0.0)
+    _, operator = begun(tmp_path, Api({"applicationState": {"state": "SUSPENDED"}}))
+    with pytest.raises(OSError, match=r"waits for the Spark operator of namespace pipelines: SUSPENDED, for 0 s"):
+        operator.submit()
+    assert operator.find() is None
+
+
+def test_a_second_driver_of_the_same_name_is_not_taken_for_the_first(tmp_path: Path) -> None:
+    """Somebody has had the operator submit it again."""
+    api = Api()
+    work, operator = begun(tmp_path, api)
+    api.put("pod", cluster_name(work), status={"phase": "Running"}, spec={})
+    assert operator.status(cluster_name(work)).life is AppState.RUNNING
+    api.objects["pod", cluster_name(work)]["metadata"]["uid"] = "another"
+    assert operator.status(cluster_name(work)).life is AppState.UNKNOWN
+
+
+def test_what_is_given_up_while_it_is_asked_for_leaves_nothing(tmp_path: Path) -> None:
+    api = Api()
+    work, operator = begun(tmp_path, api)
+    _, another = begun(tmp_path, api)
+
+    def create(argv: Sequence[str], given: str | None = None) -> str:
+        if "SparkApplication" in (given or ""):
+            another.give_up()
+        return api(argv, given)
+
+    operator = operator_module.SparkOperator(work, lambda: "", create)
+    with pytest.raises(ApplicationError, match="the attempt was given up"):
+        operator.submit()
+    assert (RESOURCE, cluster_name(work)) not in api.objects
+
+
+def test_the_driver_among_other_containers_is_the_one_that_the_operator_takes(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text("spec: {containers: [{name: sidecar}, {name: spark-kubernetes-driver}]}\n")
+    conf = {"spark.kubernetes.driver.podTemplateFile": str(tmp_path / "pod.yaml")}
+    api = Api({"applicationState": {"state": "SUBMITTED"}})
+    work, operator = begun(tmp_path, api, spark={"conf": conf})
+    operator.submit()
+    pod = api.objects[RESOURCE, cluster_name(work)]["spec"]["driver"]["template"]
+    assert [[*one] for one in pod["spec"]["containers"]] == [["name"], ["name", "volumeMounts"]]
 
 
 def test_a_cluster_without_the_operator_is_a_refusal() -> None:
@@ -229,3 +300,24 @@ async def test_an_operator_that_is_away_and_one_that_is_killed_make_one_driver(
     kubernetes.kubectl("delete", RESOURCE, pod)
     await eventually(lambda: asyncio.to_thread(kubernetes.pods, dag_id), lambda left: not left)
     await eventually(lambda: asyncio.to_thread(kubernetes.names, "configmap"), lambda left: pod not in left)
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+async def test_what_is_cancelled_before_the_operator_has_it_never_begins(
+    spark: Stack, operator: SparkOperator, kubernetes: KubernetesCluster, tmp_path: Path
+) -> None:
+    dag_id = "operator_cancelled"
+    before = kubernetes.names(RESOURCE)
+    operator.stop()
+    await spark.tidemill.dags.register(writing(dag_id, operator.options(spark.home.resolve()), tmp_path))
+    run = await spark.tidemill.runs.trigger(dag_id, DAY)
+    seen = await eventually(
+        lambda: spark.tidemill.runs.describe(dag_id, run.run_id),
+        lambda found: "waits for the Spark operator" in str((found.tasks[0].progress or {}).get("cluster")),
+    )
+    await spark.tidemill.client.get_workflow_handle(seen.run.workflow_id).cancel()
+    await spark.finished(dag_id, run.run_id)
+    assert kubernetes.names(RESOURCE) == before
+    await asyncio.to_thread(operator.start)
+    assert kubernetes.pods(dag_id) == []

@@ -304,7 +304,9 @@ def on_cluster(
     if mode == "yarn":
         if (reason := yarn_cluster.missing()) is not None:
             pytest.skip(reason)
-        yarn = servers.enter_context(yarn_cluster.yarn_cluster(folder / "yarn", [home]))
+        with pytest.MonkeyPatch.context() as of_cluster:  # YARN needs libraries of a later Spark than Iceberg's
+            of_cluster.delenv("SPARK_HOME")
+            yarn = servers.enter_context(yarn_cluster.yarn_cluster(folder / "yarn", [home]))
         monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.conf))
         return yarn.options(jars=jars)
     if (reason := kubernetes_cluster.operator_missing()) is not None:
@@ -312,8 +314,10 @@ def on_cluster(
     kubernetes = servers.enter_context(kubernetes_cluster.kubernetes_cluster(folder / "kubernetes"))
     monkeypatch.setenv("KUBECONFIG", str(kubernetes.kubeconfig))
     if mode == "operator":
-        return servers.enter_context(kubernetes_cluster.spark_operator(kubernetes)).options(home.resolve(), jars=jars)
-    return kubernetes.options(home.resolve(), jars=jars)
+        return servers.enter_context(kubernetes_cluster.spark_operator(kubernetes)).options(
+            home.resolve(), image_has_tidemill=True, jars=jars
+        )
+    return kubernetes.options(home.resolve(), image_has_tidemill=True, jars=jars)
 
 
 READ = """

@@ -30,6 +30,7 @@ from tidemill import (
     PythonOperator,
     SparkSubmitOperator,
     TaskGroup,
+    TriggerDagRunOperator,
     spark_sql,
 )
 
@@ -156,6 +157,29 @@ def test_default_args_are_for_the_options_of_spark_too() -> None:
     assert (a.spark.conn_id, a.spark.driver_memory, a.spark.num_executors) == ("cluster", "1g", 2)
     assert (b.spark.jars, b.spark.driver_memory, b.spark.num_executors) == (("a.jar", "b.jar"), "2g", 3)
     assert c.kind == "empty"
+
+
+def test_the_nearest_default_of_sparks_options_holds() -> None:
+    """A group's before the DAG's, the task's before both, also None; a connection before a master from farther away."""
+    with DAG("d", default_args={"driver_memory": "2g", "proxy_user": "ada", "master": "local[2]"}) as made:
+        with TaskGroup("g", default_args={"spark": {"driver_memory": "4g"}}):
+            spark_sql("a", "SELECT 1", proxy_user=None, conn_id="cluster")
+        spark_sql("b", "SELECT 1")
+    a, b = made.spec().tasks
+    assert isinstance(a, SparkSqlTask)
+    assert isinstance(b, SparkSqlTask)
+    assert (a.spark.driver_memory, a.spark.proxy_user, a.spark.master) == ("4g", None, None)
+    assert (b.spark.driver_memory, b.spark.proxy_user, b.spark.master) == ("2g", "ada", "local[2]")
+
+
+def test_a_default_conf_that_is_not_sparks_is_for_others() -> None:
+    with DAG("d", default_args={"conf": {"day": "x"}}) as made:
+        spark_sql("a", "SELECT 1")
+        TriggerDagRunOperator("b", trigger_dag_id="other")
+    a, b = made.spec().tasks
+    assert isinstance(a, SparkSqlTask)
+    assert a.spark.conf == {}
+    assert b.conf == {"day": "x"}  # type: ignore[attr-defined]
 
 
 def test_spark_submit_takes_its_lists_as_texts() -> None:

@@ -468,7 +468,7 @@ class SparkPipelinesTask(SparkWork):
 
     def impossible_with(self, options: SparkOptions, /) -> str | None:
         if options.mode in (SparkMode.CLIENT, SparkMode.CONNECT):
-            return None
+            return super().impossible_with(options)
         told = f"task {self.task_id!r}: a pipeline cannot be run in mode {options.mode}"
         return f"{told}. Use client mode, or a Connect server"
 
@@ -476,6 +476,8 @@ class SparkPipelinesTask(SparkWork):
     def _possible(self) -> Self:
         if self.output is not None or self.table is not None:
             raise ValueError("output and table: a pipeline's datasets are published by Spark. Leave them out")
+        if self.keep_session:
+            raise ValueError("keep_session: Spark closes a pipeline's session itself. Leave it out")
         chosen = [name for name in ("refresh", "full_refresh") if getattr(self, name)]
         if self.full_refresh_all and chosen:
             raise ValueError(f"{chosen[0]} and full_refresh_all are both given. Leave one out")
