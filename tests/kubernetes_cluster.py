@@ -195,7 +195,10 @@ class SparkOperator:
             urlsplit(self.cluster.server),
         )
         folder.mkdir()
+        # It leaves templates in a folder of its own where it is killed.
+        apart = 'mkdir -p /tmp/spark && mount -t tmpfs none /tmp/spark && exec "$@"'
         argv = [
+            "unshare", "--mount", "sh", "-c", apart, "sh",
             str(OPERATOR / "operator"), "controller", "start", f"--namespaces={NAMESPACE}",
             f"--health-probe-bind-address=127.0.0.1:{health}",
         ]  # fmt: skip

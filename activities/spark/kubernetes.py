@@ -34,7 +34,7 @@ ATTEMPT, GIVEN_UP = "tidemill-attempt", "tidemill-given-up"
 """Labels: whose it is; and that nothing may begin any more."""
 TEMPLATE, CONTAINER = "spark.kubernetes.driver.podTemplateFile", "spark.kubernetes.driver.podTemplateContainerName"
 NOTHING_BEGINS = "the attempt was given up: nothing of it begins any more"
-SEEN = "pod_log.json"
+FIRST_POD, SEEN = "pod.json", "pod_log.json"
 POD_TEMPLATE = "pod.yaml"
 """What the driver's pod is made of."""
 LARGEST = 900_000
@@ -100,7 +100,6 @@ class Kubernetes:
         self._launch = launch
         self._lines = DriverLines(work.attempt.uuid.hex)
         self._container: str | None = None
-        self._uid: str | None = None
         self._looked_at = 0.0
         self._leaving_since: float | None = None
         self._silent_since: float | None = None
@@ -170,8 +169,10 @@ class Kubernetes:
         pod = self._api.get("pod", application_id)
         if pod is None:
             return Status(AppState.UNKNOWN, "there is no such pod")
-        self._uid = self._uid or pod["metadata"].get("uid")
-        if pod["metadata"].get("uid") != self._uid:
+        uid = pod["metadata"].get("uid")
+        if (first := self._first_pod()) is None:
+            self._work.folder.write(FIRST_POD, {"uid": uid})
+        elif first != uid:
             return Status(AppState.UNKNOWN, "another pod has its name now: what it was is not known any more")
         self._container = driver_container(pod)
         status = self._unless_lost(pod, status_of(pod))
@@ -184,6 +185,10 @@ class Kubernetes:
             with suppress(OSError):  # its node does not answer, say: what the API knows of the pod counts
                 self._read_log()
         return status
+
+    def _first_pod(self) -> str | None:
+        """Return the uid of the pod that was seen first of this attempt on this host; None before that."""
+        return (self._work.folder.read(FIRST_POD) or {}).get("uid")
 
     def _unless_lost(self, pod: dict[str, Any], status: Status) -> Status:
         """Return *status*, or that nobody knows the pod: one whose node is gone is deleted, and stays for ever."""

@@ -7,11 +7,10 @@ three is removed takes the others along. Its fields are those of the operator's 
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from ..attempts.supervision import AttemptSupervisor, infrastructure_error
-from .causes import cause_of
+from .causes import cause_of, is_refusal
 from .cluster import HOLDS_SLOT_FOR
 from .clusters import AppState, Cluster, Status
 from .command import SECRET, conf_of, in_megabytes, spark_home, spark_version, whose
@@ -64,7 +63,8 @@ class SparkOperator(Kubernetes):
             return self._made_after_all(application)
         if (found := super().find()) is not None:
             return found
-        return None if application is None or _state(application) in WAITING else self._pod
+        has_been_there = application is not None and (self._first_pod() or _state(application) not in WAITING)
+        return self._pod if has_been_there else None
 
     def _made_after_all(self, refused: dict[str, Any]) -> str | None:
         """Return the pod where there is one, or was; remove the SparkApplication *refused* where there was none.
@@ -76,7 +76,7 @@ class SparkOperator(Kubernetes):
             return found
         if not is_there and is_taken(OSError(_why(refused))):
             return self._pod
-        self._api.delete(KIND, self._pod)
+        self._remove()
         return None
 
     def submit(self) -> str:
@@ -86,16 +86,20 @@ class SparkOperator(Kubernetes):
         """
         wanted = self._spark_application()
         wanted["metadata"]["ownerReferences"] = [owner_reference(self._files())]
-        with suppress(FileExistsError):
+        try:
             self._api.create(wanted)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise _explained(error) from None
         self._end_if_given_up()
         deadline = time.monotonic() + HOLDS_SLOT_FOR
         while (state := self._submitted_state()) in WAITING:
             where = namespace_of(self._work.options)
             told = f"SparkApplication {self._pod} waits for the Spark operator of namespace {where}"
-            told += f": {state}" if state else ""
+            told += f": it is {state}, and somebody has to resume it" if state else ". Is one running there?"
             if time.monotonic() > deadline:
-                raise OSError(f"{told}, for {HOLDS_SLOT_FOR:g} s. Is one running that looks after it?")
+                raise OSError(told)
             if self._watch is not None:
                 self._watch.check({"cluster": told})
             time.sleep(1)
@@ -105,7 +109,7 @@ class SparkOperator(Kubernetes):
         """Raise where the attempt was given up while its SparkApplication was made: nobody else would remove that."""
         files = self._api.get("configmap", self._pod)
         if files is None or GIVEN_UP in files["metadata"].get("labels", {}):
-            self._api.delete(KIND, self._pod)
+            self._remove()
             raise infrastructure_error(NOTHING_BEGINS)
 
     def _submitted_state(self) -> str:
@@ -120,7 +124,7 @@ class SparkOperator(Kubernetes):
     def give_up(self) -> bool:
         """Keep any driver of the attempt from beginning; a pod that comes late has an owner that is gone."""
         given_up = super().give_up()
-        self._api.delete(KIND, self._pod)
+        self._remove()
         return given_up
 
     def _container_of_template(self) -> str:
@@ -135,12 +139,25 @@ class SparkOperator(Kubernetes):
         return Status(AppState.UNKNOWN, told.removesuffix(": "))
 
     def kill(self, application_id: str) -> None:
-        """Have the SparkApplication and its pod removed."""
-        self._api.delete(KIND, application_id)
+        """Have the pod and its SparkApplication removed."""
         super().kill(application_id)
+        self._remove()
 
     def _application(self) -> dict[str, Any] | None:
-        return self._api.get(KIND, self._pod)
+        """Return the SparkApplication; None where there is none, or can be none."""
+        try:
+            return self._api.get(KIND, self._pod)
+        except OSError as error:
+            if is_refusal(str(error)):  # no such kind of object, or no right to it: this worker has made none
+                return None
+            raise
+
+    def _remove(self) -> None:
+        try:
+            self._api.delete(KIND, self._pod)
+        except OSError as error:
+            if not is_refusal(str(error)):
+                raise
 
     def _spark_application(self) -> dict[str, Any]:
         """Return the SparkApplication of the attempt. Fails the task for what no operator can bring along."""
@@ -186,6 +203,17 @@ class SparkOperator(Kubernetes):
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _explained(error: OSError) -> OSError:
+    """Return *error* with what somebody has to do who has asked for the operator."""
+    told = str(error)
+    if "no matches for kind" in told or "doesn't have a resource type" in told:
+        return OSError(f"submit_with 'spark-operator': this cluster has none. Install it, or leave that out ({told})")
+    if "forbidden" in told.lower():
+        rights = "Give it the rights in deploy/kubernetes/spark"
+        return OSError(f"submit_with 'spark-operator': this worker may make no SparkApplication. {rights} ({told})")
+    return error
 
 
 def _state(application: dict[str, Any]) -> str:

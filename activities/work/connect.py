@@ -52,13 +52,7 @@ def run_attempt(folder: Path, plan: dict[str, Any]) -> str | None:
         return run_script(folder, plan["argv"])
 
     def run() -> dict[str, Any]:
-        if plan.get("clone"):
-            clone_session(plan["remote"], plan["clone"], plan["session_id"])
-        session = open_session(plan["remote"], plan["session_id"], plan["conf"])
-        if plan.get("clone"):
-            for key in session.conf.getAll:
-                if key.startswith(OF_ATTEMPTS) and key not in plan["conf"]:
-                    session.conf.unset(key)
+        session = opened(plan)
         session.addTag(plan["tag"])
         application_id = application_of(session)
         # All else is the server's own: it does not say which of its work was for whom.
@@ -134,6 +128,24 @@ def open_session(remote: str, session_id: str, conf: dict[str, str]) -> Any:
     return session
 
 
+def opened(plan: dict[str, Any]) -> Any:
+    """Return the attempt's session; where the plan names another, a copy of that, without what was that attempt's."""
+    place = (plan["remote"], plan["session_id"])
+    if not plan.get("clone"):
+        return open_session(*place, plan["conf"])
+    clone_session(plan["remote"], plan["clone"], plan["session_id"])
+    try:
+        session = open_session(*place, plan["conf"])
+        for key in session.conf.getAll:
+            if key.startswith(OF_ATTEMPTS) and key not in plan["conf"]:
+                session.conf.unset(key)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            end_session(*place)
+        raise
+    return session
+
+
 def keeping_session(session: Any, plan: dict[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what *work* comes to; its session stays open where that is a success, whoever stops it on the way."""
     session.release_session_on_close = False
@@ -142,7 +154,8 @@ def keeping_session(session: Any, plan: dict[str, Any], work: Callable[[], dict[
         result = work()
     finally:
         if "outcome" not in result or result["outcome"].get("state", "success") != "success":
-            end_session(plan["remote"], plan["session_id"])
+            with contextlib.suppress(Exception):  # its own end counts; the server ends what nobody uses
+                end_session(plan["remote"], plan["session_id"])
     return result
 
 

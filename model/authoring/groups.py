@@ -43,6 +43,7 @@ class TaskGroup(Group):
         outer_args = self._outer.default_args if self._outer is not None else {}
         own_args = sorted_out("task", f"default_args of group {self.group_id!r}", default_args or {}, owner.notices)
         self.default_args: dict[str, Any] = {**outer_args, **own_args}
+        self.levels = (*(self._outer.levels if self._outer is not None else ()), own_args)
         what = f"group {self.group_id!r}"
         refuse_unknown(what, sorted_out("group", what, others, owner.notices), ARGUMENTS)
         self._prefix = prefix_group_id

@@ -176,7 +176,8 @@ class Node(Linked):
         common = {**self.dag.default_args, **in_group}
         merged = {**{name: value for name, value in common.items() if self._takes(name)}, **self.options}
         if "spark" in FIELDS_OF_KINDS[self.kind]:
-            merged["spark"] = merged_options((self.dag.default_args, in_group), self.options.get("spark") or {})
+            levels = (self.dag.default_args, *(self.group.levels if self.group is not None else ()))
+            merged["spark"] = merged_options(levels, self.options.get("spark") or {})
         return merged
 
     def option(self, name: str) -> Any:
@@ -240,6 +241,8 @@ class Group(Linked):
 
     group_id: str
     default_args: dict[str, Any]
+    levels: tuple[dict[str, Any], ...]
+    """The default_args of each group that it is in, the outermost first, and its own."""
     mapped_over: list[str] | None
     """The tasks whose results the group is mapped over; None: it is not mapped."""
 

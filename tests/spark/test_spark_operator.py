@@ -207,7 +207,7 @@ def test_a_driver_that_runs_though_its_submission_is_said_to_have_failed_goes_on
 def test_an_application_that_is_suspended_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_module, "HOLDS_SLOT_FOR", 0.0)
     _, operator = begun(tmp_path, Api({"applicationState": {"state": "SUSPENDED"}}))
-    with pytest.raises(OSError, match=r"waits for the Spark operator of namespace pipelines: SUSPENDED, for 0 s"):
+    with pytest.raises(OSError, match=r"Spark operator of namespace pipelines: it is SUSPENDED, and somebody has to"):
         operator.submit()
     assert operator.find() is None
 
@@ -219,7 +219,11 @@ def test_a_second_driver_of_the_same_name_is_not_taken_for_the_first(tmp_path: P
     api.put("pod", cluster_name(work), status={"phase": "Running"}, spec={})
     assert operator.status(cluster_name(work)).life is AppState.RUNNING
     api.objects["pod", cluster_name(work)]["metadata"]["uid"] = "another"
-    assert operator.status(cluster_name(work)).life is AppState.UNKNOWN
+    _, follower = begun(tmp_path, api)
+    assert follower.status(cluster_name(work)).life is AppState.UNKNOWN, "nor by the next worker of this host"
+    del api.objects["pod", cluster_name(work)]
+    api.put(RESOURCE, cluster_name(work), status={"applicationState": {"state": "SUSPENDED"}})
+    assert follower.find() == cluster_name(work), "it has begun: it is not waited for as one that has not"
 
 
 def test_what_is_given_up_while_it_is_asked_for_leaves_nothing(tmp_path: Path) -> None:
@@ -248,15 +252,50 @@ def test_the_driver_among_other_containers_is_the_one_that_the_operator_takes(tm
     assert [[*one] for one in pod["spec"]["containers"]] == [["name"], ["name", "volumeMounts"]]
 
 
-def test_a_cluster_without_the_operator_is_a_refusal() -> None:
-    assert is_refusal('error: the server doesn\'t have a resource type "sparkapplications"')
+NO_OPERATOR = 'kubectl failed: error: the server doesn\'t have a resource type "sparkapplications"'
+NO_KIND = 'kubectl failed: error: resource mapping not found: no matches for kind "SparkApplication"'
+NO_RIGHTS = "kubectl failed: Error from server (Forbidden): sparkapplications is forbidden: User cannot create"
+
+
+@pytest.mark.parametrize(
+    ("asked", "made", "told"),
+    [
+        (NO_OPERATOR, NO_KIND, "this cluster has none. Install it"),
+        (
+            NO_RIGHTS,
+            NO_RIGHTS,
+            "this worker may make no SparkApplication. Give it the rights in deploy/kubernetes/spark",
+        ),
+    ],
+)
+def test_a_cluster_without_the_operator_or_without_rights_is_said_once(
+    tmp_path: Path, asked: str, made: str, told: str
+) -> None:
+    """What is refused has nothing there to be ended: the try fails with this alone."""
+    api = Api()
+
+    def refusing(argv: Sequence[str], given: str | None = None) -> str:
+        if RESOURCE in argv or "SparkApplication" in (given or ""):
+            raise OSError(made if "create" in argv else asked)
+        return api(argv, given)
+
+    work, _ = begun(tmp_path, api)
+    operator = operator_module.SparkOperator(work, lambda: "", refusing)
+    assert operator.find() is None
+    with pytest.raises(OSError, match=f"submit_with 'spark-operator': {told}") as raised:
+        operator.submit()
+    assert is_refusal(str(raised.value))
+    assert operator.give_up()
+    assert operator.find() is None
+    operator.kill(cluster_name(work))
 
 
 @pytest.fixture
 async def spark(server: str, spark_home: Path, operator: SparkOperator) -> Any:
-    assert operator.process is not None
     async with stack(server, spark_home) as made:
         yield made
+    if operator.process is None:  # of a test that has failed while it was away
+        await asyncio.to_thread(operator.start)
 
 
 @pytest.mark.spark
@@ -320,4 +359,6 @@ async def test_what_is_cancelled_before_the_operator_has_it_never_begins(
     await spark.finished(dag_id, run.run_id)
     assert kubernetes.names(RESOURCE) == before
     await asyncio.to_thread(operator.start)
+    after = writing("operator_after", operator.options(spark.home.resolve()), tmp_path)
+    assert (await spark.run_once(after, **ON_DAY)).state is RunState.SUCCESS, "by now it has all that there is"
     assert kubernetes.pods(dag_id) == []

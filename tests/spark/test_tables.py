@@ -309,7 +309,7 @@ def on_cluster(
             yarn = servers.enter_context(yarn_cluster.yarn_cluster(folder / "yarn", [home]))
         monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.conf))
         return yarn.options(jars=jars)
-    if (reason := kubernetes_cluster.operator_missing()) is not None:
+    if reason := (kubernetes_cluster.operator_missing if mode == "operator" else kubernetes_cluster.missing)():
         pytest.skip(reason)
     kubernetes = servers.enter_context(kubernetes_cluster.kubernetes_cluster(folder / "kubernetes"))
     monkeypatch.setenv("KUBECONFIG", str(kubernetes.kubeconfig))

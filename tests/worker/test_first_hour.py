@@ -164,10 +164,14 @@ def test_the_nearest_default_of_sparks_options_holds() -> None:
     with DAG("d", default_args={"driver_memory": "2g", "proxy_user": "ada", "master": "local[2]"}) as made:
         with TaskGroup("g", default_args={"spark": {"driver_memory": "4g"}}):
             spark_sql("a", "SELECT 1", proxy_user=None, conn_id="cluster")
+            with TaskGroup("inner", default_args={"spark": {"driver_memory": "8g"}, "conn_id": "cluster"}):
+                spark_sql("c", "SELECT 1")
         spark_sql("b", "SELECT 1")
-    a, b = made.spec().tasks
+    a, c, b = (made.spec().by_id[task_id] for task_id in ("g.a", "g.inner.c", "b"))
     assert isinstance(a, SparkSqlTask)
     assert isinstance(b, SparkSqlTask)
+    assert isinstance(c, SparkSqlTask)
+    assert (c.spark.driver_memory, c.spark.master, c.spark.conn_id) == ("8g", None, "cluster")
     assert (a.spark.driver_memory, a.spark.proxy_user, a.spark.master) == ("4g", None, None)
     assert (b.spark.driver_memory, b.spark.proxy_user, b.spark.master) == ("2g", "ada", "local[2]")
 
@@ -180,6 +184,10 @@ def test_a_default_conf_that_is_not_sparks_is_for_others() -> None:
     assert isinstance(a, SparkSqlTask)
     assert a.spark.conf == {}
     assert b.conf == {"day": "x"}  # type: ignore[attr-defined]
+    with DAG("e", default_args={"conf": {"spark.a": "x", "fs.s3a.endpoint": "y"}}) as other:
+        spark_sql("a", "SELECT 1")
+    with pytest.raises(InvalidInputError, match=r"Spark drops conf 'fs\.s3a\.endpoint'"):
+        other.spec()
 
 
 def test_spark_submit_takes_its_lists_as_texts() -> None:
