@@ -35,7 +35,7 @@ LAST_LOOK_TIMEOUT = 15.0
 FIGURES, TABLES = "driver_figures.py", "driver_tables.py"
 RESULT_LIMIT = 256 * 1024
 CLAIM = "driver.json"
-_YARN_CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")
+_YARN_CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+")
 _STANDALONE_DRIVER = re.compile(r"driverId=(driver-[\w-]+)")
 
 
@@ -103,6 +103,22 @@ def is_first(tag: str, resource_managers: list[str]) -> bool:
             mine = application_order(f"application_{yarn[1]}")
             return all(application_order(str(app["id"])) >= mine for app in listed)
     return True
+
+
+class ContainerLostError(Exception):
+    """The driver's container was taken from it."""
+
+
+def check_container() -> None:
+    """Raise ContainerLostError where YARN has begun this application again, in another container.
+
+    It does so after preemption, and where a node is lost, however many tries an application has. What the driver had
+    written until then is in the place that this one would write to.
+    """
+    yarn = _YARN_CONTAINER.fullmatch(os.environ.get("CONTAINER_ID", ""))
+    if yarn is not None and int(yarn[2]) > 1:
+        told = "YARN has taken the driver's container from it (preemption, or a lost node), and has begun another one"
+        raise ContainerLostError(f"{told}. Nothing of it is published: the next try begins anew")
 
 
 # Figures
@@ -503,6 +519,11 @@ def main() -> int:
     if "only_one" in plan and not is_first(**plan["only_one"]):
         print("another application has this attempt; this one ends without doing anything")
         return 0
+    if "only_one" in plan:
+        try:
+            check_container()
+        except ContainerLostError as error:
+            return finish(folder, plan, partial(raise_, error))
     if application and Path(application[0]).exists():
         application[0] = str(Path(application[0]).absolute())
     if plan.get("on_cluster"):

@@ -4,6 +4,8 @@ The ResourceManager is a model of what one answers; `make clusters` asks a real 
 """
 
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -23,10 +25,11 @@ from tidemill.activities.spark import cluster, yarn_logs
 from tidemill.activities.spark import yarn as yarn_module
 from tidemill.activities.spark.activity import SparkActivities
 from tidemill.activities.spark.clusters import AppState
-from tidemill.activities.spark.command import spark_submit
+from tidemill.activities.spark.command import DRIVER, spark_submit
 from tidemill.activities.spark.driver import is_first, tell
+from tidemill.activities.spark.shipping import ARCHIVE, archive
 from tidemill.activities.spark.starts import SparkStart, cluster_name
-from tidemill.activities.spark.yarn import Yarn, resource_managers, user_name
+from tidemill.activities.spark.yarn import LARGEST, Yarn, resource_managers, user_name
 from tidemill.model.run.attempts import SubmittedAttempt
 from tidemill.model.run.task_instances import Submission
 from tidemill.worker.dev import free_port
@@ -176,6 +179,29 @@ def test_of_two_applications_of_an_attempt_the_older_one_works(
         monkeypatch.setenv("CONTAINER_ID", f"{application.replace('application', 'container_e17')}_01_000001")
         assert is_first(cluster_name(work), [f"http://127.0.0.1:{free_port()}", resource_manager.url]) is works
     assert is_first(cluster_name(work), [f"http://127.0.0.1:{free_port()}"])  # nobody can say
+
+
+def test_a_driver_whose_container_yarn_has_taken_does_not_begin_again(
+    tmp_path: Path, resource_manager: ResourceManager
+) -> None:
+    """As after preemption: YARN counts it for no failure, and what the first one has written is still there."""
+    work = started(tmp_path, resource_manager)
+    application = resource_manager.add(cluster_name(work), "RUNNING")
+    (tmp_path / ARCHIVE).write_bytes(
+        archive(work, LARGEST, only_one={"tag": cluster_name(work), "resource_managers": []})
+    )
+    for container, begins in (("01_000001", True), ("02_000001", False)):
+        named = {**os.environ, "CONTAINER_ID": f"{application.replace('application', 'container_e17')}_{container}"}
+        ran = subprocess.run(
+            [sys.executable, DRIVER, tmp_path / ARCHIVE, tmp_path / "load.py"],
+            cwd=tmp_path, env=named, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ("loads" in ran.stdout) is begins, ran.stderr
+        resource_manager.printed = {"stdout": ran.stdout, "stderr": ""}
+        resource_manager.apps[application].update(state="FINISHED", finalStatus="FAILED")
+    Yarn(work, lambda: "").status(application)
+    with pytest.raises(ApplicationError, match=r"ContainerLostError: YARN has taken the driver's container"):
+        work.earlier_result()
 
 
 def test_the_end_waits_for_what_an_earlier_start_may_have_submitted(
