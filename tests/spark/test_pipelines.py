@@ -38,7 +38,7 @@ def test_datasets_are_chosen_by_names_lists_and_templates() -> None:
     assert isinstance(task, SparkPipelinesTask)
     assert (task.refresh, task.full_refresh) == (("orders, totals",), ("{{ params.anew }}",))
     assert task.written() | {"env": {}} == {
-        **dict.fromkeys(("output", "table", "replace_where")),
+        **dict.fromkeys(("output", "table", "replace_where", "session")),
         "env": {},
         "pipeline_spec": "spark-pipeline.yml",
         "refresh": ("orders, totals",),
