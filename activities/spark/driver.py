@@ -118,7 +118,7 @@ def check_container() -> None:
     yarn = _YARN_CONTAINER.fullmatch(os.environ.get("CONTAINER_ID", ""))
     if yarn is not None and int(yarn[2]) > 1:
         told = "YARN has taken the driver's container from it (preemption, or a lost node), and has begun another one"
-        raise ContainerLostError(f"{told}. Nothing of it is published: the next try begins anew")
+        raise ContainerLostError(f"{told}, which does nothing: what the first one has written may be there")
 
 
 # Figures

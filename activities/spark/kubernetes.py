@@ -169,10 +169,7 @@ class Kubernetes:
         pod = self._api.get("pod", application_id)
         if pod is None:
             return Status(AppState.UNKNOWN, "there is no such pod")
-        uid = pod["metadata"].get("uid")
-        if (first := self._first_pod()) is None:
-            self._work.folder.write(FIRST_POD, {"uid": uid})
-        elif first != uid:
+        if not self._is_given_up and self._is_another(pod):
             return Status(AppState.UNKNOWN, "another pod has its name now: what it was is not known any more")
         self._container = driver_container(pod)
         status = self._unless_lost(pod, status_of(pod))
@@ -185,6 +182,14 @@ class Kubernetes:
             with suppress(OSError):  # its node does not answer, say: what the API knows of the pod counts
                 self._read_log()
         return status
+
+    def _is_another(self, pod: dict[str, Any]) -> bool:
+        """Return whether *pod* is none that was seen first; keep in mind the first one. Whoever ends it ends any."""
+        uid, first = pod["metadata"].get("uid"), self._first_pod()
+        if first is None:
+            with suppress(OSError):  # a full disk, say: how the pod stands counts
+                self._work.folder.write(FIRST_POD, {"uid": uid})
+        return first not in (None, uid)
 
     def _first_pod(self) -> str | None:
         """Return the uid of the pod that was seen first of this attempt on this host; None before that."""

@@ -114,7 +114,10 @@ class SparkOperator(Kubernetes):
 
     def _submitted_state(self) -> str:
         """Return how the SparkApplication stands. Raises OSError where it could not be submitted."""
-        application = self._application()
+        try:
+            application = self._api.get(KIND, self._pod)
+        except OSError as error:
+            raise _explained(error) from None
         if application is None:
             raise OSError(f"SparkApplication {self._pod} was removed before the operator had submitted it")
         if _is_refused(application) and self._made_after_all(application) is None:
@@ -148,7 +151,7 @@ class SparkOperator(Kubernetes):
         try:
             return self._api.get(KIND, self._pod)
         except OSError as error:
-            if is_refusal(str(error)):  # no such kind of object, or no right to it: this worker has made none
+            if self._has_made_none(error):
                 return None
             raise
 
@@ -156,8 +159,16 @@ class SparkOperator(Kubernetes):
         try:
             self._api.delete(KIND, self._pod)
         except OSError as error:
-            if not is_refusal(str(error)):
+            if not self._has_made_none(error):
                 raise
+
+    def _has_made_none(self, error: OSError) -> bool:
+        """Return whether *error* says that there can be no SparkApplication of this attempt.
+
+        A cluster that has no such kind of object; or no right to it, for the first start: others may have had one.
+        """
+        told = str(error)
+        return _is_missing(told) or (self._work.number == 1 and is_refusal(told))
 
     def _spark_application(self) -> dict[str, Any]:
         """Return the SparkApplication of the attempt. Fails the task for what no operator can bring along."""
@@ -205,10 +216,15 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def _is_missing(told: str) -> bool:
+    """Return whether kubectl has *told* that the cluster has no operator's kind of object."""
+    return "no matches for kind" in told or "doesn't have a resource type" in told
+
+
 def _explained(error: OSError) -> OSError:
     """Return *error* with what somebody has to do who has asked for the operator."""
     told = str(error)
-    if "no matches for kind" in told or "doesn't have a resource type" in told:
+    if _is_missing(told):
         return OSError(f"submit_with 'spark-operator': this cluster has none. Install it, or leave that out ({told})")
     if "forbidden" in told.lower():
         rights = "Give it the rights in deploy/kubernetes/spark"

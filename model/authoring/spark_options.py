@@ -45,6 +45,6 @@ def merged_options(inherited: Sequence[dict[str, Any]], own: dict[str, Any]) -> 
 
 def _of_defaults(default_args: dict[str, Any]) -> dict[str, Any]:
     conf = default_args.get("conf")
-    if isinstance(conf, dict) and not any(str(key).startswith("spark.") for key in conf):
+    if isinstance(conf, dict) and conf and not any(str(key).startswith("spark.") for key in conf):
         default_args = {name: value for name, value in default_args.items() if name != "conf"}
     return spark_options(default_args)[0]

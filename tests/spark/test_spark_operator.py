@@ -6,6 +6,7 @@ What holds of every mode is in test_spark_modes.py and test_spark_kills.py.
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,9 @@ def test_a_second_driver_of_the_same_name_is_not_taken_for_the_first(tmp_path: P
     api.objects["pod", cluster_name(work)]["metadata"]["uid"] = "another"
     _, follower = begun(tmp_path, api)
     assert follower.status(cluster_name(work)).life is AppState.UNKNOWN, "nor by the next worker of this host"
+    _, ender = begun(tmp_path, api)
+    ender.give_up()
+    assert ender.status(cluster_name(work)).life is AppState.RUNNING, "whoever ends it waits for any"
     del api.objects["pod", cluster_name(work)]
     api.put(RESOURCE, cluster_name(work), status={"applicationState": {"state": "SUSPENDED"}})
     assert follower.find() == cluster_name(work), "it has begun: it is not waited for as one that has not"
@@ -288,6 +292,22 @@ def test_a_cluster_without_the_operator_or_without_rights_is_said_once(
     assert operator.give_up()
     assert operator.find() is None
     operator.kill(cluster_name(work))
+
+
+def test_without_rights_a_later_start_does_not_know_what_an_earlier_one_has_made(tmp_path: Path) -> None:
+    api = Api()
+
+    def refusing(argv: Sequence[str], given: str | None = None) -> str:
+        if RESOURCE in argv:
+            raise OSError(NO_RIGHTS)
+        return api(argv, given)
+
+    work, _ = begun(tmp_path, api)
+    later = operator_module.SparkOperator(replace(work, number=2), lambda: "", refusing)
+    with pytest.raises(OSError, match="is forbidden"):
+        later.find()
+    with pytest.raises(OSError, match="is forbidden"):
+        later.give_up()
 
 
 @pytest.fixture

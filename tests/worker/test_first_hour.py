@@ -184,6 +184,11 @@ def test_a_default_conf_that_is_not_sparks_is_for_others() -> None:
     assert isinstance(a, SparkSqlTask)
     assert a.spark.conf == {}
     assert b.conf == {"day": "x"}  # type: ignore[attr-defined]
+    with DAG("f", default_args={"conf": {"spark.a": "x"}}) as cleared, TaskGroup("g", default_args={"conf": {}}):
+        spark_sql("a", "SELECT 1")
+    [c] = cleared.spec().tasks
+    assert isinstance(c, SparkSqlTask)
+    assert c.spark.conf == {}
     with DAG("e", default_args={"conf": {"spark.a": "x", "fs.s3a.endpoint": "y"}}) as other:
         spark_sql("a", "SELECT 1")
     with pytest.raises(InvalidInputError, match=r"Spark drops conf 'fs\.s3a\.endpoint'"):
