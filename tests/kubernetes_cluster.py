@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -65,6 +65,23 @@ class KubernetesCluster:
     kubeconfig: Path
     home: Path
     """Where its files are."""
+    servers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    """Its processes, by name."""
+
+    @contextmanager
+    def without_api(self) -> Iterator[None]:
+        """Its API server is killed, and started again after the block; what runs goes on."""
+        stop(self.servers["apiserver"])
+        try:
+            yield
+        finally:
+            argv = json.loads((self.home / "apiserver" / "command.json").read_text())["argv"]
+            log = self.home / "apiserver-again.log"
+            self.servers["apiserver"] = start_supervised(self.home / "apiserver", argv, log, dict(os.environ))
+            deadline = time.monotonic() + 120
+            while not self.serves("pods"):
+                assert time.monotonic() < deadline, f"Kubernetes' API did not start again: see {log}"
+                time.sleep(0.2)
 
     def kubectl(self, *words: str, given: str | None = None) -> str:
         """What `kubectl` prints."""
@@ -131,8 +148,9 @@ def kubernetes_cluster(folder: Path) -> Iterator[KubernetesCluster]:
 
         def start(name: str, *argv: str, **variables: str) -> None:
             (folder / name).mkdir()
-            process = start_supervised(folder / name, [*argv], folder / f"{name}.log", {**os.environ, **variables})
-            started.callback(stop, process)
+            environment = {**os.environ, **variables}
+            cluster.servers[name] = start_supervised(folder / name, [*argv], folder / f"{name}.log", environment)
+            started.callback(lambda: stop(cluster.servers[name]))
 
         keys = {name: str(folder / name) for name in ("server.crt", "server.key", "sa.pub", "sa.key", "tokens.csv")}
         start(

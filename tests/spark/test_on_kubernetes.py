@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kubernetes_cluster import KubernetesCluster
-from spark_clusters import ON_DAY, told, writing
+from spark_clusters import ON_DAY, rows, told, writing
 from support import Stack, dag, eventually, stack
 from support import told as said
 from tidemill.model.run.identity import TriggerRequest
@@ -118,3 +118,29 @@ async def test_a_driver_that_ends_without_a_word_is_told_by_its_pod(
     assert failure is not None
     assert failure.error_type == "SparkDriverLost"
     assert "exit code" in failure.message
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", ["kubernetes", "operator"])
+async def test_an_api_that_is_away_while_a_driver_runs_costs_nothing(
+    spark: Stack, kubernetes: KubernetesCluster, tmp_path: Path, mode: str, request: pytest.FixtureRequest
+) -> None:
+    dag_id = f"api_away_{mode}"
+    options = request.getfixturevalue(mode).options(spark.home.resolve())
+    await spark.tidemill.dags.register(writing(dag_id, options, tmp_path, seconds=20))
+    run = await spark.tidemill.runs.trigger(dag_id, TriggerRequest.model_validate(ON_DAY))
+    await eventually(lambda: asyncio.to_thread((tmp_path / "notes").exists), bool)
+    away = kubernetes.without_api()
+    await asyncio.to_thread(away.__enter__)
+    try:
+        await eventually(
+            lambda: spark.tidemill.runs.describe(dag_id, run.run_id),
+            lambda found: "kubectl" in str((found.tasks[0].progress or {}).get("cluster")),
+        )
+    finally:
+        await asyncio.to_thread(away.__exit__, None, None, None)
+    details = await spark.finished(dag_id, run.run_id)
+    assert details.state is RunState.SUCCESS, told(details)
+    assert details.tasks[0].try_number == 1
+    assert rows(tmp_path) == 40
+    assert len(kubernetes.pods(dag_id)) == 1
