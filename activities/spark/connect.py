@@ -18,7 +18,7 @@ from ..attempts.lifecycle import attempt_variables, run_in_child
 from ..attempts.supervision import AttemptSupervisor, Closing, infrastructure_error
 from ..names import MAX_STARTS
 from .command import application_file, contract, plain
-from .place import invalid, shown
+from .place import invalid, shown, spark_task
 from .starts import Mode, SparkStart
 
 SESSION = "session.json"
@@ -112,7 +112,7 @@ def _plan(work: SparkStart) -> dict[str, Any]:
 def _source_of(work: SparkStart) -> str | None:
     """Return the session that the task begins with a copy of; None without one. Fails the task for what is none."""
     given = work.filled["session"]
-    if given is None:
+    if work.part or spark_task(work.attempt).session is None:
         return None
     try:
         return str(UUID(given))

@@ -49,10 +49,12 @@ def test_a_connection_that_is_no_connect_server_fails_the_task(tmp_path: Path) -
         start(tmp_path, {}, keep_session=True)
 
 
-@pytest.mark.parametrize("session", ["None", "", "['a', 'b']"])
+@pytest.mark.parametrize("session", ["None", "", "['a', 'b']", "null"])
 def test_what_is_no_session_is_refused(tmp_path: Path, session: str) -> None:
     """As the results of a mapped task are, or of one that keeps none."""
     work = start(tmp_path, {"master": "sc://h:15002"}, session=session)
+    if session == "null":
+        work.filled["session"] = None
     with pytest.raises(ApplicationError, match=r"is not the id of one session\. Name the result of one task"):
         run_connect(work)
 
