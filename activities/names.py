@@ -23,9 +23,13 @@ MARK = "TIDEMILL_ATTEMPT"
 ASK_AGAIN = "AskAgain"
 """What was asked for is under way, and its end is told to whoever asks again."""
 
+NEEDS_DRIVER = "driver"
+"""How the ids of activities end that need room for a driver of Spark below their worker."""
+
 CONTROL_SUFFIX = "-control"
 CALLS_SUFFIX = "-calls"
 SPARK_SUFFIX = "-spark"
+DRIVERS_SUFFIX = "-drivers"
 FOLLOWING_SUFFIX = "-following"
 FILES_SUFFIX = "-files"
 WATCHING_SUFFIX = "-watching"

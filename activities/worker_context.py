@@ -35,11 +35,13 @@ from .processes.call import MEMORY_MEGABYTES, ForkSettings
 from .processes.children import Children
 from .processes.forks import CodePlace, Forks
 from .processes.users import RunAs
-from .spark.driver_room import DriverRoom, drivers_of_host, memory_of_host
+from .spark.driver_room import SUBMISSION_MEGABYTES, DriverRoom, drivers_of_host, memory_of_host
 from .work.airflow_detection import INSTALL
 from .work.dag_code import archive_of
 
-MAX_SPARK_TASKS, FEWEST_SPARK_TASKS = 32, 8
+MAX_SPARK_TASKS = 64
+CLIENT_MEGABYTES = 256
+"""What a client of a Spark Connect server takes of its host."""
 MAX_FOLDERS = 64
 SETTLED_AFTER_SECONDS = 2.0
 """A file that was written within it may be written again without its times telling so."""
@@ -61,7 +63,10 @@ class WorkerContext:
     spark_drivers: int | None = None
     """How many drivers run below this worker at a time; None: two for each core."""
     spark_slots: int | None = None
-    """How many Spark tasks this worker takes at a time; 0: none; None: as many drivers as fit into the memory."""
+    """How many Spark tasks this worker takes at a time, of those that have their driver below it, and of the others.
+
+    0: none; None: as many as its memory and its cores have room for.
+    """
 
     keeps_failed_output: bool = False
     """Whether what a failed try has written for `output=` stays, for somebody to look at."""
@@ -127,14 +132,25 @@ class WorkerContext:
     def driver_room(self) -> DriverRoom:
         return DriverRoom(self.spark_memory or memory_of_host(), self.spark_drivers or drivers_of_host())
 
+    @cached_property
+    def submission_room(self) -> DriverRoom:
+        """What is left for spark-submit where it hands an application over to a cluster, and waits for no driver."""
+        most = self.driver_room.drivers
+        return DriverRoom(most * SUBMISSION_MEGABYTES, most, "a submission")
+
     @property
     def max_spark_tasks(self) -> int:
+        """How many at a time whose driver is elsewhere: clients of Connect servers, and submissions."""
         if self.spark_slots is not None:
             return self.spark_slots
+        return max(1, min(MAX_SPARK_TASKS, self.driver_room.megabytes // CLIENT_MEGABYTES))
+
+    @property
+    def max_drivers(self) -> int:
+        """How many at a time whose driver is below this worker. What it has no room for is left to other workers."""
         room = self.driver_room
         by_memory = room.megabytes // SparkOptions().driver_megabytes
-        # As many again as drivers run: those that run elsewhere wait for none of them, and few wait here.
-        return max(1, min(MAX_SPARK_TASKS, by_memory, max(FEWEST_SPARK_TASKS, 2 * room.drivers)))
+        return max(1, min(self.max_spark_tasks, by_memory, room.drivers))
 
     def user_of(self, bundle: str | None) -> RunAs | None:
         """Who the code of *bundle* runs as; None: the worker's own user."""

@@ -29,6 +29,7 @@ from ..activities.bundles.registering import RegisterActivities, tell_dags
 from ..activities.holders import find_holders
 from ..activities.names import (
     CALLS_SUFFIX,
+    DRIVERS_SUFFIX,
     FILES_SUFFIX,
     FOLLOWING_SUFFIX,
     SPARK_SUFFIX,
@@ -184,7 +185,7 @@ class TidemillPlugin(SimplePlugin):
             if not worker.config().get("no_remote_activities"):
                 made += [self._files_worker(worker), self._watching_worker(worker), self._triggers_worker(worker)]
                 if self.place.max_spark_tasks:
-                    made += [self._spark_worker(worker), self._following_worker(worker)]
+                    made += [self._spark_worker(worker), self._drivers_worker(worker), self._following_worker(worker)]
         finally:
             self._making_beside = False
         for other in made:
@@ -247,8 +248,14 @@ class TidemillPlugin(SimplePlugin):
         return self._worker_beside(worker, TRIGGERS_SUFFIX, [self._trigger_activities.watch], MAX_TRIGGERS)
 
     def _spark_worker(self, worker: Worker) -> Worker:
-        drivers: list[Callable[..., object]] = [self._spark_activities.run, self._spark_activities.publish_table]
-        return self._worker_beside(worker, SPARK_SUFFIX, drivers, self.place.max_spark_tasks)
+        return self._worker_beside(worker, SPARK_SUFFIX, self._spark_work, self.place.max_spark_tasks)
+
+    def _drivers_worker(self, worker: Worker) -> Worker:
+        return self._worker_beside(worker, DRIVERS_SUFFIX, self._spark_work, self.place.max_drivers)
+
+    @property
+    def _spark_work(self) -> list[Callable[..., object]]:
+        return [self._spark_activities.run, self._spark_activities.publish_table]
 
     def _following_worker(self, worker: Worker) -> Worker:
         spark = self._spark_activities

@@ -91,8 +91,8 @@ class Settings(BaseSettings):
     max_spark_drivers: int | None = Field(default=None, ge=1)
     """How many drivers run below this worker at a time, also those of Airflow's provider; None: two for each core."""
     max_concurrent_spark: int | None = Field(default=None, ge=0)
-    """How many Spark tasks this worker takes at a time; 0: none; None: as many small drivers as have memory, two for
-    each that may run, eight at least."""
+    """How many Spark tasks this worker takes at a time, of those with a driver below it and of the others; 0: none;
+    None: as many as there is room for."""
     keep_failed_output: bool = False
     """Whether what failed tries have written for `output=` stays, until `tidemill cleanup --lake` removes it."""
     xcom_url: str | None = None

@@ -18,13 +18,13 @@ from ..attempts.folder import RESULT
 from ..attempts.lifecycle import run_in_child
 from ..attempts.outcomes import outcome_of
 from ..attempts.supervision import AttemptSupervisor, Closing, Stopped, infrastructure_error, stopping_cleanly
-from ..names import MAX_STARTS, TASK_FAILED
+from ..names import DRIVERS_SUFFIX, MAX_STARTS, TASK_FAILED
 from ..secrets import new_masker
 from ..work.rendered import shown
 from ..worker_context import WorkerContext
 from . import cluster
 from .figures import keeping_figures
-from .modes import MODES
+from .modes import MODES, mode_of
 from .outlets import with_outlet_events
 from .staging import remove_unpublished
 from .starts import SparkStart, sql_of
@@ -44,11 +44,14 @@ class SparkActivities:
     def run(self, attempt: TaskAttempt) -> Outcome:
         """Runs the application to its end; in cluster mode, has it started and tells where it runs.
 
+        A driver that would run below this worker is left to one that has room for it, where the run knows of that.
         Started again for the same try, it finds what an earlier start left: a result, a running
         driver, a session. No two starts of a try ever work side by side.
         """
         tracing.describe(attempt)
         with stopping_cleanly(), self._noted(attempt), self._workplace.results.keeping_pushed(attempt):
+            if self._hands_over(attempt) and mode_of(attempt, self._workplace).is_below_worker:
+                return Outcome(needs_driver=True)
             filled = self._workplace.results.fill(attempt)
             if isinstance(filled.task, SparkSqlFunctionTask):
                 began = time.monotonic()
@@ -113,18 +116,25 @@ class SparkActivities:
         return self.temporal.is_open(info.workflow_id, info.workflow_run_id)
 
     @activity.defn(name="tidemill.publish_table", no_thread_cancel_exception=True)
-    def publish_table(self, question: TableAttempt) -> None:
-        """Makes the attempt's branch the main one of its table; asked again, changes nothing. Raises the failure."""
+    def publish_table(self, question: TableAttempt) -> Outcome:
+        """Makes the attempt's branch the main one of its table, or keeps it from that. Raises the failure.
+
+        Asked again, changes nothing. A question that *withdraws* fails where the branch has not become the main one.
+        What needs a driver below the worker is left to one that has room for it, as in `run`.
+        """
         tracing.describe(question.attempt)
         with stopping_cleanly():
             work = self._start(self._workplace.results.fill(question.attempt))
-            publication = TablePublication.of_branch(work, question.staged, MODES)
+            publication = TablePublication.of_branch(work, question, MODES)
+            if self._hands_over(question.attempt) and publication.mode.is_below_worker:
+                return Outcome(needs_driver=True)
             with self._workplace.under_way.noted(activity.info().task_token, publication.folder):
                 publication.folder.end_earlier_start()
                 publication.folder.forget()  # it is the table that says whether it has been published
                 publication.mode.run(publication)
             for ended in (work, publication):
                 self._workplace.leftovers.add(ended.folder.path)
+        return Outcome()
 
     @activity.defn(name="tidemill.spark_end", no_thread_cancel_exception=True)
     def end(self, submitted: SubmittedAttempt) -> None:
@@ -136,6 +146,11 @@ class SparkActivities:
         else:  # what is on a cluster is ended there, whatever the connection has become
             cluster.mode_of(work).end(work, submitted.submission.application_id)
         self._remove_unpublished(work)
+
+    def _hands_over(self, attempt: TaskAttempt) -> bool:
+        """Whether this is where drivers do not wait for room, and nothing of the attempt can have begun elsewhere."""
+        info = activity.info()
+        return attempt.hands_over and info.attempt == 1 and not info.task_queue.endswith(DRIVERS_SUFFIX)
 
     def _noted(self, attempt: TaskAttempt) -> AbstractContextManager[None]:
         """For when this worker dies under it."""

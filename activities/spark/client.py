@@ -1,7 +1,7 @@
 """Client mode: the driver runs below this worker, and ends with it."""
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.tasks.spark import DEFAULT_MASTER
@@ -27,6 +27,8 @@ EXIT_CODES = {
 
 class ClientMode(Mode):
     """The driver is a process below the worker."""
+
+    is_below_worker: ClassVar[bool] = True
 
     def run(self, work: SparkStart) -> Outcome:
         """Run the application to its end."""

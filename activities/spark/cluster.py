@@ -22,6 +22,7 @@ from .client import launched
 from .clusters import AppState, Cluster, NotConfiguredError, Status
 from .command import spark_submit
 from .driver import CLAIM
+from .driver_room import SUBMISSION_MEGABYTES
 from .place import invalid
 from .starts import Mode, SparkStart, cluster_name
 
@@ -76,7 +77,8 @@ def cluster_of(work: SparkStart, watch: AttemptSupervisor) -> Cluster:
 
     def launch(*shipped: str) -> str:
         """Runs spark-submit, which hands the application over with the files *shipped* and ends; what it printed."""
-        ended = launched(work, spark_submit(work, shipped=shipped), watch)
+        with work.workplace.submission_room.reserved(SUBMISSION_MEGABYTES, watch):
+            ended = launched(work, spark_submit(work, shipped=shipped), watch)
         told = "\n".join(ended.tail)
         code = ended.result["ended"]["code"]
         if code != 0:

@@ -463,7 +463,7 @@ def raise_(error: BaseException) -> dict[str, Any]:
 def run_in(session: Any, folder: Path, plan: dict[str, Any]) -> dict[str, Any]:
     """Runs what is given a session: a function, SQL, or the end of a table's branch."""
     if "publish" in plan:
-        load_beside(folder, TABLES).publish(session, plan["publish"])
+        load_beside(folder, TABLES).settle(session, plan["publish"])
         return {"outcome": {"state": "success"}}
     if "table" in plan:
         load_beside(folder, TABLES).begin(session, plan["table"])

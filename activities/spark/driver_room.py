@@ -15,15 +15,18 @@ SHARE = 0.8
 """Of the host's memory, or of the container's; the rest is for the worker, its Python tasks, and the system."""
 DRIVERS_PER_CORE = 2
 """More JVMs than that only take the time from each other."""
+SUBMISSION_MEGABYTES = 512
+"""What spark-submit takes of its host where it hands an application over."""
 CGROUP = Path("/sys/fs/cgroup")
 
 
 class DriverRoom:
     """What is left for drivers below this worker. Safe to use from many threads."""
 
-    def __init__(self, megabytes: int, drivers: int) -> None:
+    def __init__(self, megabytes: int, drivers: int, called: str = "a driver") -> None:
         self.megabytes = megabytes
         self.drivers = drivers
+        self._called = called
         self._free = megabytes
         self._places = drivers
         self._lock = threading.Lock()
@@ -69,7 +72,8 @@ class DriverRoom:
             if (before := self._waiting.index(me)) > 0:
                 return f"room on this worker, behind {before} others"
             if not self._places:
-                return f"a driver of this worker to end: it has {self.drivers}, its most (TIDEMILL_MAX_SPARK_DRIVERS)"
+                most = f"it has {self.drivers}, its most (TIDEMILL_MAX_SPARK_DRIVERS)"
+                return f"{self._called} of this worker to end: {most}"
             if wanted > self._free:
                 return f"memory: {wanted:,} MiB wanted, {self._free:,} of {self.megabytes:,} free"
             self._free -= wanted

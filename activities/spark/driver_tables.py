@@ -6,6 +6,7 @@ older state than the table's is refused.
 """
 
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +25,8 @@ WITHOUT_MAIN = (
     "once. Write with INSERT, MERGE or writeTo(...).overwritePartitions(). "
     "CALL system.set_current_snapshot brings it back"
 )
+TRY = re.compile(r"(.+)_(\d+)_\d+")
+"""A branch's name: that of the task in an execution of its run, the try, and the start."""
 COMMITS = 8
 """How often a change of the table's refs or properties is tried, where others commit meanwhile."""
 RIVALS = ("CommitFailedException", "CommitStateUnknownException")
@@ -90,9 +93,27 @@ def _is_not_after(branch: str, other: str) -> bool:
     return branch.rsplit("_", 2)[0] == other.rsplit("_", 2)[0] and branch <= other
 
 
+def settle(session: Any, staged: dict[str, Any]) -> None:
+    """Publishes the branch, or withdraws it."""
+    (withdraw if staged["withdraws"] else publish)(session, staged)
+
+
+def withdraw(session: Any, staged: dict[str, Any]) -> None:
+    """Keeps the branch from being published by whoever is still at it. Raises TableMissingError where it is not yet.
+
+    With replace_where one that is about to commit may do so all the same: the next try replaces its rows.
+    """
+    table, branch = staged["table"], staged["branch"]
+    drop_branches(session, table, [branch])
+    if not _is_published(session, table, branch):
+        raise TableMissingError(f"{branch} of {table} is withdrawn: it has not been published, and will not be")
+    print(f"[tidemill] {table}: {branch} is published", flush=True)
+
+
 def publish(session: Any, staged: dict[str, Any]) -> None:
     """Makes the branch the table's main one, or has its rows take the place of main's; asked again, changes nothing.
 
+    Where an earlier try was published after it was given up, and nobody replaces its rows, those stay; the branch goes.
     Raises TableChangedError where others have written meanwhile, RowsOutsideError, and TableMissingError where the
     branch is gone.
     """
@@ -105,6 +126,11 @@ def publish(session: Any, staged: dict[str, Any]) -> None:
         if any(history.signed.get(snapshot) == branch for snapshot in main):
             drop_branches(session, table, [name for name in heads if _is_not_after(name, branch)])
             print(f"[tidemill] {table}: {branch} is published", flush=True)
+            return
+        if (earlier := _published_before(staged, history, main)) is not None:
+            drop_branches(session, table, [name for name in heads if _is_not_after(name, branch)])
+            told = f"{earlier} was published after its try had been given up. Its rows stay, those of {branch} do not"
+            print(f"[tidemill] {table}: {told}", flush=True)
             return
         beginning = next(
             (one for one in history.ancestors(heads.get(branch)) if history.begun.get(one) == branch), None
@@ -132,6 +158,18 @@ def publish(session: Any, staged: dict[str, Any]) -> None:
                 raise
     if not _is_published(session, table, branch):
         raise TableChangedError(f"others write to {table} so often that {COMMITS} commits of {branch} were refused")
+
+
+def _published_before(staged: dict[str, Any], history: "History", main: set[int]) -> str | None:
+    """The branch of an earlier try of the same work that main has the rows of; None where they are replaced."""
+    mine = TRY.fullmatch(staged["branch"])
+    if staged["replace_where"] is not None or mine is None:
+        return None
+    for snapshot in main:
+        signed = TRY.fullmatch(history.signed.get(snapshot) or "")
+        if signed is not None and signed[1] == mine[1] and staged["since_try"] < int(signed[2]) < int(mine[2]):
+            return signed[0]
+    return None
 
 
 def _fast_forward(session: Any, table: str, branch: str) -> None:
@@ -203,7 +241,7 @@ def drop_branches(session: Any, table: str, branches: list[str]) -> None:
 
 def _is_published(session: Any, table: str, branch: str) -> bool:
     history = History(session, table)
-    return any(history.signed.get(one) == branch for one in history.ancestors(_heads(session, table)[MAIN]))
+    return any(history.signed.get(one) == branch for one in history.ancestors(_heads(session, table).get(MAIN)))
 
 
 class History:

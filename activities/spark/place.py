@@ -32,17 +32,7 @@ def place_of(
 
     *file* finds what a relative path means. Fails the task where they make no sense.
     """
-    mine = spark_task(attempt).spark
-    if mine.conn_id is not None and attempt.owns is not None:
-        refused = attempt.owns.problem("connection", mine.conn_id)
-        if refused is not None:
-            workplace.refused_of(attempt)("look_up", refused)
-            raise invalid(refused)
-    try:
-        options = mine.over(_connection(mine, workplace))
-    except ValueError as error:
-        told = f"the task's options do not fit its Spark connection: {error}"
-        raise invalid(told) from None
+    options = written_options(attempt, workplace)
     written = {"options": options.templated(), **spark_task(attempt).written()}
     fields = rendered(workplace, attempt, written, for_history=False, watch=watch)
     if str(fields.get("sql", "")).endswith(".sql"):
@@ -61,6 +51,24 @@ def place_of(
         raise invalid(problem)
     PROCESS_MASKER.add(token_of(whole.master))
     return whole, fields
+
+
+def written_options(attempt: TaskAttempt, workplace: WorkerContext) -> SparkOptions:
+    """Return the task's options over those of its connection and of the worker, with the templates as they are.
+
+    Fails the task where they do not fit.
+    """
+    mine = spark_task(attempt).spark
+    if mine.conn_id is not None and attempt.owns is not None:
+        refused = attempt.owns.problem("connection", mine.conn_id)
+        if refused is not None:
+            workplace.refused_of(attempt)("look_up", refused)
+            raise invalid(refused)
+    try:
+        return mine.over(_connection(mine, workplace))
+    except ValueError as error:
+        told = f"the task's options do not fit its Spark connection: {error}"
+        raise invalid(told) from None
 
 
 def is_url(name: str) -> bool:

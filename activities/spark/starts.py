@@ -41,6 +41,8 @@ class Mode(ABC):
 
     outlives_worker: ClassVar[bool] = False
     """Whether the driver goes on without its worker: then it is submitted, and followed by an activity of its own."""
+    is_below_worker: ClassVar[bool] = False
+    """Whether the driver is a JVM below the worker, which waits until there is room for it."""
     has_own_python: ClassVar[bool] = False
     """Whether Python is that of an image or an archive, and the worker's is none of the driver's."""
     writes_log: ClassVar[bool] = False

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from ...model.run.attempts import TableAttempt
 from ...model.run.task_instances import Outcome, StagedTable
 from ...model.spec.tasks import SparkMode, SparkSubmitTask
 from ...model.spec.tasks.spark import DEFAULT_MASTER
 from ..attempts.outcomes import outcome_of
+from ..names import MAX_STARTS
 from ..secrets import new_masker
 from .starts import Mode, SparkStart
 from .tables import signature
@@ -22,10 +24,14 @@ class TablePublication(SparkStart):
 
     part: ClassVar[str] = "publish"
     table: StagedTable
+    withdraws: bool = False
 
     @classmethod
-    def of_branch(cls, work: SparkStart, staged: StagedTable, modes: Mapping[SparkMode, Mode]) -> Self:
-        """Return the publication of *staged*. In place of cluster mode it is below this worker, in local mode."""
+    def of_branch(cls, work: SparkStart, question: TableAttempt, modes: Mapping[SparkMode, Mode]) -> Self:
+        """Return the publication that *question* asks for.
+
+        In place of cluster mode it is below this worker, in local mode.
+        """
         options, attempt = work.options, work.attempt
         if work.mode.outlives_worker:
             conf = {name: value for name, value in options.conf.items() if not name.startswith("spark.driver.memory")}
@@ -42,7 +48,11 @@ class TablePublication(SparkStart):
             "session": None,
         }
         mode = modes[options.mode]
-        return cls(attempt, work.workplace, options, mode, folder, nothing_else, work.number, table=staged)
+        # After all that have published: what these have on a Connect server is ended first.
+        number = work.number + (MAX_STARTS if question.withdraws else 0)
+        return cls(
+            attempt, work.workplace, options, mode, folder, nothing_else, number, question.staged, question.withdraws
+        )
 
     @property
     def script(self) -> SparkSubmitTask | None:
@@ -54,7 +64,8 @@ class TablePublication(SparkStart):
 
     def plan(self, **more: Any) -> dict[str, Any]:
         signed = signature(self.attempt, self.table)
-        return {"staged": None, "publish": {**self.table.model_dump(), "signed": signed}, **more}
+        publish = {**self.table.model_dump(), "signed": signed, "withdraws": self.withdraws}
+        return {"staged": None, "publish": publish, **more}
 
     def ended(self, result: dict[str, Any]) -> Outcome:
         return outcome_of(result, new_masker())

@@ -25,7 +25,13 @@ def stage_table(attempt: TaskAttempt, table: str | None, replace_where: str | No
     # By the order of starts: a later one has the task, and is not ended by one that is late.
     execution = sha256(attempt.execution.encode()).hexdigest()[:8]
     branch = f"{family}{execution}_{attempt.try_number:05}_{number:05}"
-    return StagedTable(table=table, branch=branch, family=family, replace_where=replace_where or None)
+    return StagedTable(
+        table=table,
+        branch=branch,
+        family=family,
+        replace_where=replace_where or None,
+        since_try=attempt.tries_cleared,
+    )
 
 
 def branch_conf(attempt: TaskAttempt, staged: StagedTable) -> dict[str, str]:

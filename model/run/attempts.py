@@ -85,6 +85,8 @@ class TaskAttempt(OmitDefaults, Model):
     resume: Deferral | None = None
     """Where the try goes on that has waited outside of a worker."""
     callback: CallbackCall | None = None
+    hands_over: bool = False
+    """Whether a Spark task that has its driver below a worker is to be given back, for a worker with room for one."""
     inline_limit: int = INLINE_LIMIT
     """Results of more bytes than this are kept outside of history."""
     source: DagSource | None = None
@@ -143,6 +145,8 @@ class TableAttempt(Model):
 
     attempt: TaskAttempt
     staged: StagedTable
+    withdraws: bool = False
+    """Whether they are to be kept from it, where nobody knows whether they have become it."""
 
 
 def attempt_uuid(

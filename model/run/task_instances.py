@@ -61,6 +61,8 @@ class StagedTable(Model):
     family: str
     """How the names of all branches of the task instance begin."""
     replace_where: str | None = None
+    since_try: int = 0
+    """The tries after this one are about the same rows: it was the last when the task was cleared."""
 
 
 class Outcome(OmitDefaults, Model):
@@ -74,6 +76,8 @@ class Outcome(OmitDefaults, Model):
     """When a wait ends that needs no worker."""
     submission: Submission | None = None
     """The work has only begun: it goes on where this says."""
+    needs_driver: bool = False
+    """Nothing has begun: it needs room for a driver of Spark below its worker."""
     staged: StagedOutput | None = None
     staged_table: StagedTable | None = None
     asset_events: tuple[OutletEvent, ...] = ()

@@ -39,7 +39,8 @@ def case(function: Callable[[SparkSession, str], Any]) -> Callable[[SparkSession
 def staged(table: str, branch: str, day: str | None = None) -> dict[str, Any]:
     family, where = branch.rpartition("_")[0] + "_", None if day is None else f"day = date'{day}'"
     signed = {tables.SIGNED: branch}
-    return {"table": table, "branch": branch, "family": family, "replace_where": where, "signed": signed}
+    named = {"table": table, "branch": branch, "family": family, "replace_where": where}
+    return {**named, "signed": signed, "since_try": 0, "withdraws": False}
 
 
 def written(session: SparkSession, attempt: dict[str, Any], *rows: tuple[str, int]) -> dict[str, Any]:
@@ -149,6 +150,35 @@ def a_publication_that_has_got_lost(session: SparkSession, table: str) -> Any:
     old = written(session, staged(table, "a_1", "2026-01-01"), ("2026-01-01", 1))
     tables.publish(session, written(session, staged(table, "b_1", "2026-01-01"), ("2026-01-01", 2)))
     return {"failure": failure_of(lambda: tables.publish(session, old)), "rows": rows_of(session, table)}
+
+
+@case
+def a_publication_that_was_given_up_and_commits(session: SparkSession, table: str) -> Any:
+    """Of three tries of the same rows, and of one after the task was cleared, which appends once more."""
+    tables.publish(session, written(session, staged(table, "a_1_1"), ("2026-01-01", 1)))
+    found = []
+    for n, since in ((2, 0), (3, 0), (4, 3)):
+        later = {**written(session, staged(table, f"a_{n}_1"), ("2026-01-01", n)), "since_try": since}
+        for _ in range(2):
+            tables.publish(session, later)
+        found.append(rows_of(session, table))
+    of_others = written(session, staged(table, "b_5_1"), ("2026-01-01", 5))
+    tables.publish(session, of_others)
+    return {"rows": [*found, rows_of(session, table)], "branches": branches(session, table)}
+
+
+@case
+def a_publication_that_is_withdrawn(session: SparkSession, table: str) -> Any:
+    """Before its commit, and after it."""
+    first = written(session, staged(table, "a_1_1"), ("2026-01-01", 1))
+    withdrawn = [failure_of(lambda: tables.settle(session, {**first, "withdraws": True})) for _ in range(2)]
+    late = failure_of(lambda: tables._fast_forward(session, table, "a_1_1"))
+    second = written(session, staged(table, "a_2_1"), ("2026-01-01", 2))
+    tables.settle(session, second)
+    for _ in range(2):
+        tables.settle(session, {**second, "withdraws": True})
+    found = {"rows": rows_of(session, table), "branches": branches(session, table)}
+    return {"withdrawn": withdrawn[0], "again": withdrawn[1], "late": bool(late), **found}
 
 
 @case

@@ -18,6 +18,7 @@ import yarn_cluster
 from spark_clusters import spark_connect, standalone_cluster
 from support import Stack, dag, eventually, stack, worker_environment, worker_process
 from tidemill.activities.dag_files import parse_dag_file
+from tidemill.activities.names import MAX_STARTS
 from tidemill.activities.spark import driver_tables
 from tidemill.activities.spark.command import conf_of
 from tidemill.activities.spark.modes import MODES
@@ -25,7 +26,7 @@ from tidemill.activities.spark.starts import SparkStart
 from tidemill.activities.spark.table_publication import TablePublication
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.errors import InvalidInputError
-from tidemill.model.run.attempts import TaskAttempt
+from tidemill.model.run.attempts import TableAttempt, TaskAttempt
 from tidemill.model.run.identity import RunIdentity, RunType, TriggeredBy, TriggerRequest
 from tidemill.model.run.revisions import ClearRequest
 from tidemill.model.spec.tasks import SparkMode, SparkOptions, SparkSubmitTask
@@ -104,13 +105,17 @@ def test_a_publication_is_never_on_a_cluster_that_has_to_be_followed(
 ) -> None:
     work = started(tmp_path, SparkOptions(**options))
     assert work.staged_table is not None
-    publication = TablePublication.of_branch(work, work.staged_table, MODES)
+    question = TableAttempt(attempt=work.attempt, staged=work.staged_table)
+    publication = TablePublication.of_branch(work, question, MODES)
     assert publication.mode is MODES[mode]
     assert publication.options.deploy_mode is None
     assert "spark.wap.branch" not in conf_of(publication), "else it would write to the branch itself"
     plan = publication.plan()["publish"]
     assert plan["branch"] == plan["signed"][driver_tables.SIGNED] == work.staged_table.branch
     assert publication.folder.path != work.folder.path
+    withdrawal = TablePublication.of_branch(work, question.model_copy(update={"withdraws": True}), MODES)
+    assert withdrawal.plan()["publish"]["withdraws"]
+    assert withdrawal.number > MAX_STARTS, "what publications have on a server is ended first"
 
 
 CATCHES_ALL = """
@@ -176,6 +181,17 @@ CASES: dict[str, Any] = {
         "rows": [["2026-01-01", 2]],
     },
     "a_publication_that_has_got_lost": {"failure": "TableChangedError: ", "rows": [["2026-01-01", 2]]},
+    "a_publication_that_was_given_up_and_commits": {
+        "rows": [[ONE], [ONE], [ONE, ["2026-01-01", 4]], [ONE, ["2026-01-01", 4], ["2026-01-01", 5]]],
+        "branches": ["main"],
+    },
+    "a_publication_that_is_withdrawn": {
+        "withdrawn": "TableMissingError: a_1_1 of",
+        "again": "TableMissingError: a_1_1 of",
+        "late": True,
+        "rows": [["2026-01-01", 2]],
+        "branches": ["main"],
+    },
     "two_publications_at_once": [ONE, TWO, ["2026-01-09", 9]],
     "rows_that_are_not_the_runs": {"failure": "RowsOutsideError: ", "rows": []},
     "rows_without_a_day": {"failure": "RowsOutsideError: ", "rows": []},
@@ -350,11 +366,13 @@ def contents(folder: Path) -> dict[str, Any]:
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.parametrize("lake", PLACES, indirect=True)
-async def test_runs_publish_their_day_and_replace_it_when_they_are_cleared(lake: Stack, tmp_path: Path) -> None:
+async def test_runs_publish_their_day_and_replace_it_when_they_are_cleared(
+    lake: Stack, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     with worker_process(worker_environment(lake.address, lake.home, lake.task_queue)):
-        request = TriggerRequest(run_id="first", logical_date="2026-01-01T00:00:00Z")
+        asked_for = TriggerRequest(run_id="first", logical_date="2026-01-01T00:00:00Z")
         dag_id = f"tables_{tmp_path.name}"
-        run = await lake.tidemill.runs.trigger(dag_id, request)
+        run = await lake.tidemill.runs.trigger(dag_id, asked_for)
         details = await lake.finished(dag_id, run.run_id)
         assert details.state is RunState.SUCCESS, [task.error for task in details.tasks]
         once = await asyncio.to_thread(contents, tmp_path)
@@ -371,7 +389,8 @@ async def test_runs_publish_their_day_and_replace_it_when_they_are_cleared(lake:
     assert once["branches"] == ["main"]
     asked = [event.activity_task_scheduled_event_attributes for event in history.events]
     queues = [each.task_queue.name for each in asked if each.activity_type.name == "tidemill.publish_table"]
-    assert queues == [f"{lake.task_queue}-spark"] * 2, "publications are drivers: ends never wait behind them"
+    waits = ["-spark"] if request.node.callspec.params["lake"] == "connect" else ["-spark", "-drivers"]
+    assert queues == [lake.task_queue + suffix for suffix in waits * 2], "ends never wait behind publications"
     again = await asyncio.to_thread(contents, tmp_path)
     assert (again["rows"], again["branches"]) == (once["rows"], once["branches"])
 

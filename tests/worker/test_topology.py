@@ -56,4 +56,4 @@ def test_settings_reach_spark_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert place.spark_connections["cluster"].mode == "standalone-cluster"
     assert place.spark_connections["connect"].mode == "connect"
     assert place.driver_room.megabytes == 4096
-    assert place.max_spark_tasks == 2
+    assert place.max_drivers == 2

@@ -1,6 +1,6 @@
 """What the server knows of tasks that are under way, beside what their run does."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from ...model.run.views import RunDetails, TaskView
@@ -18,10 +18,12 @@ def with_pending(
     unclaimed: Mapping[str, str],
     deserted: set[str],
     lost: Mapping[str, str],
+    without_room: Container[str] = (),
 ) -> RunDetails:
     """The run as the server sees it too: the workflow is only told of an attempt when it ends.
 
-    *lost*: why the start before of an attempt did not come to an end.
+    *lost*: why the start before of an attempt did not come to an end. *without_room*: those whose driver of Spark waits
+    for a worker.
     """
     tasks = []
     for task in details.tasks:
@@ -36,6 +38,8 @@ def with_pending(
             task = task.model_copy(update={"why": why})
         elif task.key in unclaimed and task.key in lost:
             task = task.model_copy(update={"why": f"begins again: {lost[task.key]}"})
+        elif task.key in without_room:
+            task = task.model_copy(update={"why": "waits for a worker with room for a driver of Spark"})
         waits_for = [key for key in running if f"{key} is queued" in task.why]
         for key in waits_for:  # whom it waits for is further than the workflow knows
             task = task.model_copy(update={"why": task.why.replace(f"{key} is queued", f"{key} is running")})

@@ -11,6 +11,7 @@ from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError, RPCStatusCode
 
+from ...activities.names import NEEDS_DRIVER
 from ...model.dag.manual_runs import ConfChange
 from ...model.dag.views import QueuedRun
 from ...model.errors import InvalidInputError
@@ -122,7 +123,7 @@ class Runs:
             while details.goes_on_from is not None:
                 before = await self._caller.query_of(workflow_id, details.goes_on_from, RunInterface.describe())
                 details = before.model_copy(update={"run": details.run, "state": RunState.RUNNING})
-        running, unclaimed, lost = {}, set(), {}
+        running, unclaimed, lost, without_room = {}, set(), {}, set()
         for pending in description.raw_description.pending_activities:
             key = pending.activity_id.split("/")[0]
             if pending.attempt > 1 and pending.HasField("last_failure"):
@@ -132,10 +133,13 @@ class Runs:
                 running[key] = (decoded[0], pending.last_started_time.ToDatetime(UTC), pending.attempt)
             elif pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED:
                 unclaimed.add(key)
+                if pending.activity_id.endswith(NEEDS_DRIVER):
+                    without_room.add(key)
         deserted = await self._deserted(
             {queue_of(view, description.task_queue) for view in details.tasks if view.key in unclaimed}
         )
-        return with_pending(details, running, dict.fromkeys(unclaimed, description.task_queue), deserted, lost)
+        queues = dict.fromkeys(unclaimed, description.task_queue)
+        return with_pending(details, running, queues, deserted, lost, without_room)
 
     async def _spec(self, dag_id: str) -> DagSpec:
         return await self._caller.ask_dag(dag_id, DagInterface.spec())

@@ -7,7 +7,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from ...activities.names import FOLLOWING_SUFFIX, calls_queue
+from ...activities.names import DRIVERS_SUFFIX, FOLLOWING_SUFFIX, calls_queue
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Outcome
 from ...model.spec.dag import DagSpec
@@ -18,8 +18,8 @@ CALL_TIMEOUT = timedelta(minutes=2)
 """How long one look at another workflow may take before another worker has a try."""
 
 
-async def own_activity(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
-    """Has the work of one try done; its outcome."""
+async def own_activity(spec: DagSpec, attempt: TaskAttempt, *, queue: str | None = None, part: str = "") -> Outcome:
+    """Has the work of one try done; its outcome. *queue*: where, if not where its kind is."""
     assert attempt.task.activity is not None  # noqa: S101
     starts = attempt.task.max_starts
     policy = INFRASTRUCTURE if starts is None else replace(INFRASTRUCTURE, maximum_attempts=starts)
@@ -33,6 +33,8 @@ async def own_activity(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
         attempt,
         Outcome,
         summary=f"try {attempt.try_number}",
+        part=part,
+        queue=queue or queue_of(attempt.task),
         within=within,
         policy=policy,
     )
@@ -44,24 +46,24 @@ async def part_of(
     attempt: TaskAttempt,
     activity: str,
     question: object,
-    answer: type[Any] | None = None,
+    answer: Any = None,
     *,
     summary: str,
+    queue: str | None,
     part: str = "",
     within: timedelta | None = None,
     policy: RetryPolicy = INFRASTRUCTURE,
-    is_driver: bool = False,
 ) -> Any:
-    """Has *activity* do the try, or a *part* of it; by default for as long as the task may take.
+    """Has *activity* do the try, or a *part* of it, on the task queue *queue* (None: the workflow's own).
 
-    A part that *is_driver* takes what a driver takes of a worker: it waits where drivers do, and not where ends are.
+    By default for as long as the task may take.
     """
     return await workflow.execute_activity(
         activity,
         question,
         activity_id=activity_id(attempt) + (f"/{part}" if part else ""),
         result_type=answer,
-        task_queue=following_queue(attempt.task) if part and not is_driver else queue_of(attempt.task),
+        task_queue=queue,
         start_to_close_timeout=within or limit_of(attempt),
         heartbeat_timeout=None if attempt.task.calls_workflows else spec.heartbeat_timeout,
         retry_policy=policy,
@@ -80,6 +82,11 @@ def queue_of(task: BaseTask) -> str | None:
 def following_queue(task: BaseTask) -> str:
     """Where the parts of a try wait that follow on its work: never behind the work of others."""
     return (task.queue or workflow.info().task_queue) + FOLLOWING_SUFFIX
+
+
+def drivers_queue() -> str:
+    """Where what needs room for a driver of Spark waits for a worker that has it."""
+    return workflow.info().task_queue + DRIVERS_SUFFIX
 
 
 def activity_id(attempt: TaskAttempt) -> str:

@@ -1,20 +1,22 @@
 """A try of a Spark task: submitted, followed where it outlives its worker, ended where nobody else did, published."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from ...activities.names import TASK_FAILED
+from ...activities.names import NEEDS_DRIVER, TASK_FAILED
 from ...model.run.attempts import SubmittedAttempt, TableAttempt, TaskAttempt
 from ...model.run.task_instances import Outcome, Submission
 from ...model.spec.dag import DagSpec
 from ...model.states import TaskState
 from ..calls import FOR_EVER
-from .own_activity import own_activity, part_of
+from .own_activity import drivers_queue, following_queue, own_activity, part_of, queue_of
 
 END_TIMEOUT = timedelta(minutes=5)
 PUBLISH_TIMEOUT = timedelta(hours=2)
@@ -22,9 +24,14 @@ PUBLISH_TIMEOUT = timedelta(hours=2)
 
 async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
     """Has one try made. When it fails or is stopped, nothing of it runs any more, and nothing can begin."""
+    # On a queue of the task's own its worker's slots are all that there are.
+    attempt = attempt.model_copy(update={"hands_over": attempt.task.queue is None})
     submission: Submission | None = None
     try:
         outcome = await own_activity(spec, attempt)
+        if outcome.needs_driver:
+            _heed_cancel()
+            outcome = await own_activity(spec, attempt, queue=drivers_queue(), part=NEEDS_DRIVER)
         submission = outcome.submission
         _heed_cancel()
         if submission is not None:
@@ -41,13 +48,36 @@ async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
 
 async def _publish(spec: DagSpec, attempt: TaskAttempt, outcome: Outcome) -> None:
     """Has what the attempt has written take its place. Raises ActivityError, which fails the try."""
-    part = partial(part_of, spec, attempt, part="publish", within=PUBLISH_TIMEOUT)
-    if outcome.staged is not None:
-        await part("tidemill.publish", outcome.staged, summary=outcome.staged.target)
+    part = partial(part_of, spec, attempt, within=PUBLISH_TIMEOUT)
+    if (folder := outcome.staged) is not None:
+        queue = following_queue(attempt.task)
+        await part("tidemill.publish", folder, summary=folder.target, part="publish", queue=queue)
     # Where a worker of a release without tables has decided what follows, that stands.
     if (staged := outcome.staged_table) is not None and workflow.patched("publish-table"):
-        question = TableAttempt(attempt=attempt, staged=staged)
-        await part("tidemill.publish_table", question, summary=staged.table, is_driver=True)
+        await _publish_table(part, TableAttempt(attempt=attempt, staged=staged))
+
+
+async def _publish_table(part: Callable[..., Awaitable[Any]], question: TableAttempt) -> None:
+    """Has the branch of the attempt become its table's main one, or makes sure that it does not any more."""
+    try:
+        await _settle(part, question, "publish")
+    except ActivityError as error:
+        if _ended_by_itself(error) or not workflow.patched("withdraw-table"):
+            raise
+        # Its driver may be there yet, below a worker that is cut off, and its commit may have been made.
+        with suppress(ActivityError):
+            await _settle(part, question.model_copy(update={"withdraws": True}), "withdraw")
+            return
+        _heed_cancel()
+        raise
+
+
+async def _settle(part: Callable[..., Awaitable[Any]], question: TableAttempt, name: str) -> None:
+    task, summary = question.attempt.task, question.staged.table
+    settle = partial(part, "tidemill.publish_table", question, Outcome | None, summary=f"{name} {summary}")
+    begun = await settle(part=name, queue=queue_of(task))
+    if begun is not None and begun.needs_driver:
+        await settle(part=f"{name}-{NEEDS_DRIVER}", queue=drivers_queue())
 
 
 def _heed_cancel() -> None:
@@ -82,13 +112,13 @@ async def _make_sure_of_end(
 async def _follow(spec: DagSpec, attempt: TaskAttempt, submission: Submission) -> Outcome:
     question = SubmittedAttempt(attempt=attempt, submission=submission)
     told = f"try {attempt.try_number}: {submission.application_id}"
-    outcome: Outcome = await part_of(
-        spec, attempt, "tidemill.spark_watch", question, Outcome, part="watch", summary=told, policy=FOR_EVER
-    )
+    part = partial(part_of, spec, attempt, part="watch", queue=following_queue(attempt.task), summary=told)
+    outcome: Outcome = await part("tidemill.spark_watch", question, Outcome, policy=FOR_EVER)
     return outcome
 
 
 async def _end(spec: DagSpec, attempt: TaskAttempt, submission: Submission | None) -> None:
     question = SubmittedAttempt(attempt=attempt, submission=submission)
     told = "make sure that nothing of it runs"
-    await part_of(spec, attempt, "tidemill.spark_end", question, part="end", within=END_TIMEOUT, summary=told)
+    part = partial(part_of, spec, attempt, part="end", queue=following_queue(attempt.task), summary=told)
+    await part("tidemill.spark_end", question, within=END_TIMEOUT)
