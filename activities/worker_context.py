@@ -135,7 +135,8 @@ class WorkerContext:
     @cached_property
     def submission_room(self) -> DriverRoom:
         """What is left for spark-submit where it hands an application over to a cluster, and waits for no driver."""
-        most = self.driver_room.drivers
+        room = self.driver_room
+        most = max(1, min(room.drivers, room.megabytes // SUBMISSION_MEGABYTES))
         return DriverRoom(most * SUBMISSION_MEGABYTES, most, "a submission")
 
     @property
@@ -147,10 +148,15 @@ class WorkerContext:
 
     @property
     def max_drivers(self) -> int:
-        """How many at a time whose driver is below this worker. What it has no room for is left to other workers."""
+        """How many at a time whose driver is below this worker: those that it has no room for wait for any worker.
+
+        By default as many of Spark's default size as have memory.
+        """
         room = self.driver_room
-        by_memory = room.megabytes // SparkOptions().driver_megabytes
-        return max(1, min(self.max_spark_tasks, by_memory, room.drivers))
+        most = min(self.max_spark_tasks, room.drivers)
+        if self.spark_slots is None and self.spark_drivers is None:
+            most = min(most, room.megabytes // SparkOptions().driver_megabytes)
+        return max(1, most)
 
     def user_of(self, bundle: str | None) -> RunAs | None:
         """Who the code of *bundle* runs as; None: the worker's own user."""

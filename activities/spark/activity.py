@@ -124,10 +124,12 @@ class SparkActivities:
         """
         tracing.describe(question.attempt)
         with stopping_cleanly():
+            if self._hands_over(question.attempt):
+                mode = mode_of(question.attempt, self._workplace)
+                if mode.is_below_worker or mode.outlives_worker:
+                    return Outcome(needs_driver=True)
             work = self._start(self._workplace.results.fill(question.attempt))
             publication = TablePublication.of_branch(work, question, MODES)
-            if self._hands_over(question.attempt) and publication.mode.is_below_worker:
-                return Outcome(needs_driver=True)
             with self._workplace.under_way.noted(activity.info().task_token, publication.folder):
                 publication.folder.end_earlier_start()
                 publication.folder.forget()  # it is the table that says whether it has been published

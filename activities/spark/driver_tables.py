@@ -6,7 +6,6 @@ older state than the table's is refused.
 """
 
 import random
-import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +16,8 @@ KEPT_FOR = "7 DAYS"
 """How long Iceberg's `expire_snapshots` keeps a branch that nobody has published or removed."""
 SIGNED = "tidemill.branch"
 """What says in a snapshot's summary which branch it was published from."""
+FIRST_EXECUTION = "tidemill.first_execution"
+"""What says there which run that was, however often it has continued as new since."""
 BEGUN = "tidemill.begun"
 """What says in the first snapshot of a branch that it is that."""
 SIGNING, BEGINNING = (f"spark.sql.iceberg.snapshot-property.{name}" for name in (SIGNED, BEGUN))
@@ -25,8 +26,6 @@ WITHOUT_MAIN = (
     "once. Write with INSERT, MERGE or writeTo(...).overwritePartitions(). "
     "CALL system.set_current_snapshot brings it back"
 )
-TRY = re.compile(r"(.+)_(\d+)_\d+")
-"""A branch's name: that of the task in an execution of its run, the try, and the start."""
 COMMITS = 8
 """How often a change of the table's refs or properties is tried, where others commit meanwhile."""
 RIVALS = ("CommitFailedException", "CommitStateUnknownException")
@@ -101,13 +100,19 @@ def settle(session: Any, staged: dict[str, Any]) -> None:
 def withdraw(session: Any, staged: dict[str, Any]) -> None:
     """Keeps the branch from being published by whoever is still at it. Raises TableMissingError where it is not yet.
 
-    With replace_where one that is about to commit may do so all the same: the next try replaces its rows.
+    One that is about to commit may do so all the same, where the catalog looks at no more than main, or with
+    replace_where: the next try replaces its rows, or finds them.
     """
     table, branch = staged["table"], staged["branch"]
-    drop_branches(session, table, [branch])
-    if not _is_published(session, table, branch):
-        raise TableMissingError(f"{branch} of {table} is withdrawn: it has not been published, and will not be")
-    print(f"[tidemill] {table}: {branch} is published", flush=True)
+    for drops in (True, False):
+        heads, history = _heads(session, table), History(session, table)
+        done = _settled(staged, heads, history) or _without_rows(staged, heads, history)
+        if done is not None:
+            print(f"[tidemill] {table}: {done}", flush=True)
+            return
+        if drops:
+            drop_branches(session, table, [branch])
+    raise TableMissingError(f"the publication of {branch} to {table} got lost, and was withdrawn before it was made")
 
 
 def publish(session: Any, staged: dict[str, Any]) -> None:
@@ -123,25 +128,19 @@ def publish(session: Any, staged: dict[str, Any]) -> None:
         if MAIN not in heads:
             raise TableMissingError(f"{table} {WITHOUT_MAIN}")
         main = set(history.ancestors(heads[MAIN]))
-        if any(history.signed.get(snapshot) == branch for snapshot in main):
+        if (done := _settled(staged, heads, history)) is not None:
             drop_branches(session, table, [name for name in heads if _is_not_after(name, branch)])
-            print(f"[tidemill] {table}: {branch} is published", flush=True)
+            print(f"[tidemill] {table}: {done}", flush=True)
             return
-        if (earlier := _published_before(staged, history, main)) is not None:
-            drop_branches(session, table, [name for name in heads if _is_not_after(name, branch)])
-            told = f"{earlier} was published after its try had been given up. Its rows stay, those of {branch} do not"
-            print(f"[tidemill] {table}: {told}", flush=True)
-            return
-        beginning = next(
-            (one for one in history.ancestors(heads.get(branch)) if history.begun.get(one) == branch), None
-        )
+        beginning = _beginning(staged, heads, history)
         if beginning is None:
             raise TableMissingError(
                 f"{table} has no branch {branch} that the task has begun: the application has opened no session, "
                 "or somebody has removed it"
             )
-        if heads[branch] == beginning:  # the branch stays: nothing else would say so to one who asks again
-            print(f"[tidemill] {table}: {branch} has no rows of its own", flush=True)
+        # The branch stays: nothing else would say so to one who asks again.
+        if (done := _without_rows(staged, heads, history)) is not None:
+            print(f"[tidemill] {table}: {done}", flush=True)
             return
         base = history.parent_of(beginning)
         if base not in main:
@@ -160,16 +159,39 @@ def publish(session: Any, staged: dict[str, Any]) -> None:
         raise TableChangedError(f"others write to {table} so often that {COMMITS} commits of {branch} were refused")
 
 
-def _published_before(staged: dict[str, Any], history: "History", main: set[int]) -> str | None:
-    """The branch of an earlier try of the same work that main has the rows of; None where they are replaced."""
-    mine = TRY.fullmatch(staged["branch"])
-    if staged["replace_where"] is not None or mine is None:
+def _settled(staged: dict[str, Any], heads: dict[str, int], history: "History") -> str | None:
+    """Say that main has the rows of the branch, or those of an earlier try of the same work; None if it has neither."""
+    branch, main = staged["branch"], [*history.ancestors(heads.get(MAIN))]
+    if any(history.signed.get(snapshot) == branch for snapshot in main):
+        return f"{branch} is published"
+    if staged["replace_where"] is not None:  # who replaces what is there need not know whose it is
         return None
+    first, mine = staged["signed"][FIRST_EXECUTION], _try_of(branch, staged["family"])
     for snapshot in main:
-        signed = TRY.fullmatch(history.signed.get(snapshot) or "")
-        if signed is not None and signed[1] == mine[1] and staged["since_try"] < int(signed[2]) < int(mine[2]):
-            return signed[0]
+        other = _try_of(history.signed.get(snapshot) or "", staged["family"])
+        if history.first_executions.get(snapshot) == first and staged["since_try"] < other < mine:
+            told = f"{history.signed[snapshot]} was published after its try had been given up"
+            return f"{told}. Its rows stay, those of {branch} do not"
     return None
+
+
+def _try_of(branch: str, family: str) -> int:
+    """The number of the try that the branch is of; 0 for one that is none of the task's."""
+    number = branch.rsplit("_", 2)[1:2]
+    return int(number[0]) if branch.startswith(family) and number[0].isdecimal() else 0
+
+
+def _beginning(staged: dict[str, Any], heads: dict[str, int], history: "History") -> int | None:
+    """The snapshot that the task has begun the branch with; None where it has begun none."""
+    branch = staged["branch"]
+    return next((one for one in history.ancestors(heads.get(branch)) if history.begun.get(one) == branch), None)
+
+
+def _without_rows(staged: dict[str, Any], heads: dict[str, int], history: "History") -> str | None:
+    """Say that nothing was written to the branch; None if there was, or there is none."""
+    beginning = _beginning(staged, heads, history)
+    none = beginning is not None and heads[staged["branch"]] == beginning
+    return f"{staged['branch']} has no rows of its own" if none else None
 
 
 def _fast_forward(session: Any, table: str, branch: str) -> None:
@@ -240,22 +262,23 @@ def drop_branches(session: Any, table: str, branches: list[str]) -> None:
 
 
 def _is_published(session: Any, table: str, branch: str) -> bool:
-    history = History(session, table)
-    return any(history.signed.get(one) == branch for one in history.ancestors(_heads(session, table).get(MAIN)))
+    heads, history = _heads(session, table), History(session, table)
+    return any(history.signed.get(one) == branch for one in history.ancestors(heads.get(MAIN)))
 
 
 class History:
-    """The snapshots of a table that it still has."""
+    """The snapshots that a table still has; asked after its heads, it knows all of these."""
 
     def __init__(self, session: Any, table: str) -> None:
-        session.sql(f"REFRESH TABLE {table}")
-        facts = f"snapshot_id, parent_id, summary['{SIGNED}'] AS signed, summary['{BEGUN}'] AS begun"
-        rows = session.sql(f"SELECT {facts} FROM {table}.snapshots").collect()
+        named = {"signed": SIGNED, "begun": BEGUN, "first_execution": FIRST_EXECUTION}
+        facts = ", ".join(f"summary['{name}'] AS {column}" for column, name in named.items())
+        rows = session.sql(f"SELECT snapshot_id, parent_id, {facts} FROM {table}.snapshots").collect()
         self._parents = {row["snapshot_id"]: row["parent_id"] for row in rows}
         self.signed = {row["snapshot_id"]: row["signed"] for row in rows}
         """By the snapshot, the branch that it was made on."""
         self.begun = {row["snapshot_id"]: row["begun"] for row in rows}
         """By the snapshot, the branch that begins with it."""
+        self.first_executions = {row["snapshot_id"]: row["first_execution"] for row in rows}
 
     def parent_of(self, snapshot: int) -> int | None:
         """The snapshot that it was made from; None where there is none."""
@@ -269,8 +292,9 @@ class History:
 
 
 def _heads(session: Any, table: str) -> dict[str, int]:
-    """The newest snapshot of each branch. Raises TableMissingError."""
+    """The newest snapshot of each branch, as the table is now. Raises TableMissingError."""
     try:
+        session.sql(f"REFRESH TABLE {table}")
         rows = session.sql(f"SELECT name, snapshot_id FROM {table}.refs WHERE type = 'BRANCH'").collect()
     except Exception as error:
         if type(error).__name__ != "AnalysisException":

@@ -50,9 +50,8 @@ class TablePublication(SparkStart):
         mode = modes[options.mode]
         # After all that have published: what these have on a Connect server is ended first.
         number = work.number + (MAX_STARTS if question.withdraws else 0)
-        return cls(
-            attempt, work.workplace, options, mode, folder, nothing_else, number, question.staged, question.withdraws
-        )
+        start = (attempt, work.workplace, options, mode, folder, nothing_else, number)
+        return cls(*start, table=question.staged, withdraws=question.withdraws)
 
     @property
     def script(self) -> SparkSubmitTask | None:
@@ -64,7 +63,8 @@ class TablePublication(SparkStart):
 
     def plan(self, **more: Any) -> dict[str, Any]:
         signed = signature(self.attempt, self.table)
-        publish = {**self.table.model_dump(), "signed": signed, "withdraws": self.withdraws}
+        since = {"since_try": self.attempt.tries_cleared, "withdraws": self.withdraws}
+        publish = {**self.table.model_dump(), "signed": signed, **since}
         return {"staged": None, "publish": publish, **more}
 
     def ended(self, result: dict[str, Any]) -> Outcome:

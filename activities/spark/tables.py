@@ -25,13 +25,7 @@ def stage_table(attempt: TaskAttempt, table: str | None, replace_where: str | No
     # By the order of starts: a later one has the task, and is not ended by one that is late.
     execution = sha256(attempt.execution.encode()).hexdigest()[:8]
     branch = f"{family}{execution}_{attempt.try_number:05}_{number:05}"
-    return StagedTable(
-        table=table,
-        branch=branch,
-        family=family,
-        replace_where=replace_where or None,
-        since_try=attempt.tries_cleared,
-    )
+    return StagedTable(table=table, branch=branch, family=family, replace_where=replace_where or None)
 
 
 def branch_conf(attempt: TaskAttempt, staged: StagedTable) -> dict[str, str]:
@@ -52,6 +46,7 @@ def signature(attempt: TaskAttempt, staged: StagedTable) -> dict[str, str]:
         "task_id": attempt.task.task_id,
         "map_index": str(attempt.map_index),
         "try_number": str(attempt.try_number),
+        "first_execution": attempt.first_execution,
     }
     if run.data_interval is not None:
         signed["data_interval_start"] = iso(run.data_interval.start)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import APIRouter, Query
 from temporalio.service import RPCError
 
+from ...activities.names import NEEDS_DRIVER
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import attempt_path
 from ...model.run.instance_keys import UNMAPPED, instance_key
@@ -291,8 +292,10 @@ async def _host_of(source: CachedClient, dag_id: str, run_id: str, key: str, try
         run = await source.run(dag_id, run_id)
         return (await source.starts(dag_id, run) or []) if run.state.finished else []
 
-    for start in await after_change(asyncio.wait_for(ask(), PATIENCE), list):
-        if (start.key, start.try_number, start.part) == (key, try_number, "") and "@" in start.worker:
+    found = await after_change(asyncio.wait_for(ask(), PATIENCE), list)
+    for start in reversed(found):  # where it was given back first, the one that has begun its driver
+        its_work = start.part in ("", NEEDS_DRIVER)
+        if its_work and (start.key, start.try_number) == (key, try_number) and "@" in start.worker:
             pid, _, host = start.worker.partition("@")
             return {"hostname": host, "pid": int(pid) if pid.isdigit() else None}
     return {}

@@ -85,6 +85,8 @@ class TaskAttempt(OmitDefaults, Model):
     resume: Deferral | None = None
     """Where the try goes on that has waited outside of a worker."""
     callback: CallbackCall | None = None
+    first_execution: str = ""
+    """The run's first execution in Temporal: unlike `execution` it stays as a long run continues as new."""
     hands_over: bool = False
     """Whether a Spark task that has its driver below a worker is to be given back, for a worker with room for one."""
     inline_limit: int = INLINE_LIMIT

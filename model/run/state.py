@@ -10,7 +10,7 @@ from ..spec.dag import DagSpec
 from ..spec.graph import ancestors
 from ..spec.params import param_value
 from ..spec.references import LENGTH, XCOM_REFERENCE
-from ..spec.tasks import AirflowTask, BaseTask, Task
+from ..spec.tasks import AirflowTask, BaseTask, SparkWork, Task
 from ..states import TaskState
 from .attempts import INLINE_LIMIT, TaskAttempt
 from .context import resolve
@@ -195,7 +195,7 @@ class DagRunState(OmitNewDefaults, Record):
             waiting_since=instance.waiting_since,
             execution=execution,
             inline_limit=limit,
-            **self._of_airflow(task, instance),
+            **self._of_kind(task, instance),
             params={**defaults, **self.run.conf},
             xcom=self._results_for(task, instance.map_index),
             xcom_indexes=self._indexes_for(task),
@@ -207,8 +207,10 @@ class DagRunState(OmitNewDefaults, Record):
             templates_need_code=self.spec.templates_need_code,
         )
 
-    def _of_airflow(self, task: Task, instance: TaskInstance) -> dict[str, Any]:
-        """What only tasks of Airflow's are told."""
+    def _of_kind(self, task: Task, instance: TaskInstance) -> dict[str, Any]:
+        """What only tasks of Airflow's are told, and those that publish a table."""
+        if isinstance(task, SparkWork) and task.table is not None:
+            return {"tries_cleared": instance.tries_cleared}
         if not isinstance(task, AirflowTask):
             return {}
         return {

@@ -61,8 +61,6 @@ class StagedTable(Model):
     family: str
     """How the names of all branches of the task instance begin."""
     replace_where: str | None = None
-    since_try: int = 0
-    """The tries after this one are about the same rows: it was the last when the task was cleared."""
 
 
 class Outcome(OmitDefaults, Model):

@@ -36,9 +36,11 @@ def case(function: Callable[[SparkSession, str], Any]) -> Callable[[SparkSession
     return function
 
 
-def staged(table: str, branch: str, day: str | None = None) -> dict[str, Any]:
+def staged(table: str, branch: str, day: str | None = None, execution: str = "r") -> dict[str, Any]:
     family, where = branch.rpartition("_")[0] + "_", None if day is None else f"day = date'{day}'"
-    signed = {tables.SIGNED: branch}
+    if branch.count("_") > 1:  # of a task, an execution, a try, and a start
+        family = branch.partition("_")[0] + "_"
+    signed = {tables.SIGNED: branch, tables.FIRST_EXECUTION: execution}
     named = {"table": table, "branch": branch, "family": family, "replace_where": where}
     return {**named, "signed": signed, "since_try": 0, "withdraws": False}
 
@@ -54,10 +56,13 @@ def written(session: SparkSession, attempt: dict[str, Any], *rows: tuple[str, in
 @contextmanager
 def conf_of(session: SparkSession, attempt: dict[str, Any]) -> Iterator[None]:
     """What the attempt's application has been started with."""
-    for name in (tables.WAP_BRANCH, tables.SIGNING):
-        session.conf.set(name, attempt["branch"])
+    signing = f"spark.sql.iceberg.snapshot-property.{tables.FIRST_EXECUTION}"
+    conf = {tables.WAP_BRANCH: attempt["branch"], tables.SIGNING: attempt["branch"]}
+    conf[signing] = attempt["signed"][tables.FIRST_EXECUTION]
+    for name, value in conf.items():
+        session.conf.set(name, value)
     yield
-    for name in (tables.WAP_BRANCH, tables.SIGNING):
+    for name in conf:
         session.conf.unset(name)
 
 
@@ -154,31 +159,34 @@ def a_publication_that_has_got_lost(session: SparkSession, table: str) -> Any:
 
 @case
 def a_publication_that_was_given_up_and_commits(session: SparkSession, table: str) -> Any:
-    """Of three tries of the same rows, and of one after the task was cleared, which appends once more."""
-    tables.publish(session, written(session, staged(table, "a_1_1"), ("2026-01-01", 1)))
+    """Retries of the same rows, one after the run has gone on as new; then after `clear`, of another run, a task."""
+    tables.publish(session, written(session, staged(table, "a_x_1_1"), ("2026-01-01", 1)))
     found = []
-    for n, since in ((2, 0), (3, 0), (4, 3)):
-        later = {**written(session, staged(table, f"a_{n}_1"), ("2026-01-01", n)), "since_try": since}
+    for name, first, since in (("a_x_2_1", "r", 0), ("a_y_3_1", "r", 0), ("a_y_4_1", "r", 3), ("a_z_5_1", "s", 0)):
+        later = {**written(session, staged(table, name, execution=first), ("2026-01-01", 9)), "since_try": since}
         for _ in range(2):
             tables.publish(session, later)
-        found.append(rows_of(session, table))
-    of_others = written(session, staged(table, "b_5_1"), ("2026-01-01", 5))
-    tables.publish(session, of_others)
-    return {"rows": [*found, rows_of(session, table)], "branches": branches(session, table)}
+        found.append(len(rows_of(session, table)))
+    tables.publish(session, written(session, staged(table, "b_x_2_1"), ("2026-01-01", 5)))
+    return {"rows": [*found, len(rows_of(session, table))], "branches": branches(session, table)}
 
 
 @case
 def a_publication_that_is_withdrawn(session: SparkSession, table: str) -> Any:
-    """Before its commit, and after it."""
-    first = written(session, staged(table, "a_1_1"), ("2026-01-01", 1))
-    withdrawn = [failure_of(lambda: tables.settle(session, {**first, "withdraws": True})) for _ in range(2)]
-    late = failure_of(lambda: tables._fast_forward(session, table, "a_1_1"))
-    second = written(session, staged(table, "a_2_1"), ("2026-01-01", 2))
+    """Before its commit, after it, and where there is nothing to publish."""
+
+    def withdrawal(attempt: dict[str, Any]) -> list[str]:
+        return [failure_of(lambda: tables.settle(session, {**attempt, "withdraws": True})) for _ in range(2)]
+
+    first = written(session, staged(table, "a_x_1_1"), ("2026-01-01", 1))
+    withdrawn = withdrawal(first)
+    late = failure_of(lambda: tables.settle(session, first))
+    second = written(session, staged(table, "a_x_2_1"), ("2026-01-01", 2))
     tables.settle(session, second)
-    for _ in range(2):
-        tables.settle(session, {**second, "withdraws": True})
-    found = {"rows": rows_of(session, table), "branches": branches(session, table)}
-    return {"withdrawn": withdrawn[0], "again": withdrawn[1], "late": bool(late), **found}
+    third = written(session, staged(table, "a_x_3_1"), ("2026-01-01", 3))
+    tables.settle(session, third)
+    done = [*withdrawal(second), *withdrawal(third), *withdrawal(written(session, staged(table, "b_x_1_1")))]
+    return {"withdrawn": withdrawn, "late": late, "done": done, "rows": rows_of(session, table)}
 
 
 @case

@@ -13,6 +13,7 @@ from support import Stack, dag, eventually, stack
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.spark.activity import SparkActivities
+from tidemill.activities.spark.driver_room import DriverRoom
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.revisions import MarkRequest
 from tidemill.model.run.task_instances import Outcome
@@ -96,8 +97,12 @@ async def test_a_queue_of_the_tasks_own_is_where_its_driver_runs(server: str, sp
 
 
 def test_room_is_for_drivers_and_for_clients(tmp_path: Path) -> None:
-    place = WorkerContext(home=tmp_path, spark_memory=4096, spark_drivers=6)
+    place = WorkerContext(home=tmp_path, spark_memory=4096)
+    place.__dict__["driver_room"] = DriverRoom(4096, 6)
     assert (place.max_spark_tasks, place.max_drivers) == (16, 2)  # as many clients, and drivers, as there is memory
+    assert (place.submission_room.drivers, place.submission_room.megabytes) == (6, 3072)
+    place = WorkerContext(home=tmp_path, spark_memory=1000, spark_drivers=6)
+    assert (place.max_spark_tasks, place.max_drivers, place.submission_room.drivers) == (3, 3, 1)
     place = WorkerContext(home=tmp_path, spark_memory=400_000, spark_drivers=6)
     assert (place.max_spark_tasks, place.max_drivers) == (64, 6)
     place = WorkerContext(home=tmp_path, spark_memory=400_000, spark_drivers=6, spark_slots=3)

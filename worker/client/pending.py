@@ -3,13 +3,14 @@
 from collections.abc import Container, Mapping
 from typing import Any
 
+from ...activities.names import DRIVERS_SUFFIX
 from ...model.run.views import RunDetails, TaskView
 from ...model.states import TaskState
 
 
-def queue_of(task: TaskView, of_run: str) -> str:
-    """The task queue that the work of *task* goes to."""
-    return task.queue or of_run + task.queue_suffix
+def queue_of(task: TaskView, of_run: str, without_room: Container[str]) -> str:
+    """The task queue that *task* is in; *without_room*: the keys of those whose driver waits for a worker."""
+    return task.queue or of_run + (DRIVERS_SUFFIX if task.key in without_room else task.queue_suffix)
 
 
 def with_pending(
@@ -33,7 +34,7 @@ def with_pending(
             why = "is running" if starts == 1 else f"is running, started for the {starts}. time: {before}"
             update = {"state": TaskState.RUNNING, "progress": told, "started_at": started, "why": why}
             task = task.model_copy(update=update)
-        elif task.key in unclaimed and (queue := queue_of(task, unclaimed[task.key])) in deserted:
+        elif task.key in unclaimed and (queue := queue_of(task, unclaimed[task.key], without_room)) in deserted:
             why = f"no worker polls task queue {queue!r}. Start one for it, or correct the task's queue"
             task = task.model_copy(update={"why": why})
         elif task.key in unclaimed and task.key in lost:

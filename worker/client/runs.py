@@ -136,7 +136,7 @@ class Runs:
                 if pending.activity_id.endswith(NEEDS_DRIVER):
                     without_room.add(key)
         deserted = await self._deserted(
-            {queue_of(view, description.task_queue) for view in details.tasks if view.key in unclaimed}
+            {queue_of(view, description.task_queue, without_room) for view in details.tasks if view.key in unclaimed}
         )
         queues = dict.fromkeys(unclaimed, description.task_queue)
         return with_pending(details, running, queues, deserted, lost, without_room)

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from types import UnionType
+from typing import Any, cast
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -46,7 +47,7 @@ async def part_of(
     attempt: TaskAttempt,
     activity: str,
     question: object,
-    answer: Any = None,
+    answer: type[Any] | UnionType | None = None,
     *,
     summary: str,
     queue: str | None,
@@ -62,7 +63,7 @@ async def part_of(
         activity,
         question,
         activity_id=activity_id(attempt) + (f"/{part}" if part else ""),
-        result_type=answer,
+        result_type=cast(type[Any] | None, answer),
         task_queue=queue,
         start_to_close_timeout=within or limit_of(attempt),
         heartbeat_timeout=None if attempt.task.calls_workflows else spec.heartbeat_timeout,

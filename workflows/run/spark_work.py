@@ -24,8 +24,10 @@ PUBLISH_TIMEOUT = timedelta(hours=2)
 
 async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
     """Has one try made. When it fails or is stopped, nothing of it runs any more, and nothing can begin."""
-    # On a queue of the task's own its worker's slots are all that there are.
-    attempt = attempt.model_copy(update={"hands_over": attempt.task.queue is None})
+    # A release before would take an attempt that is given back for one that has succeeded: the marker stops it.
+    hands_over = workflow.patched("drivers-have-a-queue") and attempt.task.queue is None
+    first = workflow.info().first_execution_run_id
+    attempt = attempt.model_copy(update={"hands_over": hands_over, "first_execution": first})
     submission: Submission | None = None
     try:
         outcome = await own_activity(spec, attempt)
@@ -65,11 +67,11 @@ async def _publish_table(part: Callable[..., Awaitable[Any]], question: TableAtt
         if _ended_by_itself(error) or not workflow.patched("withdraw-table"):
             raise
         # Its driver may be there yet, below a worker that is cut off, and its commit may have been made.
-        with suppress(ActivityError):
+        try:
             await _settle(part, question.model_copy(update={"withdraws": True}), "withdraw")
-            return
-        _heed_cancel()
-        raise
+        except ActivityError as answer:
+            told = answer if _ended_by_itself(answer) else error
+            raise told from told.cause
 
 
 async def _settle(part: Callable[..., Awaitable[Any]], question: TableAttempt, name: str) -> None:
@@ -77,6 +79,7 @@ async def _settle(part: Callable[..., Awaitable[Any]], question: TableAttempt, n
     settle = partial(part, "tidemill.publish_table", question, Outcome | None, summary=f"{name} {summary}")
     begun = await settle(part=name, queue=queue_of(task))
     if begun is not None and begun.needs_driver:
+        _heed_cancel()
         await settle(part=f"{name}-{NEEDS_DRIVER}", queue=drivers_queue())
 
 
