@@ -17,7 +17,8 @@ def outcome_of(result: dict[str, Any], masker: Masker | None = None) -> Outcome:
     """The outcome that *result* tells of. Raises the task's failure if it tells of one, without any secret."""
     if "failure" in result:
         failure = result["failure"] if masker is None else masker.masked_all(result["failure"])
-        raise task_failure(Failure.model_validate(failure))
+        # That a cluster has ended it, its worker alone says.
+        raise task_failure(Failure.model_validate({**failure, "is_disruption": False}))
     return Outcome.model_validate(result["outcome"])
 
 

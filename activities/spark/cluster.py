@@ -10,22 +10,27 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
+
+from temporalio.exceptions import ApplicationError
 
 from ...model.run.task_instances import Failure, Outcome, Submission
 from ..attempts.folder import RESULT
 from ..attempts.log import last_lines
 from ..attempts.supervision import AttemptSupervisor, infrastructure_error, task_failure
+from ..names import TASK_FAILED
 from .causes import cause_of, is_refusal, waits_for_others
 from .client import launched
 from .clusters import AppState, Cluster, NotConfiguredError, Status
 from .command import spark_submit
-from .driver import CLAIM
+from .driver import CLAIM, ContainerLostError
 from .driver_room import SUBMISSION_MEGABYTES
 from .place import invalid
 from .starts import Mode, SparkStart, cluster_name
 
+DISRUPTION_DELAY = timedelta(seconds=30)
+"""When another try is begun for one that its cluster has ended."""
 ASK_EVERY = 1.0
 AGAIN_AFTER = 20.0
 """After so many seconds an application is submitted again that a quota left no room for."""
@@ -158,10 +163,35 @@ def _recorded(work: SparkStart, cluster: Cluster) -> str | None:
 
 def follow(work: SparkStart, submission: Submission) -> Outcome:
     """Waits for the driver's own word of how it went. Raises the task's failure if it ends without one."""
-    if (left := work.folder.left(RESULT)) is not None:
-        return _started(work.ended(left), submission)
-    watch = _Following(work, submission)
-    cluster = cluster_of(work, watch)
+    watch, cluster = _Following(work, submission), None
+    try:
+        if (left := work.folder.left(RESULT)) is not None:
+            return _started(work.ended(left), submission)
+        cluster = cluster_of(work, watch)
+        return _followed(work, submission, watch, cluster)
+    except ApplicationError as error:
+        if error.type != TASK_FAILED:
+            raise
+        failure = Failure.model_validate(error.details[0])
+        if not _is_disruption(work, submission, watch, cluster, failure):
+            raise
+        taken = {"is_disruption": True, "retry_delay": DISRUPTION_DELAY}
+        raise task_failure(failure.model_copy(update=taken)) from None
+
+
+def _is_disruption(
+    work: SparkStart, submission: Submission, watch: "_Following", cluster: Cluster | None, failure: Failure
+) -> bool:
+    """Whether the try has failed since its cluster took the driver from it."""
+    if failure.error_type == ContainerLostError.__name__ or watch.is_disrupted:
+        return True
+    with suppress(OSError):  # its word of how it went may come before the cluster is asked again
+        application_id = claimed(work) or submission.application_id
+        return cluster is not None and cluster.status(application_id).is_disruption
+    return False
+
+
+def _followed(work: SparkStart, submission: Submission, watch: "_Following", cluster: Cluster) -> Outcome:
     asked_at = time.time()
     while True:
         result = work.folder.left(RESULT)
@@ -170,6 +200,7 @@ def follow(work: SparkStart, submission: Submission) -> Outcome:
         watch.check()
         try:
             watch.status = cluster.status(claimed(work) or submission.application_id)
+            watch.is_disrupted |= watch.status.is_disruption
             asked_at = time.time()
         except OSError as error:
             # It cannot be asked; the driver itself still can.
@@ -230,6 +261,7 @@ class _Following(AttemptSupervisor):
 
     def __init__(self, work: SparkStart, submission: Submission) -> None:
         self.status: Status | None = None
+        self.is_disrupted = False
         super().__init__(work.attempt.timeout, self._progress_with_cluster)
         self._work = work
         self._started -= (datetime.now(UTC) - submission.submitted_at).total_seconds()

@@ -33,6 +33,8 @@ class Status:
     """In the cluster's own words."""
     succeeded: bool = False
     """Whether the cluster says that it ended well: it counts where there is nobody else to tell."""
+    is_disruption: bool = False
+    """Whether the cluster ends it for reasons that are not its own: preemption, a node that goes, a deletion."""
 
 
 FENCE = "nobody: the attempt was given up"

@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from ...model.spec.tasks import SparkOptions
@@ -167,8 +168,8 @@ class Kubernetes:
     def status(self, application_id: str) -> Status:
         """Return how the pod stands; what its driver has told until now is in the attempt's folder then."""
         pod = self._api.get("pod", application_id)
-        if pod is None:
-            return Status(AppState.UNKNOWN, "there is no such pod")
+        if pod is None:  # one that has ended by itself stays: others have deleted it
+            return Status(AppState.UNKNOWN, "there is no such pod", is_disruption=True)
         if not self._is_given_up and self._is_another(pod):
             return Status(AppState.UNKNOWN, "another pod has its name now: what it was is not known any more")
         self._container = driver_container(pod)
@@ -202,8 +203,9 @@ class Kubernetes:
         now = time.monotonic()
         self._leaving_since = self._leaving_since or now
         if now - self._leaving_since > REMOVAL_TIMEOUT:
-            return Status(AppState.UNKNOWN, f"{status.told}, deleted and not gone: its node does not answer")
-        return Status(status.life, f"{status.told}, being deleted")
+            words = f"{status.told}, deleted and not gone: its node does not answer"
+            return Status(AppState.UNKNOWN, words, is_disruption=True)
+        return replace(status, told=f"{status.told}, being deleted", is_disruption=True)
 
     def _has_read_log(self, *, whole: bool) -> bool:
         """Return whether the log of a pod that has ended could be read. Raises OSError as long as it may be, yet."""

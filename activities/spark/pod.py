@@ -15,13 +15,22 @@ def status_of(pod: dict[str, Any]) -> Status:
     phase = str(status.get("phase"))
     why = _why(status)
     words = f"{phase}: {why}" if why else phase
-    ended = _end_of_driver(pod)
+    ended, disrupted = _end_of_driver(pod), _is_disrupted(status)
     if ended is None:
-        return Status(LIVES.get(phase, AppState.RUNNING), words, succeeded=phase == "Succeeded")
+        life = LIVES.get(phase, AppState.RUNNING)
+        return Status(life, words, succeeded=phase == "Succeeded", is_disruption=disrupted)
     code = ended.get("exitCode")
     if phase == "Running":  # others in its pod go on
         words = f"the driver has ended: {ended.get('reason', 'Error')}, exit code {code}"
-    return Status(AppState.ENDED, words, succeeded=code == 0)
+    return Status(AppState.ENDED, words, succeeded=code == 0, is_disruption=disrupted)
+
+
+def _is_disrupted(status: dict[str, Any]) -> bool:
+    """Return whether others than the pod are why it ends; of a node without disk or memory it may be why itself."""
+    if status.get("reason") == "Evicted":
+        return False
+    targets = (one for one in status.get("conditions", ()) if one.get("type") == "DisruptionTarget")
+    return any(one.get("status") == "True" for one in targets)
 
 
 def driver_container(pod: dict[str, Any]) -> str | None:

@@ -32,6 +32,8 @@ RESULTS_LIMIT = 1_000_000
 """Bytes that the results of a run's tasks may have together: more is no history's to carry."""
 PUSHED_LIMIT = 256_000
 """Bytes that failed tasks of a run may have pushed together; what is more is dropped, and fails nobody."""
+MAX_DISRUPTIONS = 10
+"""So many tries of a task may its cluster end at no cost."""
 CANCELLED = Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
 """What an attempt comes to that was stopped before there was anything to stop."""
 WAITS = (TaskState.DEFERRED, TaskState.AWAITING_INPUT, TaskState.UP_FOR_RESCHEDULE)
@@ -331,7 +333,9 @@ class RunEngine:
 
     def _fail(self, instance: TaskInstance, failure: Failure) -> None:
         task, run = self.state.spec.by_id[instance.task_id], self.state.run
-        tries = instance.try_number - instance.tries_cleared
+        if failure.is_disruption and instance.disruptions < MAX_DISRUPTIONS:
+            instance.disruptions += 1
+        tries = instance.tries_spent
         again = may_retry(task, tries, failure)
         state = TaskState.UP_FOR_RETRY if again else TaskState.FAILED
         failure = self._within_pushed(instance, failure)

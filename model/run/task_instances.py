@@ -26,6 +26,8 @@ class Failure(OmitDefaults, Model):
     kinds: tuple[str, ...] = ()
     """The names of the exception's class and of those that it is derived from."""
     retryable: bool = True
+    is_disruption: bool = False
+    """Whether the cluster took the task's driver from it for reasons of its own: that costs none of its retries."""
     retry_delay: timedelta | None = None
     """When the next try is to be, where the task has said so itself."""
     xcom: dict[str, Any] = {}
@@ -120,6 +122,8 @@ class TaskInstance(OmitDefaults, Record):
     pokes: int = 0
     tries_cleared: int = 0
     """How many tries there had been when the task was cleared last: `retries` count from there."""
+    disruptions: int = 0
+    """How many tries since then were ended by the cluster, and cost no retry."""
     skips: tuple[str, ...] = ()
     """The tasks that this one, a branch or a short circuit, has decided not to run."""
     xcom: dict[str, Any] = {}
@@ -140,9 +144,14 @@ class TaskInstance(OmitDefaults, Record):
         if state.finished:
             self.retry_at = self.wake_at = None
 
+    @property
+    def tries_spent(self) -> int:
+        """How many of the tries that it may have it has had."""
+        return self.try_number - self.tries_cleared - self.disruptions
+
     def clear(self) -> None:
         """Forgets the result, for another try; earlier tries are kept."""
-        self.tries_cleared = self.try_number
+        self.tries_cleared, self.disruptions = self.try_number, 0
         self.xcom, self.skips, self.pokes = {}, (), 0
         self.mapped_length = self.map_label = self.deferral = self.response = None
         self.retry_at = self.wake_at = self.waiting_since = None

@@ -180,7 +180,7 @@ def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
         kind=task.kind,
         state=instance.state,
         try_number=instance.try_number,
-        max_tries=instance.tries_cleared + task.retries,
+        max_tries=instance.tries_cleared + instance.disruptions + task.retries,
         upstream=task.upstream,
         queue=task.queue,
         queue_suffix=task.queue_suffix,

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from tidemill.model.asset.outlets import OutletEvent
 from tidemill.model.run.changes import Change, marked, resumed
-from tidemill.model.run.engine import PUSHED_LIMIT, RESULTS_LIMIT, RunEngine
+from tidemill.model.run.engine import MAX_DISRUPTIONS, PUSHED_LIMIT, RESULTS_LIMIT, RunEngine
 from tidemill.model.run.identity import TriggerRequest, manual_run
 from tidemill.model.run.planner import RunEnd
 from tidemill.model.run.revisions import MarkRequest, RunMark
 from tidemill.model.run.state import DagRunState
 from tidemill.model.run.task_instances import Failure, Outcome, TaskInstance
+from tidemill.model.run.views import task_view
 from tidemill.model.spec.dag import read_dag
 from tidemill.model.spec.references import XCOM_REFERENCE
 from tidemill.model.states import RunState, TaskState
@@ -319,3 +320,34 @@ def test_a_run_that_is_marked_success_keeps_what_has_failed() -> None:
     before.comes_to("a", Failure(error_type="ValueError", message="no", retryable=False))
     before.engine.mark_run(RunMark(state="success"), keeps_ends=False)
     assert before.states == {"a": "success", "b": "success"}, "as up to 0.2.0"
+
+
+def test_what_a_cluster_ends_costs_no_retry_until_it_has_done_so_ten_times() -> None:
+    taken = Failure(error_type="SparkDriverLost", message="", is_disruption=True, retry_delay=timedelta(seconds=30))
+    driver = Driver([{"task_id": "a", "kind": "bash", "command": "true", "retries": 1}])
+    driver.begin()
+    instance = driver.state.instances["a"]
+    for number in range(1, MAX_DISRUPTIONS + 1):
+        driver.comes_to("a", taken)
+        assert (instance.state, instance.try_number, instance.tries_spent) == ("up_for_retry", number, 0)
+        assert driver.timers["a"] == driver.now + timedelta(seconds=30)
+        assert task_view(driver.state, instance, "").max_tries == 1 + number
+        driver.wakes("a")
+    driver.comes_to("a", taken)  # from then on it costs one
+    assert (instance.state, instance.tries_spent) == ("up_for_retry", 1)
+    driver.wakes("a")
+    driver.comes_to("a", taken)
+    assert (driver.states["a"], instance.try_number) == ("failed", MAX_DISRUPTIONS + 2)
+    instance.clear()
+    assert (instance.tries_spent, instance.disruptions) == (0, 0)
+
+
+def test_a_failure_of_its_own_costs_a_retry_beside_those_of_its_cluster() -> None:
+    driver = Driver([{"task_id": "a", "kind": "bash", "command": "true", "retries": 1}])
+    driver.begin()
+    for is_disruption in (True, False, True):
+        driver.comes_to("a", Failure(error_type="E", message="", is_disruption=is_disruption))
+        assert driver.states["a"] == "up_for_retry"
+        driver.wakes("a")
+    driver.comes_to("a", Failure(error_type="E", message=""))
+    assert (driver.states["a"], driver.state.instances["a"].try_number) == ("failed", 4)

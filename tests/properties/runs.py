@@ -133,10 +133,10 @@ def tries_are_numbered_in_order(look: Look) -> Found:
 
 @prop(LEVEL)
 def retries_are_bounded(look: Look) -> Found:
-    """A task has no more tries than its `retries` and one, counted from when it was cleared last."""
+    """A task has at most one try more than `retries` since it was cleared, beside those that its cluster has ended."""
     for key, instance in look.state.instances.items():
         retries = look.state.spec.by_id[instance.task_id].retries
-        if instance.try_number - instance.tries_cleared > retries + 1:
+        if instance.tries_spent > retries + 1:
             yield f"{key}: try {instance.try_number}, cleared after {instance.tries_cleared}, retries {retries}"
 
 
@@ -145,7 +145,7 @@ def a_retry_is_still_allowed(look: Look) -> Found:
     """A task is up_for_retry only while it has a try left."""
     for key, instance in look.state.instances.items():
         retries = look.state.spec.by_id[instance.task_id].retries
-        if instance.state is TaskState.UP_FOR_RETRY and instance.try_number - instance.tries_cleared > retries:
+        if instance.state is TaskState.UP_FOR_RETRY and instance.tries_spent > retries:
             yield f"{key}: try {instance.try_number} of {retries + 1}"
 
 
@@ -161,7 +161,7 @@ def a_failed_task_had_all_its_tries(look: Look) -> Found:
             continue
         if instance.attempts[-1].try_number == instance.try_number and instance.attempts[-1].state is TaskState.FAILED:
             special = task.no_retry_on or task.retry_only_on or task.kind == "approval"
-            if instance.try_number - instance.tries_cleared <= task.retries and not special:
+            if instance.tries_spent <= task.retries and not special:
                 yield f"{key}: failed in try {instance.try_number} of {task.retries + 1}"
 
 

@@ -120,6 +120,29 @@ async def test_a_driver_that_ends_without_a_word_is_told_by_its_pod(
     assert "exit code" in failure.message
 
 
+async def test_a_driver_that_is_preempted_costs_no_retry(
+    spark: Stack, kubernetes: KubernetesCluster, tmp_path: Path
+) -> None:
+    """The scheduler says so in the pod's conditions, and deletes it."""
+    dag_id, notes = "kubernetes_preempted", tmp_path / "notes"
+    spec = writing(dag_id, kubernetes.options(spark.home.resolve()), tmp_path, seconds=8)
+    await spark.tidemill.dags.register(spec)
+    run = await spark.tidemill.runs.trigger(dag_id, TriggerRequest.model_validate(ON_DAY))
+    await eventually(lambda: asyncio.to_thread(notes.exists), bool)
+    [pod] = await asyncio.to_thread(kubernetes.pods, dag_id, "Running")
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for others"}
+    patch = json.dumps({"status": {"conditions": [target]}})
+    kubernetes.kubectl("patch", "pod", pod, "--subresource=status", "--type=strategic", "--patch", patch)
+    kubernetes.kubectl("delete", "pod", pod, "--wait=false")
+    details = await spark.finished(dag_id, run.run_id)
+    assert details.state is RunState.SUCCESS, told(details)
+    [first, second] = details.tasks[0].attempts
+    assert first.failure is not None
+    assert first.failure.is_disruption, first.failure
+    assert (second.try_number, details.tasks[0].max_tries) == (2, 1)
+    assert rows(tmp_path) == 40
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["kubernetes", "operator"])
 async def test_an_api_that_is_away_while_a_driver_runs_costs_nothing(

@@ -343,6 +343,18 @@ def test_how_a_pod_stands_is_said_in_the_words_of_the_api(status: Object, life: 
     assert (found.life, found.told, found.succeeded) == (life, words, status["phase"] == "Succeeded")
 
 
+@pytest.mark.parametrize(("status", "is_disruption"), [
+    ({"phase": "Running", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}, True),
+    ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}], "reason": "Terminated"}, True),
+    ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "False"}]}, False),
+    # By its node, which it may have filled itself.
+    ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}], "reason": "Evicted"}, False),
+    ({"phase": "Failed"}, False),
+])  # fmt: skip
+def test_whether_others_have_ended_a_pod_is_the_apis_word(status: Object, is_disruption: bool) -> None:
+    assert status_of({"status": status}).is_disruption is is_disruption
+
+
 @pytest.mark.parametrize(("cause", "refused"), [
     ('pods is forbidden: User "w" cannot create resource "pods" in API group "" in the namespace "a"', True),
     ('pods "x" is forbidden: error looking up service account team-a/nosuch: serviceaccount "nosuch" not found', True),
