@@ -40,7 +40,7 @@ from .beside_log import RENDERED, keep_beside
 from .folder import EXIT, RESULT, AttemptFolder
 from .key_values import ANY_TASK, KeyValues
 from .log import AttemptLog, last_printed
-from .outcomes import outcome_of, unanswered
+from .outcomes import failure_of_child, outcome_of, unanswered
 from .run_lookup import LookupProxy
 from .storage import until_stored
 from .supervision import AttemptSupervisor, infrastructure_error, stopping_cleanly, task_failure
@@ -211,7 +211,7 @@ def run_in_child(
     if answer.result is None:
         raise task_failure(unanswered(answer.code, memory=answer.memory))
     if "failure" in answer.result:
-        raise task_failure(Failure.model_validate(masker.masked_all(answer.result["failure"])))
+        raise task_failure(failure_of_child(answer.result["failure"], masker))
     return ChildResult(answer.result, log.last_line, log.tail)
 
 

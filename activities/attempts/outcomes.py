@@ -16,10 +16,14 @@ KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 def outcome_of(result: dict[str, Any], masker: Masker | None = None) -> Outcome:
     """The outcome that *result* tells of. Raises the task's failure if it tells of one, without any secret."""
     if "failure" in result:
-        failure = result["failure"] if masker is None else masker.masked_all(result["failure"])
-        # That a cluster has ended it, its worker alone says.
-        raise task_failure(Failure.model_validate({**failure, "is_disruption": False}))
+        raise task_failure(failure_of_child(result["failure"], masker))
     return Outcome.model_validate(result["outcome"])
+
+
+def failure_of_child(given: Mapping[str, Any], masker: Masker | None = None) -> Failure:
+    """The failure that a child tells of, without any secret; that a cluster has ended it, its worker alone says."""
+    failure = given if masker is None else masker.masked_all(given)
+    return Failure.model_validate({**failure, "is_disruption": False})
 
 
 def instant(seconds: float) -> datetime:

@@ -1,7 +1,8 @@
 """Spark applications as tasks: submitted once, followed, published, and ended with their task."""
 
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 
@@ -125,7 +126,8 @@ class SparkActivities:
         tracing.describe(question.attempt)
         with stopping_cleanly():
             if self._hands_over(question.attempt):
-                mode = mode_of(question.attempt, self._workplace)
+                with _left_to_others():
+                    mode = mode_of(question.attempt, self._workplace)
                 if mode.is_below_worker or mode.outlives_worker:
                     return Outcome(needs_driver=True)
             work = self._start(self._workplace.results.fill(question.attempt))
@@ -160,12 +162,8 @@ class SparkActivities:
 
     def _start(self, attempt: TaskAttempt, *, untried: bool = False) -> SparkStart:
         """What this worker makes of the attempt. Where it may run already, that we cannot run it fails no task."""
-        try:
+        with nullcontext() if untried else _left_to_others():
             return SparkStart.of(attempt, self._workplace, MODES, activity.info().attempt)
-        except ApplicationError as error:
-            if untried or error.type != TASK_FAILED:
-                raise
-            raise infrastructure_error(f"this worker cannot run the attempt: {error.message}") from None
 
     def _submit(self, work: SparkStart) -> Outcome:
         try:
@@ -206,6 +204,17 @@ class SparkActivities:
             watch = AttemptSupervisor(attempt.timeout, drain=self._workplace.drain)
             earlier = run_in_child(self._workplace, attempt, folder, "function", watch, calls_code=True).result
         return outcome_of(earlier)
+
+
+@contextmanager
+def _left_to_others() -> Iterator[None]:
+    """Has what this worker finds impossible fail no task: the attempt is under way, or has done its work."""
+    try:
+        yield
+    except ApplicationError as error:
+        if error.type != TASK_FAILED:
+            raise
+        raise infrastructure_error(f"this worker cannot run the attempt: {error.message}") from None
 
 
 def _has_failed(error: BaseException) -> bool:

@@ -10,12 +10,13 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from temporalio.exceptions import ApplicationError
 
 from ...model.run.task_instances import Failure, Outcome, Submission
+from ...model.spec.tasks import SparkMode
 from ..attempts.folder import RESULT
 from ..attempts.log import last_lines
 from ..attempts.supervision import AttemptSupervisor, infrastructure_error, task_failure
@@ -29,8 +30,6 @@ from .driver_room import SUBMISSION_MEGABYTES
 from .place import invalid
 from .starts import Mode, SparkStart, cluster_name
 
-DISRUPTION_DELAY = timedelta(seconds=30)
-"""When another try is begun for one that its cluster has ended."""
 ASK_EVERY = 1.0
 AGAIN_AFTER = 20.0
 """After so many seconds an application is submitted again that a quota left no room for."""
@@ -173,22 +172,22 @@ def follow(work: SparkStart, submission: Submission) -> Outcome:
         if error.type != TASK_FAILED:
             raise
         failure = Failure.model_validate(error.details[0])
+        cluster = cluster or cluster_of(work, watch)
         if not _is_disruption(work, submission, watch, cluster, failure):
             raise
-        taken = {"is_disruption": True, "retry_delay": DISRUPTION_DELAY}
-        raise task_failure(failure.model_copy(update=taken)) from None
+        raise task_failure(failure.model_copy(update={"is_disruption": True})) from None
 
 
 def _is_disruption(
-    work: SparkStart, submission: Submission, watch: "_Following", cluster: Cluster | None, failure: Failure
+    work: SparkStart, submission: Submission, watch: "_Following", cluster: Cluster, failure: Failure
 ) -> bool:
     """Whether the try has failed since its cluster took the driver from it."""
-    if failure.error_type == ContainerLostError.__name__ or watch.is_disrupted:
+    if work.options.mode is SparkMode.YARN and failure.error_type == ContainerLostError.__name__:
         return True
-    with suppress(OSError):  # its word of how it went may come before the cluster is asked again
-        application_id = claimed(work) or submission.application_id
-        return cluster is not None and cluster.status(application_id).is_disruption
-    return False
+    try:  # its word of how it went may have come before the cluster was asked again
+        return cluster.status(claimed(work) or submission.application_id).is_disruption
+    except (OSError, LookupError, ValueError):
+        return watch.status is not None and watch.status.is_disruption
 
 
 def _followed(work: SparkStart, submission: Submission, watch: "_Following", cluster: Cluster) -> Outcome:
@@ -200,7 +199,6 @@ def _followed(work: SparkStart, submission: Submission, watch: "_Following", clu
         watch.check()
         try:
             watch.status = cluster.status(claimed(work) or submission.application_id)
-            watch.is_disrupted |= watch.status.is_disruption
             asked_at = time.time()
         except OSError as error:
             # It cannot be asked; the driver itself still can.
@@ -261,7 +259,6 @@ class _Following(AttemptSupervisor):
 
     def __init__(self, work: SparkStart, submission: Submission) -> None:
         self.status: Status | None = None
-        self.is_disrupted = False
         super().__init__(work.attempt.timeout, self._progress_with_cluster)
         self._work = work
         self._started -= (datetime.now(UTC) - submission.submitted_at).total_seconds()

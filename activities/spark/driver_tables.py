@@ -106,8 +106,10 @@ def withdraw(session: Any, staged: dict[str, Any]) -> None:
     table, branch = staged["table"], staged["branch"]
     for drops in (True, False):
         heads, history = _heads(session, table), History(session, table)
-        done = _settled(staged, heads, history) or _without_rows(staged, heads, history)
-        if done is not None:
+        settled = _settled(staged, heads, history)
+        if settled is not None:
+            _drop_until(session, staged, heads)
+        if (done := settled or _without_rows(staged, heads, history)) is not None:
             print(f"[tidemill] {table}: {done}", flush=True)
             return
         if drops:
@@ -129,7 +131,7 @@ def publish(session: Any, staged: dict[str, Any]) -> None:
             raise TableMissingError(f"{table} {WITHOUT_MAIN}")
         main = set(history.ancestors(heads[MAIN]))
         if (done := _settled(staged, heads, history)) is not None:
-            drop_branches(session, table, [name for name in heads if _is_not_after(name, branch)])
+            _drop_until(session, staged, heads)
             print(f"[tidemill] {table}: {done}", flush=True)
             return
         beginning = _beginning(staged, heads, history)
@@ -254,6 +256,11 @@ def _check_rows_outside(session: Any, staged: dict[str, Any], base: int, *, with
         told = f"others have written to {table}, and the try has rewritten files with rows outside of {where!r}"
         remedy = "Write the run's own rows only, and partition the table by what replace_where compares"
         raise RowsOutsideError(f"{told}. {remedy}")
+
+
+def _drop_until(session: Any, staged: dict[str, Any], heads: dict[str, int]) -> None:
+    """Drops the branch, and those of earlier starts of the task in this execution of its run."""
+    drop_branches(session, staged["table"], [name for name in heads if _is_not_after(name, staged["branch"])])
 
 
 def drop_branches(session: Any, table: str, branches: list[str]) -> None:

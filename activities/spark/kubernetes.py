@@ -103,6 +103,8 @@ class Kubernetes:
         self._container: str | None = None
         self._looked_at = 0.0
         self._leaving_since: float | None = None
+        self._seen: AppState | None = None
+        """How the pod stood when it was last there."""
         self._silent_since: float | None = None
         self._is_given_up = False
 
@@ -168,12 +170,15 @@ class Kubernetes:
     def status(self, application_id: str) -> Status:
         """Return how the pod stands; what its driver has told until now is in the attempt's folder then."""
         pod = self._api.get("pod", application_id)
-        if pod is None:  # one that has ended by itself stays: others have deleted it
-            return Status(AppState.UNKNOWN, "there is no such pod", is_disruption=True)
+        if pod is None:  # what was seen here, and had not ended by itself, others have deleted
+            taken = self._seen in (AppState.WAITING, AppState.RUNNING)
+            return Status(AppState.UNKNOWN, "there is no such pod", is_disruption=taken)
         if not self._is_given_up and self._is_another(pod):
             return Status(AppState.UNKNOWN, "another pod has its name now: what it was is not known any more")
         self._container = driver_container(pod)
         status = self._unless_lost(pod, status_of(pod))
+        if status.life is not AppState.UNKNOWN:
+            self._seen = status.life
         if self._is_given_up:
             return status
         if status.life is AppState.ENDED:
@@ -204,8 +209,8 @@ class Kubernetes:
         self._leaving_since = self._leaving_since or now
         if now - self._leaving_since > REMOVAL_TIMEOUT:
             words = f"{status.told}, deleted and not gone: its node does not answer"
-            return Status(AppState.UNKNOWN, words, is_disruption=True)
-        return replace(status, told=f"{status.told}, being deleted", is_disruption=True)
+            return replace(status, life=AppState.UNKNOWN, told=words)
+        return replace(status, told=f"{status.told}, being deleted")
 
     def _has_read_log(self, *, whole: bool) -> bool:
         """Return whether the log of a pod that has ended could be read. Raises OSError as long as it may be, yet."""

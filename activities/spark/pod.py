@@ -1,5 +1,6 @@
 """A driver's pod as Kubernetes' API shows it: how it stands, and why it waits or has ended."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from .clusters import AppState, Status
@@ -15,7 +16,8 @@ def status_of(pod: dict[str, Any]) -> Status:
     phase = str(status.get("phase"))
     why = _why(status)
     words = f"{phase}: {why}" if why else phase
-    ended, disrupted = _end_of_driver(pod), _is_disrupted(status)
+    ended = _end_of_driver(pod)
+    disrupted = _is_disrupted(pod, ended)
     if ended is None:
         life = LIVES.get(phase, AppState.RUNNING)
         return Status(life, words, succeeded=phase == "Succeeded", is_disruption=disrupted)
@@ -25,10 +27,20 @@ def status_of(pod: dict[str, Any]) -> Status:
     return Status(AppState.ENDED, words, succeeded=code == 0, is_disruption=disrupted)
 
 
-def _is_disrupted(status: dict[str, Any]) -> bool:
-    """Return whether others than the pod are why it ends; of a node without disk or memory it may be why itself."""
+def _is_disrupted(pod: dict[str, Any], ended: dict[str, Any] | None) -> bool:
+    """Return whether others than the pod are why it ends; of a node without disk or memory it may be why itself.
+
+    They have deleted it before its driver has ended, or say so in its conditions.
+    """
+    status, meta = pod.get("status", {}), pod.get("metadata", {})
     if status.get("reason") == "Evicted":
         return False
+    if (deletion := meta.get("deletionTimestamp")) is not None:
+        # It says when the pod has to be gone: so long after somebody has asked for it.
+        asked = datetime.fromisoformat(deletion) - timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
+        if ended is None:
+            return status.get("phase") not in ("Succeeded", "Failed")
+        return datetime.fromisoformat(ended["finishedAt"]) >= asked if ended.get("finishedAt") else False
     targets = (one for one in status.get("conditions", ()) if one.get("type") == "DisruptionTarget")
     return any(one.get("status") == "True" for one in targets)
 

@@ -7,6 +7,7 @@ three is removed takes the others along. Its fields are those of the operator's 
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..attempts.supervision import AttemptSupervisor, infrastructure_error
@@ -138,8 +139,9 @@ class SparkOperator(Kubernetes):
         status = super().status(application_id)
         if status.life is not AppState.UNKNOWN or (application := self._application()) is None:
             return status
-        told = f"{status.told}, and its SparkApplication is {_state(application)}: {_why(application)}"
-        return Status(AppState.UNKNOWN, told.removesuffix(": "))
+        state = _state(application)
+        told = f"{status.told}, and its SparkApplication is {state}: {_why(application)}".removesuffix(": ")
+        return replace(status, told=told, is_disruption=status.is_disruption and state != "COMPLETED")
 
     def kill(self, application_id: str) -> None:
         """Have the pod and its SparkApplication removed."""

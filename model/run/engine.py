@@ -7,13 +7,13 @@ no clock, waits for nothing and starts nothing by itself.
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from ..asset.outlets import OutletEvent
 from ..errors import InvalidInputError
 from ..spec.references import RETURN_VALUE
-from ..spec.tasks import AirflowTask, ApprovalTask, EmptyTask, PokedTask, Task, WaitingTask
+from ..spec.tasks import AirflowTask, ApprovalTask, EmptyTask, PokedTask, SparkWork, Task, WaitingTask
 from ..states import RunState, TaskState
 from .attempts import TaskAttempt, inline_limit
 from .branching import SKIPMIXIN, skipped_as_pushed, skipped_tasks
@@ -34,6 +34,8 @@ PUSHED_LIMIT = 256_000
 """Bytes that failed tasks of a run may have pushed together; what is more is dropped, and fails nobody."""
 MAX_DISRUPTIONS = 10
 """So many tries of a task may its cluster end at no cost."""
+DISRUPTION_DELAY = timedelta(seconds=30)
+"""When another try is begun for one that its cluster has ended."""
 CANCELLED = Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
 """What an attempt comes to that was stopped before there was anything to stop."""
 WAITS = (TaskState.DEFERRED, TaskState.AWAITING_INPUT, TaskState.UP_FOR_RESCHEDULE)
@@ -333,17 +335,18 @@ class RunEngine:
 
     def _fail(self, instance: TaskInstance, failure: Failure) -> None:
         task, run = self.state.spec.by_id[instance.task_id], self.state.run
-        if failure.is_disruption and instance.disruptions < MAX_DISRUPTIONS:
+        is_free = failure.is_disruption and isinstance(task, SparkWork) and instance.disruptions < MAX_DISRUPTIONS
+        if is_free:
             instance.disruptions += 1
         tries = instance.tries_spent
-        again = may_retry(task, tries, failure)
+        again = is_free or may_retry(task, tries, failure)
         state = TaskState.UP_FOR_RETRY if again else TaskState.FAILED
         failure = self._within_pushed(instance, failure)
         self._count_try(instance, failure.model_copy(update={"xcom": {}}) if failure.xcom else failure, state)
         instance.xcom = {**instance.xcom, **failure.xcom}
         instance.map_label = failure.map_label
         if again:
-            delay = failure.retry_delay
+            delay = DISRUPTION_DELAY if is_free else failure.retry_delay
             if delay is None:
                 delay = retry_delay(task, tries, f"{run.dag_id}#{instance.key}#{run.key}")
             instance.retry_at = self._driver.current_time() + delay

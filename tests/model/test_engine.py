@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tidemill.model.asset.outlets import OutletEvent
 from tidemill.model.run.changes import Change, marked, resumed
-from tidemill.model.run.engine import MAX_DISRUPTIONS, PUSHED_LIMIT, RESULTS_LIMIT, RunEngine
+from tidemill.model.run.engine import DISRUPTION_DELAY, MAX_DISRUPTIONS, PUSHED_LIMIT, RESULTS_LIMIT, RunEngine
 from tidemill.model.run.identity import TriggerRequest, manual_run
 from tidemill.model.run.planner import RunEnd
 from tidemill.model.run.revisions import MarkRequest, RunMark
@@ -322,19 +322,23 @@ def test_a_run_that_is_marked_success_keeps_what_has_failed() -> None:
     assert before.states == {"a": "success", "b": "success"}, "as up to 0.2.0"
 
 
+SPARK = {"task_id": "a", "kind": "spark_sql", "sql": "SELECT 1", "retries": 0}
+
+
 def test_what_a_cluster_ends_costs_no_retry_until_it_has_done_so_ten_times() -> None:
-    taken = Failure(error_type="SparkDriverLost", message="", is_disruption=True, retry_delay=timedelta(seconds=30))
-    driver = Driver([{"task_id": "a", "kind": "bash", "command": "true", "retries": 1}])
+    taken = Failure(error_type="SparkDriverLost", message="", is_disruption=True)
+    driver = Driver([{**SPARK, "retries": 1, "retry_delay": 99}])
     driver.begin()
     instance = driver.state.instances["a"]
     for number in range(1, MAX_DISRUPTIONS + 1):
         driver.comes_to("a", taken)
         assert (instance.state, instance.try_number, instance.tries_spent) == ("up_for_retry", number, 0)
-        assert driver.timers["a"] == driver.now + timedelta(seconds=30)
+        assert driver.timers["a"] == driver.now + DISRUPTION_DELAY
         assert task_view(driver.state, instance, "").max_tries == 1 + number
         driver.wakes("a")
     driver.comes_to("a", taken)  # from then on it costs one
     assert (instance.state, instance.tries_spent) == ("up_for_retry", 1)
+    assert driver.timers["a"] == driver.now + timedelta(seconds=99)
     driver.wakes("a")
     driver.comes_to("a", taken)
     assert (driver.states["a"], instance.try_number) == ("failed", MAX_DISRUPTIONS + 2)
@@ -342,8 +346,23 @@ def test_what_a_cluster_ends_costs_no_retry_until_it_has_done_so_ten_times() -> 
     assert (instance.tries_spent, instance.disruptions) == (0, 0)
 
 
+@pytest.mark.parametrize("fields", [{"retry_only_on": ["E"]}, {"no_retry_on": ["SparkDriverLost"]}])
+def test_which_failures_are_retried_is_not_asked_of_those_of_a_cluster(fields: dict[str, Any]) -> None:
+    driver = Driver([{**SPARK, **fields}])
+    driver.begin()
+    driver.comes_to("a", Failure(error_type="SparkDriverLost", message="", is_disruption=True))
+    assert driver.states["a"] == "up_for_retry"
+
+
+def test_only_sparks_clusters_end_tries_at_no_cost() -> None:
+    driver = Driver([{"task_id": "a", "kind": "bash", "command": "true"}])
+    driver.begin()
+    driver.comes_to("a", Failure(error_type="E", message="", is_disruption=True))
+    assert (driver.states["a"], driver.state.instances["a"].disruptions) == ("failed", 0)
+
+
 def test_a_failure_of_its_own_costs_a_retry_beside_those_of_its_cluster() -> None:
-    driver = Driver([{"task_id": "a", "kind": "bash", "command": "true", "retries": 1}])
+    driver = Driver([{**SPARK, "retries": 1}])
     driver.begin()
     for is_disruption in (True, False, True):
         driver.comes_to("a", Failure(error_type="E", message="", is_disruption=is_disruption))

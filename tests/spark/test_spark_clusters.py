@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from spark_starts import KUBERNETES, YARN, conf_of, start
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 from tidemill.activities.spark import cluster, yarn_logs
 from tidemill.activities.spark import yarn as yarn_module
 from tidemill.activities.spark.activity import SparkActivities
@@ -182,7 +183,7 @@ def test_of_two_applications_of_an_attempt_the_older_one_works(
 
 
 def test_a_driver_whose_container_yarn_has_taken_does_not_begin_again(
-    tmp_path: Path, resource_manager: ResourceManager
+    tmp_path: Path, resource_manager: ResourceManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after preemption: YARN counts it for no failure, and what the first one has written is still there."""
     work = started(tmp_path, resource_manager)
@@ -200,8 +201,11 @@ def test_a_driver_whose_container_yarn_has_taken_does_not_begin_again(
         resource_manager.printed = {"stdout": ran.stdout, "stderr": ""}
         resource_manager.apps[application].update(state="FINISHED", finalStatus="FAILED")
     Yarn(work, lambda: "").status(application)
-    with pytest.raises(ApplicationError, match=r"ContainerLostError: YARN has taken the driver's container"):
-        work.earlier_result()
+    monkeypatch.setattr(cluster, "cluster_of", lambda *_: Yarn(work, lambda: ""))
+    submission = Submission(application_id=application, submitted_at=datetime.now(UTC))
+    with pytest.raises(ApplicationError, match=r"ContainerLostError: YARN has taken the driver's container") as raised:
+        ActivityEnvironment().run(cluster.follow, work, submission)
+    assert raised.value.details[0]["is_disruption"]
 
 
 def test_the_end_waits_for_what_an_earlier_start_may_have_submitted(

@@ -10,14 +10,14 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_starts import KUBERNETES, conf_of, start
+from kubernetes_api import Object, begun
+from spark_starts import KUBERNETES, conf_of
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.spark import cluster as cluster_module
@@ -31,79 +31,7 @@ from tidemill.activities.spark.driver_lines import DriverLines
 from tidemill.activities.spark.kubernetes import GIVEN_UP, LARGEST, Kubernetes
 from tidemill.activities.spark.pod import status_of
 from tidemill.activities.spark.shipping import ARCHIVE, archive
-from tidemill.activities.spark.starts import SparkStart, cluster_name
-
-Object = dict[str, Any]
-
-
-class Api:
-    """What `kubectl` finds and changes: objects by kind and name, and what a pod has printed."""
-
-    def __init__(self) -> None:
-        self.objects: dict[tuple[str, str], Object] = {}
-        self.printed: list[str] | None = []
-        self.logs_of: str | None = None
-        """The container that has to be named where a log is read."""
-        self.asked: list[list[str]] = []
-
-    def __call__(self, argv: Sequence[str], given: str | None = None) -> str:
-        self.asked.append([*argv])
-        words = [*argv][[*argv].index("--namespace") + 2 :]
-        match words:
-            case ["get", kind, name, *_]:
-                found = self.objects.get((kind, name))
-                return "" if found is None else json.dumps(found)
-            case ["create", *_]:
-                content = json.loads(given or "")
-                key = (content["kind"].lower(), content["metadata"]["name"])
-                if key in self.objects:
-                    raise OSError(
-                        f'kubectl failed: Error from server (AlreadyExists): {key[0]}s "{key[1]}" already exists'
-                    )
-                self.put(*key, content)
-                return json.dumps(self.objects[key])
-            case ["replace", *_]:
-                content = json.loads(given or "")
-                self.put(content["kind"].lower(), content["metadata"]["name"], content)
-                return ""
-            case ["delete", kind, name, *_]:
-                self.objects.pop((kind, name), None)
-                return ""
-            case ["logs", *_] if self.printed is None:
-                raise OSError("no log")
-            case ["logs", _, "--timestamps", *since] if self.logs_of is None:
-                return self._printed(since)
-            case ["logs", _, "--container", self.logs_of, "--timestamps", *since]:
-                return self._printed(since)
-        raise AssertionError(words)
-
-    def _printed(self, since: Sequence[str]) -> str:
-        after = since[0].partition("=")[2] if since else ""
-        return "".join(f"{line}\n" for line in self.printed or () if line.partition(" ")[0] >= after)
-
-    def put(self, kind: str, name: str, content: Object) -> None:
-        uid = f"uid of {kind} {name}"
-        self.objects[kind, name] = {**content, "metadata": {**content.get("metadata", {}), "name": name, "uid": uid}}
-
-    def pod(self, name: str, phase: str, **more: Any) -> None:
-        self.put("pod", name, {"status": {"phase": phase}, **more})
-
-    def config_map(self, name: str) -> Object:
-        return self.objects["configmap", name]
-
-
-def begun(home: Path, spark: Object = KUBERNETES, **fields: Any) -> tuple[SparkStart, Api, Kubernetes]:
-    """An attempt whose script is there, and a cluster on which spark-submit makes the pod."""
-    (home / "dags").mkdir(exist_ok=True)
-    (home / "dags" / "load.py").write_text("print('loads')")
-    fields.setdefault("application", str(home / "dags" / "load.py"))
-    work, api = start(home, spark, **fields), Api()
-
-    def launch() -> str:
-        api.pod(cluster_name(work), "Pending")
-        return ""
-
-    return work, api, Kubernetes(work, launch, api)
+from tidemill.activities.spark.starts import cluster_name
 
 
 def test_the_command_line(tmp_path: Path) -> None:
@@ -341,18 +269,6 @@ def test_a_pod_without_what_it_mounts_is_removed_and_submitted_again(
 def test_how_a_pod_stands_is_said_in_the_words_of_the_api(status: Object, life: AppState, words: str) -> None:
     found = status_of({"status": status})
     assert (found.life, found.told, found.succeeded) == (life, words, status["phase"] == "Succeeded")
-
-
-@pytest.mark.parametrize(("status", "is_disruption"), [
-    ({"phase": "Running", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}, True),
-    ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}], "reason": "Terminated"}, True),
-    ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "False"}]}, False),
-    # By its node, which it may have filled itself.
-    ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}], "reason": "Evicted"}, False),
-    ({"phase": "Failed"}, False),
-])  # fmt: skip
-def test_whether_others_have_ended_a_pod_is_the_apis_word(status: Object, is_disruption: bool) -> None:
-    assert status_of({"status": status}).is_disruption is is_disruption
 
 
 @pytest.mark.parametrize(("cause", "refused"), [

@@ -201,6 +201,8 @@ class RunTasks:
             outcome = await work_of(self.state.spec, attempt)
         except FailureError as error:
             outcome = failure_of(error, self.state.spec.by_id[instance.task_id].max_starts or MAX_STARTS)
+            if outcome.is_disruption and not workflow.patched("disruptions-are-free"):
+                outcome = outcome.model_copy(update={"is_disruption": False})
         except asyncio.CancelledError:  # stopped before there was anything to stop
             outcome = CANCELLED
         except (ValueError, LookupError) as error:  # values that do not fit what they are mapped to
