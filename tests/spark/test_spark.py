@@ -67,9 +67,11 @@ async def test_an_application_gets_its_contract_and_gives_its_result(spark: Stac
 
 
 async def outcome_of(handle: Any) -> dict[str, Any]:
-    """The outcome of the only activity, from the run's history."""
+    """The outcome of the driver, from the run's history: who took it first has left it to a worker with room."""
     history = await handle.fetch_history()
-    [done] = [e for e in history.events if e.HasField("activity_task_completed_event_attributes")]
+    [given_back, done] = [e for e in history.events if e.HasField("activity_task_completed_event_attributes")]
+    of = given_back.activity_task_completed_event_attributes
+    assert json.loads(of.result.payloads[0].data) == {"needs_driver": True}
     return dict(json.loads(done.activity_task_completed_event_attributes.result.payloads[0].data))
 
 
@@ -138,7 +140,7 @@ async def outcome_of_task(here: Stack, workflow_id: str, task_id: str) -> dict[s
     for event in history.events:
         done = event.activity_task_completed_event_attributes
         completed = event.HasField("activity_task_completed_event_attributes")
-        if completed and scheduled[done.scheduled_event_id].startswith(f"{task_id}/"):
+        if completed and scheduled[done.scheduled_event_id] == f"{task_id}/1/driver":
             return dict(json.loads(done.result.payloads[0].data))
     raise AssertionError(f"{task_id} has not completed")
 
