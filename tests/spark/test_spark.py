@@ -140,7 +140,7 @@ async def outcome_of_task(here: Stack, workflow_id: str, task_id: str) -> dict[s
     for event in history.events:
         done = event.activity_task_completed_event_attributes
         completed = event.HasField("activity_task_completed_event_attributes")
-        if completed and scheduled[done.scheduled_event_id] == f"{task_id}/1/driver":
+        if completed and scheduled[done.scheduled_event_id].startswith(f"{task_id}/"):
             return dict(json.loads(done.result.payloads[0].data))
     raise AssertionError(f"{task_id} has not completed")
 
