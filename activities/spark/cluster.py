@@ -172,21 +172,21 @@ def follow(work: SparkStart, submission: Submission) -> Outcome:
         if error.type != TASK_FAILED:
             raise
         failure = Failure.model_validate(error.details[0])
-        cluster = cluster or cluster_of(work, watch)
         if not _is_disruption(work, submission, watch, cluster, failure):
             raise
         raise task_failure(failure.model_copy(update={"is_disruption": True})) from None
 
 
 def _is_disruption(
-    work: SparkStart, submission: Submission, watch: "_Following", cluster: Cluster, failure: Failure
+    work: SparkStart, submission: Submission, watch: "_Following", cluster: Cluster | None, failure: Failure
 ) -> bool:
-    """Whether the try has failed since its cluster took the driver from it."""
+    """Whether the try has failed since its cluster took the driver from it; not, where the cluster cannot be asked."""
     if work.options.mode is SparkMode.YARN and failure.error_type == ContainerLostError.__name__:
         return True
     try:  # its word of how it went may have come before the cluster was asked again
+        cluster = cluster or cluster_of(work, watch)
         return cluster.status(claimed(work) or submission.application_id).is_disruption
-    except (OSError, LookupError, ValueError):
+    except (OSError, LookupError, ValueError, ApplicationError):
         return watch.status is not None and watch.status.is_disruption
 
 

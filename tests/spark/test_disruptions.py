@@ -1,6 +1,7 @@
 """Which failure is a cluster's doing, and costs no retry: what its API says of the driver's pod, look after look."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from kubernetes_api import Api, Object, begun
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.attempts.outcomes import outcome_of
+from tidemill.activities.attempts.supervision import infrastructure_error
 from tidemill.activities.spark import cluster
-from tidemill.activities.spark.clusters import Status
+from tidemill.activities.spark.clusters import NotConfiguredError, Status
+from tidemill.activities.spark.kubernetes import Kubernetes
 from tidemill.activities.spark.pod import status_of
 from tidemill.activities.spark.spark_operator import KIND, SparkOperator
 from tidemill.activities.spark.starts import SparkStart, cluster_name
@@ -75,6 +78,19 @@ def test_a_drivers_word_comes_before_that_of_its_cluster(tmp_path: Path, monkeyp
     assert "is_disruption" not in failure_of(tmp_path, monkeypatch, [FAILED], word)
 
 
+@pytest.mark.parametrize("trouble", [NotConfiguredError("no kubectl"), infrastructure_error("another connection")])
+def test_a_failure_counts_where_the_cluster_cannot_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    """A worker that knows less than the one before still has the driver's word."""
+
+    def fail(*_: object) -> Kubernetes:
+        raise trouble
+
+    word = {"failure": {"error_type": "ValueError", "message": "bad row"}}
+    assert failure_of(tmp_path, monkeypatch, [FAILED], word, fail)["error_type"] == "ValueError"
+
+
 def test_no_child_says_that_a_cluster_has_ended_it() -> None:
     with pytest.raises(ApplicationError) as raised:
         outcome_of({"failure": {"error_type": "E", "message": "", "is_disruption": True}})
@@ -94,7 +110,11 @@ def test_a_spark_application_that_has_completed_was_not_taken(tmp_path: Path) ->
 
 
 def failure_of(
-    home: Path, monkeypatch: pytest.MonkeyPatch, looks: list[Object | None], word: Object | None = None
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    looks: list[Object | None],
+    word: Object | None = None,
+    cluster_of: Callable[..., Kubernetes] | None = None,
 ) -> Object:
     """What the try fails of where its cluster is looked at so, the last time again and again."""
     work, api, kubernetes = begun(home)
@@ -108,7 +128,7 @@ def failure_of(
         return status(application_id)
 
     monkeypatch.setattr(kubernetes, "status", look)
-    monkeypatch.setattr(cluster, "cluster_of", lambda *_: kubernetes)
+    monkeypatch.setattr(cluster, "cluster_of", cluster_of or (lambda *_: kubernetes))
     if word is not None:
         work.folder.hand_over("result.json", json.dumps(word))
     submission = Submission(application_id=cluster_name(work), submitted_at=datetime.now(UTC))
