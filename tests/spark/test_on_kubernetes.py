@@ -120,6 +120,7 @@ async def test_a_driver_that_ends_without_a_word_is_told_by_its_pod(
     assert "exit code" in failure.message
 
 
+@pytest.mark.thorough
 async def test_a_driver_that_is_preempted_costs_no_retry(
     spark: Stack, kubernetes: KubernetesCluster, tmp_path: Path
 ) -> None:
@@ -134,7 +135,7 @@ async def test_a_driver_that_is_preempted_costs_no_retry(
     patch = json.dumps({"status": {"conditions": [target]}})
     kubernetes.kubectl("patch", "pod", pod, "--subresource=status", "--type=strategic", "--patch", patch)
     kubernetes.kubectl("delete", "pod", pod, "--wait=false")
-    details = await spark.finished(dag_id, run.run_id)
+    details = await spark.finished(dag_id, run.run_id, within=550)
     assert details.state is RunState.SUCCESS, told(details)
     [first, second] = details.tasks[0].attempts
     assert first.failure is not None
