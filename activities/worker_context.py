@@ -39,7 +39,7 @@ from .spark.driver_room import SUBMISSION_MEGABYTES, DriverRoom, drivers_of_host
 from .work.airflow_detection import INSTALL
 from .work.dag_code import archive_of
 
-MAX_SPARK_TASKS = 64
+MAX_SPARK_TASKS, FEWEST_SPARK_TASKS = 64, 8
 CLIENT_MEGABYTES = 256
 """What a client of a Spark Connect server takes of its host."""
 MAX_FOLDERS = 64
@@ -129,22 +129,32 @@ class WorkerContext:
         return lambda operation, reason: self.refusals.add_of(attempt, f"task.{operation}", reason)
 
     @cached_property
+    def submission_rooms(self) -> dict[str, DriverRoom]:
+        return {}
+
+    @cached_property
     def driver_room(self) -> DriverRoom:
         return DriverRoom(self.spark_memory or memory_of_host(), self.spark_drivers or drivers_of_host())
 
-    @cached_property
-    def submission_room(self) -> DriverRoom:
-        """What is left for spark-submit where it hands an application over to a cluster, and waits for no driver."""
+    def submission_room(self, master: str) -> DriverRoom:
+        """What is left for spark-submit where it hands an application over to *master*, and waits for no driver.
+
+        Those of a cluster that does not answer, which they ask for long, hold up no other cluster's.
+        """
         room = self.driver_room
         most = max(1, min(room.drivers, room.megabytes // SUBMISSION_MEGABYTES))
-        return DriverRoom(most * SUBMISSION_MEGABYTES, most, "a submission")
+        made = DriverRoom(most * SUBMISSION_MEGABYTES, most, "a submission")
+        return self.submission_rooms.setdefault(master, made)
 
     @property
     def max_spark_tasks(self) -> int:
         """How many at a time whose driver is elsewhere: clients of Connect servers, and submissions."""
         if self.spark_slots is not None:
             return self.spark_slots
-        return max(1, min(MAX_SPARK_TASKS, self.driver_room.megabytes // CLIENT_MEGABYTES))
+        megabytes = self.driver_room.megabytes
+        # Drivers may have all of that, and 80 % of the host: with a fourth more for clients it is full.
+        usual = max(FEWEST_SPARK_TASKS, megabytes // 4 // CLIENT_MEGABYTES)
+        return max(1, min(MAX_SPARK_TASKS, usual, megabytes // CLIENT_MEGABYTES))
 
     @property
     def max_drivers(self) -> int:

@@ -111,7 +111,7 @@ class TidemillPlugin(SimplePlugin):
         self._watch_activities = WatchActivities(place)
         self._trigger_activities = TriggerActivities(place)
         self.place = place
-        _ = place.driver_room, place.submission_room  # made before many threads ask for them
+        _ = place.driver_room, place.submission_rooms  # made before many threads ask for them
         self._lost_after = lost_after
         self._cached = CachedWorkflows()
         self._making_beside = False

@@ -17,6 +17,7 @@ from temporalio.exceptions import ApplicationError
 
 from ...model.run.task_instances import Failure, Outcome, Submission
 from ...model.spec.tasks import SparkMode
+from ...model.spec.tasks.spark import DEFAULT_MASTER
 from ..attempts.folder import RESULT
 from ..attempts.log import last_lines
 from ..attempts.supervision import AttemptSupervisor, infrastructure_error, task_failure
@@ -81,7 +82,8 @@ def cluster_of(work: SparkStart, watch: AttemptSupervisor) -> Cluster:
 
     def launch(*shipped: str) -> str:
         """Runs spark-submit, which hands the application over with the files *shipped* and ends; what it printed."""
-        with work.workplace.submission_room.reserved(SUBMISSION_MEGABYTES, watch):
+        room = work.workplace.submission_room(work.options.master or DEFAULT_MASTER)
+        with room.reserved(SUBMISSION_MEGABYTES, watch):
             ended = launched(work, spark_submit(work, shipped=shipped), watch)
         told = "\n".join(ended.tail)
         code = ended.result["ended"]["code"]

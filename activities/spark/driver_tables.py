@@ -166,9 +166,10 @@ def _settled(staged: dict[str, Any], heads: dict[str, int], history: "History") 
     branch, main = staged["branch"], [*history.ancestors(heads.get(MAIN))]
     if any(history.signed.get(snapshot) == branch for snapshot in main):
         return f"{branch} is published"
-    if staged["replace_where"] is not None:  # who replaces what is there need not know whose it is
+    first, mine = staged["signed"].get(FIRST_EXECUTION), _try_of(branch, staged["family"])
+    # Who replaces what is there need not know whose it is; a run without a server has no execution.
+    if staged["replace_where"] is not None or first is None:
         return None
-    first, mine = staged["signed"][FIRST_EXECUTION], _try_of(branch, staged["family"])
     for snapshot in main:
         other = _try_of(history.signed.get(snapshot) or "", staged["family"])
         if history.first_executions.get(snapshot) == first and staged["since_try"] < other < mine:

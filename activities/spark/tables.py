@@ -46,8 +46,9 @@ def signature(attempt: TaskAttempt, staged: StagedTable) -> dict[str, str]:
         "task_id": attempt.task.task_id,
         "map_index": str(attempt.map_index),
         "try_number": str(attempt.try_number),
-        "first_execution": attempt.first_execution,
     }
+    if attempt.first_execution:
+        signed["first_execution"] = attempt.first_execution
     if run.data_interval is not None:
         signed["data_interval_start"] = iso(run.data_interval.start)
         signed["data_interval_end"] = iso(run.data_interval.end)

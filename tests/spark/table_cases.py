@@ -36,11 +36,11 @@ def case(function: Callable[[SparkSession, str], Any]) -> Callable[[SparkSession
     return function
 
 
-def staged(table: str, branch: str, day: str | None = None, execution: str = "r") -> dict[str, Any]:
+def staged(table: str, branch: str, day: str | None = None, execution: str | None = "r") -> dict[str, Any]:
     family, where = branch.rpartition("_")[0] + "_", None if day is None else f"day = date'{day}'"
     if branch.count("_") > 1:  # of a task, an execution, a try, and a start
         family = branch.partition("_")[0] + "_"
-    signed = {tables.SIGNED: branch, tables.FIRST_EXECUTION: execution}
+    signed = {tables.SIGNED: branch, **({} if execution is None else {tables.FIRST_EXECUTION: execution})}
     named = {"table": table, "branch": branch, "family": family, "replace_where": where}
     return {**named, "signed": signed, "since_try": 0, "withdraws": False}
 
@@ -58,7 +58,8 @@ def conf_of(session: SparkSession, attempt: dict[str, Any]) -> Iterator[None]:
     """What the attempt's application has been started with."""
     signing = f"spark.sql.iceberg.snapshot-property.{tables.FIRST_EXECUTION}"
     conf = {tables.WAP_BRANCH: attempt["branch"], tables.SIGNING: attempt["branch"]}
-    conf[signing] = attempt["signed"][tables.FIRST_EXECUTION]
+    if tables.FIRST_EXECUTION in attempt["signed"]:
+        conf[signing] = attempt["signed"][tables.FIRST_EXECUTION]
     for name, value in conf.items():
         session.conf.set(name, value)
     yield
@@ -159,10 +160,16 @@ def a_publication_that_has_got_lost(session: SparkSession, table: str) -> Any:
 
 @case
 def a_publication_that_was_given_up_and_commits(session: SparkSession, table: str) -> Any:
-    """Retries of the same rows, one after the run has gone on as new; then after `clear`, of another run, a task."""
+    """Retries of the same rows, one after the run has gone on as new; then after `clear`, of other runs, a task."""
     tables.publish(session, written(session, staged(table, "a_x_1_1"), ("2026-01-01", 1)))
     found = []
-    for name, first, since in (("a_x_2_1", "r", 0), ("a_y_3_1", "r", 0), ("a_y_4_1", "r", 3), ("a_z_5_1", "s", 0)):
+    for name, first, since in (
+        ("a_x_2_1", "r", 0),
+        ("a_y_3_1", "r", 0),
+        ("a_y_4_1", "r", 3),
+        ("a_z_5_1", "s", 0),
+        ("a_z_6_1", None, 0),
+    ):
         later = {**written(session, staged(table, name, execution=first), ("2026-01-01", 9)), "since_try": since}
         for _ in range(2):
             tables.publish(session, later)

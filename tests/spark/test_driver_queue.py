@@ -99,10 +99,13 @@ async def test_a_queue_of_the_tasks_own_is_where_its_driver_runs(server: str, sp
 def test_room_is_for_drivers_and_for_clients(tmp_path: Path) -> None:
     place = WorkerContext(home=tmp_path, spark_memory=4096)
     place.__dict__["driver_room"] = DriverRoom(4096, 6)
-    assert (place.max_spark_tasks, place.max_drivers) == (16, 2)  # as many clients, and drivers, as there is memory
-    assert (place.submission_room.drivers, place.submission_room.megabytes) == (6, 3072)
+    assert (place.max_spark_tasks, place.max_drivers) == (8, 2)  # as many as there is memory
+    submissions = place.submission_room("yarn")
+    assert (submissions.drivers, submissions.megabytes) == (6, 3072)
     place = WorkerContext(home=tmp_path, spark_memory=1000, spark_drivers=6)
-    assert (place.max_spark_tasks, place.max_drivers, place.submission_room.drivers) == (3, 3, 1)
+    assert (place.max_spark_tasks, place.max_drivers, place.submission_room("yarn").drivers) == (3, 3, 1)
+    place = WorkerContext(home=tmp_path, spark_memory=20_000)
+    assert place.max_spark_tasks == 19
     place = WorkerContext(home=tmp_path, spark_memory=400_000, spark_drivers=6)
     assert (place.max_spark_tasks, place.max_drivers) == (64, 6)
     place = WorkerContext(home=tmp_path, spark_memory=400_000, spark_drivers=6, spark_slots=3)

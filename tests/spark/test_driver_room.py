@@ -12,7 +12,7 @@ from temporalio.exceptions import CancelledError
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.attempts.supervision import AttemptSupervisor, Stopped
 from tidemill.activities.spark import driver_room
-from tidemill.activities.spark.driver_room import DriverRoom, drivers_of_host
+from tidemill.activities.spark.driver_room import SUBMISSION_MEGABYTES, DriverRoom, drivers_of_host
 from tidemill.activities.tasks import task_activity
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.spec.tasks import AirflowTask
@@ -106,6 +106,21 @@ def test_a_driver_that_airflows_provider_starts_has_a_place_too(tmp_path: Path) 
     with place.driver_room.reserved(1, AttemptSupervisor(None)):
         told = told_while_waiting(lambda: task_activity("tidemill.airflow", place)(attempt))
     assert "it has 1, its most" in told["waits_for"]
+
+
+def test_submissions_to_one_cluster_hold_up_no_other_clusters(tmp_path: Path) -> None:
+    place = WorkerContext(home=tmp_path, spark_memory=1000)
+
+    def submitting(master: str) -> AbstractContextManager[None]:
+        return place.submission_room(master).reserved(SUBMISSION_MEGABYTES, AttemptSupervisor(None))
+
+    def wait() -> None:
+        with submitting("yarn"):
+            raise AssertionError("there is no room")
+
+    with submitting("yarn"), submitting("k8s://https://h:6443"):
+        told = told_while_waiting(wait)
+    assert told["waits_for"].startswith("a submission of this worker to end: it has 1")
 
 
 def test_a_container_with_half_a_core_has_one_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

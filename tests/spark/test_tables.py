@@ -182,7 +182,7 @@ CASES: dict[str, Any] = {
         "rows": [["2026-01-01", 2]],
     },
     "a_publication_that_has_got_lost": {"failure": "TableChangedError: ", "rows": [["2026-01-01", 2]]},
-    "a_publication_that_was_given_up_and_commits": {"rows": [1, 1, 2, 3, 4], "branches": ["main"]},
+    "a_publication_that_was_given_up_and_commits": {"rows": [1, 1, 2, 3, 4, 5], "branches": ["main"]},
     "a_publication_that_is_withdrawn": {
         "withdrawn": [WITHDRAWN] * 2,
         "late": "TableMissingError: lake.db.",
