@@ -59,6 +59,11 @@ class CodePlace:
     digest: Callable[[], str] = field(default=lambda: "", compare=False)
     """Of the file and of the local modules that it imports, as they are now; "" for a copy that never changes."""
 
+    @property
+    def name(self) -> str:
+        """By what a worker knows the file: where it is, with its roots; the same for all its versions there."""
+        return f"{self.path} {[str(root) for root in self.roots]}"
+
     def as_request(self) -> dict[str, Any]:
         return {"path": str(self.path), "roots": [str(root) for root in self.roots]}
 
@@ -152,7 +157,8 @@ class Forks:
             return made
 
         if connect or separate is not None:
-            key = f"connect {code}{code.digest() if code else ''}" if connect else f"separate {separate}"
+            content = "" if code is None else f" {code.name} {code.digest()}"
+            key = f"connect{content}" if connect else f"separate {separate}"
             with self._warmed(key, code if connect else None, listener, checks, connect=connect) as server:
                 return ready(server).run()
         if code is None:
@@ -162,7 +168,7 @@ class Forks:
     def _call_code(
         self, code: CodePlace, ready: Callable[[Server], Call], listener: Listener, checks: Checks
     ) -> Answer:
-        name = f"{code.path} {code.roots} "
+        name = f"{code.name} "
         seconds = self._import_seconds(name, checks)
         if seconds is not None and self._is_worth_a_parent(name, seconds):
             with self._warmed(name + code.digest(), code, listener, checks) as server:
