@@ -101,7 +101,7 @@ build/kubelite: tests/kubelite/go.mod tests/kubelite/main.go scripts/build_kubel
 build/spark-operator/.ready: tests/sparkoperator/go.mod scripts/build_spark_operator.sh
 	@scripts/build_spark_operator.sh
 
-build/yarn/.ready: tests/yarn/pom.xml tests/yarn/SmallYarn.java scripts/fetch_yarn.sh
+build/yarn/.ready: tests/yarn/pom.xml scripts/fetch_yarn.sh
 	@scripts/fetch_yarn.sh
 
 clusters: env build/kubelite build/spark-operator/.ready build/yarn/.ready ## Run Spark on a real Kubernetes API and a real YARN, which are built once in minutes (needs Go, kubectl, Maven and root)

@@ -1,6 +1,6 @@
 """A storm over Spark: days are written in several modes at once, while workers, drivers, executors, the Connect server,
-the Spark operator and Temporal's server are killed. In the end each day is there once and exactly, and nothing runs or
-is left.
+the Spark operator, YARN's ResourceManager and Temporal's server are killed. In the end each day is there once and
+exactly, and nothing runs or is left.
 
 Seeded and bounded. `make chaos-spark` runs the long form, in four modes; with `--modes` on Kubernetes and YARN, where
 `make clusters` has built them. A short one is part of the tests.
@@ -50,7 +50,7 @@ FOLLOWED = ("standalone-cluster", *ON_CLUSTERS)
 """The modes whose drivers go on without their worker: each attempt has one."""
 ALONE = ("local", "connect")
 """The modes whose executors end with their driver, and not a moment later."""
-SHARES = {"worker": 6, "executor": 5, "driver": 4, "connect": 3, "operator": 2, "server": 1}
+SHARES = {"worker": 6, "executor": 5, "driver": 4, "connect": 3, "operator": 2, "server": 1, "resource-manager": 1}
 """How often each kind of process is killed, beside the others."""
 DRIVERS = ("SparkSubmit", "DriverWrapper", "ApplicationMaster")
 """What a driver's process runs, or who asks for one."""
@@ -169,6 +169,12 @@ class SparkWorld(World):
             if self.operator is not None:
                 self.operator.stop()
                 self.operator.start()
+                self.kills[kind] += 1
+            return
+        if kind == "resource-manager":
+            if self.yarn is not None:
+                self.yarn.kill_resource_manager()
+                self.yarn.start_resource_manager()
                 self.kills[kind] += 1
             return
         if kind == "worker":
@@ -310,6 +316,8 @@ async def spark_storm(plan: Plan, folder: Path) -> Result:
         await register(tidemill, world, plan)
         await blow(world, plan)
         world.replace_the_dead()
+        if world.yarn is not None:
+            await asyncio.to_thread(world.yarn.until_it_answers, nodes=1)
         await settle(tidemill, plan.modes, plan.settle_within)
         await judged(world, tidemill, plan, result)
         result.violations += await nothing_is_left(world, 60)
