@@ -44,6 +44,7 @@ from .model.authoring.other_python import (
 )
 from .model.authoring.own_operators import BaseOperator, BaseSensorOperator
 from .model.authoring.params import Param
+from .model.authoring.pipelines import spark_pipeline
 from .model.authoring.timetables import (
     CronDataIntervalTimetable,
     CronTriggerTimetable,
@@ -233,6 +234,7 @@ __all__ = [
     "days_ago",
     "get_current_context",
     "setup",
+    "spark_pipeline",
     "spark_sql",
     "spark_submit",
     "task",

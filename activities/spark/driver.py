@@ -94,8 +94,8 @@ def is_first(tag: str, resource_managers: list[str]) -> bool:
         return True
     for url in resource_managers:
         try:
-            asked = f"{url}/ws/v1/cluster/apps?applicationTags={tag}&user.name={os.environ.get('USER', '')}"
-            with urllib.request.urlopen(asked, timeout=10) as answer:  # noqa: S310 - of the worker's configuration
+            question = f"{url}/ws/v1/cluster/apps?applicationTags={tag}&user.name={os.environ.get('USER', '')}"
+            with urllib.request.urlopen(question, timeout=10) as answer:  # noqa: S310 - of the worker's configuration
                 listed = (json.load(answer).get("apps") or {}).get("app") or []
         except (OSError, ValueError) as error:
             print(f"[tidemill] {url} does not say whether there is another application: {error}", flush=True)
@@ -117,8 +117,8 @@ def check_container() -> None:
     """
     yarn = _YARN_CONTAINER.fullmatch(os.environ.get("CONTAINER_ID", ""))
     if yarn is not None and int(yarn[2]) > 1:
-        told = "YARN has taken the driver's container from it (preemption, or a lost node), and has begun another one"
-        raise ContainerLostError(f"{told}, which does nothing: what the first one has written may be there")
+        reason = "YARN has taken the driver's container from it (preemption, or a lost node), and has begun another one"
+        raise ContainerLostError(f"{reason}, which does nothing: what the first one has written may be there")
 
 
 # Figures
@@ -192,7 +192,7 @@ def load_beside(folder: Path, name: str) -> Any:
 
 def watch(folder: Path, parent: int, known: dict[str, Any], ships: str | None, figures: Figures) -> None:
     """Writes progress; ends the driver when the JVM that started it is gone, whatever the script catches."""
-    told, looked_at = "", time.monotonic()
+    printed, looked_at = "", time.monotonic()
     while True:
         if os.getppid() != parent:
             os._exit(1)
@@ -200,8 +200,8 @@ def watch(folder: Path, parent: int, known: dict[str, Any], ships: str | None, f
             progress = current_progress(figures)
             if progress is not None:
                 write_json(folder / "progress.json", {**known, **progress, "at": time.time()})
-                if (line := in_words(progress)) != told:
-                    told = line
+                if (line := in_words(progress)) != printed:
+                    printed = line
                     if ships is not None:
                         tell(ships, "progress", {**progress, "at": time.time()})
                     print(f"[tidemill] {line}", flush=True)
@@ -255,8 +255,8 @@ def fraction_done() -> dict[str, float]:
     from pyspark.sql import SparkSession
 
     session = SparkSession._instantiatedSession
-    told = None if session is None else session.conf.get("spark.tidemill.progress", "")
-    return {"fraction": min(1.0, max(0.0, float(told)))} if told else {}
+    text = None if session is None else session.conf.get("spark.tidemill.progress", "")
+    return {"fraction": min(1.0, max(0.0, float(text)))} if text else {}
 
 
 # Failures
@@ -275,7 +275,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     while cause is not None and len(causes) < MAX_CAUSES:
         causes.append("caused by {}: {}".format(*name_and_message(cause)))
         cause = cause.__cause__
-    return {"error_type": name, "message": first_lines("\n".join([message, *causes])), "traceback": frames[-20:]}
+    known = {"error_type": name, "message": first_lines("\n".join([message, *causes])), "traceback": frames[-20:]}
+    return {**known, "retryable": False} if getattr(error, "is_final", False) is True else known
 
 
 MAX_CAUSES = 3
@@ -294,22 +295,22 @@ def name_and_message(error: BaseException) -> tuple[str, str]:
     if isinstance(error, SystemExit):
         return name, f"the application called sys.exit({error.code!r})"
     if type(error).__name__ in LOST_JVM or "does not exist in the JVM" in message:
-        told = f"the driver's JVM has ended under the application ({type(error).__name__}: {message[:200]})"
-        return "SparkDriverLost", f"{told}. Often memory ran out: see the end of the log, or give more driver_memory"
+        reason = f"the driver's JVM has ended under the application ({type(error).__name__}: {message[:200]})"
+        return "SparkDriverLost", f"{reason}. Often memory ran out: see the end of the log, or give more driver_memory"
     if "stopped SparkContext" in message:
-        told = "Spark has stopped its context: no master answered, or the application was ended. The log says which"
-        return name, f"{told}\n{message}"
+        reason = "Spark has stopped its context: no master answered, or the application was ended. The log says which"
+        return name, f"{reason}\n{message}"
     if _SESSION_CLOSED.match(message) is not None and type(error).__module__.startswith("pyspark.errors"):
-        told = "the Connect server has closed the session: nothing was asked of it for longer than the server's"
+        reason = "the Connect server has closed the session: nothing was asked of it for longer than the server's"
         remedy = "spark.connect.session.manager.defaultSessionTimeout. Raise that, or ask Spark more often"
-        return "SparkSessionClosed", f"{told} {remedy}\n{message}"
+        return "SparkSessionClosed", f"{reason} {remedy}\n{message}"
     if (program := _NO_PROGRAM.search(message)) is not None:
         return "SparkProgramNotFound", f"{program[0]}. Set spark.pyspark.python to one that every executor has"
     if getattr(error, "java_exception", None) is None:
         return name, message
     if deepest := _DEEPEST.findall(message):
-        java, told = deepest[-1]
-        return str(java), str(told)
+        java, text = deepest[-1]
+        return str(java), str(text)
     if (lost := _OF_A_TASK.search(message)) is not None:
         return lost[2], f"{lost[3]}, at {lost[1]}"
     outermost = _OUTERMOST.search(message)
@@ -325,13 +326,13 @@ def name_of(error: BaseException) -> str:
     state = getattr(error, "getSqlState", lambda: None)()
     java = getattr(error, "java_exception", None)
     name = str(java.getClass().getName()) if java is not None else type(error).__name__
-    told = ", ".join(part for part in (condition, f"SQLSTATE {state}" if state else None) if part)
-    return f"{name} [{told}]" if told else name
+    codes = ", ".join(part for part in (condition, f"SQLSTATE {state}" if state else None) if part)
+    return f"{name} [{codes}]" if codes else name
 
 
-def first_lines(message: str, most: int = 12) -> str:
+def first_lines(message: str, limit: int = 12) -> str:
     lines = [line for line in message.strip().split("\n") if not line.lstrip().startswith("at ")]
-    return "\n".join(lines[:most])[:4000]
+    return "\n".join(lines[:limit])[:4000]
 
 
 # Ways to run

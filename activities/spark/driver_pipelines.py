@@ -8,12 +8,12 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-FLOW = re.compile(r"Flow (\S+) (?:is|has) ([A-Z_]+)")
+FLOW = re.compile(r"Flow '?(.+?)'? (?:is|has) ([A-Z_]+)")
 _NAME = r"(?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*"
 _TEXT = r"""(?:'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*")"""
 SQL_FLOW = re.compile(
@@ -33,6 +33,12 @@ SERVER = {
     "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
 }
 """What Spark sets for a server of the application's own, which nobody else reaches."""
+
+
+class DatasetNotRefreshedError(Exception):
+    """The pipeline has a dataset that no task of the DAG refreshes: another try would find the same."""
+
+    is_final = True
 
 
 class PipelinesMissingError(Exception):
@@ -106,6 +112,7 @@ def run_connected(pipeline: dict[str, Any], progress: dict[str, Any]) -> dict[st
             )
     finally:
         cli.handle_pipeline_events = handle
+    check_datasets(flows, targets, pipeline.get("datasets", ()))
     xcom = {"return_value": flows, "datasets": datasets(flows, targets)}
     return {"outcome": {"state": "success", "xcom": xcom}}
 
@@ -143,13 +150,39 @@ def datasets(flows: dict[str, str], targets: dict[str, str]) -> list[str]:
 
     A flow is called as its dataset where *targets* says nothing else; names there may leave catalog and database out.
     """
+    return written_by((flow for flow, state in flows.items() if state == COMPLETED), targets)
+
+
+def check_datasets(flows: Iterable[str], targets: dict[str, str], known: Collection[str]) -> None:
+    """Raise DatasetNotRefreshedError where *flows*, which are all of the pipeline, write what is none of *known*.
+
+    Without *known* nothing is compared. Names there may leave catalog and database out; each means one dataset.
+    """
+    names = [name.replace("`", "").lower() for name in known]
+    meant: dict[str, str] = {}
+    for dataset in written_by(flows, targets) if names else ():
+        fitting = [name for name in names if f".{dataset}".lower().endswith(f".{name}")]
+        if not fitting:
+            raise DatasetNotRefreshedError(
+                f"the pipeline writes {dataset}, which no task of the DAG refreshes. Add it to datasets; where it is a "
+                "sink, have one task run the whole pipeline"
+            )
+        name = max(fitting, key=len)
+        if (other := meant.setdefault(name, dataset)) != dataset:
+            raise DatasetNotRefreshedError(
+                f"the pipeline writes {other} and {dataset}, and datasets has {name!r} for both. Write each with its "
+                "database"
+            )
+
+
+def written_by(flows: Iterable[str], targets: dict[str, str]) -> list[str]:
+    """As `datasets`, of flows in whatever state."""
     found = []
-    for flow, state in flows.items():
-        if state == COMPLETED:
-            parts = flow.split(".")
-            names = (".".join(parts[n:]) for n in range(len(parts)))
-            target = next((targets[name] for name in names if name in targets), flow).split(".")
-            found.append(".".join([*parts[: max(0, len(parts) - len(target))], *target]))
+    for flow in flows:
+        parts = flow.split(".")
+        names = (".".join(parts[n:]) for n in range(len(parts)))
+        target = next((targets[name] for name in names if name in targets), flow).split(".")
+        found.append(".".join([*parts[: max(0, len(parts) - len(target))], *target]))
     return list(dict.fromkeys(found))
 
 

@@ -7,13 +7,22 @@ from typing import Any
 import pytest
 from spark_clusters import options_for
 from support import Stack, dag, eventually, stack
-from tidemill.activities.spark.driver_pipelines import datasets, in_words, sql_flows
+from tidemill.activities.dag_files import parse_dag_file
+from tidemill.activities.spark.driver_pipelines import (
+    FLOW,
+    DatasetNotRefreshedError,
+    check_datasets,
+    datasets,
+    in_words,
+    sql_flows,
+)
 from tidemill.model.asset.events import AssetEvent
 from tidemill.model.errors import InvalidInputError
+from tidemill.model.run.revisions import ClearRequest
 from tidemill.model.spec.tasks import SparkPipelinesTask
 from tidemill.model.states import RunState
 
-from tidemill import DAG, AssetAlias, EmptyOperator, SparkPipelinesOperator
+from tidemill import DAG, AssetAlias, EmptyOperator, SparkPipelinesOperator, spark_pipeline
 
 
 @pytest.mark.parametrize(
@@ -88,6 +97,21 @@ def test_how_far_the_flows_have_come_is_told_in_few_words() -> None:
     assert in_words({"lake.orders": "completed"}) == "1 completed"
 
 
+@pytest.mark.parametrize(
+    ("message", "flow"),
+    [
+        ("Flow lake.sales.orders is RUNNING.", ("lake.sales.orders", "RUNNING")),
+        ("Flow 'lake.sales.orders' is EXCLUDED.", ("lake.sales.orders", "EXCLUDED")),
+        ("Flow lake.sales.orders has COMPLETED.", ("lake.sales.orders", "COMPLETED")),
+        ("Flow 'lake.sales.daily orders' is EXCLUDED.", ("lake.sales.daily orders", "EXCLUDED")),
+    ],
+)
+def test_a_flow_has_one_name_however_its_event_writes_it(message: str, flow: tuple[str, str]) -> None:
+    found = FLOW.match(message)
+    assert found is not None
+    assert found.groups() == flow
+
+
 async def triggering_events(spark: Stack, dag_id: str) -> list[AssetEvent]:
     runs = await spark.tidemill.runs.list(dag_id)
     details = [await spark.tidemill.runs.describe(dag_id, run.run_id) for run in runs]
@@ -158,6 +182,108 @@ async def test_a_pipeline_is_brought_up_to_date(
     assert {event.aliases for event in heard} == {(alias.name,)}
     if mode == "local":
         assert {path.name for path in (tmp_path / "warehouse").iterdir()} == {f"orders_{mark}", f"totals_{mark}"}
+
+
+def test_each_dataset_is_a_task_after_those_that_it_reads() -> None:
+    with DAG("by_dataset") as made:
+        tasks = spark_pipeline(
+            "spark-pipeline.yml", {"lake.orders": [], "totals": ["lake.orders"]}, conn_id="connect", retries=2
+        )
+        tasks["totals"] >> EmptyOperator(task_id="after")
+    by_id = {task.task_id: task for task in made.spec().tasks}
+    assert {task_id: task.upstream for task_id, task in by_id.items()} == {
+        "lake_orders": (), "totals": ("lake_orders",), "after": ("totals",),
+    }  # fmt: skip
+    orders = by_id["lake_orders"]
+    assert isinstance(orders, SparkPipelinesTask)
+    assert (orders.refresh, orders.datasets) == (("lake.orders",), ("lake.orders", "totals"))
+    assert isinstance(by_id["totals"], SparkPipelinesTask)
+    assert by_id["totals"].datasets == (), "one task compares"
+    assert (orders.retries, orders.spark.conn_id) == (2, "connect")
+
+
+@pytest.mark.parametrize(
+    ("datasets", "options", "problem"),
+    [
+        ({"a": ["b"]}, {}, "'a' reads 'b', which is none of them: a. Add it"),
+        ({"a": [], "b": "a"}, {}, "'b' reads 'a', which is no list"),
+        ({"a": None}, {}, "'a' reads None, which is no list"),
+        ({}, {}, "datasets: {} names none"),
+        (["a"], {}, r"datasets: \['a'\] names none"),
+        ({"a": []}, {"full_refresh": "a"}, "full_refresh: each task of spark_pipeline refreshes its dataset"),
+        ({"a": []}, {"task_id": "x"}, "task_id: each task of spark_pipeline"),
+    ],
+)
+def test_datasets_that_make_no_dag_are_refused(datasets: Any, options: dict[str, Any], problem: str) -> None:
+    with DAG("by_dataset"), pytest.raises(InvalidInputError, match=problem):
+        spark_pipeline("spark-pipeline.yml", datasets, **options)
+
+
+@pytest.mark.parametrize(
+    ("known", "missing"),
+    [
+        ((), None),
+        (("orders", "sales.totals"), None),
+        (("ORDERS", "`lake`.`sales`.totals"), None),
+        (("orders",), "lake.sales.totals"),
+        (("sales.orders", "als"), "lake.sales.totals"),
+        (("orders", "totals", "lake.archive.orders"), None),
+        (("orders", "totals"), "lake.sales.orders and lake.archive.orders"),
+    ],
+)
+def test_a_dataset_that_no_task_refreshes_fails_the_task(known: tuple[str, ...], missing: str | None) -> None:
+    flows = {"lake.sales.orders": "completed", "lake.sales.backfill": "excluded", "lake.sales.totals": "excluded"}
+    if "totals" in known:
+        flows["lake.archive.orders"] = "excluded"
+    if missing is None:
+        check_datasets(flows, {"backfill": "orders"}, known)
+        return
+    with pytest.raises(DatasetNotRefreshedError, match=f"the pipeline writes {missing}"):
+        check_datasets(flows, {"backfill": "orders"}, known)
+
+
+BY_DATASET = """
+from tidemill import DAG, spark_pipeline
+
+with DAG("sales_by_dataset"):
+    tasks = spark_pipeline(
+        "spark-pipeline.yml", {{"orders_{mark}": [], "totals_{mark}": ["orders_{mark}"]}}, master={master!r}
+    )
+"""
+VIEW = "CREATE TEMPORARY VIEW seen_{mark} AS SELECT * FROM orders_{mark}"
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+async def test_a_dag_from_a_pipeline_refreshes_each_dataset_by_a_task_of_its_own(
+    spark: Stack, tmp_path: Path, connect: tuple[str, str]
+) -> None:
+    mark = uuid.uuid4().hex[:8]
+    written(tmp_path, mark, totals=TOTALS, orders=ORDERS, view=VIEW)
+    file = tmp_path / "dags.py"
+    file.write_text(BY_DATASET.format(master=connect[0], mark=mark))
+    parsed = parse_dag_file(file)
+    assert parsed.error is None, parsed.error
+    [spec] = parsed.dags
+    orders, totals = (f"{name}_{mark}" for name in ("orders", "totals"))
+    assert {task.task_id: task.upstream for task in spec.tasks} == {orders: (), totals: (orders,)}
+    details = await spark.run_once(spec)
+    assert details.state is RunState.SUCCESS, [task.error for task in details.tasks]
+    for name in (orders, totals):
+        assert await spark.result_of(details, name, "datasets") == [f"spark_catalog.default.{name}"]
+
+    await spark.tidemill.runs.clear(spec.dag_id, details.run.run_id, ClearRequest(tasks=(totals,)))
+    again = await eventually(
+        lambda: spark.tidemill.runs.describe(spec.dag_id, details.run.run_id),
+        lambda found: found.state is RunState.SUCCESS and {task.try_number for task in found.tasks} == {1, 2},
+    )
+    assert {task.task_id: task.try_number for task in again.tasks} == {orders: 1, totals: 2}
+
+    (tmp_path / "transformations" / "more.sql").write_text(f"CREATE MATERIALIZED VIEW more_{mark} AS SELECT 1 AS n")
+    [failed, _] = (await spark.run_once(spec)).tasks
+    assert failed.attempts[0].failure is not None
+    assert not failed.attempts[0].failure.retryable
+    assert f"the pipeline writes spark_catalog.default.more_{mark}, which no task" in str(failed.error)
 
 
 @pytest.mark.spark

@@ -148,8 +148,10 @@ class SparkOptions(OmitDefaults, Model):
             if not key.startswith("spark."):
                 raise ValueError(f"Spark drops conf {key!r}: its keys start with 'spark.'. Write 'spark.{key}'")
             if key in _OPTIONS_IN_CONF:
-                told = f"conf {key!r} decides how the application is looked after. Set {_OPTIONS_IN_CONF[key]} instead"
-                raise ValueError(told)
+                message = (
+                    f"conf {key!r} decides how the application is looked after. Set {_OPTIONS_IN_CONF[key]} instead"
+                )
+                raise ValueError(message)
         return conf
 
     @model_validator(mode="after")
@@ -164,8 +166,8 @@ class SparkOptions(OmitDefaults, Model):
         if self.master is not None and (problem := self.without_operator) is not None:
             raise ValueError(problem)
         if self.master is not None and self.master.startswith("sc://"):
-            set_here = {name for name in self.model_fields_set if getattr(self, name)}
-            if fixed := sorted(set_here - _CONNECT_TAKES):
+            set_fields = {name for name in self.model_fields_set if getattr(self, name)}
+            if fixed := sorted(set_fields - _CONNECT_TAKES):
                 raise ValueError(
                     f"{', '.join(fixed)}: a Connect server has that set when it starts, not by its clients. "
                     "Leave it out, or set it where the server is started"
@@ -246,8 +248,8 @@ class SparkOptions(OmitDefaults, Model):
     @property
     def driver_megabytes(self) -> int:
         """What a driver takes of its host: its heap, and as much again as Spark reckons for the rest."""
-        asked = self.driver_memory or str(self.conf.get("spark.driver.memory", "1g"))
-        heap = megabytes(asked)
+        memory = self.driver_memory or str(self.conf.get("spark.driver.memory", "1g"))
+        heap = megabytes(memory)
         return heap + max(384, heap // 10)
 
 
@@ -447,6 +449,8 @@ class SparkPipelinesTask(SparkWork):
     """The datasets that are emptied and made anew, written as `refresh` is."""
     full_refresh_all: bool = False
     """Whether all of them are."""
+    datasets: tuple[str, ...] = ()
+    """The datasets that tasks of the DAG refresh: the task fails where the pipeline has others. None: not compared."""
     template_fields: ClassVar[tuple[str, ...]] = (
         *SparkWork.template_fields,
         "pipeline_spec",
@@ -464,13 +468,14 @@ class SparkPipelinesTask(SparkWork):
             "full_refresh": parts(filled["full_refresh"]),
             "full_refresh_all": self.full_refresh_all,
             "dry": self.pipeline_command == "dry-run",
+            "datasets": self.datasets,
         }
 
     def impossible_with(self, options: SparkOptions, /) -> str | None:
         if options.mode in (SparkMode.CLIENT, SparkMode.CONNECT):
             return super().impossible_with(options)
-        told = f"task {self.task_id!r}: a pipeline cannot be run in mode {options.mode}"
-        return f"{told}. Use client mode, or a Connect server"
+        problem = f"task {self.task_id!r}: a pipeline cannot be run in mode {options.mode}"
+        return f"{problem}. Use client mode, or a Connect server"
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
