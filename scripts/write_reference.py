@@ -21,7 +21,8 @@ from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.schema import dag_schema
 from tidemill.model.spec.tasks import BaseTask
 from tidemill.worker.cli import app as command_line
-from tidemill.worker.settings import OTHERS, Settings
+from tidemill.worker.setting_groups import GROUPS
+from tidemill.worker.settings import OTHERS
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -75,10 +76,13 @@ SETTING = re.compile(r"^\| `TIDEMILL_(\w+)` \|([^|]*)\| (.*) \|$", re.MULTILINE)
 
 def settings_page() -> str:
     documented = {name: rest for name, *rest in SETTING.findall((ROOT / "docs" / "operating.md").read_text())}
-    rows = ["| variable | default | meaning |", "|---|---|---|"]
-    for name in Settings.model_fields:
-        default, meaning = documented.get(name.upper(), ("", ""))
-        rows.append(f"| `TIDEMILL_{name.upper()}` | {default.strip()} | {one_folder_up(meaning)} |")
+    rows = []
+    for group in GROUPS:
+        rows += [f"## {group.title}", "", "| variable | default | meaning |", "|---|---|---|"]
+        for name in group.model_fields:
+            default, meaning = documented.get(name.upper(), ("", ""))
+            rows.append(f"| `TIDEMILL_{name.upper()}` | {default.strip()} | {one_folder_up(meaning)} |")
+        rows.append("")
     about = "As environment variables, or in the settings file: see [Operating](../operating.md)."
     others = [f"- `TIDEMILL_{name}`" for name in (*OTHERS, "CONN_<ID>", "VAR_<KEY>")]
     return "\n".join(
@@ -89,7 +93,6 @@ def settings_page() -> str:
             about,
             "",
             *rows,
-            "",
             "Beside these, described in [Operating](../operating.md#settings):",
             "",
             *others,

@@ -11,7 +11,7 @@ import jwt
 from authlib.common.errors import AuthlibBaseError
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 
-from ...worker.settings import OidcSettings
+from ...worker.setting_groups import OidcSettings
 from .tokens import Person, Role
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
@@ -85,8 +85,8 @@ class Oidc:
             raise NotKnownError(f"the name {name!r} cannot be printed")
         if self.settings.name_claim == "email" and claims.get("email_verified") is False:
             raise NotKnownError(f"the provider has not verified that {name} is theirs")
-        told = claims.get(self.settings.roles_claim)
-        groups = [told] if isinstance(told, str) else told if isinstance(told, list) else []
+        value = claims.get(self.settings.roles_claim)
+        groups = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         groups = [group for group in groups if isinstance(group, str)]
         roles = [self.settings.roles[group] for group in groups if group in self.settings.roles]
         if not roles and self.settings.default_role is not None:
@@ -115,12 +115,12 @@ class Oidc:
             async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
                 found = await client.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
                 found.raise_for_status()
-                told = found.json()
+                metadata = found.json()
                 known = _Provider(
-                    str(told["issuer"]),
-                    str(told["authorization_endpoint"]),
-                    str(told["token_endpoint"]),
-                    jwt.PyJWKClient(str(told["jwks_uri"]), timeout=TIMEOUT_SECONDS),
+                    str(metadata["issuer"]),
+                    str(metadata["authorization_endpoint"]),
+                    str(metadata["token_endpoint"]),
+                    jwt.PyJWKClient(str(metadata["jwks_uri"]), timeout=TIMEOUT_SECONDS),
                 )
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
             raise NotKnownError(f"the provider {issuer} does not answer: {type(error).__name__} {error}") from error

@@ -22,7 +22,8 @@ from tidemill.api.auth.oidc import Flow, NotKnownError, Oidc
 from tidemill.api.auth.sessions import Access
 from tidemill.api.auth.tokens import Person, Role, TokenFile, create_token
 from tidemill.worker.dev import free_port
-from tidemill.worker.settings import OidcSettings, Settings
+from tidemill.worker.setting_groups import OidcSettings
+from tidemill.worker.settings import Settings
 from web_stack import nowhere
 
 SECRET = b"s" * 32

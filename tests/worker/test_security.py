@@ -13,7 +13,8 @@ from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.owned import OwnedNames
 from tidemill.worker import security
 from tidemill.worker.process import network_of
-from tidemill.worker.settings import OidcSettings, Settings
+from tidemill.worker.setting_groups import OidcSettings
+from tidemill.worker.settings import Settings
 
 
 def test_tasks_are_other_users_and_elsewhere(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tidemill.model.errors import InvalidInputError
 from tidemill.worker.airflow_settings import INSTEAD, READ, notices_of_environment, of_environment
 from tidemill.worker.cli import app
 from tidemill.worker.process import plugin_for
+from tidemill.worker.setting_groups import GROUPS
 from tidemill.worker.settings import Settings, read_settings
 from typer.testing import CliRunner
 
@@ -126,3 +127,7 @@ async def test_heartbeats_are_sent_as_often_as_is_set(here: Stack, tmp_path: Pat
     config = plugin.configure_worker(WorkerConfig(client=here.tidemill.client, activities=[], workflows=[]))
     assert config["max_heartbeat_throttle_interval"] == timedelta(seconds=10)
     assert config["default_heartbeat_throttle_interval"] == timedelta(seconds=10)
+
+
+def test_every_setting_is_of_a_group_which_the_documentation_has_as_a_heading() -> None:
+    assert sorted(name for group in GROUPS for name in group.model_fields) == sorted(Settings.model_fields)

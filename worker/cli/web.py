@@ -22,7 +22,8 @@ from ..client import Tidemill
 from ..dev import free_port
 from ..home import make_web_home
 from ..process import until_stopped
-from ..settings import LOOPBACK, Settings
+from ..setting_groups import LOOPBACK
+from ..settings import Settings
 from .home import Home, set_up_logging, with_home
 from .output import Json, console, errors, fail, make_table, read_instant, run, show
 
@@ -126,8 +127,8 @@ def list_tokens(home: Home = None, as_json: Json = False) -> None:
     except InvalidInputError as error:
         fail(str(error))
     rows = [(person.name, person.role.name.lower(), ", ".join(person.tags)) for person in found]
-    told = [{"name": one.name, "role": one.role.name.lower(), "tags": one.tags} for one in found]
-    show(told, as_json, make_table(["NAME", "ROLE", "TAGS"], rows))
+    records = [{"name": one.name, "role": one.role.name.lower(), "tags": one.tags} for one in found]
+    show(records, as_json, make_table(["NAME", "ROLE", "TAGS"], rows))
 
 
 @tokens.command("revoke")
@@ -205,8 +206,8 @@ def _listening(host: str, port: int) -> socket.socket:
         found.bind((host, port))
     except OSError as error:
         found.close()
-        told = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
-        raise InvalidInputError(f"port {port} of {host} {told}. Choose another with --port") from None
+        reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+        raise InvalidInputError(f"port {port} of {host} {reason}. Choose another with --port") from None
     return found
 
 
