@@ -68,14 +68,14 @@ class AuditLog:
         assert self._path is not None  # noqa: S101
         return self._path if number == 0 else self._path.with_name(f"{self._path.name}.{number}")
 
-    def newest(self, most: int) -> list[dict[str, Any]]:
-        """Return the last *most* lines, the newest first."""
+    def newest(self, limit: int) -> list[dict[str, Any]]:
+        """Return the last *limit* lines, the newest first."""
         found: list[dict[str, Any]] = []
         for number in range(FILES if self._path is not None else 0):
-            if len(found) >= most:
+            if len(found) >= limit:
                 break
             with suppress(FileNotFoundError), self._numbered(number).open() as file:
-                found += list(reversed([*_lines(deque(file, maxlen=most - len(found)))]))
+                found += list(reversed([*_lines(deque(file, maxlen=limit - len(found)))]))
         return found
 
 
@@ -132,13 +132,13 @@ class Refusals:
             }
         )
 
-    def _is_known(self, told: str) -> bool:
+    def _is_known(self, refusal: str) -> bool:
         now = time.monotonic()
-        if now - self._last.get(told, -REPEATED_AFTER) < REPEATED_AFTER:
+        if now - self._last.get(refusal, -REPEATED_AFTER) < REPEATED_AFTER:
             return True
         if len(self._last) >= MAX_REFUSALS:
             self._last.clear()
-        self._last[told] = now
+        self._last[refusal] = now
         return False
 
     def add_of(self, attempt: TaskAttempt, operation: str, reason: str) -> None:

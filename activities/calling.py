@@ -17,25 +17,29 @@ async def query(
     handle: WorkflowHandle[Any, Any],
     call: QueryCall[A],
     *,
-    within: timedelta | None = None,
+    rpc_timeout: timedelta | None = None,
     reject: QueryRejectCondition | None = None,
 ) -> A:
     """Return the answer of a workflow. Raises what `WorkflowHandle.query` raises."""
     found = await handle.query(
-        call.name, args=call.arguments, result_type=call.answer, rpc_timeout=within, reject_condition=reject
+        call.name, args=call.arguments, result_type=call.answer, rpc_timeout=rpc_timeout, reject_condition=reject
     )
     return cast("A", found)
 
 
 async def update(
-    handle: WorkflowHandle[Any, Any], call: UpdateCall[A], *, within: timedelta | None = None, once: str | None = None
+    handle: WorkflowHandle[Any, Any],
+    call: UpdateCall[A],
+    *,
+    rpc_timeout: timedelta | None = None,
+    once: str | None = None,
 ) -> A:
     """Return what a change is answered with; sent twice with the same *once*, it is made once.
 
     Raises what `WorkflowHandle.execute_update` raises.
     """
     made = await handle.execute_update(
-        call.name, args=call.arguments, result_type=call.answer, rpc_timeout=within, id=once
+        call.name, args=call.arguments, result_type=call.answer, rpc_timeout=rpc_timeout, id=once
     )
     return cast("A", made)
 
@@ -60,10 +64,14 @@ def starting(
 
 
 async def update_with_start(
-    client: Client, start: WithStartWorkflowOperation[Any, Any], call: UpdateCall[A], *, within: timedelta | None = None
+    client: Client,
+    start: WithStartWorkflowOperation[Any, Any],
+    call: UpdateCall[A],
+    *,
+    rpc_timeout: timedelta | None = None,
 ) -> A:
     """As `update`, of a workflow that is started if it is not there."""
     made = await client.execute_update_with_start_workflow(
-        call.name, args=call.arguments, start_workflow_operation=start, result_type=call.answer, rpc_timeout=within
+        call.name, args=call.arguments, start_workflow_operation=start, result_type=call.answer, rpc_timeout=rpc_timeout
     )
     return cast("A", made)

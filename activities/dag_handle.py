@@ -60,16 +60,16 @@ class DagHandle:
         dated = (view for view in views if logical_date is not None and view.logical_date == logical_date)
         return next(named, None) or next(dated, None)
 
-    async def trigger(self, asked: dict[str, Any]) -> None:
+    async def trigger(self, fields: dict[str, Any]) -> None:
         """Makes a run. A run of the same id that is there by now is it: a call that nobody heard the answer of."""
         try:
-            request = read_request({**asked, "triggered_by": TriggeredBy.OPERATOR}, self.dag_id)
+            request = read_request({**fields, "triggered_by": TriggeredBy.OPERATOR}, self.dag_id)
         except InvalidInputError as error:
             raise TriggerRefusedError(str(error)) from None
         try:
             await self._update(DagInterface.trigger_run(request))
         except TriggerRefusedError:
-            if await self.run(asked["run_id"]) is None:
+            if await self.run(fields["run_id"]) is None:
                 raise
 
     async def clear(self, run: RunView, once: str) -> None:
@@ -82,8 +82,8 @@ class DagHandle:
         try:
             await update(handle, call, once=once)
         except WorkflowUpdateFailedError as error:
-            told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
-            raise TriggerRefusedError(told) from None
+            reason = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+            raise TriggerRefusedError(reason) from None
 
     async def _ask(self, call: QueryCall[T]) -> T:
         try:
@@ -91,5 +91,5 @@ class DagHandle:
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            told = f"DAG {self.dag_id!r} is not registered. Register it, or correct the dag_id"
-            raise DagNotFoundError(told) from None
+            message = f"DAG {self.dag_id!r} is not registered. Register it, or correct the dag_id"
+            raise DagNotFoundError(message) from None

@@ -53,7 +53,7 @@ async def find_holders(question: HoldersQuestion) -> Holders:
             activity.heartbeat()
             handle = client.get_workflow_handle(workflow_id)
             try:
-                return await query(handle, RunInterface.leases(question.pool), within=ANSWER_TIMEOUT)
+                return await query(handle, RunInterface.leases(question.pool), rpc_timeout=ANSWER_TIMEOUT)
             except (WorkflowQueryFailedError, WorkflowQueryRejectedError):  # of a release that cannot say
                 return RunLeases()
             except RPCError as error:

@@ -26,9 +26,9 @@ def spark_conf(attempt: TaskAttempt) -> dict[str, str]:
     """By which openlineage-spark, where the application has it, tells that its runs are below the task's."""
     if not is_configured():
         return {}
-    told = {
+    parent = {
         "parentRunId": str(attempt.uuid),
         "parentJobNamespace": namespace(),
         "parentJobName": f"{attempt.run.dag_id}.{attempt.task.task_id}",
     }
-    return {f"spark.openlineage.{name}": value for name, value in told.items()}
+    return {f"spark.openlineage.{name}": value for name, value in parent.items()}

@@ -78,17 +78,19 @@ def run_command(command: str, notice: Notice, workplace: WorkerContext) -> None:
         "directory": _beside_its_file(notice, workplace),
         "grace": workplace.grace.total_seconds(),
     }
-    within = AttemptSupervisor(
+    supervisor = AttemptSupervisor(
         timedelta(seconds=TIMEOUT_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s")
     )
     try:
-        answer = forks.call("command", request, listener=printed, checks=within, grace=workplace.grace.total_seconds())
+        answer = forks.call(
+            "command", request, listener=printed, checks=supervisor, grace=workplace.grace.total_seconds()
+        )
     except ServerGone:
         raise infrastructure_error("the process above the notifier's command ended") from None
     end = (answer.result or {}).get("ended", {"code": answer.code})
     if end["code"] != 0:
-        said = end.get("error") or next(iter(printed.lines()[-1:]), "it said nothing")
-        raise _failed(f"{describe_exit(end['code'])}: {said}")
+        reason = end.get("error") or next(iter(printed.lines()[-1:]), "it said nothing")
+        raise _failed(f"{describe_exit(end['code'])}: {reason}")
 
 
 def _beside_its_file(notice: Notice, workplace: WorkerContext) -> str:
@@ -138,7 +140,7 @@ def send_mail(notifier: EmailNotifier, notice: Notice, workplace: WorkerContext)
     """Send the facts as a mail, whose Message-ID is the notice's own. Raises ApplicationError if it is not taken."""
     connection = connection_of(notifier.conn_id, notice, workplace)
     extra, facts = connection.extra_dejson, notice.facts(workplace.base_url)
-    told = {name: str(value) for name, value in facts.items() if value is not None}
+    texts = {name: str(value) for name, value in facts.items() if value is not None}
     sender = extra.get("from_email") or connection.login
     if not connection.host or not sender:
         lacks = "host" if not connection.host else "extra from_email"
@@ -155,11 +157,11 @@ def send_mail(notifier: EmailNotifier, notice: Notice, workplace: WorkerContext)
         "headers": {
             "From": str(sender),
             "To": ", ".join(notifier.to),
-            "Subject": notifier.subject or subject_of(told),
+            "Subject": notifier.subject or subject_of(texts),
             "Message-ID": f"<{sha256(notice.key.encode()).hexdigest()}@tidemill>",
             "Auto-Submitted": "auto-generated",
         },
-        "text": "".join(f"{name}: {value}\n" for name, value in told.items()),
+        "text": "".join(f"{name}: {value}\n" for name, value in texts.items()),
         "seconds": TIMEOUT_SECONDS,
     }
     answer = mail.sent(request) if workplace.network is None else _sent_by_task("mail", request, notice, workplace)
@@ -168,8 +170,8 @@ def send_mail(notifier: EmailNotifier, notice: Notice, workplace: WorkerContext)
 
 
 def _failed_mail(notifier: EmailNotifier, why: str, *, again: bool = True) -> ApplicationError:
-    told = f"SMTP connection {notifier.conn_id!r}: {why}"
-    return ApplicationError(told, type="NotifierFailed", non_retryable=not again)
+    message = f"SMTP connection {notifier.conn_id!r}: {why}"
+    return ApplicationError(message, type="NotifierFailed", non_retryable=not again)
 
 
 def subject_of(facts: Mapping[str, str]) -> str:
@@ -187,13 +189,13 @@ def is_true(value: object) -> bool:
 def _sent_by_task(work: str, request: dict[str, Any], notice: Notice, workplace: WorkerContext) -> dict[str, Any]:
     """Sends it from where tasks are: the worker's network is not the DAG author's."""
     source = notice.attempt.source
-    within = AttemptSupervisor(
+    supervisor = AttemptSupervisor(
         timedelta(seconds=2 * TIMEOUT_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s")
     )
     forks = workplace.forks(source.bundle if source is not None else None)
     listener = ChildListener(None, new_masker(), owns=notice.attempt.owns)
     try:
-        answer = forks.call(work, request, listener=listener, checks=within)
+        answer = forks.call(work, request, listener=listener, checks=supervisor)
     except ServerGone:
         raise infrastructure_error(f"the process above the {work}'s ended") from None
     return answer.result or {"error": describe_exit(answer.code)}

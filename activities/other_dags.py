@@ -82,8 +82,8 @@ async def _triggered(attempt: TaskAttempt, task: TriggerDagTask, dag: DagHandle,
     if first or (attempt.poke == 1 and task.reset_dag_run):
         held = run if wanted is not None else run or await dag.run(None, date)
         if task.fail_when_dag_is_paused and (await dag.view()).is_paused:
-            told = f"DAG {dag.dag_id!r} is paused, and fail_when_dag_is_paused is set. Unpause it"
-            raise _failed("DagIsPaused", told, retryable=False)
+            message = f"DAG {dag.dag_id!r} is paused, and fail_when_dag_is_paused is set. Unpause it"
+            raise _failed("DagIsPaused", message, retryable=False)
         if held is not None and task.reset_dag_run:
             await dag.clear(held, f"reset/{attempt.uuid}")
             run_id, run = held.run_id, await dag.run(held.run_id)
@@ -91,13 +91,13 @@ async def _triggered(attempt: TaskAttempt, task: TriggerDagTask, dag: DagHandle,
             note = f"DAG {dag.dag_id!r} has run {held.run_id!r}"
             return Outcome(state=TaskState.SKIPPED, started_at=now, note=note)
         elif held is not None and wanted is not None:
-            told = f"DAG {dag.dag_id!r} has a run {run_id!r} already. Clear that run, or use another trigger_run_id"
-            raise _failed("DagRunAlreadyExists", told, retryable=False)
+            message = f"DAG {dag.dag_id!r} has a run {run_id!r} already. Clear that run, or use another trigger_run_id"
+            raise _failed("DagRunAlreadyExists", message, retryable=False)
     elif run is None and task.reset_dag_run and (run := await dag.run(None, date)) is not None:
         run_id = run.run_id  # the one that was cleared
     if run is None:
-        asked = {"run_id": run_id, "logical_date": logical_date, "conf": conf}
-        await dag.trigger(asked if run_after is None else {**asked, "run_after": run_after})
+        request = {"run_id": run_id, "logical_date": logical_date, "conf": conf}
+        await dag.trigger(request if run_after is None else {**request, "run_after": run_after})
         run = await dag.run(run_id)
     state = run.state if run is not None else "gone"
     if not task.wait_for_completion or state in task.allowed_states:
@@ -111,8 +111,8 @@ async def _poked(attempt: TaskAttempt, task: ExternalTaskTask, dag: DagHandle, t
     now = datetime.now(UTC)
     date = attempt.run.logical_date
     if date is None:
-        told = "a run without a logical date has no counterpart in another DAG. Trigger it with a logical_date"
-        raise _failed("InvalidInput", told, retryable=False)
+        message = "a run without a logical date has no counterpart in another DAG. Trigger it with a logical_date"
+        raise _failed("InvalidInput", message, retryable=False)
     if task.external_task_group_id is not None or (task.check_existence and attempt.poke == 1):
         task_ids = await _existing(task, dag, task_ids)
     wanted = date - task.execution_delta
@@ -138,8 +138,8 @@ async def _existing(task: ExternalTaskTask, dag: DagHandle, task_ids: Sequence[s
     missing = [name for name in task_ids if name not in spec.by_id] if task.check_existence else []
     if missing or (group is not None and not inside):
         kind, name = ("task", missing[0]) if missing else ("group", group)
-        told = f"DAG {dag.dag_id!r} has no {kind} {name!r}. Correct the id"
-        raise _failed("ExternalTaskNotFound", told, retryable=False)
+        message = f"DAG {dag.dag_id!r} has no {kind} {name!r}. Correct the id"
+        raise _failed("ExternalTaskNotFound", message, retryable=False)
     return [*task_ids, *inside]
 
 

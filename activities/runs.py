@@ -122,7 +122,7 @@ async def find_conf(workflow_id: str) -> RunConf:
     """
     handle = activity.client().get_workflow_handle(workflow_id)
     try:
-        run = await query(handle, RunInterface.identity(), within=QUERY_TIMEOUT)
+        run = await query(handle, RunInterface.identity(), rpc_timeout=QUERY_TIMEOUT)
         found = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
@@ -179,8 +179,8 @@ async def _revise_running(handle: WorkflowHandle[Any, Any], question: ReviseQues
     return Revised(instances=tuple(keys))
 
 
-def _refusal(told: str) -> ApplicationError:
-    return ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
+def _refusal(reason: str) -> ApplicationError:
+    return ApplicationError(reason, type=INVALID_INPUT, non_retryable=True)
 
 
 def _report(key: str, state: RunState, ended_at: datetime | None, reason: str) -> RunReport:

@@ -72,8 +72,8 @@ class SecretStore:
         except IntegrityError:
             raise
         except (SQLAlchemyError, OSError) as error:
-            told = str(error).split("\n", 1)[0]
-            raise SecretStoreError(f"the store of variables and connections does not answer: {told}") from None
+            reason = str(error).split("\n", 1)[0]
+            raise SecretStoreError(f"the store of variables and connections does not answer: {reason}") from None
 
     # What tasks ask
 
@@ -132,8 +132,8 @@ class SecretStore:
         try:
             text = self._fernet.decrypt(row["text"]).decode()
         except InvalidToken:
-            told = f"{row['kind']} {row['name']!r} was kept with another key. Add that one to {KEY}, after a comma"
-            raise SecretStoreError(told) from None
+            message = f"{row['kind']} {row['name']!r} was kept with another key. Add that one to {KEY}, after a comma"
+            raise SecretStoreError(message) from None
         return Kept(row["name"], text, row["description"])
 
 
@@ -145,8 +145,8 @@ def _key(text: str) -> Fernet:
     try:
         return Fernet(text.strip())
     except ValueError:
-        told = "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
-        raise InvalidInputError(f"{KEY} is no key: 32 bytes, URL-safe base64. Make one: {told}") from None
+        command = "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
+        raise InvalidInputError(f"{KEY} is no key: 32 bytes, URL-safe base64. Make one: {command}") from None
 
 
 def _checked(kind: Kind, name: str) -> str:

@@ -143,7 +143,7 @@ class CachingBackend:
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
-        self._said: dict[tuple[str, str], tuple[float, str | None]] = {}
+        self._cached: dict[tuple[str, str], tuple[float, str | None]] = {}
 
     def get_variable(self, key: str) -> str | None:
         return self._ask("get_variable", key)
@@ -152,13 +152,13 @@ class CachingBackend:
         return self._ask("get_conn_value" if hasattr(self._backend, "get_conn_value") else "get_connection", conn_id)
 
     def _ask(self, method: str, name: str) -> str | None:
-        at, said = self._said.get((method, name), (-SECRETS_COUNT_FOR_SECONDS, None))
+        at, value = self._cached.get((method, name), (-SECRETS_COUNT_FOR_SECONDS, None))
         if time.monotonic() - at < SECRETS_COUNT_FOR_SECONDS:
-            return said
+            return value
         answer = getattr(self._backend, method)(name)
-        said = answer if answer is None or isinstance(answer, str) else str(answer.get_uri())
-        self._said[method, name] = time.monotonic(), said
-        return said
+        value = answer if answer is None or isinstance(answer, str) else str(answer.get_uri())
+        self._cached[method, name] = time.monotonic(), value
+        return value
 
 
 Question = Callable[..., dict[str, Any]]
@@ -182,8 +182,8 @@ def question_of_worker(**question: Any) -> dict[str, Any]:
 def refuse_lookups() -> None:
     """Has this process look up nothing from now on: what it works out comes into Temporal's history."""
     global _worker
-    told = "a variable or connection would come into Temporal's history here. Read it where the work is done"
-    _worker = lambda **_: {"error": told}  # noqa: E731
+    message = "a variable or connection would come into Temporal's history here. Read it where the work is done"
+    _worker = lambda **_: {"error": message}  # noqa: E731
 
 
 def look_up(kind: str, name: str) -> str | None:

@@ -28,7 +28,7 @@ def _of_command(attempt: TaskAttempt, ended: ChildResult) -> Outcome:
     if "outcome" in ended.result:
         return outcome_of(ended.result)
     end = ended.result["ended"]
-    said = tuple(OutletEvent.model_validate(event) for event in ended.result.get("asset_events", ()))
+    events = tuple(OutletEvent.model_validate(event) for event in ended.result.get("asset_events", ()))
     started_at = instant(end["started"])
     if isinstance(attempt.task, BashSensorTask) and end["code"] in (0, attempt.task.retry_exit_code or end["code"]):
         return poked(attempt, end["code"] == 0, started_at, f"the command {describe_end(end)}")
@@ -38,7 +38,7 @@ def _of_command(attempt: TaskAttempt, ended: ChildResult) -> Outcome:
         message = end.get("error") or f"the command {describe_end(end)}"
         raise task_failure(Failure(error_type="BashFailed", message=message, traceback=ended.tail[-15:]))
     return Outcome(
-        asset_events=said,
+        asset_events=events,
         xcom={} if ended.last_line is None else {RETURN_VALUE: ended.last_line},
         started_at=started_at,
     )

@@ -47,13 +47,13 @@ class TimetableRaisedError(Exception):
 class _Deadline:
     """Ends what is the user's own and does not answer."""
 
-    def __init__(self, asked: str = "the timetable", seconds: float | None = None) -> None:
-        self._asked, self._seconds = asked, seconds if seconds is not None else ANSWER_TIMEOUT_SECONDS
+    def __init__(self, subject: str = "the timetable", seconds: float | None = None) -> None:
+        self._subject, self._seconds = subject, seconds if seconds is not None else ANSWER_TIMEOUT_SECONDS
         self._at = time.monotonic() + self._seconds
 
     def check(self) -> None:
         if time.monotonic() > self._at:
-            raise TimetableRaisedError(f"{self._asked} did not answer within {self._seconds:g} s")
+            raise TimetableRaisedError(f"{self._subject} did not answer within {self._seconds:g} s")
 
 
 class TimetableActivities:
@@ -106,10 +106,10 @@ class TimetableActivities:
         try:
             request = read_and_check(question)
             self._check_conf_elsewhere(question.spec, request.conf)
-            asked = question_of(question.spec, request)
+            query = question_of(question.spec, request)
             interval = None
-            if asked is not None and isinstance(asked.timetable, Custom):
-                interval = DataInterval.model_validate_json(self._ask_elsewhere(asked, deadline))
+            if query is not None and isinstance(query.timetable, Custom):
+                interval = DataInterval.model_validate_json(self._ask_elsewhere(query, deadline))
             return answer_trigger(question, request, interval)
         except InvalidInputError as error:
             return TriggerAnswer(error=str(error))

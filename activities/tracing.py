@@ -17,14 +17,14 @@ def describe(attempt: TaskAttempt) -> None:
     if trace is None:
         return
     run = attempt.run
-    told: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "dag_id": run.dag_id,
         "run_id": run.run_id,
         "task_id": attempt.task.task_id,
         "map_index": attempt.map_index,
         "try_number": attempt.try_number,
     }
-    trace.get_current_span().set_attributes({f"tidemill.{name}": value for name, value in told.items()})
+    trace.get_current_span().set_attributes({f"tidemill.{name}": value for name, value in attributes.items()})
 
 
 def environment() -> dict[str, str]:
@@ -46,6 +46,6 @@ def spark_application(name: str, progress: Callable[[], dict[str, Any] | None]) 
         try:
             yield
         finally:
-            told = progress() or {}
-            if told.get("application_id") is not None:
-                span.set_attribute("spark.application_id", told["application_id"])
+            reported = progress() or {}
+            if reported.get("application_id") is not None:
+                span.set_attribute("spark.application_id", reported["application_id"])

@@ -60,8 +60,8 @@ class WaitingActivities:
         try:
             at = since + (task.delta or timedelta()) if target is None else _at(target, task.timezone, since)
         except ValueError as error:
-            told = f"target_time = {target!r}: {error}. Write a time such as 06:30, or a date and time"
-            raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False)) from None
+            message = f"target_time = {target!r}: {error}. Write a time such as 06:30, or a date and time"
+            raise task_failure(Failure(error_type="InvalidInput", message=message, retryable=False)) from None
         return Moment(at=at, note=f"waits for {iso(at)}")
 
 

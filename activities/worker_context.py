@@ -142,8 +142,8 @@ class WorkerContext:
         Those of a cluster that does not answer, which they ask for long, hold up no other cluster's.
         """
         room = self.driver_room
-        most = max(1, min(room.drivers, room.megabytes // SUBMISSION_MEGABYTES))
-        made = DriverRoom(most * SUBMISSION_MEGABYTES, most, "a submission")
+        max_submissions = max(1, min(room.drivers, room.megabytes // SUBMISSION_MEGABYTES))
+        made = DriverRoom(max_submissions * SUBMISSION_MEGABYTES, max_submissions, "a submission")
         return self.submission_rooms.setdefault(master, made)
 
     @property
@@ -163,10 +163,10 @@ class WorkerContext:
         By default as many of Spark's default size as have memory.
         """
         room = self.driver_room
-        most = min(self.max_spark_tasks, room.drivers)
+        limit = min(self.max_spark_tasks, room.drivers)
         if self.spark_slots is None and self.spark_drivers is None:
-            most = min(most, room.megabytes // SparkOptions().driver_megabytes)
-        return max(1, most)
+            limit = min(limit, room.megabytes // SparkOptions().driver_megabytes)
+        return max(1, limit)
 
     def user_of(self, bundle: str | None) -> RunAs | None:
         """Who the code of *bundle* runs as; None: the worker's own user."""
@@ -298,8 +298,8 @@ class WorkerContext:
         try:
             return self.snapshots.lay_out(source.snapshot)
         except FileNotFoundError:
-            told = self.snapshots.missing(f"version {source.snapshot} of {source.path}")
-            raise task_failure(Failure(error_type="FileNotFoundError", message=told)) from None
+            message = self.snapshots.missing(f"version {source.snapshot} of {source.path}")
+            raise task_failure(Failure(error_type="FileNotFoundError", message=message)) from None
         except SnapshotDamagedError as error:
             message = f"{error}. Register the DAG again, so that its code is kept anew"
             raise task_failure(Failure(error_type="SnapshotDamaged", message=message, retryable=False)) from None

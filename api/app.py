@@ -149,8 +149,8 @@ def _add_ui(app: FastAPI, settings: Settings) -> None:
         base = request.base_url.path
         index = folder / "index.html"
         if not index.is_file():
-            told = {"title": "tidemill", "wheel": WHEEL, "base": base, "honesty": config.HONESTY}
-            return HTMLResponse(rendered("start.html", **told))
+            context = {"title": "tidemill", "wheel": WHEEL, "base": base, "honesty": config.HONESTY}
+            return HTMLResponse(rendered("start.html", **context))
         return HTMLResponse(
             index.read_text().replace("{{ backend_server_base_url }}", base), headers={"Cache-Control": "no-store"}
         )

@@ -38,8 +38,8 @@ class BoundedProtocol(H11Protocol):
         """Take a connection, or end it at once where there are too many."""
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if isinstance(peer, tuple) else ""
-        most = max_connections()
-        if self.of_address.total() >= most or self.of_address[address] >= most // 2:
+        limit = max_connections()
+        if self.of_address.total() >= limit or self.of_address[address] >= limit // 2:
             transport.abort()
             return
         self._address = address

@@ -10,11 +10,11 @@ LONGEST_DAG = 210
 """A longer dag_id is shortened where the whole does not fit, so that there is room for what comes after it."""
 
 
-def bounded(text: str, most: int = LONGEST) -> str:
-    """Return *text*, or where it is longer than *most*, which is at least 17, its beginning and a digest of it."""
-    if len(text) <= most:
+def bounded(text: str, limit: int = LONGEST) -> str:
+    """Return *text*, or where it is longer than *limit*, which is at least 17, its beginning and a digest of it."""
+    if len(text) <= limit:
         return text
-    return f"{text[: most - 17]}{SHORTENED}{sha256(text.encode()).hexdigest()[:16]}"
+    return f"{text[: limit - 17]}{SHORTENED}{sha256(text.encode()).hexdigest()[:16]}"
 
 
 def of_dag(kind: str, dag_id: str, rest: str) -> str:

@@ -19,9 +19,9 @@ FORBIDDEN = {
     "most": "MAX_..., max_...",
     "within": "..._TIMEOUT, timeout",
 }
-"""By the word, what to write instead, in names of modules, classes, functions and constants."""
+"""By the word, what to write instead, in names of modules, classes, functions, constants, parameters and variables."""
 ON_THE_WIRE = {"news"}
-"""Handlers of messages, which releases share: a new name for one comes with a new baseline."""
+"""Handlers of messages, which releases share: a new name for one comes with a new baseline. So do fields of models."""
 PHRASES = (
     "under_way",
     "UnderWay",
@@ -31,20 +31,33 @@ PHRASES = (
     "within_budget",
     "within_pushed",
     "within_time",
+    "due_within",
 )
 """Names in which the words mean what they mean in English."""
 
 
 def definitions(path: Path) -> Iterator[str]:
-    """The names that the module at *path* gives: its own, and those of its classes, functions and constants."""
+    """The names that the module at *path* gives: its own, and all in it but for the fields of its models."""
     yield path.stem
     tree = ast.parse(path.read_text())
+    fields = {
+        id(statement.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
-    for statement in tree.body:
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr.startswith("_"):
+            yield node.attr
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs) and node.name is not None:
+            yield node.name
 
 
 def words(name: str) -> set[str]:

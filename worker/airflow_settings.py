@@ -110,11 +110,11 @@ def notices_of_environment(names: Iterable[Name], is_set: Callable[[str], bool])
 
     *is_set* tells whether a field of `Settings` has been given a value.
     """
-    told: list[str] = []
+    notices: list[str] = []
     for name in names:
         variable = f"{PREFIX}{name[0].upper()}__{name[1].upper()}"
         if name in READ and not is_set(READ[name][0]):
-            told.append(f"{variable} is not read by tidemill. Set TIDEMILL_{READ[name][0].upper()}")
+            notices.append(f"{variable} is not read by tidemill. Set TIDEMILL_{READ[name][0].upper()}")
         elif name in INSTEAD:
-            told.append(f"{variable} is not read by tidemill: {INSTEAD[name]}")
-    return told
+            notices.append(f"{variable} is not read by tidemill: {INSTEAD[name]}")
+    return notices

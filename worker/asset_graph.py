@@ -46,18 +46,18 @@ def _closing(nodes: Sequence[Node], after: dict[Node, list[Node]]) -> set[tuple[
     done: set[Node] = set()
     pointed_at = {target for targets in after.values() for target in targets}
     for start in sorted(nodes, key=lambda node: node in pointed_at):
-        way: dict[Node, list[Node]] = {} if start in done else {start: [*after[start]]}
-        while way:
-            node, left = next(reversed(way.items()))
+        path: dict[Node, list[Node]] = {} if start in done else {start: [*after[start]]}
+        while path:
+            node, left = next(reversed(path.items()))
             if not left:
                 done.add(node)
-                del way[node]
+                del path[node]
                 continue
             target = left.pop(0)
-            if target in way:
+            if target in path:
                 found.add((node, target))
             elif target not in done:
-                way[target] = [*after[target]]
+                path[target] = [*after[target]]
     return found
 
 

@@ -63,7 +63,7 @@ async def known_to_temporal(client: Client) -> Known:
             known.snapshots.add(str(memo["snapshot"]))
     async for dag in client.list_workflows(DAGS):
         try:
-            spec = await query(client.get_workflow_handle(dag.id), DagInterface.spec(), within=QUERY_TIMEOUT)
+            spec = await query(client.get_workflow_handle(dag.id), DagInterface.spec(), rpc_timeout=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError):  # it may need any of the code
             known.unsure_until = datetime.now(UTC)
             continue
@@ -136,10 +136,10 @@ def _executions(folder: Path) -> Iterator[Path]:
 
 def _runs(path: Path) -> bool:
     for claim in [*path.glob("claim.json"), *path.glob("poke=*/claim.json")]:  # not those that a task has made
-        said = AttemptFolder(claim.parent, claim).read(claim.name) or {}
-        if said.get("host", HOST) != HOST:
+        content = AttemptFolder(claim.parent, claim).read(claim.name) or {}
+        if content.get("host", HOST) != HOST:
             return True  # only that host knows
-        if "supervisor" in said and find_process(said["supervisor"], said["supervisor_started"]) is not None:
+        if "supervisor" in content and find_process(content["supervisor"], content["supervisor_started"]) is not None:
             return True
     return False
 

@@ -41,8 +41,8 @@ class _ModelConverter(PydanticJSONPlainPayloadConverter):
         try:
             return type_hint.model_validate_json(payload.data, extra="forbid")
         except ValidationError as error:
-            told = str(explain(error, type_hint.__name__))
-            raise ApplicationError(told, type="InvalidInput", non_retryable=True) from None
+            message = str(explain(error, type_hint.__name__))
+            raise ApplicationError(message, type="InvalidInput", non_retryable=True) from None
 
 
 def _is_request(type_hint: type | None) -> TypeGuard[type[Request]]:

@@ -33,7 +33,7 @@ class Demo:
         self._server = server
         self._console = console
         self._finished: dict[str, RunDetails] = {}
-        self._told: set[tuple[str, str, str]] = set()
+        self._printed: set[tuple[str, str, str]] = set()
         self.lake = home / "lake"
         os.environ["FLIGHTS_LAKE"] = str(self.lake)
         os.environ["FLIGHTS_DAYS"] = str(days)
@@ -78,8 +78,8 @@ class Demo:
         for found in details:
             for task in found.tasks:
                 change = (found.run.run_id, task.task_id, task.state)
-                if task.state in ("running", "success", "failed", "up_for_retry") and change not in self._told:
-                    self._told.add(change)
+                if task.state in ("running", "success", "failed", "up_for_retry") and change not in self._printed:
+                    self._printed.add(change)
                     self._console.print(
                         f"{found.run.run_id}  {task.task_id:<10} {task.state}  {task.error or ''}".rstrip()
                     )

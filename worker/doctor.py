@@ -53,8 +53,8 @@ def check_java() -> Check:
     java = find_java()
     if java is None:
         return Check(name="Java", ok=False, found="not found", remedy=remedy)
-    told = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    output = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     number = int(version[2] or 0) if version and version[1] == "1" else int(version[1]) if version else 0
     ok = number >= LEAST_JAVA
     return Check(name="Java", ok=ok, found=f"{number} at {java}", remedy=None if ok else remedy)
@@ -157,8 +157,8 @@ async def check_runs() -> list[Check]:
             rows, _ = await tidemill.dags.list()
             failing = await failing_workflows(tidemill.client)
     except TimeoutError:
-        told = f"the DAGs could not be listed within {LISTING_TIMEOUT:g} s"
-        return [Check(name="Runs", ok=False, found=told, remedy="Look whether workers poll: tidemill health")]
+        problem = f"the DAGs could not be listed within {LISTING_TIMEOUT:g} s"
+        return [Check(name="Runs", ok=False, found=problem, remedy="Look whether workers poll: tidemill health")]
     except InvalidInputError as error:
         return [Check(name="Settings", ok=False, found="cannot be used", remedy=str(error))]
     except (ConnectionError, RPCError, RuntimeError):

@@ -120,7 +120,7 @@ class OwnFence:
 
     notes: FenceNotes
     identity: str
-    answers_within: float
+    answer_timeout: float
     """How many seconds the store may take to answer."""
     alone_for: float
     """How many seconds it goes on without Temporal and without the store."""
@@ -176,7 +176,7 @@ class OwnFence:
             await self._within_time(self.notes.leave)
 
     async def _within_time(self, look: Callable[[str], bool]) -> bool:
-        return await within_time(look, self.identity, self.answers_within)
+        return await within_time(look, self.identity, self.answer_timeout)
 
 
 class Fence:
@@ -188,9 +188,9 @@ class Fence:
 
     def __init__(self, url: str, identity: str, lost_after: float, grace: float) -> None:
         self._notes = FenceNotes(url, lost_after)
-        self._answers_within = lost_after / ANSWERS
-        self._own = OwnFence(self._notes, identity, self._answers_within, lost_after)
-        self._ends_within = 1.5 * lost_after + grace
+        self._answer_timeout = lost_after / ANSWERS
+        self._own = OwnFence(self._notes, identity, self._answer_timeout, lost_after)
+        self._end_timeout = 1.5 * lost_after + grace
         """Whoever is put out looks at Temporal and the store, each for a third of *lost_after*, within a bit more than
         that, and its tasks end with their grace."""
         self._put_out: dict[str, float] = {}
@@ -217,7 +217,7 @@ class Fence:
             if identity not in self._put_out and identity not in self._others:
                 await self._put(identity)
         now = time.monotonic()
-        return [one for one in lost if now - self._put_out.get(one, now) >= self._ends_within]
+        return [one for one in lost if now - self._put_out.get(one, now) >= self._end_timeout]
 
     async def forget(self, identity: str) -> None:
         """Removes the note of *identity*, whose tasks have begun elsewhere."""
@@ -235,7 +235,7 @@ class Fence:
     async def _noted(self, note: Callable[[str], bool], identity: str) -> bool | None:
         """What *note* returns; None where the store does not take it, which is tried again."""
         try:
-            return await within_time(note, identity, self._answers_within)
+            return await within_time(note, identity, self._answer_timeout)
         except Exception as error:
             log.warning("nothing can be noted of %s: %s; trying again", identity, error)
             return None

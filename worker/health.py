@@ -39,11 +39,11 @@ async def health_server(
             check = checks.get(self.path)
             if check is None:
                 return self._answer(HTTPStatus.NOT_FOUND, "ask for /healthz or /readyz")
-            asked = asyncio.run_coroutine_threadsafe(_wait(check), loop)
+            future = asyncio.run_coroutine_threadsafe(_wait(check), loop)
             try:
-                asked.result(ANSWER_TIMEOUT)
+                future.result(ANSWER_TIMEOUT)
             except Exception as error:
-                asked.cancel()
+                future.cancel()
                 return self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{type(error).__name__}: {error}")
             return self._answer(HTTPStatus.OK, "ok")
 

@@ -79,8 +79,8 @@ def _learned(event: HistoryEvent, known: dict[int, HistoryEvent]) -> Iterator[st
         yield f"a timer of {waited.total_seconds():g} s has fired"
     elif kind in ENDS_OF_ACTIVITIES:
         attributes = getattr(event, f"{EventType.Name(kind).removeprefix(PREFIX).lower()}_event_attributes")
-        asked = known[attributes.scheduled_event_id].activity_task_scheduled_event_attributes
-        yield f"activity {_activity(asked.activity_id, asked.activity_type.name)} {ENDS_OF_ACTIVITIES[kind]}"
+        activity = known[attributes.scheduled_event_id].activity_task_scheduled_event_attributes
+        yield f"activity {_activity(activity.activity_id, activity.activity_type.name)} {ENDS_OF_ACTIVITIES[kind]}"
     elif kind in ENDS_OF_CHILDREN:
         attributes = getattr(event, f"{EventType.Name(kind).removeprefix(PREFIX).lower()}_event_attributes")
         yield f"child workflow {attributes.workflow_execution.workflow_id} {ENDS_OF_CHILDREN[kind]}"
@@ -89,8 +89,8 @@ def _learned(event: HistoryEvent, known: dict[int, HistoryEvent]) -> Iterator[st
 def _ordered(event: HistoryEvent) -> Iterator[str]:
     kind = event.event_type
     if kind == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-        asked = event.activity_task_scheduled_event_attributes
-        yield f"activity {_activity(asked.activity_id, asked.activity_type.name)} on {asked.task_queue.name}"
+        activity = event.activity_task_scheduled_event_attributes
+        yield f"activity {_activity(activity.activity_id, activity.activity_type.name)} on {activity.task_queue.name}"
     elif kind == EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED:
         yield "cancels an activity"
     elif kind == EventType.EVENT_TYPE_TIMER_STARTED:
@@ -99,8 +99,8 @@ def _ordered(event: HistoryEvent) -> Iterator[str]:
     elif kind == EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
         yield f"child workflow {event.start_child_workflow_execution_initiated_event_attributes.workflow_id}"
     elif kind == EventType.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
-        told = event.signal_external_workflow_execution_initiated_event_attributes
-        yield f"signal {told.signal_name} to {told.workflow_execution.workflow_id}"
+        signal = event.signal_external_workflow_execution_initiated_event_attributes
+        yield f"signal {signal.signal_name} to {signal.workflow_execution.workflow_id}"
     elif kind == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
         yield "a new execution, since this one's history is long"
     elif kind in (

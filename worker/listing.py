@@ -81,7 +81,7 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
 async def _row_of(client: Client, workflow_id: str, dag_id: str, task_queue: str) -> DagRow:
     async with clear_errors(f"DAG {dag_id!r}", task_queue):
         as_it_is: QueryCall[Any] = replace(DagInterface.describe(), answer=dict[str, Any])  # of any release
-        view = await query(client.get_workflow_handle(workflow_id), as_it_is, within=QUERY_TIMEOUT)
+        view = await query(client.get_workflow_handle(workflow_id), as_it_is, rpc_timeout=QUERY_TIMEOUT)
     return row_of_view(view)
 
 
@@ -91,9 +91,9 @@ async def run_rows(
     state: RunState | None = None,
     run_type: str | None = None,
     ended_after: datetime | None = None,
-    most: int = 100,
+    limit: int = 100,
 ) -> AsyncIterator[RunRow]:
-    """Runs of all DAGs, the newest first, *most* at most, each once and as it stands now.
+    """Runs of all DAGs, the newest first, at most *limit*, each once and as it stands now.
 
     A run that ran again has an execution for each time; the newest one counts. Those that are queued have no workflow
     yet.
@@ -110,8 +110,8 @@ async def run_rows(
         query += ' AND ExecutionStatus != "ContinuedAsNew"'
     if ended_after is not None:
         query += f' AND (ExecutionStatus = "Running" OR CloseTime >= "{ended_after.isoformat()}")'
-    left = most
-    async for found in _newest_of_each(client, query, min(most, PAGE), may_go_on=state is not None):
+    left = limit
+    async for found in _newest_of_each(client, query, min(limit, PAGE), may_go_on=state is not None):
         await asyncio.sleep(0)  # as above
         row = await run_row(found)
         if run_type is not None and row.run_type != run_type:

@@ -75,14 +75,14 @@ def run_locally(
     *,
     logical_date: datetime | None = None,
     conf: dict[str, Any] | None = None,
-    told: OnChange = lambda _: None,
+    on_change: OnChange = lambda _: None,
 ) -> RunDetails:
-    """Runs *dag* to its end and returns the run with its tasks. *told* hears of every try that begins (its task is
+    """Runs *dag* to its end and returns the run with its tasks. *on_change* hears of every try that begins (its task is
     QUEUED) and of every task that ends. What tasks print and log is printed.
 
     Raises InvalidInputError for a DAG that cannot be registered, or a kind of task that needs a server.
     """
-    with _begun(dag, logical_date, conf, told) as local:
+    with _begun(dag, logical_date, conf, on_change) as local:
         return local.run()
 
 
@@ -111,14 +111,14 @@ def _spec_of(dag: LocalDag) -> DagSpec:
 
 @contextmanager
 def _begun(
-    dag: LocalDag, logical_date: datetime | None, conf: dict[str, Any] | None, told: OnChange
+    dag: LocalDag, logical_date: datetime | None, conf: dict[str, Any] | None, on_change: OnChange
 ) -> Iterator["_LocalRun"]:
     spec = _spec_of(dag)
     now = datetime.now(UTC)
     request = TriggerRequest(logical_date=logical_date, conf=conf or {})
     with own_workplace() as workplace:
         state = DagRunState(run=manual_run(spec.dag_id, spec.schedule, request, now), spec=spec, started_at=now)
-        yield _LocalRun(state, dag, workplace, told)
+        yield _LocalRun(state, dag, workplace, on_change)
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class LocalFacts:
         spec = self.state.spec
         mine = question.dag_id == spec.dag_id
         if question.about == "runs":
-            asked = mine and question.run_id in (None, self.run.run_id)
-            return [self.run.model_dump(mode="json")] if asked else []
+            is_this_run = mine and question.run_id in (None, self.run.run_id)
+            return [self.run.model_dump(mode="json")] if is_this_run else []
         if question.about == "xcom" and mine:
             made = self.state.of_task(question.task_ids[0])
             left = {str(i.map_index): i.xcom[question.key] for i in made if question.key in i.xcom}
@@ -159,7 +159,7 @@ class LocalFacts:
 class _LocalRun:
     """One run, task after task: the driver of its engine; see model.run.engine.RunDriver."""
 
-    def __init__(self, state: DagRunState, dag: LocalDag, workplace: WorkerContext, told: OnChange) -> None:
+    def __init__(self, state: DagRunState, dag: LocalDag, workplace: WorkerContext, on_change: OnChange) -> None:
         self.engine = RunEngine(state, self)
         self.state = state
         self._facts = LocalFacts(
@@ -172,7 +172,7 @@ class _LocalRun:
         self._dag = dag
         self._workplace = workplace
         self.results = workplace.results
-        self._told = told
+        self._on_change = on_change
         self._changed = False
         self._attempts: dict[str, TaskInstance] = {}
         """Those that were started, in their order: one is made at a time."""
@@ -331,7 +331,7 @@ class _LocalRun:
         self._triggers.pop(key, None)
 
     def tell_of_try(self, instance: TaskInstance) -> None:
-        self._told(instance)
+        self._on_change(instance)
         self._tell(Event.ON_EXECUTE, instance)
 
     def tell_of_end_of_try(
@@ -347,7 +347,7 @@ class _LocalRun:
     def tell_of_assets(self, instance: TaskInstance, events: tuple[OutletEvent, ...]) -> None: ...
 
     def tell_of_end(self, instance: TaskInstance) -> None:
-        self._told(instance)
+        self._on_change(instance)
 
     # Callbacks
 
@@ -374,7 +374,7 @@ class _LocalRun:
     # Attempts
 
     def _performed(self, attempt: TaskAttempt) -> Outcome:
-        here = ActivityEnvironment()
+        environment = ActivityEnvironment()
         match attempt.task:
             case AirflowTask() if isinstance(self._dag, OfAirflow):
                 return self._dag.file.performed(attempt, self._facts, self._workplace.key_values)
@@ -383,27 +383,27 @@ class _LocalRun:
             case LatestOnlyTask():
                 return Outcome(xcom={"return_value": True})
             case SparkWork():
-                return self._spark(here, attempt)
+                return self._spark(environment, attempt)
             case CallTask() if not isinstance(attempt.task, BashFunctionTask):  # right here, for a debugger
                 assert isinstance(self._dag, DAG)  # noqa: S101
                 return _outcome(perform([self._dag], attempt, facts=self._facts))
             case BaseTask(activity=str(name)) if name in WORK:
-                return here.run(task_activity(name, self._workplace), attempt)
+                return environment.run(task_activity(name, self._workplace), attempt)
             case _:
                 raise InvalidInputError(
                     f"task {attempt.task.task_id!r} of kind {attempt.task.kind!r} needs a server. "
                     "Try the DAG out with `tidemill dev`"
                 )
 
-    def _spark(self, here: ActivityEnvironment, attempt: TaskAttempt) -> Outcome:
+    def _spark(self, environment: ActivityEnvironment, attempt: TaskAttempt) -> Outcome:
         spark = SparkActivities(self._workplace)
-        outcome: Outcome = here.run(spark.run, attempt)
+        outcome: Outcome = environment.run(spark.run, attempt)
         if outcome.submission is not None:
-            outcome = here.run(spark.watch, SubmittedAttempt(attempt=attempt, submission=outcome.submission))
+            outcome = environment.run(spark.watch, SubmittedAttempt(attempt=attempt, submission=outcome.submission))
         if outcome.staged is not None:
-            here.run(OutputActivities(self._workplace).publish, outcome.staged)
+            environment.run(OutputActivities(self._workplace).publish, outcome.staged)
         if outcome.staged_table is not None:
-            here.run(spark.publish_table, TableAttempt(attempt=attempt, staged=outcome.staged_table))
+            environment.run(spark.publish_table, TableAttempt(attempt=attempt, staged=outcome.staged_table))
         return outcome
 
 

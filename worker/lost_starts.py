@@ -34,12 +34,12 @@ async def look_after_lost_starts(client: Client, under_way: UnderWay) -> None:
 async def tell_of_lost_starts(client: Client, under_way: UnderWay) -> None:
     """Looks once. What could not be told stays, and keeps nothing else from being told. Raises OSError."""
     found = await asyncio.to_thread(under_way.lost)  # a home may be far away
-    all_told = False
+    all_reported = False
     try:
-        told = [await _is_reported(client, start) for start in found.starts]
-        all_told = all(told)
+        reported = [await _is_reported(client, start) for start in found.starts]
+        all_reported = all(reported)
     finally:
-        await asyncio.to_thread(found.close, forget=all_told)
+        await asyncio.to_thread(found.close, forget=all_reported)
 
 
 async def _is_reported(client: Client, start: LostStart) -> bool:

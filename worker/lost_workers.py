@@ -146,11 +146,11 @@ class Lookout:
     async def _listed(self) -> list[Report] | None:
         """What is listed, nothing for one that need not look now; None where Temporal does not answer."""
         looks = time.monotonic() >= self._looks_from
-        asked = list_reports(self._client) if looks else _nothing_if_reached(self._client)
-        within = self._reports.lost_after / ANSWERS
-        problem: Exception | str = f"Temporal did not answer within {within:.1f} s"
+        request = list_reports(self._client) if looks else _nothing_if_reached(self._client)
+        timeout = self._reports.lost_after / ANSWERS
+        problem: Exception | str = f"Temporal did not answer within {timeout:.1f} s"
         try:
-            found = await asyncio.wait_for(asked, within)
+            found = await asyncio.wait_for(request, timeout)
         except RPCError as error:
             if error.status in UNSUPPORTED:
                 raise

@@ -262,14 +262,16 @@ class TidemillPlugin(SimplePlugin):
         following: list[Callable[..., object]] = [spark.watch, spark.end, OutputActivities(self.place).publish]
         return self._worker_beside(worker, FOLLOWING_SUFFIX, following, MAX_FOLLOWED)
 
-    def _worker_beside(self, worker: Worker, suffix: str, activities: list[Callable[..., object]], most: int) -> Worker:
+    def _worker_beside(
+        self, worker: Worker, suffix: str, activities: list[Callable[..., object]], max_activities: int
+    ) -> Worker:
         config = worker.config()
         return Worker(
             worker.client,
             task_queue=worker.task_queue + suffix,
             activities=activities,
-            activity_executor=ThreadPoolExecutor(most, thread_name_prefix=f"tidemill{suffix}"),
-            max_concurrent_activities=most,
+            activity_executor=ThreadPoolExecutor(max_activities, thread_name_prefix=f"tidemill{suffix}"),
+            max_concurrent_activities=max_activities,
             graceful_shutdown_timeout=config.get("graceful_shutdown_timeout", timedelta()),
             interceptors=config.get("interceptors", ()),
             deployment_config=config.get("deployment_config"),
@@ -286,9 +288,9 @@ class TidemillPlugin(SimplePlugin):
         config["unsandboxed_workflow_runner"] = ListeningRunner(runner, self._cached.hear)
         # Threads that stop by themselves: an exception thrown into one could leave a process behind.
         if config.get("activity_executor") is None:
-            most = config.get("max_concurrent_activities") or MAX_ACTIVITIES
-            config["max_concurrent_activities"] = most
-            config["activity_executor"] = ThreadPoolExecutor(most, thread_name_prefix="tidemill")
+            max_activities = config.get("max_concurrent_activities") or MAX_ACTIVITIES
+            config["max_concurrent_activities"] = max_activities
+            config["activity_executor"] = ThreadPoolExecutor(max_activities, thread_name_prefix="tidemill")
         # By default the SDK holds heartbeats back for 80 % of their timeout: progress and cancellation would lag.
         config["max_heartbeat_throttle_interval"] = self.place.heartbeat
         config["default_heartbeat_throttle_interval"] = self.place.heartbeat

@@ -143,8 +143,8 @@ async def running_worker(settings: Settings, address: str | None = None) -> Asyn
     """A worker as long as the block, and the way in to what it works on."""
     mask_names(settings.masked_names)
     backends()  # one that cannot be made is told now, and not by the first task
-    for told in notices_of_environment(of_environment(os.environ), settings.model_fields_set.__contains__):
-        log.warning(told)
+    for notice in notices_of_environment(of_environment(os.environ), settings.model_fields_set.__contains__):
+        log.warning(notice)
     overrides = {"target_host": address} if address is not None else {}
     lost_after = lost_after_of(settings)
     reports_every = lost_after / REPORTS if lost_after is not None else None
@@ -157,15 +157,15 @@ async def running_worker(settings: Settings, address: str | None = None) -> Asyn
             yield Tidemill(client, settings.task_queue)
 
 
-async def until_stopped(within: timedelta | None = None) -> None:
-    """Waits for SIGINT or SIGTERM, no longer than *within*."""
+async def until_stopped(max_wait: timedelta | None = None) -> None:
+    """Waits for SIGINT or SIGTERM, no longer than *max_wait*."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     try:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stopped.wait(), within.total_seconds() if within is not None else None)
+            await asyncio.wait_for(stopped.wait(), max_wait.total_seconds() if max_wait is not None else None)
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(ValueError):

@@ -22,15 +22,15 @@ from .plugin import TidemillPlugin
 
 
 async def replayed(
-    client: Client, workflow_id: str, most: int = MAX_EXECUTIONS, most_events: int | None = None
+    client: Client, workflow_id: str, max_executions: int = MAX_EXECUTIONS, max_events: int | None = None
 ) -> list[Step]:
-    """The steps of a run's or a DAG's workflow, also of one that has ended; of its last *most* executions.
+    """The steps of a run's or a DAG's workflow, also of one that has ended; of its last *max_executions* executions.
 
     It is replayed on a thread of its own, for as long as that takes. Raises NotFoundError where Temporal has no history
-    of it, InvalidInputError where the last execution has more than *most_events* events, or this release cannot replay
+    of it, InvalidInputError where the last execution has more than *max_events* events, or this release cannot replay
     it.
     """
-    histories = await _histories(client, workflow_id, most, most_events)
+    histories = await _histories(client, workflow_id, max_executions, max_events)
     return await asyncio.to_thread(asyncio.run, _steps(client.data_converter, histories))
 
 
@@ -73,23 +73,23 @@ def _continued(history: WorkflowHistory) -> str:
 
 
 async def _histories(
-    client: Client, workflow_id: str, most: int, most_events: int | None = None
+    client: Client, workflow_id: str, max_executions: int, max_events: int | None = None
 ) -> list[WorkflowHistory]:
-    """The histories of the workflow's last executions, oldest first: as many as have *most_events* together.
+    """The histories of the workflow's last executions, oldest first: as many as have *max_events* together.
 
     Raises InvalidInputError where the last one alone has more.
     """
     found: list[WorkflowHistory] = []
     events = 0
     run_id: str | None = None
-    while len(found) < most:
+    while len(found) < max_executions:
         handle = client.get_workflow_handle(workflow_id, run_id=run_id)
         try:
-            if most_events is not None:
+            if max_events is not None:
                 events += (await handle.describe()).history_length
-                if events > most_events and found:
+                if events > max_events and found:
                     break  # the last executions are told
-                _check_length(events, most_events)
+                _check_length(events, max_events)
             history = await handle.fetch_history()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
@@ -106,8 +106,8 @@ async def _histories(
     return found
 
 
-def _check_length(events: int, most: int) -> None:
-    if events > most:
+def _check_length(events: int, max_events: int) -> None:
+    if events > max_events:
         raise InvalidInputError(
             f"its history has {events:,} events or more, too many for a page: use `tidemill replay`"
         )

@@ -67,22 +67,24 @@ def check_web_home(settings: Settings) -> Check:
 
 def check_people(settings: Settings) -> Check:
     """Whether the web asks who somebody is."""
-    ways = [n for n, has in (("tokens", settings.api_tokens), ("an OpenID provider", settings.oidc)) if has is not None]
+    methods = [
+        n for n, has in (("tokens", settings.api_tokens), ("an OpenID provider", settings.oidc)) if has is not None
+    ]
     return _check(
         "People log in by",
-        " and ".join(ways) or "nothing",
-        separates=bool(ways),
+        " and ".join(methods) or "nothing",
+        separates=bool(methods),
         remedy="Whoever is on this host may change everything in the web. Set TIDEMILL_API_TOKENS or TIDEMILL_OIDC",
     )
 
 
 def check_service(config: dict[str, Any]) -> Check:
     """Whether the Temporal service asks who somebody is."""
-    ways = [name for name, has in (("TLS", config.get("tls")), ("an API key", config.get("api_key"))) if has]
+    required = [name for name, has in (("TLS", config.get("tls")), ("an API key", config.get("api_key"))) if has]
     return _check(
         "Temporal asks for",
-        " and ".join(ways) or "nothing",
-        separates=bool(ways),
+        " and ".join(required) or "nothing",
+        separates=bool(required),
         remedy="Whoever reaches the service may run DAGs. Set TEMPORAL_TLS and a certificate, or TEMPORAL_API_KEY",
     )
 

@@ -67,9 +67,9 @@ class CachedWorkflows:
         """It is nothing to compare any more."""
         self._cached.pop(cached.run_id, None)
 
-    def latest(self, most: int | None = None) -> list[Cached]:
-        """The last *most* that were active, all by default; last first."""
-        return list(self._cached.values())[::-1][:most]
+    def latest(self, limit: int | None = None) -> list[Cached]:
+        """The last *limit* that were active, all by default; last first."""
+        return list(self._cached.values())[::-1][:limit]
 
 
 class StoreWatch:

@@ -31,17 +31,17 @@ class TaskLog:
         """Whether this host has it, be it empty."""
         return (self.settings.home / "logs" / self.name).is_file()
 
-    def read(self, offset: int = 0, most: int = -1) -> bytes:
-        """What there is from byte *offset* on, *most* bytes at most; nothing where there is no log yet."""
+    def read(self, offset: int = 0, max_bytes: int = -1) -> bytes:
+        """What there is from byte *offset* on, at most *max_bytes*; nothing where there is no log yet."""
         path = self.settings.home / "logs" / self.name
         if path.is_file():
             with path.open("rb") as file:
                 file.seek(min(offset, path.stat().st_size))
-                return file.read(most)
+                return file.read(max_bytes)
         if self.settings.log_url is None:
             return b""
         found = LogStore(self.settings.log_url, self.settings.home / "logs").read(self.name, offset)
-        return found if most < 0 else found[:most]
+        return found if max_bytes < 0 else found[:max_bytes]
 
     @property
     def rendered(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class TaskLog:
             return None
 
     def _beside(self, suffix: str) -> dict[str, Any]:
-        text = TaskLog(self.settings, self.name + suffix).read(most=LARGEST)
+        text = TaskLog(self.settings, self.name + suffix).read(max_bytes=LARGEST)
         try:
             found = json.loads(text)
         except ValueError:

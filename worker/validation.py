@@ -72,5 +72,5 @@ def _twice(dags: list[FoundDag]) -> Iterator[FileError]:
     counts = Counter(dag.dag_id for dag in dags)
     for dag_id in (dag_id for dag_id, count in counts.items() if count > 1):
         paths = [dag.path for dag in dags if dag.dag_id == dag_id]
-        told = f"dag_id {dag_id!r} is defined by {' and by '.join(paths)}. Rename or remove one of them"
-        yield FileError(path=paths[-1], error=told)
+        message = f"dag_id {dag_id!r} is defined by {' and by '.join(paths)}. Rename or remove one of them"
+        yield FileError(path=paths[-1], error=message)

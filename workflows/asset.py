@@ -144,22 +144,22 @@ class AssetWorkflow:
         self._alarm.fire()
 
     @workflow.signal
-    def tell(self, told: ReportedEvent) -> None:
+    def tell(self, report: ReportedEvent) -> None:
         """A task, or somebody outside, has updated the asset."""
         try:
-            check_event(told.extra, told.partition_key, most=WRAPPED_EVENT_LIMIT)
+            check_event(report.extra, report.partition_key, limit=WRAPPED_EVENT_LIMIT)
         except InvalidInputError as error:  # a signal has nobody to answer
             workflow.logger.warning("an event of asset %s is passed over: %s", self.state.asset.name, error)
             return
-        self.state.add(told, workflow.now())
+        self.state.add(report, workflow.now())
         self._alarm.fire()
 
     @workflow.update
-    def emit(self, told: ReportedEvent) -> AssetEvent | None:
+    def emit(self, report: ReportedEvent) -> AssetEvent | None:
         """The same, answered: None if the event is known already."""
         with refusing():
-            check_event(told.extra, told.partition_key)
-        event = self.state.add(told, workflow.now())
+            check_event(report.extra, report.partition_key)
+        event = self.state.add(report, workflow.now())
         self._alarm.fire()
         return event
 

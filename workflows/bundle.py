@@ -116,7 +116,7 @@ class DagBundleWorkflow:
     # Work of activities
 
     async def _list(self) -> None:
-        asked_at = workflow.now()
+        requested_at = workflow.now()
         try:
             listing: Listing = await self._ask(
                 "tidemill.list_files",
@@ -125,7 +125,7 @@ class DagBundleWorkflow:
                 LISTING_TIMEOUT,
                 LOST_WORKERS,
             )
-            self.state.take_listing(listing, workflow.now(), asked_at, doubts=self._compares)
+            self.state.take_listing(listing, workflow.now(), requested_at, doubts=self._compares)
         except ActivityError as error:
             self.state.cannot_list(cause_of(error), workflow.now())
         finally:
@@ -145,8 +145,8 @@ class DagBundleWorkflow:
                 return
             # Perhaps the file takes its workers along: until it changes it is not tried again.
             listed = self.state.files[path].listed if path in self.state.files else ""
-            told = f"no worker has finished parsing it: {cause_of(error)}"
-            result = ParseResult(digest=listed, error=told, seconds=0)
+            message = f"no worker has finished parsing it: {cause_of(error)}"
+            result = ParseResult(digest=listed, error=message, seconds=0)
         finally:
             self._parsing.discard(path)
         self.state.parsed(path, result, workflow.now())
@@ -203,7 +203,7 @@ class DagBundleWorkflow:
         activity: str,
         question: Any,
         answer: type[Any],
-        within: timedelta,
+        start_to_close_timeout: timedelta,
         policy: RetryPolicy,
         *,
         summary: str | None = None,
@@ -213,7 +213,7 @@ class DagBundleWorkflow:
             question,
             result_type=answer,
             task_queue=workflow.info().task_queue + FILES_SUFFIX,
-            start_to_close_timeout=within,
+            start_to_close_timeout=start_to_close_timeout,
             heartbeat_timeout=HEARTBEAT,
             retry_policy=policy,
             summary=summary,
@@ -267,14 +267,14 @@ class DagBundleWorkflow:
         await workflow.wait_condition(lambda: reached() or self._ripe)
         if not reached():
             self._alarm.fire()
-            told = "the bundle goes on in another execution of its workflow. Ask again"
-            raise ApplicationError(told, type=ASK_AGAIN, non_retryable=True)
+            message = "the bundle goes on in another execution of its workflow. Ask again"
+            raise ApplicationError(message, type=ASK_AGAIN, non_retryable=True)
 
     def _idle(self) -> bool:
-        news = self.state.registrations(workflow.now(), ()) or self.state.file_states(workflow.now())
+        unsent = self.state.registrations(workflow.now(), ()) or self.state.file_states(workflow.now())
         busy = self._parsing or self._registering or self._telling or self._comparing
         to_compare = self._compares and self.state.compare_now and self.state.to_compare()
-        return not (self.state.unparsed or news or busy or to_compare)
+        return not (self.state.unparsed or unsent or busy or to_compare)
 
     # Questions
 

@@ -37,10 +37,10 @@ def task_ended(
     instance: TaskInstance,
     end: TaskState,
     failure: Failure | None,
-    said: tuple[OutletEvent, ...],
+    outlet_events: tuple[OutletEvent, ...],
 ) -> None:
     """That a try of a task has ended, and what it said of the assets that it writes."""
-    _of_task(state, instance, end, failure, said)
+    _of_task(state, instance, end, failure, outlet_events)
 
 
 def _of_run(state: DagRunState, end: RunState | None) -> None:
@@ -54,7 +54,7 @@ def _of_task(
     instance: TaskInstance,
     end: TaskState | None,
     failure: Failure | None = None,
-    said: tuple[OutletEvent, ...] = (),
+    outlet_events: tuple[OutletEvent, ...] = (),
 ) -> None:
     if _nobody_listens():
         return
@@ -68,7 +68,7 @@ def _of_task(
             end,
             workflow.now(),
             failure=failure,
-            said=said,
+            outlet_events=outlet_events,
         )
     )
 

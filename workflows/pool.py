@@ -76,7 +76,7 @@ class PoolWorkflow:
         question = HoldersQuestion(pool=pool, dag_id=dag_of_limit(pool))
         begun, patience_ends = workflow.now(), workflow.now() + HOLDERS_PATIENCE
         while True:
-            asked_at = workflow.now()
+            requested_at = workflow.now()
             answer = await workflow.execute_activity(
                 find_holders,
                 question,
@@ -86,18 +86,18 @@ class PoolWorkflow:
                 retry_policy=FOR_EVER,
             )
             self.state.recover(answer, workflow.now(), self._given_back)
-            too_early = answer.follows_another and asked_at < begun + VISIBILITY_LAG
+            too_early = answer.follows_another and requested_at < begun + VISIBILITY_LAG
             if not too_early and (not answer.silent or workflow.now() >= patience_ends):
                 break
             await workflow.sleep(VISIBILITY_LAG if too_early else HOLDERS_PAUSE)
         self._given_back = None
 
     async def _grant(self) -> None:
-        told: dict[str, list[str]] = {}
+        granted: dict[str, list[str]] = {}
         for request in self.state.grant(workflow.now()):
-            told.setdefault(request.holder, []).append(request.lease_id)
-        if told:
-            await asyncio.gather(*(self._tell(holder, lease_ids) for holder, lease_ids in told.items()))
+            granted.setdefault(request.holder, []).append(request.lease_id)
+        if granted:
+            await asyncio.gather(*(self._tell(holder, lease_ids) for holder, lease_ids in granted.items()))
 
     async def _tell(self, holder: str, lease_ids: list[str]) -> None:
         answer = Granted(pool=workflow.info().workflow_id, lease_ids=tuple(lease_ids))

@@ -95,7 +95,7 @@ def execute_attempt(workplace: WorkerContext, attempt: TaskAttempt, kind: WorkKi
     with stopping_cleanly(), metrics.running(kind.work), noted, kept:
         outcome = _outcome(workplace, attempt, kind, watch)
         if attempt.owns is not None:  # the run refuses them: it takes no worker's word for it
-            problem = attempt.owns.first_problem(("asset", said.asset.name) for said in outcome.asset_events)
+            problem = attempt.owns.first_problem(("asset", event.asset.name) for event in outcome.asset_events)
             if problem is not None:
                 workplace.refused_of(attempt)("emit", problem)
         return _kept(workplace, attempt, outcome)
@@ -107,8 +107,8 @@ def _kept(workplace: WorkerContext, attempt: TaskAttempt, outcome: Outcome) -> O
     Raises OSError when it could not be for an hour.
     """
     watch = workplace_watch(workplace, None)  # the work has ended within its own time
-    told = f"the result of {attempt.name} cannot be kept at {workplace.results.url}"
-    return until_stored(lambda: workplace.results.put(attempt, outcome), told, watch)
+    message = f"the result of {attempt.name} cannot be kept at {workplace.results.url}"
+    return until_stored(lambda: workplace.results.put(attempt, outcome), message, watch)
 
 
 def made_folder(workplace: WorkerContext, attempt: TaskAttempt) -> AttemptFolder:

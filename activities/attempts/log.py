@@ -91,8 +91,8 @@ class AttemptLog:
                 self._close_end()
         self._flush()
         if self._file.lost:
-            told = "%d bytes of %s could not be written: %s"
-            worker_log.warning(told, self._file.lost, self.path, self._file.problem)
+            message = "%d bytes of %s could not be written: %s"
+            worker_log.warning(message, self._file.lost, self.path, self._file.problem)
         self._file.close()
 
     def _close_end(self) -> None:
@@ -103,8 +103,8 @@ class AttemptLog:
             self._file.write(self._formatted(_own("warning", f"{left_out:,} bytes are left out here")))
         self._file.write(kept)
         if left_out:
-            told = f"the log had reached its limit: {left_out:,} bytes in its middle were not kept"
-            self._file.write(self._formatted(_own("info", told)))
+            notice = f"the log had reached its limit: {left_out:,} bytes in its middle were not kept"
+            self._file.write(self._formatted(_own("info", notice)))
 
     @property
     def last_line(self) -> str | None:

@@ -79,8 +79,8 @@ class LookupProxy:
 class _UnansweredError(Exception):
     """There is no answer; perhaps one `later`."""
 
-    def __init__(self, told: str, *, later: bool) -> None:
-        super().__init__(told)
+    def __init__(self, reason: str, *, later: bool) -> None:
+        super().__init__(reason)
         self.later = later
 
 
@@ -102,9 +102,9 @@ class RunLookup:
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """The answer, or why there is none, and whether there may be one `later`."""
         about = f"{question['about']} of {question['dag_id']!r} cannot be asked for"
-        asked = Question.model_validate(question)
+        query = Question.model_validate(question)
         try:
-            return {"answer": self._answer_in_time(asked.model_dump_json(), lambda: self._answer(asked))}
+            return {"answer": self._answer_in_time(query.model_dump_json(), lambda: self._answer(query))}
         except _UnansweredError as error:
             return {"error": f"{about}: {error}", "later": error.later}
 
@@ -120,24 +120,24 @@ class RunLookup:
 
     def _answer_in_time(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What comes of *work*. It goes on where that takes long, and who asks again waits for the same."""
-        asked = self._under_way.pop(key, None)
-        if asked is None:  # given up when nobody asks any more: what is begun then would surprise
-            asked = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work(), GIVEN_UP_AFTER), self.loop)
+        pending = self._under_way.pop(key, None)
+        if pending is None:  # given up when nobody asks any more: what is begun then would surprise
+            pending = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work(), GIVEN_UP_AFTER), self.loop)
         try:
-            return cast("T", asked.result(ANSWER_TIMEOUT))
+            return cast("T", pending.result(ANSWER_TIMEOUT))
         except TimeoutError as error:
-            if not asked.done():
-                self._under_way[key] = asked
-                asked.add_done_callback(lambda _: self.loop.call_soon_threadsafe(self._forget_later, key, asked))
-            raise _UnansweredError("it takes long", later=not asked.done()) from error
+            if not pending.done():
+                self._under_way[key] = pending
+                pending.add_done_callback(lambda _: self.loop.call_soon_threadsafe(self._forget_later, key, pending))
+            raise _UnansweredError("it takes long", later=not pending.done()) from error
         except Exception as error:
             raise _UnansweredError(str(error) or type(error).__name__, later=is_busy(error)) from error
 
-    def _forget_later(self, key: str, asked: Future[Any]) -> None:
-        self.loop.call_later(FETCHED_TIMEOUT, self._forget, key, asked)
+    def _forget_later(self, key: str, pending: Future[Any]) -> None:
+        self.loop.call_later(FETCHED_TIMEOUT, self._forget, key, pending)
 
-    def _forget(self, key: str, asked: Future[Any]) -> None:
-        if self._under_way.get(key) is asked:
+    def _forget(self, key: str, pending: Future[Any]) -> None:
+        if self._under_way.get(key) is pending:
             del self._under_way[key]
 
     async def _answer(self, question: Question) -> Any:

@@ -21,8 +21,8 @@ CHECKS_EVERY = 0.2
 LONGEST_PAUSE = 30.0
 
 
-def until_stored(store: Callable[[], T], told: str, watch: AttemptSupervisor) -> T:
-    """Returns what *store* returns, tried again while it raises OSError. *told* says what cannot be done meanwhile.
+def until_stored(store: Callable[[], T], message: str, watch: AttemptSupervisor) -> T:
+    """Returns what *store* returns, tried again while it raises OSError. *message* says what cannot be done meanwhile.
 
     Raises an OSError that no waiting changes, the last one after TIMEOUT seconds, and what *watch* raises where the
     attempt has to stop.
@@ -34,7 +34,7 @@ def until_stored(store: Callable[[], T], told: str, watch: AttemptSupervisor) ->
         except OSError as error:
             if error.errno in FOR_GOOD or time.monotonic() - began > TIMEOUT:
                 raise
-            problem = f"{told}: {error}"
+            problem = f"{message}: {error}"
             log.warning("%s. It is tried again in %g s", problem, pause)
             until = time.monotonic() + pause
             while time.monotonic() < until:

@@ -75,10 +75,10 @@ class AttemptSupervisor:
         # Not at once: most tasks are over before, and each heartbeat is a way to the server and back.
         self._next_heartbeat = self._started + HEARTBEAT_EVERY
 
-    def check(self, told: Any = None) -> None:
+    def check(self, details: Any = None) -> None:
         """Raises Stopped, or the failure of a timeout, when the attempt may not go on.
 
-        Tells *told* in the heartbeat, else the progress.
+        Tells *details* in the heartbeat, else the progress.
         """
         now = time.monotonic()
         self._heed_stop()
@@ -86,7 +86,7 @@ class AttemptSupervisor:
             raise self._too_long(self._timeout)
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + HEARTBEAT_EVERY
-            self._beat(told if told is not None else self._progress())
+            self._beat(details if details is not None else self._progress())
         if now >= self._next_touch:
             self._next_touch = now + TOUCH_EVERY
             for path in self._kept:
@@ -101,8 +101,8 @@ class AttemptSupervisor:
         """The time counts from now: what was waited for before is not the attempt's own."""
         self._started = time.monotonic()
 
-    def _beat(self, told: Any) -> None:
-        activity.heartbeat(told)
+    def _beat(self, details: Any) -> None:
+        activity.heartbeat(details)
 
     def _heed_stop(self) -> None:
         if activity.is_cancelled():
@@ -121,7 +121,7 @@ class Unattended(AttemptSupervisor):
     def _heed_stop(self) -> None:
         pass
 
-    def _beat(self, told: Any) -> None:
+    def _beat(self, details: Any) -> None:
         pass
 
 

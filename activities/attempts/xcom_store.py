@@ -74,19 +74,21 @@ class XComStore:
             filled["task"] = type(attempt.task).model_validate(self.filled(task, run, verbatim))
         return attempt.model_copy(update=filled) if filled else attempt
 
-    def filled(self, value: Any, within: str, change: Callable[[Any], Any] = lambda found: found) -> Any:
+    def filled(self, value: Any, owner: str, change: Callable[[Any], Any] = lambda found: found) -> Any:
         """*value* with every stored result in the place of the reference to it.
 
-        *within*: the path of the DAG or run whose values they are. What leads elsewhere fails the task: whoever writes
+        *owner*: the path of the DAG or run whose values they are. What leads elsewhere fails the task: whoever writes
         such a reference would read what is not theirs.
         """
-        return replace(value, is_stored, lambda reference: change(self._read(reference, within)))
+        return replace(value, is_stored, lambda reference: change(self._read(reference, owner)))
 
-    def _read(self, reference: dict[str, Any], within: str) -> Any:
+    def _read(self, reference: dict[str, Any], owner: str) -> Any:
         url = str(reference[STORED])
-        if not url.startswith(f"{self.url.rstrip('/')}/{within}/") or ".." in url:
-            told = f"a result is said to be at {url!r}, which is not where its run keeps results. Return something else"
-            raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
+        if not url.startswith(f"{self.url.rstrip('/')}/{owner}/") or ".." in url:
+            reason = (
+                f"a result is said to be at {url!r}, which is not where its run keeps results. Return something else"
+            )
+            raise task_failure(Failure(error_type="InvalidInput", message=reason, retryable=False))
         with fsspec.open(url, "r") as file:
             found = json.load(file)
         if "at" not in reference:

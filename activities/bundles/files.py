@@ -166,9 +166,9 @@ def spec_name(dag_id: str, version: str) -> str:
     return f"specs/{dag_id}/{version}.json"
 
 
-def problem(told: str) -> ApplicationError:
+def problem(reason: str) -> ApplicationError:
     """Why the bundle as a whole cannot be looked at; asked again at its next listing."""
-    return ApplicationError(told, type=BUNDLE_PROBLEM, non_retryable=True)
+    return ApplicationError(reason, type=BUNDLE_PROBLEM, non_retryable=True)
 
 
 def _listed(question: dict[str, Any]) -> dict[str, Any]:

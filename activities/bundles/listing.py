@@ -237,8 +237,8 @@ Rule = Callable[[Path, bool], bool | None]
 
 def is_ignored(path: Path, rules: tuple[Rule, ...], *, is_folder: bool) -> bool:
     """Whether the last rule that says something of *path* ignores it: a line may take back one of a folder above."""
-    said = [answer for rule in rules if (answer := rule(path, is_folder)) is not None]
-    return bool(said) and said[-1]
+    verdicts = [answer for rule in rules if (answer := rule(path, is_folder)) is not None]
+    return bool(verdicts) and verdicts[-1]
 
 
 def _expression(text: str, root: Path) -> Rule:

@@ -79,8 +79,8 @@ def advised(answer: dict[str, Any]) -> dict[str, Any]:
     if missing is None or missing[1] not in os.environ:
         return answer
     setting = f"TIDEMILL_TASK_ENVIRONMENT='[\"{missing[1]}\"]'"
-    told = f"this process has {missing[1]}, and passes it on to no DAG file. Add it: {setting}"
-    return {**answer, "error": f"{answer['error']}\n  {told}"}
+    remedy = f"this process has {missing[1]}, and passes it on to no DAG file. Add it: {setting}"
+    return {**answer, "error": f"{answer['error']}\n  {remedy}"}
 
 
 def _parsed(

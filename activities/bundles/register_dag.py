@@ -12,8 +12,10 @@ from ...model.spec.dag import DagSpec
 from ..calling import starting, update_with_start
 
 
-async def register_dag(client: Client, spec: DagSpec, task_queue: str, within: timedelta | None = None) -> Registration:
-    """Has the DAG's workflow take *spec* on, and starts it if there is none. Asks *within* that time.
+async def register_dag(
+    client: Client, spec: DagSpec, task_queue: str, rpc_timeout: timedelta | None = None
+) -> Registration:
+    """Has the DAG's workflow take *spec* on, and starts it if there is none. Waits no longer than *rpc_timeout*.
 
     Raises InvalidInputError for a DAG that is too large, and RPCError if nobody answers.
     """
@@ -21,4 +23,4 @@ async def register_dag(client: Client, spec: DagSpec, task_queue: str, within: t
     start = starting(
         DagInterface, spec, dag_workflow_id(spec.dag_id), task_queue, summary=spec.description or spec.dag_id
     )
-    return await update_with_start(client, start, DagInterface.register(spec), within=within)
+    return await update_with_start(client, start, DagInterface.register(spec), rpc_timeout=rpc_timeout)

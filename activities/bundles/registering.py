@@ -146,9 +146,9 @@ class RegisterActivities:
         except InvalidInputError as error:
             return str(error)
         except WorkflowUpdateFailedError as error:
-            told = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
-            self._keep_refusal(dag.dag_id, spec, told)
-            return told
+            reason = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+            self._keep_refusal(dag.dag_id, spec, reason)
+            return reason
 
     def _keep_refusal(self, dag_id: str, spec: DagSpec, reason: str) -> None:
         source = spec.source

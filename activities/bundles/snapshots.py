@@ -76,10 +76,10 @@ class SnapshotDamagedError(Exception):
 
 @dataclass(frozen=True)
 class Snapshots:
-    """Kept files at a URL that fsspec knows, and those that this host has laid out below *here*."""
+    """Kept files at a URL that fsspec knows, and those that this host has laid out below *local_folder*."""
 
     url: str
-    here: Path
+    local_folder: Path
 
     def keep(self, root: Path, names: Iterable[str], user: RunAs | None = None) -> str:
         """Keeps the files *names* below *root* that *user* can read, who the tasks run as.
@@ -120,7 +120,7 @@ class Snapshots:
         """
         if not SNAPSHOT.fullmatch(snapshot):
             raise FileNotFoundError(f"{snapshot!r} is no snapshot")
-        folder = self.here / snapshot
+        folder = self.local_folder / snapshot
         known = _checked.get(folder)
         if known is not None and known == _signature(folder):
             return folder
@@ -139,8 +139,8 @@ class Snapshots:
 
     def _lay_out(self, snapshot: str, folder: Path, files: dict[str, str]) -> None:
         """Makes *folder*, for nobody to write to; what is there has been changed by somebody, and goes."""
-        self.here.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.here) as making:
+        self.local_folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.local_folder) as making:
             whole = Path(making, "files")
             whole.mkdir()
             for name, digest in files.items():

@@ -171,8 +171,8 @@ class Call:
                     self._result = read_left(Path(folder, channel.ANSWER), self._run_as)
             return Answer(self._code, self._result, self._code != 0 and ended_for_memory() > ended_before)
         except channel.MessageTooLargeError as error:
-            told = f"what the task is to be given, or its answer, is too large: {error}. Return a path instead"
-            return Answer(1, {"failure": {"error_type": "ResultTooLarge", "message": told, "retryable": False}})
+            reason = f"what the task is to be given, or its answer, is too large: {error}. Return a path instead"
+            return Answer(1, {"failure": {"error_type": "ResultTooLarge", "message": reason, "retryable": False}})
         finally:
             self._mine.close()
             os.close(self._output)
@@ -241,8 +241,8 @@ class Call:
             case Query() if len(descriptors) != 1:
                 log.warning("a child has asked without a way to answer")
                 refuse(descriptors)
-            case Query(ask=asked):
-                reply(descriptors, {"ending": self._ending} if "ending" in asked else self._listener.answer(asked))
+            case Query(ask=query):
+                reply(descriptors, {"ending": self._ending} if "ending" in query else self._listener.answer(query))
             case TriggerEvent() | Rendered():
                 self._listener.note(message)
             case Begun() if self._pid is None:  # its parent says it first, and nobody else

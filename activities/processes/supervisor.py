@@ -60,7 +60,7 @@ def kill_descendants(grace: float = GRACE_SECONDS) -> None:
     """Ends every descendant: asks first, then does not ask. One that cannot be ended is left in the end."""
     me = psutil.Process()
     deadline = time.monotonic() + grace
-    asked: set[int] = set()
+    terminated: set[int] = set()
     while processes := me.children(recursive=True):
         force = time.monotonic() > deadline
         if time.monotonic() > deadline + LEFT_AFTER_SECONDS:
@@ -71,8 +71,8 @@ def kill_descendants(grace: float = GRACE_SECONDS) -> None:
                     continue
                 if force:
                     process.kill()
-                elif process.pid not in asked:
-                    asked.add(process.pid)
+                elif process.pid not in terminated:
+                    terminated.add(process.pid)
                     process.terminate()
         reap()
         time.sleep(POLL_SECONDS)

@@ -56,10 +56,10 @@ class SparkActivities:
             filled = self._workplace.results.fill(attempt)
             if isinstance(filled.task, SparkSqlFunctionTask):
                 began = time.monotonic()
-                asked = self._ask_for_sql(filled)
-                if asked.state is TaskState.SKIPPED:
-                    return asked
-                filled = sql_of(filled, asked, timedelta(seconds=time.monotonic() - began))
+                returned = self._ask_for_sql(filled)
+                if returned.state is TaskState.SKIPPED:
+                    return returned
+                filled = sql_of(filled, returned, timedelta(seconds=time.monotonic() - began))
             work = self._start(filled, untried=activity.info().attempt == 1)
             keep_beside(work.folder.log, RENDERED, shown(work.filled), new_masker())
             outcome = self._run(work)
@@ -93,8 +93,8 @@ class SparkActivities:
             with keeping_figures(work):  # also after what is left was ended
                 outcome = self._follow(work, submitted)
             self._workplace.leftovers.add(work.folder.path)
-            told = with_outlet_events(submitted.attempt, outcome)
-            return self._workplace.results.put(submitted.attempt, told)
+            with_events = with_outlet_events(submitted.attempt, outcome)
+            return self._workplace.results.put(submitted.attempt, with_events)
 
     def _follow(self, work: SparkStart, submitted: SubmittedAttempt) -> Outcome:
         assert submitted.submission is not None  # noqa: S101

@@ -77,5 +77,5 @@ def build_archive(home: Path, java: Path) -> Path:
 
 @lru_cache(maxsize=4)
 def _java_version(java: Path) -> str:
-    told = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True)
-    return sha256(told.stderr.encode()).hexdigest()[:8]
+    completed = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True)
+    return sha256(completed.stderr.encode()).hexdigest()[:8]

@@ -72,8 +72,8 @@ class ClusterMode(Mode):
 def mode_of(work: SparkStart) -> ClusterMode:
     """Return the mode of a cluster. Raises an infrastructure error where a connection has changed meanwhile."""
     if not isinstance(work.mode, ClusterMode):
-        told = f"the application was submitted to a cluster, and its connection says {work.options.mode} here now"
-        raise infrastructure_error(f"{told}. Set it back, or let a worker follow it whose settings say where it is")
+        message = f"the application was submitted to a cluster, and its connection says {work.options.mode} here now"
+        raise infrastructure_error(f"{message}. Set it back, or let a worker follow it whose settings say where it is")
     return work.mode
 
 
@@ -85,14 +85,14 @@ def cluster_of(work: SparkStart, watch: AttemptSupervisor) -> Cluster:
         room = work.workplace.submission_room(work.options.master or DEFAULT_MASTER)
         with room.reserved(SUBMISSION_MEGABYTES, watch):
             ended = launched(work, spark_submit(work, shipped=shipped), watch)
-        told = "\n".join(ended.tail)
+        output = "\n".join(ended.tail)
         code = ended.result["ended"]["code"]
         if code != 0:
             cause = cause_of(ended.tail)
             _raise_if_refused(cause)
-            exists = " (AlreadyExists)" if "AlreadyExists" in told else ""
+            exists = " (AlreadyExists)" if "AlreadyExists" in output else ""
             raise OSError(f"spark-submit ended with exit code {code}: {cause}{exists}")
-        return told
+        return output
 
     return mode_of(work).cluster(work, launch, watch)
 
@@ -193,7 +193,7 @@ def _is_disruption(
 
 
 def _followed(work: SparkStart, submission: Submission, watch: "_Following", cluster: Cluster) -> Outcome:
-    asked_at = time.time()
+    answered_at = time.time()
     while True:
         result = work.folder.left(RESULT)
         if result is not None:
@@ -201,13 +201,13 @@ def _followed(work: SparkStart, submission: Submission, watch: "_Following", clu
         watch.check()
         try:
             watch.status = cluster.status(claimed(work) or submission.application_id)
-            asked_at = time.time()
+            answered_at = time.time()
         except OSError as error:
             # It cannot be asked; the driver itself still can.
             watch.status = Status(AppState.RUNNING, str(error))
-            if time.time() - max(asked_at, _last_word(work)) > NOBODY_ANSWERS_AFTER:
-                told = f"neither the driver nor its cluster has answered for {NOBODY_ANSWERS_AFTER:g} s: {error}"
-                raise infrastructure_error(told) from None
+            if time.time() - max(answered_at, _last_word(work)) > NOBODY_ANSWERS_AFTER:
+                message = f"neither the driver nor its cluster has answered for {NOBODY_ANSWERS_AFTER:g} s: {error}"
+                raise infrastructure_error(message) from None
         if _over(work, watch.status) and not _late_result(work):
             if work.is_java and watch.status.succeeded:
                 return _started(work.ended({"outcome": {}}), submission)
@@ -225,9 +225,9 @@ def _over(work: SparkStart, status: Status) -> bool:
 
 def _last_word(work: SparkStart) -> float:
     """When the driver told something last, or whoever started it (seconds since 1970)."""
-    told = work.folder.left("progress.json")
-    if told is not None:
-        return float(told["at"])
+    progress = work.folder.left("progress.json")
+    if progress is not None:
+        return float(progress["at"])
     folder = work.folder
     for place, name in ((folder.work, CLAIM), (folder.path, "submission.json"), (folder.work, "plan.json")):
         with suppress(FileNotFoundError):
@@ -248,8 +248,8 @@ def _late_result(work: SparkStart) -> bool:
 def _lost(work: SparkStart, status: Status) -> Failure:
     claim = work.folder.left(CLAIM) or {}
     where = f" Its log: {claim['driver_log']}" if claim.get("driver_log") else ""
-    told = f"the driver ended without telling how it went; the cluster says {status.told}.{where}"
-    return Failure(error_type="SparkDriverLost", message=told, traceback=last_lines(work.folder.log))
+    message = f"the driver ended without telling how it went; the cluster says {status.message}.{where}"
+    return Failure(error_type="SparkDriverLost", message=message, traceback=last_lines(work.folder.log))
 
 
 def _started(outcome: Outcome, submission: Submission) -> Outcome:
@@ -267,10 +267,10 @@ class _Following(AttemptSupervisor):
         self._submission = submission
 
     def _progress_with_cluster(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"submission": self._submission.application_id}
+        progress: dict[str, Any] = {"submission": self._submission.application_id}
         if self.status is not None:
-            told["cluster"] = self.status.told
-        return {**told, **(self._work.folder.left("progress.json") or {})}
+            progress["cluster"] = self.status.message
+        return {**progress, **(self._work.folder.left("progress.json") or {})}
 
 
 def end(work: SparkStart, known: str | None, watch: AttemptSupervisor) -> None:

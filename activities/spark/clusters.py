@@ -29,7 +29,7 @@ class Status:
     """An application as its cluster sees it."""
 
     life: AppState
-    told: str
+    message: str
     """In the cluster's own words."""
     succeeded: bool = False
     """Whether the cluster says that it ended well: it counts where there is nobody else to tell."""

@@ -91,8 +91,8 @@ def blank_edged(conf: Mapping[str, str]) -> list[str]:
     """
     found = {key: value for key, value in conf.items() if value.strip(TRIMMED) != value}
     if (secret := next((key for key in found if SECRET.search(key)), None)) is not None:
-        told = f"conf {secret!r} begins or ends with blanks, which Spark takes off. Leave them out"
-        raise invalid(told)
+        message = f"conf {secret!r} begins or ends with blanks, which Spark takes off. Leave them out"
+        raise invalid(message)
     return [part for key, value in found.items() for part in ("--conf", f"{key}={value}")]
 
 
@@ -113,8 +113,8 @@ def _properties(work: SparkStart, name: str) -> str:
         with acting_as(work.folder.user):
             text = place.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        told = f"properties_file: {name!r} cannot be read at {place}: {error}"
-        raise invalid(f"{told}. Put it beside the DAG file, or correct the path") from None
+        problem = f"properties_file: {name!r} cannot be read at {place}: {error}"
+        raise invalid(f"{problem}. Put it beside the DAG file, or correct the path") from None
     for key in work.mode.read_from_conf:
         if re.search(rf"(?m)^[ \t]*{re.escape(key)}[ \t=:]", text):
             raise invalid(f"properties_file: {key} is read from conf only. Set it there, as conf of the task")
@@ -229,8 +229,8 @@ def _found(option: str, name: str, file: Callable[[str], Path], user: RunAs | No
     path, mark, alias = name.partition("#")  # what it is called where it is unpacked
     place = file(path)
     if not _is_there(place, user) and GLOB.isdisjoint(path):
-        told = f"{option}: {path!r} is not at {place}. Put it beside the DAG file, or correct the path"
-        raise invalid(told)
+        message = f"{option}: {path!r} is not at {place}. Put it beside the DAG file, or correct the path"
+        raise invalid(message)
     return f"{place}{mark}{alias}"
 
 
@@ -280,20 +280,20 @@ def contract(work: SparkStart) -> dict[str, str]:
     """What every application is told of its run, as `spark.tidemill.*` conf."""
     attempt = work.attempt
     run = attempt.run
-    told = {
+    facts = {
         **whose(work),
         "attempt": attempt.uuid.hex,
         "result": f"{work.driver_folder}/xcom.json",
     }
     if run.logical_date is not None:
-        told["logical_date"] = iso(run.logical_date)
+        facts["logical_date"] = iso(run.logical_date)
     if run.data_interval is not None:
-        told["data_interval_start"] = iso(run.data_interval.start)
-        told["data_interval_end"] = iso(run.data_interval.end)
+        facts["data_interval_start"] = iso(run.data_interval.start)
+        facts["data_interval_end"] = iso(run.data_interval.end)
     if work.staged is not None:
-        told["output"] = work.staged.staged
-    told |= {name.lower(): value for name, value in tracing.environment().items()}
-    contract = {f"spark.tidemill.{name}": value for name, value in told.items()}
+        facts["output"] = work.staged.staged
+    facts |= {name.lower(): value for name, value in tracing.environment().items()}
+    contract = {f"spark.tidemill.{name}": value for name, value in facts.items()}
     if work.staged_table is not None:
         contract |= branch_conf(attempt, work.staged_table)
     return {**contract, **lineage.spark_conf(attempt)}
@@ -308,10 +308,10 @@ def environment(
     Where the driver runs in a container it is the image's, or the archive's, unless somebody says otherwise.
     """
     given = os.environ.get("PYSPARK_PYTHON")
-    here = {} if given is None and has_own_python else dict.fromkeys(PYTHONS, given or sys.executable)
+    interpreters = {} if given is None and has_own_python else dict.fromkeys(PYTHONS, given or sys.executable)
     found = {
         "SPARK_HOME": str(spark_home()),
-        **here,
+        **interpreters,
         "PYTHONSAFEPATH": "1",
         **({"JAVA_HOME": str(java.parent.parent)} if java is not None else {}),
     }

@@ -46,11 +46,11 @@ def executors_wanted(sc: Any) -> str:
     number = conf.get("spark.executor.instances", "")
     cores = conf.get("spark.executor.cores", "")
     has = f"{conf.get('spark.executor.memory', '1g')} and {f'{cores} cores' if cores else 'all cores of a worker'}"
-    told = f"executors: asks for {number} x {has}" if number else f"executors: asks for {has}"
+    text = f"executors: asks for {number} x {has}" if number else f"executors: asks for {has}"
     if sc.master.startswith(STANDALONE):
         port, period = conf.get("spark.master.ui.port", "8080"), int(time.monotonic() // ASK_EVERY)
-        told += f"; {_workers_at(sc.master, port, period)}"
-    return told
+        text += f"; {_workers_at(sc.master, port, period)}"
+    return text
 
 
 _asking: list[threading.Thread] = []

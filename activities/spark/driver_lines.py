@@ -21,7 +21,7 @@ class DriverLines:
 
     attempt: str
     """Its uuid, as hex digits."""
-    told: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By what it is about (`result`, `progress`, `figures`), what was told last."""
     _parts: dict[str, list[str]] = field(default_factory=dict)
 
@@ -37,7 +37,7 @@ class DriverLines:
         if number == len(parts) + 1 <= total:
             parts.append(found[5])
         if number == total == len(parts) and (content := _unpacked("".join(parts))) is not None:
-            self.told[about] = content
+            self.reports[about] = content
         return True
 
 

@@ -40,11 +40,11 @@ class DriverRoom:
         The time of the attempt counts from then on.
         """
         if wanted > self.megabytes:
-            told = (
+            message = (
                 f"the driver would take {wanted:,} MiB (its memory and Spark's overhead), and drivers on this worker "
                 f"have {self.megabytes:,} MiB. Ask for less driver_memory, or set TIDEMILL_SPARK_MEMORY_MB higher"
             )
-            raise task_failure(Failure(error_type="InvalidInput", message=told, retryable=False))
+            raise task_failure(Failure(error_type="InvalidInput", message=message, retryable=False))
         self._wait(wanted, watch)
         try:
             yield
@@ -72,8 +72,8 @@ class DriverRoom:
             if (before := self._waiting.index(me)) > 0:
                 return f"room on this worker, behind {before} others"
             if not self._places:
-                most = f"it has {self.drivers}, its most (TIDEMILL_MAX_SPARK_DRIVERS)"
-                return f"{self._called} of this worker to end: {most}"
+                limit = f"it has {self.drivers}, its most (TIDEMILL_MAX_SPARK_DRIVERS)"
+                return f"{self._called} of this worker to end: {limit}"
             if wanted > self._free:
                 return f"memory: {wanted:,} MiB wanted, {self._free:,} of {self.megabytes:,} free"
             self._free -= wanted

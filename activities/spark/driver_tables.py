@@ -69,8 +69,8 @@ def begin(session: Any, staged: dict[str, Any]) -> None:
         _commit(session, f"ALTER TABLE {table} CREATE BRANCH `{branch}` RETAIN {KEPT_FOR}")
     except Exception as error:
         if "PARSE_SYNTAX_ERROR" in str(error):
-            told = f"Spark cannot make branches of {table}. Set conf spark.sql.extensions to {EXTENSIONS}"
-            raise TableMissingError(told) from None
+            message = f"Spark cannot make branches of {table}. Set conf spark.sql.extensions to {EXTENSIONS}"
+            raise TableMissingError(message) from None
         raise
     for name in (WAP_BRANCH, SIGNING, BEGINNING):
         session.conf.set(name, branch)
@@ -155,7 +155,7 @@ def publish(session: Any, staged: dict[str, Any]) -> None:
             else:
                 _replace_rows(session, staged, base)
         except Exception as error:
-            if not any(told in str(error) for told in (*RIVALS, BEHIND)):
+            if not any(phrase in str(error) for phrase in (*RIVALS, BEHIND)):
                 raise
     if not _is_published(session, table, branch):
         raise TableChangedError(f"others write to {table} so often that {COMMITS} commits of {branch} were refused")
@@ -173,8 +173,8 @@ def _settled(staged: dict[str, Any], heads: dict[str, int], history: "History") 
     for snapshot in main:
         other = _try_of(history.signed.get(snapshot) or "", staged["family"])
         if history.first_executions.get(snapshot) == first and staged["since_try"] < other < mine:
-            told = f"{history.signed[snapshot]} was published after its try had been given up"
-            return f"{told}. Its rows stay, those of {branch} do not"
+            reason = f"{history.signed[snapshot]} was published after its try had been given up"
+            return f"{reason}. Its rows stay, those of {branch} do not"
     return None
 
 
@@ -220,13 +220,13 @@ def _replace_rows(session: Any, staged: dict[str, Any], base: int) -> None:
         rows.overwrite(expr(condition(staged)))
     except Exception as error:
         if UNALIGNED in str(error):
-            told = f"files of {table} have rows where {where}, and others. Partition the table by what that compares"
-            raise TableChangedError(told) from error
+            message = f"files of {table} have rows where {where}, and others. Partition the table by what that compares"
+            raise TableChangedError(message) from error
         if CHANGED not in str(error):
             raise
         if not _is_published(session, table, branch):
-            told = f"others have written rows of {table} where {where} since the try began: it is too old"
-            raise TableChangedError(told) from error
+            message = f"others have written rows of {table} where {where} since the try began: it is too old"
+            raise TableChangedError(message) from error
 
 
 def _check_rows_outside(session: Any, staged: dict[str, Any], base: int, *, with_files: bool) -> None:
@@ -238,25 +238,25 @@ def _check_rows_outside(session: Any, staged: dict[str, Any], base: int, *, with
     table, where = staged["table"], staged["replace_where"]
 
     def count(version: str) -> int:
-        asked = f"SELECT count(*) FROM {table} VERSION AS OF {version}"
+        query = f"SELECT count(*) FROM {table} VERSION AS OF {version}"
         all_of_it, inside = (
-            session.sql(text).collect()[0][0] for text in (asked, f"{asked} WHERE {condition(staged)}")
+            session.sql(text).collect()[0][0] for text in (query, f"{query} WHERE {condition(staged)}")
         )
         return int(all_of_it) - int(inside)
 
     def files(version: str) -> set[str]:
-        asked = f"SELECT DISTINCT _file FROM {table} VERSION AS OF {version} WHERE {condition(staged)} IS NOT TRUE"
-        return {row[0] for row in session.sql(asked).collect()}
+        query = f"SELECT DISTINCT _file FROM {table} VERSION AS OF {version} WHERE {condition(staged)} IS NOT TRUE"
+        return {row[0] for row in session.sql(query).collect()}
 
     versions = (str(base), f"'{staged['branch']}'")
     before, after = (count(version) for version in versions)
     if before != after:
-        told = f"{table} had {before:,} rows outside of replace_where={where!r}, and would have {after:,}"
-        raise RowsOutsideError(f"{told}. Write the run's own rows only, or widen replace_where")
+        problem = f"{table} had {before:,} rows outside of replace_where={where!r}, and would have {after:,}"
+        raise RowsOutsideError(f"{problem}. Write the run's own rows only, or widen replace_where")
     if with_files and len({frozenset(files(version)) for version in versions}) > 1:
-        told = f"others have written to {table}, and the try has rewritten files with rows outside of {where!r}"
+        problem = f"others have written to {table}, and the try has rewritten files with rows outside of {where!r}"
         remedy = "Write the run's own rows only, and partition the table by what replace_where compares"
-        raise RowsOutsideError(f"{told}. {remedy}")
+        raise RowsOutsideError(f"{problem}. {remedy}")
 
 
 def _drop_until(session: Any, staged: dict[str, Any], heads: dict[str, int]) -> None:
@@ -307,9 +307,9 @@ def _heads(session: Any, table: str) -> dict[str, int]:
     except Exception as error:
         if type(error).__name__ != "AnalysisException":
             raise
-        told = f"there is no Iceberg table {table}. Make it in a task before, and name its catalog in conf"
+        problem = f"there is no Iceberg table {table}. Make it in a task before, and name its catalog in conf"
         why = str(error).partition("\n")[0]
-        raise TableMissingError(f"{told} (spark.sql.catalog.*): {why}") from None
+        raise TableMissingError(f"{problem} (spark.sql.catalog.*): {why}") from None
     return {row["name"]: row["snapshot_id"] for row in rows}
 
 

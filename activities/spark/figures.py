@@ -51,10 +51,10 @@ def _keep(work: SparkStart, *, has_ended: bool) -> None:
 
 def figures_of(work: SparkStart) -> SparkFigures | None:
     """Return what the driver has told. It is its word alone: what is no record of figures is none."""
-    told = work.folder.left(FIGURES)
-    if told is None and (progress := work.progress()) is not None:
-        told = {"application_id": progress.get("application_id"), "is_final": False}
+    figures = work.folder.left(FIGURES)
+    if figures is None and (progress := work.progress()) is not None:
+        figures = {"application_id": progress.get("application_id"), "is_final": False}
     try:
-        return SparkFigures.model_validate(told, extra="ignore") if told is not None else None
+        return SparkFigures.model_validate(figures, extra="ignore") if figures is not None else None
     except ValidationError:
         return None

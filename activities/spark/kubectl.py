@@ -50,19 +50,19 @@ class Kubectl:
 
     def get(self, kind: str, name: str) -> dict[str, Any] | None:
         """Return the object as the API has it; None if there is none."""
-        told = self._run([*self._argv, "get", kind, name, "--ignore-not-found", "--output", "json"])
-        found: dict[str, Any] | None = json.loads(told) if told.strip() else None
+        output = self._run([*self._argv, "get", kind, name, "--ignore-not-found", "--output", "json"])
+        found: dict[str, Any] | None = json.loads(output) if output.strip() else None
         return found
 
     def create(self, content: dict[str, Any]) -> dict[str, Any]:
         """Make the object; return it as the API has it. Raises FileExistsError where its name is taken."""
         try:
-            told = self._run([*self._argv, "create", "--output", "json", "--filename", "-"], json.dumps(content))
+            output = self._run([*self._argv, "create", "--output", "json", "--filename", "-"], json.dumps(content))
         except OSError as error:
             if is_taken(error):
                 raise FileExistsError(str(error)) from None
             raise
-        made: dict[str, Any] = json.loads(told)
+        made: dict[str, Any] = json.loads(output)
         return made
 
     def replace(self, content: dict[str, Any]) -> None:

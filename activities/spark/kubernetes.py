@@ -208,9 +208,9 @@ class Kubernetes:
         now = time.monotonic()
         self._leaving_since = self._leaving_since or now
         if now - self._leaving_since > REMOVAL_TIMEOUT:
-            words = f"{status.told}, deleted and not gone: its node does not answer"
-            return replace(status, life=AppState.UNKNOWN, told=words)
-        return replace(status, told=f"{status.told}, being deleted")
+            words = f"{status.message}, deleted and not gone: its node does not answer"
+            return replace(status, life=AppState.UNKNOWN, message=words)
+        return replace(status, message=f"{status.message}, being deleted")
 
     def _has_read_log(self, *, whole: bool) -> bool:
         """Return whether the log of a pod that has ended could be read. Raises OSError as long as it may be, yet."""
@@ -235,7 +235,7 @@ class Kubernetes:
         text = self._api.logs(self._pod, self._container, None if whole else seen or None)
         lines = [line.partition(" ") for line in text.splitlines()]
         printed = [(at, text) for at, _, text in lines if not self._lines.take(text) and at > seen]
-        for about, content in self._lines.told.items():
+        for about, content in self._lines.reports.items():
             if whole or about != "result":  # how it went is told when the pod has ended
                 folder.hand_over(f"{about}.json", json.dumps(content))
         if printed:

@@ -29,22 +29,22 @@ def with_outlet_events(attempt: TaskAttempt, outcome: Outcome) -> Outcome:
     try:
         events = OutletEventAccessors(attempt.task.outlets)
         aliases = {outlet.name for outlet in attempt.task.outlets if isinstance(outlet, AssetAlias)}
-        for name, told in _events_of(attempt.task, outcome).items():
-            if told.get("assets") and name not in aliases:
+        for name, entry in _events_of(attempt.task, outcome).items():
+            if entry.get("assets") and name not in aliases:
                 raise InvalidInputError(
                     f"{OUTLET_EVENTS}: {name!r} is no alias, and stands for no assets. Leave them out"
                 )
-            events[name].extra = told.get("extra") or {}
-            if told.get("partition_keys"):
-                events[name].add_partitions(told["partition_keys"])
-            for asset, extra in (told.get("assets") or {}).items():
+            events[name].extra = entry.get("extra") or {}
+            if entry.get("partition_keys"):
+                events[name].add_partitions(entry["partition_keys"])
+            for asset, extra in (entry.get("assets") or {}).items():
                 events[name].add(Asset.model_validate({"name": asset}), extra)
-        said = tuple(events.recorded())
+        recorded = tuple(events.recorded())
     except (InvalidInputError, TypeError, ValueError) as error:
         raise task_failure(
             Failure(error_type="InvalidInput", message=f"the result's {error}", retryable=False)
         ) from None
-    return outcome.model_copy(update={"asset_events": said}) if said else outcome
+    return outcome.model_copy(update={"asset_events": recorded}) if recorded else outcome
 
 
 def _events_of(task: BaseTask, outcome: Outcome) -> dict[str, dict[str, Any]]:
@@ -55,13 +55,13 @@ def _events_of(task: BaseTask, outcome: Outcome) -> dict[str, dict[str, Any]]:
     return _checked(result[OUTLET_EVENTS]) if isinstance(result, dict) and OUTLET_EVENTS in result else {}
 
 
-def _checked(told: Any) -> dict[str, dict[str, Any]]:
+def _checked(entries: Any) -> dict[str, dict[str, Any]]:
     form = '{"outlet_events": {"asset or alias": {"extra": {...}, "partition_keys": [...], "assets": {"name": {...}}}}}'
-    if not isinstance(told, dict) or not all(isinstance(one, dict) for one in told.values()):
-        raise InvalidInputError(f"{OUTLET_EVENTS} = {told!r} is none. Write {form}")
-    strange = {key for one in told.values() for key in one} - _KEYS
+    if not isinstance(entries, dict) or not all(isinstance(one, dict) for one in entries.values()):
+        raise InvalidInputError(f"{OUTLET_EVENTS} = {entries!r} is none. Write {form}")
+    strange = {key for one in entries.values() for key in one} - _KEYS
     if strange:
         raise InvalidInputError(f"{OUTLET_EVENTS} has {', '.join(sorted(strange))}. Write {form}")
-    if wrong := [one["assets"] for one in told.values() if not isinstance(one.get("assets") or {}, dict)]:
+    if wrong := [one["assets"] for one in entries.values() if not isinstance(one.get("assets") or {}, dict)]:
         raise InvalidInputError(f"{OUTLET_EVENTS} has assets = {wrong[0]!r}. Write {form}")
-    return told
+    return entries

@@ -67,8 +67,8 @@ def written_options(attempt: TaskAttempt, workplace: WorkerContext) -> SparkOpti
     try:
         return mine.over(_connection(mine, workplace))
     except ValueError as error:
-        told = f"the task's options do not fit its Spark connection: {error}"
-        raise invalid(told) from None
+        message = f"the task's options do not fit its Spark connection: {error}"
+        raise invalid(message) from None
 
 
 def is_url(name: str) -> bool:
@@ -80,8 +80,8 @@ def path_of_script(name: str) -> str:
     """Return the path that the Python application *name* means. Fails the task for a URL of anything but files."""
     path = re.sub(r"^(?:file|local):(?://)?(?=/)", "", name)
     if is_url(path):
-        told = "is not on a disk, and Python is given a file. Put it beside the DAG file, or where the driver runs"
-        raise invalid(f"application {name!r} {told}, as local:///path/there.py")
+        reason = "is not on a disk, and Python is given a file. Put it beside the DAG file, or where the driver runs"
+        raise invalid(f"application {name!r} {reason}, as local:///path/there.py")
     return path
 
 

@@ -37,10 +37,10 @@ def _is_disrupted(pod: dict[str, Any], ended: dict[str, Any] | None) -> bool:
         return False
     if (deletion := meta.get("deletionTimestamp")) is not None:
         # It says when the pod has to be gone: so long after somebody has asked for it.
-        asked = datetime.fromisoformat(deletion) - timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
+        requested_at = datetime.fromisoformat(deletion) - timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
         if ended is None:
             return status.get("phase") not in ("Succeeded", "Failed")
-        return datetime.fromisoformat(ended["finishedAt"]) >= asked if ended.get("finishedAt") else False
+        return datetime.fromisoformat(ended["finishedAt"]) >= requested_at if ended.get("finishedAt") else False
     targets = (one for one in status.get("conditions", ()) if one.get("type") == "DisruptionTarget")
     return any(one.get("status") == "True" for one in targets)
 

@@ -44,11 +44,11 @@ def archive(work: SparkStart, largest: int, **more: Any) -> bytes:
         _add(made, "plan.json", json.dumps(plan).encode())
     found = kept.getvalue()
     if len(found) > largest:
-        told = (
+        message = (
             f"what the driver needs has {len(found):,} bytes zipped, and {largest:,} can be sent to its cluster. "
             "Put the code where the driver runs, and name it local:///path/there.py"
         )
-        raise invalid(told)
+        raise invalid(message)
     return found
 
 

@@ -97,12 +97,12 @@ class SparkOperator(Kubernetes):
         deadline = time.monotonic() + HOLDS_SLOT_FOR
         while (state := self._submitted_state()) in WAITING:
             where = namespace_of(self._work.options)
-            told = f"SparkApplication {self._pod} waits for the Spark operator of namespace {where}"
-            told += f": it is {state}, and somebody has to resume it" if state else ". Is one running there?"
+            message = f"SparkApplication {self._pod} waits for the Spark operator of namespace {where}"
+            message += f": it is {state}, and somebody has to resume it" if state else ". Is one running there?"
             if time.monotonic() > deadline:
-                raise OSError(told)
+                raise OSError(message)
             if self._watch is not None:
-                self._watch.check({"cluster": told})
+                self._watch.check({"cluster": message})
             time.sleep(1)
         return self._pod
 
@@ -140,8 +140,8 @@ class SparkOperator(Kubernetes):
         if status.life is not AppState.UNKNOWN or (application := self._application()) is None:
             return status
         state = _state(application)
-        told = f"{status.told}, and its SparkApplication is {state}: {_why(application)}".removesuffix(": ")
-        return replace(status, told=told, is_disruption=status.is_disruption and state != "COMPLETED")
+        message = f"{status.message}, and its SparkApplication is {state}: {_why(application)}".removesuffix(": ")
+        return replace(status, message=message, is_disruption=status.is_disruption and state != "COMPLETED")
 
     def kill(self, application_id: str) -> None:
         """Have the pod and its SparkApplication removed."""
@@ -169,8 +169,8 @@ class SparkOperator(Kubernetes):
 
         A cluster that has no such kind of object; or no right to it, for the first start: others may have had one.
         """
-        told = str(error)
-        return _is_missing(told) or (self._work.number == 1 and is_refusal(told))
+        message = str(error)
+        return _is_missing(message) or (self._work.number == 1 and is_refusal(message))
 
     def _spark_application(self) -> dict[str, Any]:
         """Return the SparkApplication of the attempt. Fails the task for what no operator can bring along."""
@@ -218,19 +218,19 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _is_missing(told: str) -> bool:
-    """Return whether kubectl has *told* that the cluster has no operator's kind of object."""
-    return "no matches for kind" in told or "doesn't have a resource type" in told
+def _is_missing(message: str) -> bool:
+    """Return whether *message*, of kubectl, says that the cluster has no operator's kind of object."""
+    return "no matches for kind" in message or "doesn't have a resource type" in message
 
 
 def _explained(error: OSError) -> OSError:
     """Return *error* with what somebody has to do who has asked for the operator."""
-    told = str(error)
-    if _is_missing(told):
-        return OSError(f"submit_with 'spark-operator': this cluster has none. Install it, or leave that out ({told})")
-    if "forbidden" in told.lower():
+    reason = str(error)
+    if _is_missing(reason):
+        return OSError(f"submit_with 'spark-operator': this cluster has none. Install it, or leave that out ({reason})")
+    if "forbidden" in reason.lower():
         rights = "Give it the rights in deploy/kubernetes/spark"
-        return OSError(f"submit_with 'spark-operator': this worker may make no SparkApplication. {rights} ({told})")
+        return OSError(f"submit_with 'spark-operator': this worker may make no SparkApplication. {rights} ({reason})")
     return error
 
 

@@ -54,10 +54,10 @@ class Standalone(SharedFolder):
         if not answer.get("success"):
             return Status(AppState.UNKNOWN, "the master does not know the driver")
         state = str(answer.get("driverState"))
-        told = f"{state}: {answer['message']}" if answer.get("message") else state
+        message = f"{state}: {answer['message']}" if answer.get("message") else state
         if state == "RUNNING":
-            return Status(AppState.RUNNING, told)
-        return Status(AppState.WAITING if state in WAITING else AppState.ENDED, told)
+            return Status(AppState.RUNNING, message)
+        return Status(AppState.WAITING if state in WAITING else AppState.ENDED, message)
 
     def kill(self, application_id: str) -> None:
         self._ask("POST", f"kill/{application_id}")
@@ -101,13 +101,13 @@ class Standalone(SharedFolder):
         for url in self._urls:
             try:
                 answer = httpx.request(method, f"{url}/v1/submissions/{what}", json=content, timeout=PATIENCE)
-                told: dict[str, Any] = answer.json()
+                reply: dict[str, Any] = answer.json()
             except (httpx.HTTPError, ValueError) as error:
                 problems.append(f"{url}: {error}")
                 continue
-            if told.get("success") or NOT_IN_CHARGE not in str(told.get("message")):
-                return told
-            problems.append(f"{url}: {told['message']}")
+            if reply.get("success") or NOT_IN_CHARGE not in str(reply.get("message")):
+                return reply
+            problems.append(f"{url}: {reply['message']}")
         raise OSError(f"no master of Spark answers: {'; '.join(problems)}")
 
 

@@ -239,14 +239,14 @@ def has_code(statement: str) -> bool:
     return any(kind not in Comment and text.strip() for kind, text in tokenize(statement))
 
 
-def sql_of(attempt: TaskAttempt, asked: Outcome, taken: timedelta) -> TaskAttempt:
+def sql_of(attempt: TaskAttempt, returned: Outcome, taken: timedelta) -> TaskAttempt:
     """Return the attempt as one of the SQL that its function has returned, with the time that it has *taken* off.
 
     Fails the task if that is no text.
     """
     task = attempt.task
     assert isinstance(task, SparkSqlFunctionTask)  # noqa: S101
-    sql = asked.xcom.get(RETURN_VALUE)
+    sql = returned.xcom.get(RETURN_VALUE)
     if not isinstance(sql, str) or not sql.strip():
         raise invalid(f"@task.spark_sql returned {sql!r}. Return the SQL, or the path of a .sql file, as text")
     shared = {name: getattr(task, name) for name in SparkSqlTask.model_fields if name not in ("kind", "sql")}

@@ -35,8 +35,8 @@ class TablePublication(SparkStart):
         options, attempt = work.options, work.attempt
         if work.mode.outlives_worker:
             conf = {name: value for name, value in options.conf.items() if not name.startswith("spark.driver.memory")}
-            here = {"master": DEFAULT_MASTER, "deploy_mode": None, "driver_cores": None}
-            options = options.model_copy(update={**here, "driver_memory": DRIVER_MEMORY, "conf": conf})
+            local = {"master": DEFAULT_MASTER, "deploy_mode": None, "driver_cores": None}
+            options = options.model_copy(update={**local, "driver_memory": DRIVER_MEMORY, "conf": conf})
         # Not below the attempt's, which is removed some time after its outcome is known.
         apart = attempt.model_copy(update={"execution": f"{attempt.execution}-{cls.part}"})
         folder = work.workplace.attempt_folder(apart).make()

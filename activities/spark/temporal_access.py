@@ -22,11 +22,11 @@ class TemporalAccess:
 
     def is_open(self, workflow_id: str, run_id: str) -> bool:
         """Whether that execution of the workflow is still running. Raises TimeoutError if Temporal cannot be asked."""
-        asked = asyncio.run_coroutine_threadsafe(self._ask(workflow_id, run_id), self.loop)
+        pending = asyncio.run_coroutine_threadsafe(self._ask(workflow_id, run_id), self.loop)
         try:
-            return asked.result(ANSWER_TIMEOUT)
+            return pending.result(ANSWER_TIMEOUT)
         finally:
-            asked.cancel()
+            pending.cancel()
 
     async def _ask(self, workflow_id: str, run_id: str) -> bool:
         while True:

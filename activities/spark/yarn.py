@@ -141,10 +141,10 @@ class Yarn:
         words = f"{state}, {final}"
         self._take_log(app, has_ended=state in ENDED)
         if state in ENDED:
-            said = str(app.get("diagnostics") or "").strip()
+            details = str(app.get("diagnostics") or "").strip()
             if final != "SUCCEEDED" and app.get("amContainerLogs"):
-                said = f"{said} Its log: {app['amContainerLogs']}".strip()
-            return Status(AppState.ENDED, f"{words}: {said}" if said else words, succeeded=final == "SUCCEEDED")
+                details = f"{details} Its log: {app['amContainerLogs']}".strip()
+            return Status(AppState.ENDED, f"{words}: {details}" if details else words, succeeded=final == "SUCCEEDED")
         return Status(AppState.WAITING if state in WAITING else AppState.RUNNING, words)
 
     def _take_log(self, app: Mapping[str, Any], *, has_ended: bool) -> None:
@@ -170,15 +170,15 @@ class Yarn:
             printed = [*log_of(app, "stderr").splitlines(), *printed]
         with self._work.workplace.log_at(folder.log, new_masker()) as log:
             log.feed("".join(f"{line}\n" for line in printed).encode())
-        if (told := self._lines.told.get("result")) is not None:  # how it went is told when it has ended
-            folder.hand_over(RESULT, json.dumps(told))
+        if (report := self._lines.reports.get("result")) is not None:  # how it went is told when it has ended
+            folder.hand_over(RESULT, json.dumps(report))
 
     def _lines_of(self, text: str) -> list[str]:
         """Return the lines that are the application's own; what the others tell of it is kept."""
         lines = [line for line in text.splitlines() if not self._lines.take(line)]
         for about in ("progress", "figures"):
-            if (told := self._lines.told.get(about)) is not None:
-                self._work.folder.hand_over(f"{about}.json", json.dumps(told))
+            if (report := self._lines.reports.get(about)) is not None:
+                self._work.folder.hand_over(f"{about}.json", json.dumps(report))
         return lines
 
     def give_up(self) -> bool:

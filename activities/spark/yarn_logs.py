@@ -32,19 +32,19 @@ def log_of(app: Mapping[str, Any], name: str) -> str:
             raise OSError(f"{of_node}; {error}") from None
 
 
-def container_log(app: Mapping[str, Any], name: str, most: int) -> str:
-    """Return the last *most* bytes of a log of the driver's container, asked of its node. Raises OSError."""
+def container_log(app: Mapping[str, Any], name: str, limit: int) -> str:
+    """Return the last *limit* bytes of a log of the driver's container, asked of its node. Raises OSError."""
     found = _CONTAINER.match(str(app.get("amContainerLogs", "")))
     if found is None:
         raise OSError(f"YARN does not say where the log of {app['id']} is")
     url = f"{found[1]}/ws/v1/node/containers/{found[2]}/logs/{name}"
     kept = b""
     try:
-        asked = {"size": str(-most), "user.name": str(app["user"])}
-        with httpx.stream("GET", url, params=asked, timeout=PATIENCE) as answer:
+        query = {"size": str(-limit), "user.name": str(app["user"])}
+        with httpx.stream("GET", url, params=query, timeout=PATIENCE) as answer:
             answer.raise_for_status()
             for part in answer.iter_bytes():  # an older node answers with all of it
-                kept = (kept + part)[-most:]
+                kept = (kept + part)[-limit:]
     except httpx.HTTPError as error:
         raise OSError(f"{url}: {error}") from None
     return kept.decode(errors="replace")

@@ -28,11 +28,11 @@ class OtherNamespaces:
 
     def look(self, trigger: AssetTrigger, position: Any) -> WatchAnswer:
         """The events of an asset after the one whose cause is *position*. Raises InvalidInputError if it is mute."""
-        asked = asyncio.run_coroutine_threadsafe(self._events(trigger), self.loop)
+        pending = asyncio.run_coroutine_threadsafe(self._events(trigger), self.loop)
         try:
-            events = asked.result(2 * TIMEOUT.total_seconds())
+            events = pending.result(2 * TIMEOUT.total_seconds())
         finally:
-            asked.cancel()
+            pending.cancel()
         causes = [event.cause for event in events]
         behind = causes.index(position) + 1 if position in causes else 0
         new = events[behind : behind + PAGE]
@@ -50,7 +50,7 @@ class OtherNamespaces:
         )
         handle = there.get_workflow_handle(asset_workflow_id(trigger.name))
         try:
-            return await query(handle, AssetInterface.events(), within=TIMEOUT)
+            return await query(handle, AssetInterface.events(), rpc_timeout=TIMEOUT)
         except RPCError as error:
             raise InvalidInputError(
                 f"asset {trigger.name!r} of namespace {trigger.namespace!r} does not answer: {error.message}"

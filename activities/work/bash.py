@@ -46,10 +46,10 @@ def run(job: Job) -> dict[str, Any]:
 
 def run_function(job: Job) -> dict[str, Any]:
     """Asks the attempt's function for a command, and runs that."""
-    asked = function.run(job)
-    if "failure" in asked or asked["outcome"].get("state") == TaskState.SKIPPED:
-        return asked
-    command = asked["outcome"].get("xcom", {}).get(RETURN_VALUE)
+    result = function.run(job)
+    if "failure" in result or result["outcome"].get("state") == TaskState.SKIPPED:
+        return result
+    command = result["outcome"].get("xcom", {}).get(RETURN_VALUE)
     if not isinstance(command, str):
         message = f"@task.bash returned {command!r}. Return the command as text"
         return {"failure": Failure(error_type="TypeError", message=message).model_dump(mode="json")}
@@ -59,7 +59,7 @@ def run_function(job: Job) -> dict[str, Any]:
     except Exception as error:  # also what its DAG file raises, where that is needed
         return {"failure": describe_failure(error).model_dump(mode="json")}
     job.tell(rendered=shown({"bash_command": command}))
-    return {**_bash(job, command, {}, None), "asset_events": asked["outcome"].get("asset_events", ())}
+    return {**_bash(job, command, {}, None), "asset_events": result["outcome"].get("asset_events", ())}
 
 
 def run_command(job: Job) -> dict[str, Any]:

@@ -185,16 +185,16 @@ def clone_session(remote: str, source: str, session_id: str) -> None:
     try:
         client.clone(session_id).close()
     except Exception as error:
-        told = str(error)
-        if "TARGET_SESSION_ID_ALREADY_EXISTS" in told:
+        message = str(error)
+        if "TARGET_SESSION_ID_ALREADY_EXISTS" in message:
             return  # the answer to an earlier request has got lost
-        if "StatusCode.UNIMPLEMENTED" in told:
+        if "StatusCode.UNIMPLEMENTED" in message:
             raise SessionNotCopiedError(
                 "session: the Connect server copies none. It needs Spark 4.1 or later"
             ) from error
-        if SESSION_GONE.search(told):
+        if SESSION_GONE.search(message):
             remedy = "Clear the task that has left it, with those after it"
-            raise SessionGoneError(f"session {source} is not on the server any more. {remedy} ({told})") from error
+            raise SessionGoneError(f"session {source} is not on the server any more. {remedy} ({message})") from error
         raise
     finally:
         client.close()
@@ -272,17 +272,17 @@ class _Progress:
 
     def __call__(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         going_on = [stage for stage in stages or () if stage.num_completed_tasks < stage.num_tasks]
-        told: dict[str, Any] = {"operation": operation_id}
+        progress: dict[str, Any] = {"operation": operation_id}
         if going_on and not done:
             stage = min(going_on, key=lambda found: found.stage_id)
-            told |= {
+            progress |= {
                 "stage": stage.stage_id,
                 "tasks": stage.num_tasks,
                 "tasks_done": stage.num_completed_tasks,
                 "tasks_active": inflight_tasks,
             }
         with self._lock, contextlib.suppress(OSError):
-            write_json(self._path, {**self.known, **told})
+            write_json(self._path, {**self.known, **progress})
 
 
 def run(job: Job) -> dict[str, Any]:

@@ -54,14 +54,14 @@ def place_of(error: BaseException) -> str | None:
 
 def print_failure(error: BaseException) -> None:
     """Prints *error* with its causes as Python does, without frames that are not the user's."""
-    told = traceback.TracebackException.from_exception(error)
-    _keep_theirs(told)
-    print("".join(told.format()), end="", file=sys.stderr)
+    trace = traceback.TracebackException.from_exception(error)
+    _keep_theirs(trace)
+    print("".join(trace.format()), end="", file=sys.stderr)
 
 
-def _keep_theirs(told: traceback.TracebackException) -> None:
-    told.stack = traceback.StackSummary.from_list(_theirs(told.stack))
-    for before in (told.__cause__, told.__context__):
+def _keep_theirs(trace: traceback.TracebackException) -> None:
+    trace.stack = traceback.StackSummary.from_list(_theirs(trace.stack))
+    for before in (trace.__cause__, trace.__context__):
         if before is not None:
             _keep_theirs(before)
 

@@ -85,8 +85,8 @@ class ForkServer:
         try:
             pid = os.fork()
         except OSError as error:  # no more processes, or no memory: the caller hears it, the others go on
-            with socket.socket(fileno=mine) as told:
-                channel.send(told, {"refused": str(error)})
+            with socket.socket(fileno=mine) as caller:
+                channel.send(caller, {"refused": str(error)})
             for descriptor in (output, *control):
                 os.close(descriptor)
             return

@@ -74,7 +74,7 @@ def run(job: Job) -> dict[str, Any]:
     except BaseException as error:
         print_failure(error)
         return {"failure": describe_failure(error).model_dump(mode="json")}
-    result = perform(dags, attempt, facts=job, told=lambda fields: _tell_rendered(job, fields))
+    result = perform(dags, attempt, facts=job, on_rendered=lambda fields: _tell_rendered(job, fields))
     # What a stopped one has come to is nobody's result: it goes on elsewhere, as the same try.
     if (folder := job.request.get("folder")) is not None and job.request["work"] == "function" and not _stopped:
         with suppress(OSError):  # another user may not write there: then the worker does, from the answer
@@ -83,8 +83,8 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def _tell_rendered(job: Job, fields: dict[str, Any]) -> None:
-    if said := shown(fields):
-        job.tell(rendered=said)
+    if rendered := shown(fields):
+        job.tell(rendered=rendered)
 
 
 _stopped: list[bool] = []
@@ -116,12 +116,12 @@ def perform(
     attempt: TaskAttempt,
     given: tuple[Any, ...] = (),
     facts: Facts | None = None,
-    told: Rendered = _unheard,
+    on_rendered: Rendered = _unheard,
 ) -> dict[str, Any]:
     """Calls the function of *attempt* and returns what goes into `result.json`.
 
-    *given* are arguments that come before the task's own, such as a SparkSession; *facts* is whom it may ask; *told*
-    hears what its templated fields come to.
+    *given* are arguments that come before the task's own, such as a SparkSession; *facts* is whom it may ask;
+    *on_rendered* hears what its templated fields come to.
     """
     started = datetime.now(UTC)
     values = {**context(attempt.seen_by_callback, facts), "macros": MACROS, **TEMPLATE_NAMES}
@@ -131,11 +131,11 @@ def perform(
             if attempt.callback is not None:
                 call_back(dags, attempt, attempt.callback, values)
                 return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
-            result = work(find_node(dags, attempt), attempt, values, given, dag_of(dags, attempt), told)
+            result = work(find_node(dags, attempt), attempt, values, given, dag_of(dags, attempt), on_rendered)
         outcome = _ended(attempt, result, started)
-        said = tuple(values["outlet_events"].recorded())
+        recorded = tuple(values["outlet_events"].recorded())
         xcom = checked({**values["ti"].pushed, **outcome.xcom})
-        outcome = outcome.model_copy(update={"xcom": xcom, "asset_events": said})
+        outcome = outcome.model_copy(update={"xcom": xcom, "asset_events": recorded})
     except AirflowSkipException as skip:
         note = str(skip) or "the task skipped itself"
         outcome = Outcome(state=TaskState.SKIPPED, started_at=started, note=note, xcom=_pushed(values))
@@ -181,7 +181,7 @@ def work(
     values: dict[str, Any],
     given: tuple[Any, ...],
     dag: DAG,
-    told: Rendered = _unheard,
+    on_rendered: Rendered = _unheard,
 ) -> Any:
     """Calls what *node* is about, with what its author wants called before and after."""
     function = node.function
@@ -191,9 +191,9 @@ def work(
     extensions = getattr(attempt.task, "templates_exts", ())
     settings = settings_of(getattr(function, "template_ext", extensions), dag)
     if isinstance(function, OperatorWork):
-        result = _execute(function, attempt, values, settings, told)
+        result = _execute(function, attempt, values, settings, on_rendered)
     else:
-        result = _call(function, attempt, values, given, settings, told)
+        result = _call(function, attempt, values, given, settings, on_rendered)
     if inspect.isgenerator(result):
         result = _all_of(result, values)
     for hook in node.after:
@@ -222,26 +222,26 @@ def _call(
     values: dict[str, Any],
     given: tuple[Any, ...],
     settings: TemplateSettings,
-    told: Rendered,
+    on_rendered: Rendered,
 ) -> Any:
     written = {name: getattr(attempt.task, name, None) or {} for name in CallTask.template_fields}
     found = filled(attempt, written, values, settings, native=attempt.render_template_as_native_obj)
     args, kwargs, templates_dict = found["args"], found["kwargs"], found["templates_dict"]
     values["templates_dict"] = templates_dict or None
-    told({"op_args": args, "op_kwargs": kwargs, "templates_dict": templates_dict})
+    on_rendered({"op_args": args, "op_kwargs": kwargs, "templates_dict": templates_dict})
     if isinstance(function, OtherPython):
         return other_python.call(function, [*args], kwargs, values, _on_kill)
     return function(*given, *args, **kwargs, **from_context(function, values, len(given) + len(args), kwargs))
 
 
 def _execute(
-    work: OperatorWork, attempt: TaskAttempt, values: dict[str, Any], settings: TemplateSettings, told: Rendered
+    work: OperatorWork, attempt: TaskAttempt, values: dict[str, Any], settings: TemplateSettings, on_rendered: Rendered
 ) -> Any:
     """Has an operator of the user's own do its work, its templated fields filled in."""
     kwargs = getattr(attempt.task, "kwargs", {})
     named = {name: value for name, value in kwargs.items() if name in work.template_fields}
     fields = filled(attempt, named, values, settings, native=attempt.render_template_as_native_obj)
-    told(fields)
+    on_rendered(fields)
     operator = work.operator({**resolve(kwargs, attempt.xcom), **fields})
     values["task"] = operator
     _on_kill.append(operator.on_kill)

@@ -48,8 +48,8 @@ class Job:
         try:
             self.tell(answer=answer)
         except channel.MessageTooLargeError as error:
-            told = f"the result is too large: {error}. Write it somewhere yourself, and return where"
-            failure = {"error_type": "ResultTooLarge", "message": told, "retryable": False}
+            message = f"the result is too large: {error}. Write it somewhere yourself, and return where"
+            failure = {"error_type": "ResultTooLarge", "message": message, "retryable": False}
             self.tell(answer={"failure": failure})
         except OSError:
             if (folder := self.request.get("folder")) is None:

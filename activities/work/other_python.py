@@ -62,8 +62,8 @@ def _leave_call(work: OtherPython, place: Path, args: Sequence[Any], kwargs: Map
 
 def _answer(work: OtherPython, place: Path, python: str, code: int) -> Any:
     if (place / "failure.json").exists():
-        told = json.loads((place / "failure.json").read_text())
-        raise type(told["type"], (AirflowException,), {})(told["message"])
+        failure = json.loads((place / "failure.json").read_text())
+        raise type(failure["type"], (AirflowException,), {})(failure["message"])
     if code != 0 or not (place / "result").exists():
         raise AirflowException(f"{python} ended with exit code {code} and left no result; its last words are above")
     return importlib.import_module(work.serializer).loads((place / "result").read_bytes())
@@ -97,9 +97,9 @@ def _environment(work: OtherPython, place: Path, stopping: list[Callable[[], Any
     """The interpreter of an environment with what *work* requires."""
     if work.venv_cache_path is None:
         return _made(work, place / "venv", stopping)
-    asked = json.dumps([sys.version, work.python_version, work.requirements, work.system_site_packages,
-                        work.pip_install_options, work.index_urls])  # fmt: skip
-    folder = Path(work.venv_cache_path, f"venv-{sha256(asked.encode()).hexdigest()[:16]}")
+    key = json.dumps([sys.version, work.python_version, work.requirements, work.system_site_packages,
+                      work.pip_install_options, work.index_urls])  # fmt: skip
+    folder = Path(work.venv_cache_path, f"venv-{sha256(key.encode()).hexdigest()[:16]}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -23,9 +23,9 @@ def main(folder: str, serializer: str) -> int:
         written = data.dumps(result, protocol=4)
     except Exception as error:
         traceback.print_exc()
-        told = {"type": type(error).__name__, "message": str(error)}
+        failure = {"type": type(error).__name__, "message": str(error)}
         with open(os.path.join(folder, "failure.json"), "w") as file:  # noqa: PTH118, PTH123
-            json.dump(told, file)
+            json.dump(failure, file)
         return 1
     with open(os.path.join(folder, "result"), "wb") as file:  # noqa: PTH118, PTH123
         file.write(written)

@@ -75,13 +75,13 @@ def leaves_its_folder(text: str, depth: int) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     known: dict[str, int] = {}
-    most = 0
+    max_levels = 0
     for node in ast.walk(tree):
         if isinstance(node, ast.expr):
-            most = max(most, _levels(node, known) or 0)
+            max_levels = max(max_levels, _levels(node, known) or 0)
         if isinstance(node, ast.Assign) and (levels := _levels(node.value, known)) is not None:
             known |= {target.id: levels for target in node.targets if isinstance(target, ast.Name)}
-    return most > depth + 1
+    return max_levels > depth + 1
 
 
 def _levels(node: ast.expr, known: dict[str, int]) -> int | None:

@@ -49,13 +49,13 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offer
         return {"needs_airflow": True}
     except InvalidInputError as error:
         place = place_of(error)
-        told = str(error) + (f"\n  at {place}" if place is not None else "")
-        return {"error": told, "not_allowed": isinstance(error, NotAllowedError)}
+        message = str(error) + (f"\n  at {place}" if place is not None else "")
+        return {"error": message, "not_allowed": isinstance(error, NotAllowedError)}
     except BaseException as error:
         failure = describe_failure(error)
         where = "".join(f"\n  {line}" for line in failure.traceback[-5:])
-        told = f"{failure.error_type}: {failure.message}{where}"
-        return {"error": told, "lacks_a_module": isinstance(error, ImportError)}
+        message = f"{failure.error_type}: {failure.message}{where}"
+        return {"error": message, "lacks_a_module": isinstance(error, ImportError)}
 
 
 def _with_airflow(result: dict[str, Any], code: Code, source: DagSource) -> dict[str, Any]:
@@ -137,8 +137,8 @@ def run(job: Job) -> dict[str, Any]:
     path = root / request["name"]
     paused_at_creation.set(request.get("paused_at_creation", False))
     result = parse(path, request["lasting"], (root,), airflow_is_offered=request.get("airflow_is_offered", False))
-    if (told := reads_outside(path, request["name"], outside)) is not None:
-        result |= {"outside": told, "notices": [*result.get("notices", ()), told]}
+    if (notice := reads_outside(path, request["name"], outside)) is not None:
+        result |= {"outside": notice, "notices": [*result.get("notices", ()), notice]}
     modules = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
     files = opened | {file for file in modules if isinstance(file, str) and file.startswith(prefix)}
     # Also those that are not there: what misses them is parsed again when they come.

@@ -94,8 +94,8 @@ def template_folders(dag: DAG) -> tuple[str, ...]:
     """Where template files of *dag* are: beside its file, and where its template_searchpath says."""
     if dag.defined_in is None:
         return dag.template_searchpath
-    here = Path(dag.defined_in).parent
-    return (str(here), *(str(here / path) for path in dag.template_searchpath))
+    folder = Path(dag.defined_in).parent
+    return (str(folder), *(str(folder / path) for path in dag.template_searchpath))
 
 
 def settings_for(job: Job, attempt: TaskAttempt) -> TemplateSettings:

@@ -95,14 +95,14 @@ def _polled(trigger: BaseEventTrigger, position: Any) -> tuple[tuple[Sighting, .
     if odd is not None:
         raise InvalidInputError(f"{name}.poll: key = {odd.key!r}, partition_key = {odd.partition_key!r}. Give texts")
     try:
-        told = [(event.key, to_jsonable_python(event.payload), event.partition_key) for event in events]
+        converted = [(event.key, to_jsonable_python(event.payload), event.partition_key) for event in events]
         behind = to_jsonable_python(behind)
         size = len(json.dumps(behind))
     except (PydanticSerializationError, ValueError) as error:
         raise InvalidInputError(f"{name}.poll returned what is not JSON: {error}. Return plain data") from None
     if size > POSITION_LIMIT:
         raise InvalidInputError(f"{name}.poll: the position has {size:,} bytes, and may have {POSITION_LIMIT:,}")
-    found = tuple(Sighting(key=key, payload=payload, partition_key=part) for key, payload, part in told)
+    found = tuple(Sighting(key=key, payload=payload, partition_key=part) for key, payload, part in converted)
     try:
         check_sightings(found)
     except InvalidInputError as error:

@@ -58,8 +58,8 @@ def _is_meant(path: str, root: str, pattern: str) -> bool:
 def _digest(path: str, info: dict[str, Any]) -> str:
     """What tells a file, as it is now, from all others; short, since there may be thousands."""
     version = next((str(info[name]) for name in VERSIONS if info.get(name)), None)
-    told = f"{version or info.get('size')} {_changed(info)!r}"
-    return urlsafe_b64encode(sha256(f"{path}\n{told}".encode()).digest()[:9]).decode()
+    state = f"{version or info.get('size')} {_changed(info)!r}"
+    return urlsafe_b64encode(sha256(f"{path}\n{state}".encode()).digest()[:9]).decode()
 
 
 def _changed(info: dict[str, Any]) -> float:

@@ -104,5 +104,5 @@ def _known(request: Request, access: Access, rates: Rates) -> Person:
         return found
     if kind:
         rates.count(LOGINS, address_of(request))
-    told = "nobody is logged in: send `Authorization: Bearer TOKEN`, or log in"
-    raise HTTPException(401, told, headers={"WWW-Authenticate": "Bearer"})
+    message = "nobody is logged in: send `Authorization: Bearer TOKEN`, or log in"
+    raise HTTPException(401, message, headers={"WWW-Authenticate": "Bearer"})

@@ -17,18 +17,18 @@ class EndedSessions:
 
     def __init__(self, folder: Path | None, lasts: float = 12 * 3600) -> None:
         self._folder, self._lasts = folder, lasts
-        self._here: dict[str, float] = {}
+        self._local: dict[str, float] = {}
         """Those that were ended here, and when, in seconds since 1970."""
 
     def has(self, session: str) -> bool:
         """Whether *session* has been ended."""
         digest = sha256(session.encode()).hexdigest()
-        return digest in self._here or (self._folder is not None and (self._folder / digest).exists())
+        return digest in self._local or (self._folder is not None and (self._folder / digest).exists())
 
     def add(self, session: str) -> None:
         """Have *session* be ended. Where that cannot be kept, it is so at this server alone, whose log says so."""
         now, digest = time.time(), sha256(session.encode()).hexdigest()
-        self._here = {known: at for known, at in self._here.items() if at > now - self._lasts} | {digest: now}
+        self._local = {known: at for known, at in self._local.items() if at > now - self._lasts} | {digest: now}
         if self._folder is None:
             return
         try:

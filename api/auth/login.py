@@ -60,8 +60,8 @@ def same_site(target: str | None, base: str) -> str:
 
 
 def _form(access: Access, target: str, why: str | None = None, status: int = 200) -> HTMLResponse:
-    ways = {"by_token": access.tokens is not None, "by_oidc": access.oidc is not None}
-    page = rendered("login.html", title="Log in to tidemill", target=target, why=why, **ways)
+    methods = {"by_token": access.tokens is not None, "by_oidc": access.oidc is not None}
+    page = rendered("login.html", title="Log in to tidemill", target=target, why=why, **methods)
     return HTMLResponse(page, status_code=status)
 
 
@@ -132,12 +132,12 @@ async def back_from_provider(request: Request, state: str = "", code: str = "", 
     access = _access(request)
     if access is None or access.oidc is None:
         raise HTTPException(404, "no OpenID provider is set: see TIDEMILL_OIDC")
-    told = access.brought_back(request.cookies.get(FLOW, ""), FLOW)
-    if told is None or not compare_digest(str(told["state"]).encode(), state.encode(errors="replace")):
+    claims = access.brought_back(request.cookies.get(FLOW, ""), FLOW)
+    if claims is None or not compare_digest(str(claims["state"]).encode(), state.encode(errors="replace")):
         _count_failure(request)
         return _form(access, "/", "This login was not begun in this browser, or took too long.", 401)
-    target = str(told["next"])
-    flow = Flow(str(told["state"]), str(told["nonce"]), str(told["code_verifier"]))
+    target = str(claims["next"])
+    flow = Flow(str(claims["state"]), str(claims["nonce"]), str(claims["code_verifier"]))
     try:
         if error or not code:
             raise NotKnownError(f"the provider says {error!r}")

@@ -28,5 +28,5 @@ class Rates:
 
     @staticmethod
     def _refuse(what: RateLimitItem) -> None:
-        told = f"there were more than {what.amount} requests of this kind in a minute. Try again in a minute"
-        raise HTTPException(429, told, headers={"Retry-After": str(what.get_expiry())})
+        message = f"there were more than {what.amount} requests of this kind in a minute. Try again in a minute"
+        raise HTTPException(429, message, headers={"Retry-After": str(what.get_expiry())})

@@ -44,29 +44,29 @@ class Access:
 
     def begin_session(self, person: Person) -> str:
         """What a browser, or a client, shows for a while instead of the token."""
-        told = {"sub": person.name, "exp": int(time.time()) + SESSION_SECONDS, "jti": token_hex(16)}
+        claims = {"sub": person.name, "exp": int(time.time()) + SESSION_SECONDS, "jti": token_hex(16)}
         if not person.is_of_oidc:
-            return jwt.encode({**told, "iss": ISSUER}, self._key_of_tokens, algorithm=ALGORITHM)
-        told |= {"iss": ISSUER_OF_OIDC, "role": person.role.name.lower()}
-        return jwt.encode(told, self._key_of_oidc, algorithm=ALGORITHM)
+            return jwt.encode({**claims, "iss": ISSUER}, self._key_of_tokens, algorithm=ALGORITHM)
+        claims |= {"iss": ISSUER_OF_OIDC, "role": person.role.name.lower()}
+        return jwt.encode(claims, self._key_of_oidc, algorithm=ALGORITHM)
 
     def session_of(self, text: str) -> Person | None:
         """Whose session it is; None for one that is forged or over, or whose owner has no token any more."""
         if self._ended.has(text):
             return None
-        if self.tokens is not None and (told := self.read(text, self._key_of_tokens, ISSUER)) is not None:
-            return self.tokens.named(str(told["sub"]))
-        if self.oidc is not None and (told := self.read(text, self._key_of_oidc, ISSUER_OF_OIDC)) is not None:
-            return Person(str(told["sub"]), Role[str(told["role"]).upper()], is_of_oidc=True)
+        if self.tokens is not None and (claims := self.read(text, self._key_of_tokens, ISSUER)) is not None:
+            return self.tokens.named(str(claims["sub"]))
+        if self.oidc is not None and (claims := self.read(text, self._key_of_oidc, ISSUER_OF_OIDC)) is not None:
+            return Person(str(claims["sub"]), Role[str(claims["role"]).upper()], is_of_oidc=True)
         return None
 
     def end_session(self, text: str) -> None:
         """Have the session *text* be nobody's from now on, at every server that shares the home."""
         self._ended.add(text)
 
-    def signed(self, told: dict[str, object], purpose: str, seconds: int) -> str:
-        """*told*, for a browser to bring back within *seconds*."""
-        values = {**told, "sub": purpose, "iss": ISSUER, "exp": int(time.time()) + seconds}
+    def signed(self, claims: dict[str, object], purpose: str, seconds: int) -> str:
+        """*claims*, for a browser to bring back within *seconds*."""
+        values = {**claims, "sub": purpose, "iss": ISSUER, "exp": int(time.time()) + seconds}
         return jwt.encode(values, self._key(purpose), algorithm=ALGORITHM)
 
     def brought_back(self, text: str, purpose: str) -> dict[str, object] | None:

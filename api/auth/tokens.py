@@ -115,10 +115,10 @@ def digest_of(token: str) -> str:
 def read_tokens(path: Path) -> list[tuple[Person, str]]:
     """Everybody in the file, with the digest of their token. Raises InvalidInputError for what is none."""
     try:
-        told = json.loads(path.read_text())
+        entries = json.loads(path.read_text())
         return [
             (Person(name, Role[one["role"].upper()], tuple(map(str, one.get("tags", ())))), str(one["sha256"]))
-            for name, one in told.items()
+            for name, one in entries.items()
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInputError(
@@ -135,11 +135,11 @@ def create_token(path: Path, name: str, role: Role, tags: Sequence[str] = ()) ->
     if name in known:
         raise InvalidInputError(f"name = {name!r} has a token. Revoke that first, or choose another name")
     token = PREFIX + secrets.token_urlsafe(32)
-    told = json.loads(path.read_text()) if path.exists() else {}
+    entries = json.loads(path.read_text()) if path.exists() else {}
     known_by: dict[str, object] = {"role": role.name.lower(), "sha256": digest_of(token)}
     if tags:
         known_by["tags"] = [*tags]
-    _write(path, {**told, name: known_by})
+    _write(path, {**entries, name: known_by})
     return token
 
 
@@ -147,14 +147,14 @@ def revoke_token(path: Path, name: str) -> None:
     """Takes back the token of *name*. Raises InvalidInputError if there is none."""
     if not path.exists() or name not in {person.name for person, _ in read_tokens(path)}:
         raise InvalidInputError(f"name = {name!r} has no token")
-    told = json.loads(path.read_text())
-    del told[name]
-    _write(path, told)
+    entries = json.loads(path.read_text())
+    del entries[name]
+    _write(path, entries)
 
 
-def _write(path: Path, told: dict[str, object]) -> None:
+def _write(path: Path, entries: dict[str, object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".new")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(told, file, indent=1)
+        json.dump(entries, file, indent=1)
     fresh.replace(path)

@@ -103,13 +103,13 @@ async def spark(source: Source, dag_id: str, run_id: str, task_id: str, map_inde
     """What a Spark application is, and how far it has come."""
     run, spec, view = await one_instance(source, dag_id, run_id, task_id, _index(map_index))
     task = spec.by_id.get(task_id) if spec is not None else None
-    told = spark_options(task) if isinstance(task, SparkWork) else None
-    tries = await _applications(source, dag_id, run_id, view) if told is not None else []
+    options = spark_options(task) if isinstance(task, SparkWork) else None
+    tries = await _applications(source, dag_id, run_id, view) if options is not None else []
     return rendered(
         "spark.html",
         title=f"Spark application of {dag_id}.{view.key} in {run_id}",
         view=view,
-        task=told,
+        task=options,
         done=share_done(view.progress or {}),
         tries=tries,
         temporal=source.temporal_link(run.workflow_id),
@@ -120,9 +120,9 @@ async def _applications(source: CachedClient, dag_id: str, run_id: str, view: Ta
     """What the applications of its tries came to; None where that cannot be read now."""
     run = await source.run(dag_id, run_id)
     runs, details_of = partial(source.runs, dag_id), partial(source.details, dag_id)
-    asked = spark_tries(source.settings, dag_id, run, view, runs, details_of, in_time)
+    query = spark_tries(source.settings, dag_id, run, view, runs, details_of, in_time)
     try:
-        return await asyncio.wait_for(asked, READ_TIMEOUT)
+        return await asyncio.wait_for(query, READ_TIMEOUT)
     except Exception:  # whatever a store's client raises: the page is shown without them
         log.warning("the figures of %s in %s cannot be read", view.key, run_id, exc_info=True)
         return None

@@ -15,10 +15,10 @@ LONGEST = 60.0
 class Cache:
     """By key, an answer and until when it holds. The oldest go first."""
 
-    def __init__(self, most: int = MAX_ENTRIES) -> None:
-        self._most = most
+    def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
+        self._max_entries = max_entries
         self._held: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
-        self._asked: dict[Hashable, asyncio.Task[Any]] = {}
+        self._pending: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float, stale: float = 0) -> T:
         """The answer for *key*: held, on its way, or asked for now. Whatever the question raises is not held.
@@ -30,13 +30,13 @@ class Cache:
         if found is not None and found[0] > now:
             answer: T = found[1]
             return answer
-        if key not in self._asked:
-            self._asked[key] = asyncio.ensure_future(self._ask(key, ask, seconds))
+        if key not in self._pending:
+            self._pending[key] = asyncio.ensure_future(self._ask(key, ask, seconds))
         if found is not None and found[0] + stale > now:
-            self._asked[key].add_done_callback(lambda asked: asked.cancelled() or asked.exception())
+            self._pending[key].add_done_callback(lambda task: task.cancelled() or task.exception())
             old: T = found[1]
             return old
-        shared: T = await asyncio.shield(self._asked[key])
+        shared: T = await asyncio.shield(self._pending[key])
         return shared
 
     async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float) -> T:
@@ -44,20 +44,20 @@ class Cache:
         try:
             answer = await asyncio.wait_for(ask(), LONGEST)
         finally:
-            current = self._asked.get(key) is me
+            current = self._pending.get(key) is me
             if current:
-                del self._asked[key]
+                del self._pending[key]
         if not current:  # somebody has changed what it is about meanwhile
             return answer
         self._held[key] = (time.monotonic() + seconds, answer)
         self._held.move_to_end(key)
-        while len(self._held) > self._most:
+        while len(self._held) > self._max_entries:
             self._held.popitem(last=False)
         return answer
 
     def forget(self, *prefix: Hashable) -> None:
         """Drops what is held, and what is being asked, for keys that begin so: somebody has just changed it."""
-        for known in (self._held, self._asked):
+        for known in (self._held, self._pending):
             for key in [*known]:
                 if isinstance(key, tuple) and key[: len(prefix)] == prefix:
                     del known[key]

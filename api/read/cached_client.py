@@ -95,10 +95,10 @@ class CachedClient:
         self.backfills_seen: dict[int, str] = {}
         """By the number that clients know it by, the DAG of a backfill."""
 
-    async def _if_it_answers(self, asked: Awaitable[T], otherwise: T) -> T:
+    async def _if_it_answers(self, query: Awaitable[T], otherwise: T) -> T:
         """What the archive says, or *otherwise*: it never hides what Temporal knows, and fails nobody's change."""
         try:
-            return await asked
+            return await query
         except ArchiveError as error:
             log.warning("%s", error)
             return otherwise
@@ -408,8 +408,8 @@ class CachedClient:
 
         With *has_to_keep* also ArchiveError, where it could not be kept.
         """
-        asked = self.ended.find(dag_id, run.run_id, run.ended_at)
-        kept = await (asked if has_to_keep else self._if_it_answers(asked, None))
+        query = self.ended.find(dag_id, run.run_id, run.ended_at)
+        kept = await (query if has_to_keep else self._if_it_answers(query, None))
         if kept is None:
             try:
                 details, state = await asyncio.gather(
@@ -444,7 +444,7 @@ class CachedClient:
         """Runs of all DAGs that have begun, the newest first."""
 
         async def ask() -> list[RunRow]:
-            found = [row async for row in run_rows(self.tidemill.client, most=MAX_RUNS)]
+            found = [row async for row in run_rows(self.tidemill.client, limit=MAX_RUNS)]
             listed = [row for row in found if row.dag_id is None or not self._is_forgotten(row.dag_id, row)]
             if not self.keeps_all:
                 return listed

@@ -114,13 +114,13 @@ class Database:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """What *work* gives, in a thread of the database's own. Raises SQLAlchemyError, or TimeoutError."""
-        within = _patience.get()
-        if within is None and self.problem is not None and time.monotonic() < self._again_at:
+        patience = _patience.get()
+        if patience is None and self.problem is not None and time.monotonic() < self._again_at:
             raise TimeoutError(self.problem)
-        threads, seconds = (self._threads, ANSWER_TIMEOUT) if within is None else (self._patient_threads, within)
+        threads, seconds = (self._threads, ANSWER_TIMEOUT) if patience is None else (self._patient_threads, patience)
         try:
-            asked = asyncio.get_running_loop().run_in_executor(threads, self._on_its_file, work)
-            found = await asyncio.wait_for(asked, seconds)
+            future = asyncio.get_running_loop().run_in_executor(threads, self._on_its_file, work)
+            found = await asyncio.wait_for(future, seconds)
         except TimeoutError:
             self._is_away(f"it has not answered within {seconds:g} s")
             raise TimeoutError(self.problem) from None
@@ -146,12 +146,12 @@ class Database:
         try:
             await asyncio.to_thread(self._make_tables)
         except SQLAlchemyError as error:
-            told = _first_line(error)
+            reason = _first_line(error)
             if not self._disposable:
                 raise InvalidInputError(
-                    f"TIDEMILL_ARCHIVE: {self._name} cannot be used: {told}. Correct it, or start it"
+                    f"TIDEMILL_ARCHIVE: {self._name} cannot be used: {reason}. Correct it, or start it"
                 ) from None
-            log.warning("what never changes is not kept: %s", told)
+            log.warning("what never changes is not kept: %s", reason)
 
     def _make_tables(self) -> None:
         self._file.open()
@@ -195,10 +195,10 @@ class Database:
             return None
 
     def _failed(self, error: Exception) -> None:
-        told = _first_line(error)
+        reason = _first_line(error)
         if not self._disposable:
-            raise ArchiveError(f"the archive does not answer: {told}") from error
-        log.warning("what is kept of ended runs cannot be used: %s", told)
+            raise ArchiveError(f"the archive does not answer: {reason}") from error
+        log.warning("what is kept of ended runs cannot be used: %s", reason)
 
     @property
     def _name(self) -> str:

@@ -46,13 +46,13 @@ class EndedRun:
 
 
 class RunArchive:
-    """Those of the client's namespace. *most*: so many are kept, the newest; None: all of them, as an archive does."""
+    """Those of the client's namespace. *max_runs*: so many are kept, the newest; None: all, as an archive does."""
 
-    def __init__(self, url: str, client: Client, most: int | None = None) -> None:
-        self._database = Database(url, disposable=most is not None)
+    def __init__(self, url: str, client: Client, max_runs: int | None = None) -> None:
+        self._database = Database(url, disposable=max_runs is not None)
         self._converter = client.data_converter
         self._namespace = client.namespace
-        self._most = most
+        self._max_runs = max_runs
         self._kept = 0
         self._versions: set[tuple[str, str]] = set()
         """Those that this server knows to be kept."""
@@ -76,8 +76,8 @@ class RunArchive:
         values = await self._values(ended)
         await self._database.change(lambda there: self._keep(there, values))
         self._kept += 1
-        if self._most is not None and self._kept % TIDIED_EVERY == 1:
-            await self._tidy(self._most)
+        if self._max_runs is not None and self._kept % TIDIED_EVERY == 1:
+            await self._tidy(self._max_runs)
 
     async def _values(self, ended: EndedRun) -> dict[str, Any]:
         view, details, state = ended.view, ended.details, ended.state
@@ -113,12 +113,12 @@ class RunArchive:
         elif known <= ended_at + ROUGHLY.total_seconds():
             there.execute(update(RUNS).where(mine).values(**values))
 
-    async def _tidy(self, most: int) -> None:
-        """Forgets the oldest runs beyond *most*, and versions that were kept long ago."""
+    async def _tidy(self, max_runs: int) -> None:
+        """Forgets the oldest runs beyond *max_runs*, and versions that were kept long ago."""
         mine, old = RUNS.c.namespace == self._namespace, time.time() - VERSIONS_KEPT.total_seconds()
 
         def tidy(there: Connection) -> None:
-            edge = select(RUNS.c.run_after).where(mine).order_by(RUNS.c.run_after.desc()).offset(most).limit(1)
+            edge = select(RUNS.c.run_after).where(mine).order_by(RUNS.c.run_after.desc()).offset(max_runs).limit(1)
             if (found := there.execute(edge).scalar()) is not None:
                 there.execute(delete(RUNS).where(mine & (RUNS.c.run_after <= found)))
             there.execute(delete(SPECS).where((SPECS.c.namespace == self._namespace) & (SPECS.c.kept_at < old)))
@@ -132,14 +132,14 @@ class RunArchive:
         return found is not None and _is_near(found["ended_at"], ended_at, EXACTLY)
 
     async def find(
-        self, dag_id: str, run_id: str, ended_at: datetime | None = None, within: timedelta = EXACTLY
+        self, dag_id: str, run_id: str, ended_at: datetime | None = None, tolerance: timedelta = EXACTLY
     ) -> EndedRun | None:
         """The run, as it was when it ended at *ended_at*, else at last; None if that is not here.
 
         None, too, if it was written by a later release or with another codec.
         """
         found = await self._row(dag_id, run_id, *RUNS.c)
-        if found is None or (ended_at is not None and not _is_near(found["ended_at"], ended_at, within)):
+        if found is None or (ended_at is not None and not _is_near(found["ended_at"], ended_at, tolerance)):
             return None
         spec = await self.spec(dag_id, found["version"])
         state = await self._read(found["state"], dict)
@@ -171,15 +171,15 @@ class RunArchive:
         found = await self._database.read(select(SPECS.c.spec).where(wanted))
         return await self._read(found[0]["spec"], DagSpec) if found else None
 
-    async def runs(self, dag_id: str, most: int) -> list[RunView]:
-        """The runs of a DAG, the newest first, *most* at most."""
-        wanted = select(RUNS.c.view).where(self._of(RUNS, dag_id)).order_by(RUNS.c.run_after.desc()).limit(most)
+    async def runs(self, dag_id: str, limit: int) -> list[RunView]:
+        """The runs of a DAG, the newest first, at most *limit*."""
+        wanted = select(RUNS.c.view).where(self._of(RUNS, dag_id)).order_by(RUNS.c.run_after.desc()).limit(limit)
         return await self._all([found["view"] for found in await self._database.read(wanted)], RunView)
 
-    async def rows(self, most: int) -> list[RunRow]:
+    async def rows(self, limit: int) -> list[RunRow]:
         """The runs of all DAGs, the newest first."""
         mine = RUNS.c.namespace == self._namespace
-        wanted = select(RUNS.c.row).where(mine).order_by(RUNS.c.run_after.desc()).limit(most)
+        wanted = select(RUNS.c.row).where(mine).order_by(RUNS.c.run_after.desc()).limit(limit)
         return await self._all([found["row"] for found in await self._database.read(wanted)], RunRow)
 
     async def forget(self, dag_id: str, run_id: str) -> None:
@@ -258,5 +258,5 @@ class RunArchive:
         return found
 
 
-def _is_near(kept: float, asked: datetime, within: timedelta) -> bool:
-    return abs(kept - asked.timestamp()) <= within.total_seconds()
+def _is_near(kept: float, expected: datetime, tolerance: timedelta) -> bool:
+    return abs(kept - expected.timestamp()) <= tolerance.total_seconds()

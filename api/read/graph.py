@@ -45,12 +45,12 @@ def members_of(spec: DagSpec, group: str) -> set[str]:
     return {task.task_id for task in spec.tasks if task.group in inside | {group}}
 
 
-def reached(ways: Mapping[str, Sequence[str]], start: str, depth: int | None) -> set[str]:
-    """All that *ways* lead to from *start*, in at most *depth* steps."""
+def reached(neighbours: Mapping[str, Sequence[str]], start: str, depth: int | None) -> set[str]:
+    """All that *neighbours* lead to from *start*, in at most *depth* steps."""
     found: set[str] = set()
     edge = {start}
     while edge and depth != 0:
-        edge = {other for one in edge for other in ways[one]} - found
+        edge = {other for one in edge for other in neighbours[one]} - found
         found |= edge
         depth = None if depth is None else depth - 1
     return found

@@ -32,8 +32,8 @@ async def one_instance(
     for view in views:
         if view.task_id == task_id and view.map_index == map_index:
             return run, spec, view
-    told = "" if map_index < 0 else f" at map_index {map_index}"
-    raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no task {task_id!r}{told}")
+    suffix = "" if map_index < 0 else f" at map_index {map_index}"
+    raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no task {task_id!r}{suffix}")
 
 
 async def runs_between(source: CachedClient, dag_id: str, since: datetime | None, until: datetime | None) -> list[str]:

@@ -15,8 +15,8 @@ MAX_EVENTS = 5000
 class Replays:
     """Those of one web server."""
 
-    def __init__(self, turn_within: float = 30, answer_within: float = 60) -> None:
-        self.turn_within, self.answer_within = turn_within, answer_within
+    def __init__(self, turn_timeout: float = 30, answer_timeout: float = 60) -> None:
+        self.turn_timeout, self.answer_timeout = turn_timeout, answer_timeout
         """How long a page waits for its turn, and then for its answer, in seconds."""
         self._turn = asyncio.Semaphore(1)
         self._under_way: set[asyncio.Task[list[Step]]] = set()
@@ -25,7 +25,7 @@ class Replays:
     async def of(self, client: Client, workflow_id: str) -> list[Step]:
         """The steps of a workflow. Raises InvalidInputError for a history that is too long, or takes too long."""
         try:
-            async with asyncio.timeout(self.turn_within):
+            async with asyncio.timeout(self.turn_timeout):
                 await self._turn.acquire()
         except TimeoutError:
             raise InvalidInputError(
@@ -35,13 +35,13 @@ class Replays:
         self._under_way.add(replay)
         replay.add_done_callback(self._under_way.discard)
         try:
-            async with asyncio.timeout(self.answer_within):
+            async with asyncio.timeout(self.answer_timeout):
                 return await asyncio.shield(replay)
         except TimeoutError:
             raise InvalidInputError("its history takes long to replay: use `tidemill replay`") from None
 
     async def _in_turn(self, client: Client, workflow_id: str) -> list[Step]:
         try:
-            return await replayed(client, workflow_id, most_events=MAX_EVENTS)
+            return await replayed(client, workflow_id, max_events=MAX_EVENTS)
         finally:
             self._turn.release()

@@ -79,8 +79,8 @@ class BulkOutcomes:
         otherwise = action.action_on_existence if isinstance(action, Create) else action.action_on_non_existence
         wrong = [name for _, name in named if (name in there) == is_new]
         if wrong and otherwise == "fail":
-            told = "there are already" if is_new else "there are none called"
-            error = {"error": f"{told} {', '.join(wrong)}", "status_code": 409 if is_new else 404}
+            problem = "there are already" if is_new else "there are none called"
+            error = {"error": f"{problem} {', '.join(wrong)}", "status_code": 409 if is_new else 404}
             outcome.errors.append(error)
             return
         yield from (one for one in named if one[1] not in wrong or otherwise == "overwrite")
@@ -91,13 +91,13 @@ class BulkOutcomes:
 
     def failed(self, action: str, error: Exception) -> None:
         """Take note that it could not be done for one of them."""
-        told = error.detail if isinstance(error, HTTPException) else str(error)
-        self.refused(action, str(told), status_of(error))
+        detail = error.detail if isinstance(error, HTTPException) else str(error)
+        self.refused(action, str(detail), status_of(error))
 
-    def refused(self, action: str, told: str, status: int) -> None:
+    def refused(self, action: str, message: str, status: int) -> None:
         """Take note of what is wrong with the request, or with a part of it."""
         outcome = self._outcomes.setdefault(action, BulkOutcome())
-        outcome.errors.append({"error": told, "status_code": status})
+        outcome.errors.append({"error": message, "status_code": status})
 
     @property
     def answer(self) -> BulkAnswer:

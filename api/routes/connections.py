@@ -107,19 +107,19 @@ def _all() -> list[ConnectionAnswer]:
 
 
 def _shown(conn_id: str, place: str) -> ConnectionAnswer:
-    told = f"of {place}"
+    description = f"of {place}"
     there = store()
     if there is not None and place == STORED and (kept := there.find("connection", conn_id)) is not None:
-        told = kept.description or told
+        description = kept.description or description
     try:
         fields = fields_of(Connection.get(conn_id))
     except InvalidInputError:  # its text may be secret, and so may what is wrong with it
-        fields, told = {}, f"{told}: it cannot be read. `tidemill connections test {conn_id}` says why"
+        fields, description = {}, f"{description}: it cannot be read. `tidemill connections test {conn_id}` says why"
     extra = fields.get("extra")
     return ConnectionAnswer(
         connection_id=conn_id,
         conn_type=fields.get("conn_type") or "generic",
-        description=told,
+        description=description,
         host=fields.get("host"),
         login=fields.get("login"),
         schema_=fields.get("schema"),
@@ -190,8 +190,8 @@ async def change_connections(body: BulkBody[ConnectionBody]) -> BulkAnswer:
 async def change_connection(connection_id: str, body: ConnectionBody, update_mask: Mask = None) -> ConnectionAnswer:
     """Changes a connection of the store; what comes back as it was shown (`***`) stays."""
     if body.connection_id != connection_id:
-        told = f"the body is about {body.connection_id!r}, and the path about {connection_id!r}: name one"
-        raise HTTPException(400, told)
+        message = f"the body is about {body.connection_id!r}, and the path about {connection_id!r}: name one"
+        raise HTTPException(400, message)
     await in_thread(KEPT.change, body, update_mask)
     return await get_connection(connection_id)
 

@@ -173,8 +173,8 @@ async def get_dags_with_runs(
         spec, runs = await asyncio.gather(source.spec(row.dag_id, row.version), source.runs_of_row(row))
         whole = _with_runs(row, spec, runs[: filters.dag_runs_limit], favourites)
         found = await each(waiting.get(row.dag_id, []), lambda run_id: instances_of(source, row.dag_id, run_id))
-        asked = [one for part in found for one in details_of(*part) if not one["response_received"]]
-        return whole.model_copy(update={"pending_actions": asked})
+        pending = [one for part in found for one in details_of(*part) if not one["response_received"]]
+        return whole.model_copy(update={"pending_actions": pending})
 
     async def in_short(row: DagRow) -> DagWithRuns:
         return _with_runs(row, by_its_line(row), [], favourites)

@@ -99,8 +99,8 @@ async def get_warnings(
         await source.view(dag_id)
     found = [_warning(each.dag_id, "workflow", f"workflow {each.workflow_id!r}: {each.problem}") for each in about]
     if source.archive_problem is not None:
-        told = f"the archive does not answer: {source.archive_problem}. Runs that Temporal has forgotten are missing"
-        found.append(_warning(dag_id, "archive", told))
+        message = f"the archive does not answer: {source.archive_problem}. Runs that Temporal has forgotten are missing"
+        found.append(_warning(dag_id, "archive", message))
     part = page(found, limit, offset)
     return {"dag_warnings": part.items, "total_entries": part.total}
 

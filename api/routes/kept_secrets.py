@@ -60,8 +60,8 @@ class KeptKind(Generic[B]):
 
     def _missing(self, name: str) -> NotFoundError:
         place = names_of(self.kind).get(name)
-        told = f": it is in {place}, and is changed there" if place is not None else ""
-        return NotFoundError(f"the store has no {self.kind} {name!r}{told}")
+        suffix = f": it is in {place}, and is changed there" if place is not None else ""
+        return NotFoundError(f"the store has no {self.kind} {name!r}{suffix}")
 
     def change_many(self, body: BulkBody[B]) -> BulkAnswer:
         """Carry out every action, each as a whole or not at all; a value that cannot be kept is told by itself."""

@@ -79,8 +79,8 @@ async def _lines(log: TaskLog) -> AsyncIterator[str]:
     if rest:
         yield json.dumps(event_of(rest.decode(errors="replace"))) + "\n"
     if not offset and not log.is_there:
-        told = f"There is no log of this try on this server's host: looked for at {log.places}"
-        yield json.dumps({"event": told}) + "\n"
+        message = f"There is no log of this try on this server's host: looked for at {log.places}"
+        yield json.dumps({"event": message}) + "\n"
 
 
 @router.get(INSTANCE + "/externalLogUrl/{try_number}")
@@ -108,11 +108,11 @@ def event_of(line: str) -> dict[str, Any]:
     """A line of a log as Airflow's structured logs have it."""
     if line.startswith("{"):
         try:
-            told = json.loads(line)
+            fields = json.loads(line)
         except ValueError:
-            told = None
-        if isinstance(told, dict):
-            return {**told, "event": str(told.get("event", told.get("message", "")))}
+            fields = None
+        if isinstance(fields, dict):
+            return {**fields, "event": str(fields.get("event", fields.get("message", "")))}
     found = LINE.match(line)
     if found is None:
         return {"event": line}

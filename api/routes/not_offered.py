@@ -42,39 +42,39 @@ FORBIDDEN: dict[tuple[str, str], str] = {
 Airflow's web ask again after 501, and show a refusal at once."""
 
 
-def _refusing(told: str) -> Any:
+def _refusing(reason: str) -> Any:
     async def refuse() -> None:
-        raise NotOfferedError(told)
+        raise NotOfferedError(reason)
 
     return refuse
 
 
-def _forbidding(told: str) -> Any:
+def _forbidding(reason: str) -> Any:
     async def forbid() -> None:
-        raise HTTPException(403, told)
+        raise HTTPException(403, reason)
 
     return forbid
 
 
-for (method, path), told in FORBIDDEN.items():
+for (method, path), reason in FORBIDDEN.items():
     router.add_api_route(
         path,
-        _forbidding(told),
+        _forbidding(reason),
         methods=[method],
         status_code=403,
         summary="Forbidden",
-        description=f"Forbidden (403): {told}.",
+        description=f"Forbidden (403): {reason}.",
     )
 
 
-for (method, path), told in NOT_OFFERED.items():
+for (method, path), reason in NOT_OFFERED.items():
     router.add_api_route(
         path,
-        _refusing(told),
+        _refusing(reason),
         methods=[method],
         status_code=501,
         summary="Not offered",
-        description=f"Not offered (501): {told}.",
+        description=f"Not offered (501): {reason}.",
     )
 
 

@@ -278,12 +278,12 @@ async def _states(
     while not (run := await source.run(dag_id, run_id)).state.finished:
         yield json.dumps({"state": str(run.state)}) + "\n"
         await asyncio.sleep(interval)
-    told: dict[str, Any] = {"state": str(run.state)}
+    answer: dict[str, Any] = {"state": str(run.state)}
     if wanted and (state := await source.state(dag_id, run)) is not None:
-        told["results"] = {
+        answer["results"] = {
             name: state.instances[name].xcom.get(RETURN_VALUE) for name in wanted if name in state.instances
         }
-    yield json.dumps(told) + "\n"
+    yield json.dumps(answer) + "\n"
 
 
 @router.delete(RUN, status_code=204)
@@ -308,8 +308,8 @@ async def get_run_stats(source: Source, dag_id: str, dag_run_id: str) -> dict[st
         return {"duration": None}
     shares = {f"p{percent}": round(percentile(took, percent), 3) for percent in (50, 90, 95, 99)}
     often = Counter(map(round, took))
-    most = max(often.values())
-    mode = float(min(seconds for seconds, n in often.items() if n == most)) if most > 1 else None
+    highest = max(often.values())
+    mode = float(min(seconds for seconds, n in often.items() if n == highest)) if highest > 1 else None
     return {"duration": {**shares, "mean": round(mean(took), 3), "mode": mode}}
 
 

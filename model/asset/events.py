@@ -47,13 +47,13 @@ def is_listed(condition: Condition, event: AssetEvent) -> bool:
     return by_asset or not {*event.aliases}.isdisjoint(aliases_in(condition))
 
 
-def newest_that_fit(events: Sequence[AssetEvent], most: int, most_bytes: int) -> list[AssetEvent]:
+def newest_that_fit(events: Sequence[AssetEvent], max_events: int, max_bytes: int) -> list[AssetEvent]:
     """The newest of *events*, oldest first: so many, and so many bytes, and one at least."""
     kept: list[AssetEvent] = []
     size = 0
-    for event in reversed(events[-most:]):
+    for event in reversed(events[-max_events:]):
         size += json_size(event.model_dump(mode="json"))
-        if kept and size > most_bytes:
+        if kept and size > max_bytes:
             break
         kept.append(event)
     return kept[::-1]

@@ -21,16 +21,16 @@ class Emission(Model):
     """An event for an asset's workflow, and for those of the aliases that it came by."""
 
     asset: Asset
-    told: ReportedEvent
+    event: ReportedEvent
 
     @property
     def workflow_ids(self) -> list[str]:
-        return [asset_workflow_id(self.asset.name), *map(alias_workflow_id, self.told.aliases)]
+        return [asset_workflow_id(self.asset.name), *map(alias_workflow_id, self.event.aliases)]
 
 
 def emissions(
     task: BaseTask,
-    said: tuple[OutletEvent, ...],
+    events: tuple[OutletEvent, ...],
     source: dict[str, Any],
     cause: str,
     own: dict[str, Any],
@@ -47,25 +47,25 @@ def emissions(
     found: list[Emission] = []
     for number, outlet in enumerate(task.outlets):
         if isinstance(outlet, Asset) or (every and isinstance(outlet, AssetRef)):
-            mine = [one for one in said if one.alias is None and _means(outlet, one.asset)][: None if every else 1]
+            mine = [one for one in events if one.alias is None and _means(outlet, one.asset)][: None if every else 1]
             parts = [(one.extra, part) for one in mine for part in _parts(one, own)] or [({}, own)]
             asset = outlet if isinstance(outlet, Asset) else next((one.asset for one in mine), _referred(outlet))
             found += [
-                Emission(asset=asset, told=ReportedEvent(cause=f"{cause}/{number}.{n}", extra=extra, **source, **part))
+                Emission(asset=asset, event=ReportedEvent(cause=f"{cause}/{number}.{n}", extra=extra, **source, **part))
                 for n, (extra, part) in enumerate(parts)
             ]
     aliases = [outlet.name for outlet in task.outlets if isinstance(outlet, AssetAlias)]
     together: dict[str, list[OutletEvent]] = {}
-    for one in said:
+    for one in events:
         if one.alias in aliases:
             together.setdefault(repr((one.asset.key, one.extra)), []).append(one)
     for number, same in enumerate(together.values()):
         names = tuple(dict.fromkeys(str(one.alias) for one in same))
         asset = same[0].asset
-        told = ReportedEvent(
+        event = ReportedEvent(
             cause=f"{cause}/a{number}", asset=asset, extra=same[0].extra, aliases=names, **source, **own
         )
-        found.append(Emission(asset=asset, told=told))
+        found.append(Emission(asset=asset, event=event))
     return found
 
 
@@ -78,8 +78,8 @@ def _referred(outlet: AssetRef) -> Asset:
     return named_asset(outlet.name or outlet.uri or "")
 
 
-def _parts(said: OutletEvent, own: dict[str, Any]) -> list[dict[str, Any]]:
-    return [_of_key(key, own) for key in said.partition_keys] or [own]
+def _parts(event: OutletEvent, own: dict[str, Any]) -> list[dict[str, Any]]:
+    return [_of_key(key, own) for key in event.partition_keys] or [own]
 
 
 def _of_key(key: str, own: dict[str, Any]) -> dict[str, Any]:

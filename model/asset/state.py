@@ -190,14 +190,14 @@ class AssetState(OmitDefaults, Record):
         self.outbox.pop(dag_id, None)
         self._drop_sent()
 
-    def add(self, told: ReportedEvent, now: datetime) -> AssetEvent | None:
+    def add(self, report: ReportedEvent, now: datetime) -> AssetEvent | None:
         """The event, for all who wait for it; None if it has been told before."""
-        short = sha256(told.cause.encode()).hexdigest()[:16]
+        short = sha256(report.cause.encode()).hexdigest()[:16]
         if short in self.causes:
             return None
         self.numbered += 1
-        asset = told.asset or self.asset
-        fields = told.model_dump(exclude={"asset"})
+        asset = report.asset or self.asset
+        fields = report.model_dump(exclude={"asset"})
         event = AssetEvent(name=asset.name, uri=asset.uri, timestamp=now, **fields)
         self.causes = [*self.causes[-CAUSES_KEPT + 1 :], short]
         self.events = newest_that_fit([*self.events, event], EVENTS_KEPT, BYTES_KEPT)
@@ -283,12 +283,12 @@ class AssetState(OmitDefaults, Record):
                 if source is not None and watcher.trigger.kind != "own":  # its version says nothing to these
                     source = None if of_before else without_version(source)
                 wanted.setdefault(watcher.name, WantedWatcher(watcher=watcher, dag_id=dag_id, source=source))
-        news: dict[str, WantedWatcher | None] = {
+        changed: dict[str, WantedWatcher | None] = {
             name: found for name, found in wanted.items() if self.watching.get(name) != found
         }
-        news.update(dict.fromkeys(self.watching.keys() - wanted.keys()))
+        changed.update(dict.fromkeys(self.watching.keys() - wanted.keys()))
         self.watching = wanted
-        return dict(sorted(news.items()))
+        return dict(sorted(changed.items()))
 
     @property
     def _fresh(self) -> tuple[Tie, timedelta, tuple[Notifier, ...]] | None:
@@ -319,10 +319,10 @@ class AssetState(OmitDefaults, Record):
         tie, freshness, notifiers = fresh
         newest = f"its newest event is of {iso(self.events[-1].timestamp)}" if self.events else "it has had no event"
         reason = f"asset {self.asset.name!r} is late: {newest}, and freshness = {freshness}"
-        told = []
+        messages = []
         for notifier in notifiers:
             self.notices += 1
-            told.append(
+            messages.append(
                 Lateness(
                     notifier=notifier,
                     dag_id=tie.dag_id,
@@ -332,7 +332,7 @@ class AssetState(OmitDefaults, Record):
                     number=self.notices,
                 )
             )
-        return told
+        return messages
 
     def view(self, now: datetime) -> AssetView:
         """The asset as it is *now*."""
@@ -355,11 +355,11 @@ class AssetState(OmitDefaults, Record):
         )
 
 
-def check_event(extra: dict[str, Any], partition_key: str | None, *, most: int = EXTRA_LIMIT) -> None:
+def check_event(extra: dict[str, Any], partition_key: str | None, *, limit: int = EXTRA_LIMIT) -> None:
     """Raises InvalidInputError for an event that is too large, or whose key is none."""
-    if (size := json_size(extra)) > most:
+    if (size := json_size(extra)) > limit:
         raise InvalidInputError(
-            f"extra has {size:,} bytes, and may have {most:,}. Write it to a file, and give its path"
+            f"extra has {size:,} bytes, and may have {limit:,}. Write it to a file, and give its path"
         )
     if partition_key is not None and (partition_key.isspace() or len(partition_key) > KEY_LIMIT):
         raise InvalidInputError(

@@ -128,18 +128,18 @@ class WatcherState(OmitDefaults, Record):
         return None
 
     def _events_of(self, found: Sequence[Sighting], execution: str) -> list[ReportedEvent]:
-        told = []
+        events = []
         for one in found:
             self.found += 1
             known_by = one.key if one.key is not None else f"{execution[:8]}#{self.found}"
-            told.append(
+            events.append(
                 ReportedEvent(
                     cause=f"{watcher_workflow_id(self.watching.asset, self.watching.name)} {known_by}",
                     extra={"from_trigger": True, "payload": one.payload},
                     partition_key=one.partition_key,
                 )
             )
-        return told
+        return events
 
     def view(self) -> WatcherView:
         return WatcherView(
@@ -158,7 +158,7 @@ def check_sightings(found: Sequence[Sighting]) -> None:
     if len(found) > PAGE:
         raise InvalidInputError(f"{len(found)} events were found at a time. Return at most {PAGE}")
     for one in found:
-        check_event({"payload": one.payload}, one.partition_key, most=WRAPPED_EVENT_LIMIT)
+        check_event({"payload": one.payload}, one.partition_key, limit=WRAPPED_EVENT_LIMIT)
     if (size := json_size([one.model_dump(mode="json") for one in found])) > PAGE_BYTES:
         raise InvalidInputError(f"the events have {size:,} bytes together, and may have {PAGE_BYTES:,}. Return fewer")
 

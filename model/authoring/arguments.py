@@ -131,7 +131,7 @@ def sorted_out(
     for name in given:
         if name in DROPPED[whose]:
             raise InvalidInputError(f"{what}: {name} is no argument here. {DROPPED[whose][name]}")
-    accepted = {n: told for n, told in ACCEPTED[whose].items() if kind is None or kind in OF_KINDS.get(n, {kind})}
+    accepted = {n: reason for n, reason in ACCEPTED[whose].items() if kind is None or kind in OF_KINDS.get(n, {kind})}
     for name, value in given.items():
         notice = f"{whose} argument {name} changes nothing: {accepted.get(name)}"
         if name in accepted and name not in UNSAID and value not in (None, False) and notice not in notices:
@@ -143,5 +143,5 @@ def refuse_unknown(what: str, given: Collection[str], known: Collection[str]) ->
     """Raises InvalidInputError for the first of *given*, none of which is known, with what may be meant."""
     for name in given:
         close = difflib.get_close_matches(name, known, 1)
-        told = f"Do you mean {close[0]}?" if close else "Leave it out, or correct its name"
-        raise InvalidInputError(f"{what}: there is no argument {name!r}. {told}")
+        hint = f"Do you mean {close[0]}?" if close else "Leave it out, or correct its name"
+        raise InvalidInputError(f"{what}: there is no argument {name!r}. {hint}")

@@ -161,9 +161,9 @@ Condition = Callable[[dict[str, Any]], bool | tuple[bool, str | None]]
 def _skipping(condition: Condition, wanted: bool, message: str | None) -> Hook:
     def hook(context: dict[str, Any]) -> None:
         answer = condition(context)
-        holds, told = answer if isinstance(answer, tuple) else (answer, None)
+        holds, reason = answer if isinstance(answer, tuple) else (answer, None)
         if bool(holds) is not wanted:
-            raise AirflowSkipException(told or message or f"{'run_if' if wanted else 'skip_if'} says so")
+            raise AirflowSkipException(reason or message or f"{'run_if' if wanted else 'skip_if'} says so")
 
     return hook
 

@@ -100,12 +100,12 @@ class BundleState(Record):
         return None if self.listed_at is None else self.listed_at + self.settings.dag_dir_list_interval
 
     def take_listing(
-        self, listing: Listing, now: datetime, asked_at: datetime | None = None, *, doubts: bool = True
+        self, listing: Listing, now: datetime, requested_at: datetime | None = None, *, doubts: bool = True
     ) -> None:
         """Takes note of the files that are there.
 
-        A file that was parsed since *asked_at* is known better than the listing knows it: it is looked at again. With
-        *doubts*, most files are not believed to be gone at once, and none that may be where nobody could look.
+        A file that was parsed since *requested_at* is known better than the listing knows it: it is looked at again.
+        With *doubts*, most files are not believed to be gone at once, and none that may be where nobody could look.
         """
         self.listed_at, self.problem, self.warnings = now, None, listing.warnings
         self.compared_at = self.compared_at or now
@@ -126,7 +126,7 @@ class BundleState(Record):
             record = self.files.get(path)
             if record is None:
                 self.files[path] = FileRecord(listed=digest)
-            elif asked_at is not None and record.parsed_at is not None and record.parsed_at >= asked_at:
+            elif requested_at is not None and record.parsed_at is not None and record.parsed_at >= requested_at:
                 self.digest = None
             else:
                 record.listed = digest
@@ -270,14 +270,16 @@ class BundleState(Record):
         record = self.files[path]
         if record.error is not None or record.trouble is not None:
             return record.error or record.trouble
-        told = []
+        problems = []
         for dag_id in record.dags:
             owned = self.dags[dag_id]
             if owned.path != path:
-                told.append(f"dag_id {dag_id!r} is defined by {owned.path} and by {path}. Rename or remove one of them")
+                problems.append(
+                    f"dag_id {dag_id!r} is defined by {owned.path} and by {path}. Rename or remove one of them"
+                )
             elif owned.error is not None:
-                told.append(f"DAG {dag_id!r}: {owned.error}")
-        return "; ".join(told) or None
+                problems.append(f"DAG {dag_id!r}: {owned.error}")
+        return "; ".join(problems) or None
 
     def registrations(self, now: datetime, under_way: Collection[str]) -> dict[str, list[str]]:
         """By file, the DAGs whose workflow has another version than the file, and is to be asked now."""
@@ -314,15 +316,15 @@ class BundleState(Record):
         """Return when DAGs are to be looked at again; None: now."""
         return None if self.compare_now or self.compared_at is None else self.compared_at + COMPARE_EVERY
 
-    def compared(self, strays: Collection[str], asked: dict[str, str], now: datetime) -> None:
-        """Take note of DAGs that are not what was *asked* for: they are registered again, and told of their files.
+    def compared(self, strays: Collection[str], requested: dict[str, str], now: datetime) -> None:
+        """Take note of DAGs that are not what was *requested*: they are registered again, and told of their files.
 
         One that is refused is refused again, which nothing but its file or a person can change: it stays as it is.
         """
         self.compared_at, self.compare_now = now, False
         for dag_id in strays:
             owned = self.dags.get(dag_id)
-            if owned is not None and owned.error is None and owned.in_place == asked[dag_id]:
+            if owned is not None and owned.error is None and owned.in_place == requested[dag_id]:
                 owned.registered, owned.in_place, owned.told = None, None, DagFileState()
 
     def not_registered(self, dag_id: str, reason: str, now: datetime) -> None:
@@ -334,14 +336,14 @@ class BundleState(Record):
 
     def file_states(self, now: datetime) -> dict[str, DagFileState]:
         """What DAGs have to be told of their files, because they were told something else last."""
-        news = {}
+        changed = {}
         for dag_id, owned in self.dags.items():
             state = self._file_state(owned, now)
             # What is mended or back goes on with its new version, not with the one before.
             too_early = state.holds_up is False and self._has_new_version(dag_id, owned)
             if owned.registered is not None and state != owned.told and not too_early:
-                news[dag_id] = state
-        return news
+                changed[dag_id] = state
+        return changed
 
     def _file_state(self, owned: OwnedDag, now: datetime) -> DagFileState:
         if owned.gone_since is not None:

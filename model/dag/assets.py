@@ -24,7 +24,7 @@ EVER = datetime.fromtimestamp(0, UTC)
 class DagAssets(DagData):
     """The part of a DAG's decisions that is about assets."""
 
-    _ties_are_told: bool = PrivateAttr(default=False)
+    _ties_are_sent: bool = PrivateAttr(default=False)
     """Whether assets have been told in this execution, and since the last registration."""
 
     def expect_assets(self, now: datetime) -> None:
@@ -74,26 +74,26 @@ class DagAssets(DagData):
         gathering = self.gathering or Gathering()
         since = gathering.since(catchup=self.spec.catchup) or (EVER if self.spec.catchup else None)
         waits = {asset_workflow_id(ref.name): ref.since for ref in gathering.references}
-        told = self.ties if self._ties_are_told else {}
-        news = {key: tie for key, tie in sorted(wanted.items()) if told.get(key) != tie}
-        self._ties_are_told = True
+        known = self.ties if self._ties_are_sent else {}
+        changed = {key: tie for key, tie in sorted(wanted.items()) if known.get(key) != tie}
+        self._ties_are_sent = True
         self.ties = {key: tie for key, tie in wanted.items() if tie.consumes or tie.produced_by}
         return {
             key: tie.model_copy(update={"since": since, "waits_since": waits.get(key)}) if tie.consumes else tie
-            for key, tie in news.items()
+            for key, tie in changed.items()
         }
 
     def resend_ties(self) -> None:
         """Have `ties_to_tell` give all ties once more."""
-        self._ties_are_told = False
+        self._ties_are_sent = False
 
     def waits_for_assets(self) -> str:
         """What is there and what is waited for, in words."""
         schedule, condition = self.spec.schedule, waited_for(self.spec.schedule)
         if isinstance(schedule, PartitionedAsset):
             pending = self.partitioning.pending if self.partitioning is not None else []
-            told = [f"{one.key} lacks {_lacking(missing(one, schedule.partitioned))}" for one in pending[:5]]
-            return f"waits for partitions of {in_words(schedule.waited_for)}" + (": " + "; ".join(told) if told else "")
+            gaps = [f"{one.key} lacks {_lacking(missing(one, schedule.partitioned))}" for one in pending[:5]]
+            return f"waits for partitions of {in_words(schedule.waited_for)}" + (": " + "; ".join(gaps) if gaps else "")
         if condition is None:
             return "time alone makes its runs"
         gathering = self.gathering or Gathering()

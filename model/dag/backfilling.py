@@ -54,8 +54,8 @@ class DagBackfills(DagPast):
 
     def counting_question(self) -> tuple[str, BackfillQuestion] | None:
         """Of which backfill the runs are still to be counted, and what to ask for it; None: of none."""
-        asked = ((backfill.backfill_id, backfill.counting_question()) for backfill in self.backfills)
-        return next(((id_, question) for id_, question in asked if question is not None), None)
+        questions = ((backfill.backfill_id, backfill.counting_question()) for backfill in self.backfills)
+        return next(((id_, question) for id_, question in questions if question is not None), None)
 
     def count_backfill(self, backfill_id: str, batch: BackfillBatch, now: datetime) -> None:
         """Takes in more of how many runs a backfill has."""
@@ -164,5 +164,5 @@ class DagBackfills(DagPast):
     def close_backfills(self, now: datetime) -> None:
         for backfill in self.backfills:
             if backfill.close_if_done(now, self.runs):
-                told = f"{backfill.succeeded} succeeded, {backfill.failed} failed, {backfill.skipped} skipped"
-                self.note(now, DecisionKind.BACKFILL, backfill.backfill_id, f"{backfill.state}: {told}")
+                summary = f"{backfill.succeeded} succeeded, {backfill.failed} failed, {backfill.skipped} skipped"
+                self.note(now, DecisionKind.BACKFILL, backfill.backfill_id, f"{backfill.state}: {summary}")

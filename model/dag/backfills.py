@@ -141,7 +141,7 @@ class Backfill(OmitDefaults, Record):
 
     def _question_backwards(self) -> BackfillQuestion:
         page = self.pages[-1]
-        return self._question(after=page.after, skip=max(0, page.runs - BATCH), most=min(BATCH, page.runs))
+        return self._question(after=page.after, skip=max(0, page.runs - BATCH), limit=min(BATCH, page.runs))
 
     def counting_question(self) -> BackfillQuestion | None:
         """What has to be asked to know how many runs there are; None if that is known."""
@@ -164,7 +164,7 @@ class Backfill(OmitDefaults, Record):
         )
 
     def _question(
-        self, after: DataInterval | None = None, skip: int = 0, most: int = BATCH, counts: bool = False
+        self, after: DataInterval | None = None, skip: int = 0, limit: int = BATCH, counts: bool = False
     ) -> BackfillQuestion:
         return BackfillQuestion(
             timetable=self.timetable,
@@ -174,7 +174,7 @@ class Backfill(OmitDefaults, Record):
             folder=self.folder,
             bundle=self.bundle,
             owns=self.owns,
-            most=most,
+            most=limit,
             after=after,
             skip=skip,
             takes=not counts,

@@ -107,18 +107,18 @@ def _backfill(state: DagState, backfill_id: str) -> str:
     assert backfill is not None  # noqa: S101
     finished = backfill.succeeded + backfill.failed + backfill.skipped
     runs = runs_text(backfill.total, counted=backfill.counted)
-    told = f"{backfill_id}: {finished} of {runs} finished, {backfill.running} under way"
+    summary = f"{backfill_id}: {finished} of {runs} finished, {backfill.running} under way"
     if backfill.is_paused:
-        return f"{told}; paused"
+        return f"{summary}; paused"
     if state.held_up is not None:
-        return f"{told}; {state.held_up}"
+        return f"{summary}; {state.held_up}"
     if backfill.cancelled:
-        return f"{told}; cancelled, waits for the runs under way"
+        return f"{summary}; cancelled, waits for the runs under way"
     if backfill.request.run_backwards and not backfill.counted:
-        return f"{told}; the runs are counted before the last of them can be the first"
+        return f"{summary}; the runs are counted before the last of them can be the first"
     if backfill.awaits and finished == backfill.total:
         others = ", ".join(state.runs[key].run.run_id for key in backfill.awaits if key in state.runs)
-        return f"{told}; waits for {others}, which others had made in its range"
+        return f"{summary}; waits for {others}, which others had made in its range"
     if not backfill.room:
-        return f"{told}; its max_active_runs = {backfill.request.max_active_runs} is reached"
-    return told
+        return f"{summary}; its max_active_runs = {backfill.request.max_active_runs} is reached"
+    return summary

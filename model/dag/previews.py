@@ -32,14 +32,14 @@ def preview(state: DagState, spec: DagSpec, now: datetime) -> Preview:
     )
 
 
-def upcoming(state: DagState, now: datetime, most: int = RUNS_SHOWN) -> Ticks:
-    """The next *most* runs from *state*. A user's own timetable is not asked here: of it, what is known already."""
+def upcoming(state: DagState, now: datetime, limit: int = RUNS_SHOWN) -> Ticks:
+    """The next *limit* runs from *state*. A user's own timetable is not asked here: of it, what is known already."""
     if isinstance(state.spec.schedule, Custom):
-        return Ticks(infos=state.ticks[:most], ended=state.ticks_ended)
+        return Ticks(infos=state.ticks[:limit], ended=state.ticks_ended)
     question = state.ask(now)
     if state.spec.schedule.answers_by_moment:  # what follows the next run depends on when that ends
         return coming_runs(question)
-    return coming_runs(question.model_copy(update={"most": most}))
+    return coming_runs(question.model_copy(update={"most": limit}))
 
 
 def _transition(before: DagState, after: DagState, changed: bool) -> str:

@@ -120,24 +120,24 @@ def timetable_summary(schedule: dict[str, Any]) -> str:
     match schedule["kind"]:
         case "cron_interval" | "cron_trigger":
             zone = "" if schedule["timezone"] == "UTC" else f" {schedule['timezone']}"
-            told = f"{schedule['expression']}{zone}"
+            text = f"{schedule['expression']}{zone}"
         case "delta_interval" | "delta_trigger":
-            told = f"every {schedule['delta']}"
+            text = f"every {schedule['delta']}"
         case "multi_cron_trigger":
-            told = ", ".join(schedule["expressions"])
+            text = ", ".join(schedule["expressions"])
         case "null":
-            told = "none"
+            text = "none"
         case kind:
-            told = str(kind)
-    return told[:TEXT]
+            text = str(kind)
+    return text[:TEXT]
 
 
-def names_that_fit(names: tuple[str, ...], most: int = NAMES) -> tuple[str, ...]:
-    """As many of *names* as have *most* characters together."""
+def names_that_fit(names: tuple[str, ...], limit: int = NAMES) -> tuple[str, ...]:
+    """As many of *names* as have *limit* characters together."""
     kept: list[str] = []
     for name in names:
-        most -= len(name)
-        if most < 0:
+        limit -= len(name)
+        if limit < 0:
             break
         kept.append(name)
     return tuple(kept)

@@ -61,7 +61,7 @@ class DagState(DagAssets, DagBackfills):
     def ask(self, now: datetime) -> TimetableQuery:
         """What the timetable has to be asked to know the coming runs."""
         many = self.spec.catchup and (not self.ticks or due(self.ticks, now) == len(self.ticks))
-        most = TICKS_AHEAD_CATCHING_UP if many else TICKS_PLANNED
+        limit = TICKS_AHEAD_CATCHING_UP if many else TICKS_PLANNED
         return TimetableQuery(
             timetable=self.spec.schedule,
             restriction=self._restriction(),
@@ -70,7 +70,7 @@ class DagState(DagAssets, DagBackfills):
             folder=self.spec.folder,
             bundle=self.spec.bundle,
             owns=self.spec.owns,
-            most=1 if self.spec.schedule.answers_by_moment else most,
+            most=1 if self.spec.schedule.answers_by_moment else limit,
         )
 
     def _restriction(self) -> TimeRestriction:
@@ -80,11 +80,11 @@ class DagState(DagAssets, DagBackfills):
         earliest = self.resume_at if bounds.earliest is None else max(bounds.earliest, self.resume_at)
         return bounds.model_copy(update={"earliest": earliest})
 
-    def take(self, answer: Ticks, asked_at: datetime) -> None:
-        """Keeps what the timetable answered at *asked_at*."""
+    def take(self, answer: Ticks, requested_at: datetime) -> None:
+        """Keeps what the timetable answered at *requested_at*."""
         self.ticks = answer.infos
         self.ticks_ended = answer.ended
-        self.ticks_asked_at = asked_at
+        self.ticks_asked_at = requested_at
         self.broken = f"{TIMETABLE}{answer.error}" if answer.error is not None else None
         if answer.infos and answer.infos[0].data_interval == self.last_automated_interval:
             self.ticks = ()
@@ -333,10 +333,10 @@ class DagState(DagAssets, DagBackfills):
 
     def _pause_after_failures(self, now: datetime) -> None:
         """max_consecutive_failed_dag_runs: the last runs by run_after, of any type, have all failed."""
-        most = self.spec.max_consecutive_failed_dag_runs
-        last = sorted(self.ledger, key=lambda record: record.run_after)[-most:] if most else []
-        if most and len(last) == most and all(record.state is RunState.FAILED for record in last):
-            self.pause(True, now, f"the last {most} runs have failed (max_consecutive_failed_dag_runs)")
+        limit = self.spec.max_consecutive_failed_dag_runs
+        last = sorted(self.ledger, key=lambda record: record.run_after)[-limit:] if limit else []
+        if limit and len(last) == limit and all(record.state is RunState.FAILED for record in last):
+            self.pause(True, now, f"the last {limit} runs have failed (max_consecutive_failed_dag_runs)")
 
     def revise(self, run: RunIdentity, revision: Revision, now: datetime, *, keeps_times: bool = False) -> None:
         """Has a run that has ended run again, changed. It keeps its run_id and its date.
@@ -374,7 +374,7 @@ class DagState(DagAssets, DagBackfills):
         self._check_owner(spec, by_hand_too=by_hand_too)
         if self.assigned_to is not None and spec.source is not None and spec.source.bundle == self.assigned_to:
             self.assigned_to = None  # its source says so from now on
-        self._ties_are_told = False  # told again: an asset that was ended meanwhile knows nobody
+        self._ties_are_sent = False  # told again: an asset that was ended meanwhile knows nobody
         if self.file.is_stale and self.gathering is not None:
             self.gathering.forget_references()  # what it waits for is new, as in Airflow
             self.expect_assets(now)
@@ -405,8 +405,8 @@ class DagState(DagAssets, DagBackfills):
             )
         self.last_automated_interval = handed.last_interval
         self.replan()
-        told = f"goes on after the run for {iso(handed.last_interval.start)}, the last that {handed.by} has made"
-        self.note(now, DecisionKind.REGISTERED, self.spec.version, told)
+        reason = f"goes on after the run for {iso(handed.last_interval.start)}, the last that {handed.by} has made"
+        self.note(now, DecisionKind.REGISTERED, self.spec.version, reason)
         return True
 
     def assign(self, assignment: Assignment, now: datetime) -> bool:
@@ -415,8 +415,10 @@ class DagState(DagAssets, DagBackfills):
         if self.assigned_to == wanted:
             return False
         self.assigned_to = wanted
-        told = f"bundle {wanted!r} alone may register it" if wanted else "no bundle may register it: it is kept by hand"
-        self.note(now, DecisionKind.REGISTERED, self.spec.dag_id, told)
+        reason = (
+            f"bundle {wanted!r} alone may register it" if wanted else "no bundle may register it: it is kept by hand"
+        )
+        self.note(now, DecisionKind.REGISTERED, self.spec.dag_id, reason)
         return True
 
     def is_replaced_by_hand(self, spec: DagSpec) -> bool:

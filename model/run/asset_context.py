@@ -172,9 +172,9 @@ class InletEvents(Sequence[EventView]):
         """The same in that order."""
         return InletEvents(self._ask, **{**self._limits, "ascending": oldest_first})
 
-    def limit(self, most: int) -> "InletEvents":
-        """The first *most*."""
-        return InletEvents(self._ask, **{**self._limits, "limit": most})
+    def limit(self, limit: int) -> "InletEvents":
+        """The first *limit*."""
+        return InletEvents(self._ask, **{**self._limits, "limit": limit})
 
     def __getitem__(self, index: Any) -> Any:
         return self._events()[index]

@@ -291,12 +291,12 @@ class RunEngine:
             return Failure(error_type="SensorTimeout", message=outcome.note or "", retryable=False)
         if outcome.state is TaskState.SUCCESS:
             try:
-                said = tuple(task_id for task_id in outcome.skips if task_id in self.state.spec.by_id)
-                instance.skips = said or self._skipped_by(instance, task, outcome)
+                skipped = tuple(task_id for task_id in outcome.skips if task_id in self.state.spec.by_id)
+                instance.skips = skipped or self._skipped_by(instance, task, outcome)
             except InvalidInputError as error:
                 return Failure(error_type="InvalidInput", message=str(error))
             owns = self.state.spec.owns
-            refused = owns and owns.first_problem(("asset", said.asset.name) for said in outcome.asset_events)
+            refused = owns and owns.first_problem(("asset", event.asset.name) for event in outcome.asset_events)
             if refused:
                 return Failure(error_type="NotOwned", message=refused, retryable=False)
         return self._within_budget(outcome)
@@ -305,11 +305,11 @@ class RunEngine:
         """*outcome*, or a failure if the run's results together would outgrow what Temporal carries."""
         size = size_of(outcome.xcom)
         if size and self._results_size + size > RESULTS_LIMIT:
-            told = (
+            message = (
                 f"the result has {size:,} bytes, and with it the results of this run's tasks have more than "
                 f"{RESULTS_LIMIT:,}. Return paths instead"
             )
-            return Failure(error_type="ResultsTooLarge", message=told, retryable=False)
+            return Failure(error_type="ResultsTooLarge", message=message, retryable=False)
         self._results_size += size
         return outcome
 
@@ -358,8 +358,10 @@ class RunEngine:
         """*failure*, without what the task had pushed where a run has too much of that: then it says so."""
         size = size_of(failure.xcom)
         if size and self._pushed_size + size > PUSHED_LIMIT:
-            told = f"{failure.message} (what it had pushed is not kept: failed tasks of the run have pushed too much)"
-            return failure.model_copy(update={"xcom": {}, "message": told})
+            message = (
+                f"{failure.message} (what it had pushed is not kept: failed tasks of the run have pushed too much)"
+            )
+            return failure.model_copy(update={"xcom": {}, "message": message})
         if size:
             self._pushed[instance.key] = size
             self._pushed_size += size

@@ -71,14 +71,14 @@ def check_answer(form: InputForm, answer: Answer) -> None:
 
     Schemas that take long to be held against a value are left to the task.
     """
-    told = f"task {answer.task!r}: params_input"
+    prefix = f"task {answer.task!r}: params_input"
     for name, value in answer.params.items():
         if _has_reserved(value):
-            raise InvalidInputError(f"{told}.{name} has a key {RESERVED!r}, which results cannot have. Leave it out")
+            raise InvalidInputError(f"{prefix}.{name} has a key {RESERVED!r}, which results cannot have. Leave it out")
         param = form.params.get(name)
         schema = param.get("schema") if isinstance(param, dict) else None
         if isinstance(schema, dict) and (why := _problem(schema, value)):
-            raise InvalidInputError(f"{told}.{name} = {value!r} does not fit its param: {why}. Correct the value")
+            raise InvalidInputError(f"{prefix}.{name} = {value!r} does not fit its param: {why}. Correct the value")
 
 
 def _problem(schema: dict[str, Any], value: Any) -> str | None:
@@ -119,8 +119,8 @@ def answered(form: InputForm, answer: Answer, at: datetime) -> dict[str, Any]:
 def unanswered(form: InputForm | None, at: datetime) -> dict[str, Any]:
     """What it hears where nobody has answered in time."""
     if form is None or form.defaults is None:
-        told = "The Human-in-the-loop response timeout has passed without a response."
-        return {"error": told, "error_type": "timeout"}
+        message = "The Human-in-the-loop response timeout has passed without a response."
+        return {"error": message, "error_type": "timeout"}
     return {**_heard(form.defaults, _defaults(form), at, None), "timedout": True}
 
 

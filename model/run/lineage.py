@@ -72,9 +72,9 @@ def task_fact(
     now: datetime,
     *,
     failure: Failure | None = None,
-    said: tuple[OutletEvent, ...] = (),
+    outlet_events: tuple[OutletEvent, ...] = (),
 ) -> LineageFact:
-    """That a try of a task has begun, or ended as *end*. *said*: what it told of the assets that it writes."""
+    """That a try of a task has begun, or ended as *end*. *outlet_events*: what it told of the assets that it writes."""
     task, run = state.spec.by_id[instance.task_id], state.run
     events: dict[TaskState | None, EventType] = {
         None: "START",
@@ -83,7 +83,7 @@ def task_fact(
     }
     # A wait may go on in another execution of the run than it began in; nothing else does.
     begun_in = first_execution if isinstance(task, WaitingTask) else execution
-    found = [event.asset for event in said if event.alias is not None]
+    found = [event.asset for event in outlet_events if event.alias is not None]
     writes = end is None or end is TaskState.SUCCESS
     return LineageFact(
         event=events.get(end, "FAIL"),

@@ -97,13 +97,13 @@ def notices_of(
     execution: str,
     event: Event,
     instance: TaskInstance | None,
-    told_state: str | None = None,
+    state_name: str | None = None,
     reason: str | None = None,
     number: int | None = None,
 ) -> list[Notice]:
     """Return a notice of *event* for each who is to be told, and count them in *state*.
 
-    *instance*: None for one of the run. *told_state*: what it is in; None: what the instance is in. *number*: for that
+    *instance*: None for one of the run. *state_name*: what it is in; None: what the instance is in. *number*: for that
     function of the file alone.
     """
     task = state.spec.by_id[instance.task_id] if instance is not None else None
@@ -119,10 +119,10 @@ def notices_of(
                 notifier=notifier,
                 event=event,
                 run=state.run,
-                state=told_state or (instance.state if instance is not None else RunState.RUNNING),
+                state=state_name or (instance.state if instance is not None else RunState.RUNNING),
                 reason=reason,
                 attempt=_attempt_of(state, instance, execution),
-                about=decisive(state, RunState(told_state)) if instance is None and told_state is not None else None,
+                about=decisive(state, RunState(state_name)) if instance is None and state_name is not None else None,
                 of_run=of_run,
                 number=state.notices,
                 written_for=state.spec.written_for,

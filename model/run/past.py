@@ -70,12 +70,12 @@ def held_by_past(task: BaseTask, past: Past | None, below: Iterable[str]) -> str
         if task.ignore_first_depends_on_past:
             return None
         return f"depends_on_past: run {past.run_id} had no task {task.task_id!r}"
-    if (told := _not_good(past, task.task_id)) is not None:
-        return f"depends_on_past: {told}"
+    if (problem := _not_good(past, task.task_id)) is not None:
+        return f"depends_on_past: {problem}"
     if task.wait_for_downstream:
         for other in below:
-            if (told := _not_good(past, other)) is not None:
-                return f"wait_for_downstream: {told}"
+            if (problem := _not_good(past, other)) is not None:
+                return f"wait_for_downstream: {problem}"
     return None
 
 

@@ -162,9 +162,9 @@ class RunPlan:
             if self.states.get(key) is TaskState.SCHEDULED:
                 self._ready.mark_requested(key)
 
-    def ask_ahead(self, most: int = AHEAD) -> None:
+    def ask_ahead(self, limit: int = AHEAD) -> None:
         """Asks a pool for some leases at a time, not for all that may be needed."""
-        self._ready.ask_ahead(most)
+        self._ready.ask_ahead(limit)
 
     def hold(self) -> None:
         """Nothing is started for now: what pools have let in is given back."""
@@ -412,8 +412,8 @@ class RunPlan:
         failed = [key for key in judged if self.states[key] in FAILURES]
         if failed:
             causes = self._causes(failed)
-            told = f"{causes[0]} failed" if len(causes) == 1 else f"failed: {listing(causes)}"
-            return RunEnd(RunState.FAILED, told)
+            reason = f"{causes[0]} failed" if len(causes) == 1 else f"failed: {listing(causes)}"
+            return RunEnd(RunState.FAILED, reason)
         return RunEnd(RunState.SUCCESS, "every leaf task succeeded or was skipped")
 
     def _causes(self, leaves: Collection[str]) -> list[str]:
@@ -451,8 +451,8 @@ class RunPlan:
         if self._upstreams(key).done and not self._states_of(key, work).done:
             states = self._states_in_words(sorted(work), map_index, bad_only=True)
             return f"a teardown waits for all work of its setups: {states}"
-        told = self._states_in_words(task.upstream, map_index, bad_only=task.trigger_rule is TriggerRule.ALL_SUCCESS)
-        return f"trigger_rule {task.trigger_rule}: {told}" if told else f"trigger_rule {task.trigger_rule}"
+        causes = self._states_in_words(task.upstream, map_index, bad_only=task.trigger_rule is TriggerRule.ALL_SUCCESS)
+        return f"trigger_rule {task.trigger_rule}: {causes}" if causes else f"trigger_rule {task.trigger_rule}"
 
     def _states_in_words(self, task_ids: Iterable[str], map_index: int, *, bad_only: bool) -> str:
         """Which of *task_ids* are in which state."""
@@ -500,7 +500,7 @@ def _expanded(states: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def listing(keys: Iterable[str], most: int = 5) -> str:
+def listing(keys: Iterable[str], limit: int = 5) -> str:
     names = list(keys)
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -41,7 +41,7 @@ class ReadyTasks:
         self._busy = 0
         self._active: dict[str, int] = {}
         self._full: dict[str, list[str]] = {}
-        self._asked: set[str] = set()
+        self._requested: set[str] = set()
         self._granted: set[str] = set()
         self._ahead: int | None = None
         self._open: dict[Kind, set[str]] = {}
@@ -72,8 +72,8 @@ class ReadyTasks:
             if self._active[task_id] < limit:
                 for waiting in self._full.pop(task_id, ()):
                     self.push(waiting)
-        if new is not TaskState.SCHEDULED and key in self._asked:
-            self._asked.discard(key)
+        if new is not TaskState.SCHEDULED and key in self._requested:
+            self._requested.discard(key)
             self._granted.discard(key)
             self._open[self._kind(key)].discard(key)
 
@@ -99,7 +99,7 @@ class ReadyTasks:
             return False
         if not needs_lease(task, self._parallelism) or key in self._granted:
             return True
-        if key not in self._asked:
+        if key not in self._requested:
             kind = self._kind(key)
             if self._has_to_wait(kind):
                 heappush(self._later.setdefault(kind, []), (self._order[task_id], split_key(key)[1], key))
@@ -107,9 +107,9 @@ class ReadyTasks:
                 self._ask(key)
         return False
 
-    def ask_ahead(self, most: int = AHEAD) -> None:
-        """Asks for no more than *most* leases of a kind at a time."""
-        self._ahead = most
+    def ask_ahead(self, limit: int = AHEAD) -> None:
+        """Asks for no more than *limit* leases of a kind at a time."""
+        self._ahead = limit
 
     def _kind(self, key: str) -> Kind:
         """Instances of one kind can stand in for each other where they wait, but for their order."""
@@ -130,12 +130,12 @@ class ReadyTasks:
         for kind, later in self._later.items():
             while later and not self._has_to_wait(kind):
                 key = heappop(later)[-1]
-                if states.get(key) is TaskState.SCHEDULED and key not in self._asked:
+                if states.get(key) is TaskState.SCHEDULED and key not in self._requested:
                     self._ask(key)
 
     def mark_requested(self, key: str) -> None:
         """A lease has been asked for."""
-        self._asked.add(key)
+        self._requested.add(key)
         self._open.setdefault(self._kind(key), set()).add(key)
 
     def give_back(self, states: Mapping[str, TaskState]) -> None:
@@ -147,11 +147,11 @@ class ReadyTasks:
     def _return(self, key: str) -> None:
         self.returned.append(key)
         self._granted.discard(key)
-        self._asked.discard(key)
+        self._requested.discard(key)
 
     def grant(self, key: str) -> bool:
         """*key* has its lease. False if it does not wait for one: then the lease is to be returned."""
-        if key not in self._asked:
+        if key not in self._requested:
             return False
         self._granted.add(key)
         self._open[self._kind(key)].discard(key)
@@ -167,7 +167,7 @@ class ReadyTasks:
                 f"max_active_tis_per_dagrun = {task.max_active_tis_per_dagrun} is reached: "
                 f"{self._active.get(task_id, 0)} instances of {task_id} are active in this run"
             )
-        asks = key in self._asked or (needs_lease(task, self._parallelism) and self._has_to_wait(self._kind(key)))
+        asks = key in self._requested or (needs_lease(task, self._parallelism) and self._has_to_wait(self._kind(key)))
         if asks and key not in self._granted:
             if task.pool is not None:
                 return f"waits for {task.pool_slots} of the slots of pool {task.pool!r}"

@@ -103,8 +103,8 @@ def rows_of(figures: SparkFigures, before: SparkFigures | None = None) -> Iterat
     if figures.lost_because:
         yield "lost_because", "; ".join(figures.lost_because), ""
     if (skew := figures.skew) is not None:
-        told = f"stage {skew.stage} ({skew.name}): the slowest of {skew.tasks} tasks took {skew.ratio:.1f} x the median"
-        yield "skew", f"{told}, {_in_words('_ms', skew.slowest_ms)}", ""
+        text = f"stage {skew.stage} ({skew.name}): the slowest of {skew.tasks} tasks took {skew.ratio:.1f} x the median"
+        yield "skew", f"{text}, {_in_words('_ms', skew.slowest_ms)}", ""
     if not figures.is_final:
         yield "told", "some seconds before the driver's end, of which it could not tell", ""
 

@@ -283,23 +283,23 @@ def one_of(task: Task, values: dict[str, Any]) -> Task:
     return type(task).model_validate({**task.model_dump(), "expand": None, **values})
 
 
-def task_table(state: DagRunState, counts: Mapping[TaskState, int], most: int = 40) -> str:
+def task_table(state: DagRunState, counts: Mapping[TaskState, int], max_rows: int = 40) -> str:
     """The run as Markdown, for Temporal's own UI."""
     done = progress(counts)
     lines = [f"**{state.run.run_id}**: {done.finished} of {done.total_tasks} tasks finished", "", _dates(state.run)]
-    if len(state.instances) <= most:
+    if len(state.instances) <= max_rows:
         lines += ["", "| task | state | try | |", "|---|---|---|---|"]
         lines += [f"| {i.key} | {i.state} | {i.try_number or ''} | {_remark(i)} |" for i in state.instances.values()]
     return "\n".join(lines)
 
 
 def _dates(run: RunIdentity) -> str:
-    told = [f"run after {iso(run.run_after)}"]
+    parts = [f"run after {iso(run.run_after)}"]
     if run.logical_date is not None:
-        told.insert(0, f"logical date {iso(run.logical_date)}")
+        parts.insert(0, f"logical date {iso(run.logical_date)}")
     if run.data_interval is not None:
-        told.insert(1, f"data interval {iso(run.data_interval.start)} to {iso(run.data_interval.end)}")
-    return ", ".join(told)
+        parts.insert(1, f"data interval {iso(run.data_interval.start)} to {iso(run.data_interval.end)}")
+    return ", ".join(parts)
 
 
 def _remark(instance: TaskInstance) -> str:

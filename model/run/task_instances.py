@@ -181,16 +181,16 @@ def retry_delay(task: BaseTask, try_number: int, seed: str) -> timedelta:
     return _at_most(delay, task.max_retry_delay)
 
 
-def _at_most(delay: timedelta, most: timedelta | None) -> timedelta:
-    return delay if most is None else min(delay, most)
+def _at_most(delay: timedelta, maximum: timedelta | None) -> timedelta:
+    return delay if maximum is None else min(delay, maximum)
 
 
-def _power_at_most(value: float, times: float, power: int, most: float) -> float:
-    """*value* times *times* to the *power*, or *most*: also where a float cannot hold it."""
+def _power_at_most(value: float, times: float, power: int, maximum: float) -> float:
+    """*value* times *times* to the *power*, or *maximum*: also where a float cannot hold it."""
     try:
-        return min(value * times**power, most)
+        return min(value * times**power, maximum)
     except OverflowError:
-        return most
+        return maximum
 
 
 def poke_delay(task: PokedTask, pokes: int) -> timedelta:

@@ -137,9 +137,9 @@ def run_details(
 
 def queued_details(state: DagRunState, waits_for: str) -> RunDetails:
     """Return a run that has not begun: each task is there, and has no state yet (as in Airflow)."""
-    told = f"its run is queued: {waits_for}"
+    reason = f"its run is queued: {waits_for}"
     done = progress(Counter(state.states.values()))
-    return run_details(state, done, lambda instance: instance.reason or told, RunState.QUEUED)
+    return run_details(state, done, lambda instance: instance.reason or reason, RunState.QUEUED)
 
 
 ENDS = {TaskState.SUCCESS: "it has run, and succeeded", TaskState.RUNNING: "a worker runs it"}

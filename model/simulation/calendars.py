@@ -47,11 +47,11 @@ class Calendar:
             self._places.setdefault((interval.start, interval.end), (self, len(self._infos)))
             self._infos.append(info)
 
-    def from_place(self, n: int, most: int) -> Ticks:
+    def from_place(self, n: int, limit: int) -> Ticks:
         """What the timetable answers to who asks for the runs from the nth on."""
-        self.info(n + most)
-        infos = tuple(self._infos[n : n + most])
-        return Ticks(infos=infos, ended=self._ended and len(infos) < most)
+        self.info(n + limit)
+        infos = tuple(self._infos[n : n + limit])
+        return Ticks(infos=infos, ended=self._ended and len(infos) < limit)
 
     def alike_until(self, n: int, until: datetime) -> int:
         """The number of the first run after the nth that is not like it, or is due at *until* or later.
@@ -87,19 +87,19 @@ class Calendars:
 
     def place(self, coming: tuple[DagRunInfo, ...], question: TimetableQuery) -> tuple[Calendar, int]:
         """Where the next run of a DAG is that would ask *question*; it knows of these *coming* runs already."""
-        asked = _by_the_clock(question)
-        places = self._places.setdefault(_key(asked), {})
+        comparable = _by_the_clock(question)
+        places = self._places.setdefault(_key(comparable), {})
         interval = coming[0].data_interval
         found = places.get((interval.start, interval.end))
-        return found if found is not None else (Calendar(coming, asked, places), 0)
+        return found if found is not None else (Calendar(coming, comparable, places), 0)
 
     def answer(self, question: TimetableQuery) -> Ticks:
         """What the timetable answers."""
         last = question.last
         if last is None:
             return self._first(question)
-        asked = _by_the_clock(question)
-        found = self._places.get(_key(asked), {}).get((last.start, last.end))
+        comparable = _by_the_clock(question)
+        found = self._places.get(_key(comparable), {}).get((last.start, last.end))
         if found is not None:
             calendar, n = found
             info = calendar.info(n + 1)

@@ -39,7 +39,7 @@ def pools_used(simulation: Simulation, pools: dict[str, PoolSettings]) -> tuple[
             pool=name,
             slots=pools[name].slots if name in pools else None,
             most_tasks=_peak_in_pool(simulation, name),
-            most_waiting=simulation.most_waiting.get(name, 0),
+            most_waiting=simulation.max_waiting.get(name, 0),
         )
         for name in sorted(name for name in names if name is not None)
     )
@@ -118,10 +118,10 @@ def over_time(changes: Changes, start: datetime, end: datetime, parts: int) -> l
     found: list[int] = []
     now = at = 0
     for n in range(parts):
-        most = now
+        highest = now
         while at < len(changes) and (changes[at][0] < start + (n + 1) * length or n == parts - 1):
             now += changes[at][1]
-            most = max(most, now)
+            highest = max(highest, now)
             at += 1
-        found.append(most)
+        found.append(highest)
     return found

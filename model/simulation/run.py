@@ -45,8 +45,8 @@ class SimulatedRun:
         self._leases: dict[str, str] = {}
         self._is_over = False
         if (timeout := self.state.spec.dagrun_timeout) is not None:
-            told = RunEnd(RunState.FAILED, f"dagrun_timeout of {timeout} was exceeded")
-            self._decide_at(self.world.clock.now + timeout, lambda: self._end(told))
+            end = RunEnd(RunState.FAILED, f"dagrun_timeout of {timeout} was exceeded")
+            self._decide_at(self.world.clock.now + timeout, lambda: self._end(end))
 
     @property
     def dag_id(self) -> str:

@@ -51,7 +51,7 @@ def simulate(specs: Iterable[DagSpec], start: datetime, end: datetime, assumptio
             end=until,
             dag_ids=tuple(sorted(spec.dag_id for spec in all_specs)),
             periods=tuple(period for world in worlds for period in world.periods),
-            most_waiting=max_by_name(world.pools.most_waiting for world in worlds),
+            max_waiting=max_by_name(world.pools.max_waiting for world in worlds),
             notes=(
                 *(f"pool {name!r} is taken to be unlimited" for name in sorted(unknown)),
                 *(note for spec in all_specs for note in not_simulated(spec)),
@@ -66,11 +66,11 @@ def simulate(specs: Iterable[DagSpec], start: datetime, end: datetime, assumptio
 
 def max_by_name(found: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
     """By name, the largest number that is found."""
-    most: dict[str, int] = {}
+    largest: dict[str, int] = {}
     for numbers in found:
         for name, number in numbers.items():
-            most[name] = max(number, most.get(name, 0))
-    return most
+            largest[name] = max(number, largest.get(name, 0))
+    return largest
 
 
 def check_unique(dag_ids: Iterable[str]) -> None:

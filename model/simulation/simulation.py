@@ -19,7 +19,7 @@ class Simulation:
     dag_ids: tuple[str, ...]
     periods: tuple[BusyPeriod, ...]
     """What happens again and again is told once."""
-    most_waiting: Mapping[str, int] = field(default_factory=dict)
+    max_waiting: Mapping[str, int] = field(default_factory=dict)
     """By pool, how many tasks waited for its slots at the same time."""
     notes: tuple[str, ...] = ()
     """What could not be simulated, and what was assumed instead."""

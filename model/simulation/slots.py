@@ -36,7 +36,7 @@ class Pools:
         self._held: dict[str, _Held] = {}
         self.unknown: set[str] = set()
         """Pools that somebody has asked for and nobody has described: they are taken to be unlimited."""
-        self.most_waiting: dict[str, int] = {}
+        self.max_waiting: dict[str, int] = {}
         """By pool, how many tasks waited for its slots at the same time."""
 
     def ask(
@@ -88,20 +88,20 @@ class Pools:
 
     def _count_waiting(self, name: str) -> None:
         pool = self._pools[name]
-        self.most_waiting[pool.name] = max(len(pool.waiting), self.most_waiting.get(pool.name, 0))
+        self.max_waiting[pool.name] = max(len(pool.waiting), self.max_waiting.get(pool.name, 0))
 
 
 class WorkerSlots:
     """How many tasks run at a time on all workers; who comes first is served first, as by a task queue."""
 
-    def __init__(self, most: int | None) -> None:
-        self._most = self._free = most
+    def __init__(self, slots: int | None) -> None:
+        self._slots = self._free = slots
         self._waiting: deque[Callable[[], bool]] = deque()
 
     @property
     def is_idle(self) -> bool:
         """Whether no task has one."""
-        return self._free == self._most
+        return self._free == self._slots
 
     def take(self, start: Callable[[], bool]) -> None:
         """Calls *start* as soon as a slot is free; it answers False if its task wants none any more."""

@@ -41,7 +41,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.states: Counter[RunState] = Counter()
-        self.runs = self.unfinished = self.missed = self.most_queued = self.most_tasks = 0
+        self.runs = self.unfinished = self.missed = self.max_queued = self.max_tasks = 0
         self.longest = self.delays = 0.0
         self.last_end: datetime | None = None
 
@@ -56,9 +56,9 @@ class _Tally:
         self.longest = max([self.longest, *delays])
         self.delays += times * sum(delays)
         # Nothing of one busy period goes on in another.
-        self.most_queued = max(self.most_queued, most_at_once((run.run_after, run.started_at or end) for run in runs))
+        self.max_queued = max(self.max_queued, most_at_once((run.run_after, run.started_at or end) for run in runs))
         started = ((one.started_at, one.ended_at or end) for one in tries if one.started_at is not None)
-        self.most_tasks = max(self.most_tasks, most_at_once(started))
+        self.max_tasks = max(self.max_tasks, most_at_once(started))
         ends = [run.ended_at + shift for run in runs if run.ended_at is not None]
         self.last_end = max([*ends, *([self.last_end] if self.last_end is not None else [])], default=None)
 
@@ -91,8 +91,8 @@ def _summary(dag_id: str, tally: _Tally) -> DagSummary:
         missed_deadlines=tally.missed,
         longest_delay=tally.longest,
         mean_delay=tally.delays / max(1, tally.runs),
-        most_queued=tally.most_queued,
-        most_tasks=tally.most_tasks,
+        most_queued=tally.max_queued,
+        most_tasks=tally.max_tasks,
         last_end=tally.last_end,
     )
 
@@ -100,8 +100,8 @@ def _summary(dag_id: str, tally: _Tally) -> DagSummary:
 def most_at_once(spans: Iterable[tuple[datetime, datetime]]) -> int:
     """The most of *spans* that overlap; one that ends when another begins does not overlap it."""
     changes = sorted(change for start, end in spans if end > start for change in ((end, -1), (start, 1)))
-    most = now = 0
+    highest = now = 0
     for _, change in changes:
         now += change
-        most = max(most, now)
-    return most
+        highest = max(highest, now)
+    return highest

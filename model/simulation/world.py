@@ -251,16 +251,16 @@ class SimulatedDag:
             self._tell_assets(run, instance)
         if instance.task_id in self._remembered:
             states = run.state.past_of_tasks([instance.task_id])
-            told = TasksEnded(key=run.tracked.run.key, states=states, is_delta=True)
-            self._tell(self.state.tasks_ended(told), states)
+            ended = TasksEnded(key=run.tracked.run.key, states=states, is_delta=True)
+            self._tell(self.state.tasks_ended(ended), states)
 
     def _tell(self, runs: Iterable[TrackedRun], changed: Mapping[str, TaskState] | None = None) -> None:
         """The runs after it hear how the one before stands: all of it, or what has *changed*."""
         for tracked in runs:
             other = self.runs.get(tracked.run.key)
             if other is not None:
-                news = self.state.update_for_run(tracked, changed)
-                self._at(self._world.clock.now, partial(other.look_back, news.past, is_delta=news.is_delta))
+                update = self.state.update_for_run(tracked, changed)
+                self._at(self._world.clock.now, partial(other.look_back, update.past, is_delta=update.is_delta))
 
     def _tell_assets(self, run: SimulatedRun, instance: TaskInstance) -> None:
         for outlet in run.state.spec.by_id[instance.task_id].outlets:
@@ -276,4 +276,4 @@ class SimulatedDag:
                 event = AssetEvent(
                     cause=cause, name=outlet.name, uri=outlet.uri, timestamp=self._world.clock.now, **source
                 )
-                self._at(self._world.clock.now, lambda told=event: self._world.tell_of_asset(told))  # type: ignore[misc]
+                self._at(self._world.clock.now, lambda emitted=event: self._world.tell_of_asset(emitted))  # type: ignore[misc]

@@ -40,7 +40,7 @@ class OwnedNames(OmitDefaults, Model):
 
     def first_problem(self, names: Iterable[tuple[Kind, str]]) -> str | None:
         """The first of *names* that the bundle may not use, in words."""
-        return next((told for kind, name in names if (told := self.problem(kind, name)) is not None), None)
+        return next((problem for kind, name in names if (problem := self.problem(kind, name)) is not None), None)
 
 
 def owned_names(written: Iterable[str]) -> OwnedNames:

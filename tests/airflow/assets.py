@@ -405,7 +405,7 @@ class World:
             said = tuple(self.said(one) for one in given if one.get("task", task_id) == task_id)
             task = EmptyTask(task_id=task_id, outlets=outlets)
             for emission in emissions(task, said, {}, f"{run.name}/{task_id}", own):
-                key, told = self.registry.key_of(emission.asset), emission.told
+                key, told = self.registry.key_of(emission.asset), emission.event
                 if told.aliases:
                     self.registry.create(key)
                 if told.aliases or self.registry.is_active(key):

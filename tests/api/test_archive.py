@@ -204,7 +204,7 @@ async def test_only_the_newest_are_kept_without_an_archive(here: Stack, begun: B
     await source.details("kept", run)
     ended = await source.ended.find("kept", "many")
     assert ended is not None
-    few = RunArchive(f"sqlite:///{tmp_path}/few.db", here.tidemill.client, most=5)
+    few = RunArchive(f"sqlite:///{tmp_path}/few.db", here.tidemill.client, max_runs=5)
     await few.begin()
     for n in range(101):
         at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=n)

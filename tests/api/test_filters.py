@@ -121,7 +121,7 @@ def test_the_tasks_around_one() -> None:
 
 
 async def test_who_looks_at_once_asks_once() -> None:
-    cache, asked = Cache(most=2), []
+    cache, asked = Cache(max_entries=2), []
 
     async def ask() -> int:
         asked.append(1)

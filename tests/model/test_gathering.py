@@ -177,10 +177,10 @@ def test_the_events_of_a_task() -> None:
     )
     own = {"partition_key": "own", "partition_date": START}
     made = emissions(task, said, {"source_dag_id": "d"}, "try", own)
-    assert [(one.asset.name, one.told.partition_key, one.told.partition_date, one.told.aliases) for one in made] == [
+    assert [(one.asset.name, one.event.partition_key, one.event.partition_date, one.event.aliases) for one in made] == [
         ("a", "k", None, ()), ("a", "own", START, ()), ("found", "own", START, ("x",)),
     ]  # fmt: skip
-    assert len({one.told.cause for one in made}) == 3
+    assert len({one.event.cause for one in made}) == 3
     assert made[2].workflow_ids == ["asset:found", "asset-alias:x"]
 
 
@@ -190,10 +190,10 @@ def test_a_task_may_say_several_events_of_an_asset_and_write_one_by_reference() 
     said = (OutletEvent(asset=a, extra={"n": 1}), OutletEvent(asset=b, extra={"n": 2}), OutletEvent(asset=a))
     task = EmptyTask(task_id="t", outlets=(a, ref, AssetRef(uri="s3://c")))
     made = emissions(task, said, {}, "try", {})
-    assert [(one.asset.key, one.told.extra) for one in made] == [
+    assert [(one.asset.key, one.event.extra) for one in made] == [
         (("a", "a"), {"n": 1}), (("a", "a"), {}), (("b", "s3://b/"), {"n": 2}), (("s3://c", "s3://c"), {}),
     ]  # fmt: skip
-    assert len({one.told.cause for one in made}) == 4
+    assert len({one.event.cause for one in made}) == 4
     assert [one.asset.name for one in emissions(task, said, {}, "try", {}, every=False)] == ["a"], "as up to 0.2.0"
 
 

@@ -180,7 +180,7 @@ def test_an_empty_task_waits_for_a_pool_that_another_dag_fills() -> None:
     waits = hourly("waits", [empty("a", pool="p", pool_slots=2)], schedule="@once")
     found = after(5, fills, waits, pools={"p": PoolSettings(slots=2)}, duration=2 * HOUR)
     assert found.runs_of(["waits"])[0].ended_at == START + 2 * HOUR
-    assert found.most_waiting == {"p": 1}
+    assert found.max_waiting == {"p": 1}
 
 
 def test_what_is_not_simulated_is_noted() -> None:

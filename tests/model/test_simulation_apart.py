@@ -130,7 +130,7 @@ def test_a_wait_of_no_length_is_none_whoever_else_is_there() -> None:
     pools = {"few": PoolSettings(slots=2), "more": PoolSettings(slots=8)}
     assumed, end = Assumptions(duration=MINUTE, pools=pools), BEGIN + timedelta(days=6)
     whole = in_one(found, assumed, end)
-    assert whole.most_waiting["few"] == 0
+    assert whole.max_waiting["few"] == 0
     assert told(simulate.simulate(found, BEGIN, end, assumed)) == told(whole)
 
 

@@ -257,7 +257,7 @@ def test_a_log_that_is_nowhere_is_waited_for_and_then_counts_as_lost(
         yarn.status(application)
     monkeypatch.setattr(yarn_module, "LOG_TIMEOUT", 0.0)
     yarn._looked_at = -1000.0
-    assert "Its log: http" in yarn.status(application).told
+    assert "Its log: http" in yarn.status(application).message
 
 
 def refused(*_: str) -> str:
@@ -318,7 +318,7 @@ def test_what_yarn_says_of_an_application(
     yarn = Yarn(started(tmp_path, resource_manager), lambda: "")
     status = yarn.status(resource_manager.add("x", state, final, "AM exited with 13"))
     assert (status.life, status.succeeded) == (life, succeeded)
-    assert ("AM exited with 13" in status.told) is (life is AppState.ENDED)
+    assert ("AM exited with 13" in status.message) is (life is AppState.ENDED)
 
 
 def test_a_resource_manager_that_stands_by_or_is_away_is_passed_over(

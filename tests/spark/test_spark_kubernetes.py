@@ -172,7 +172,7 @@ def test_beside_other_containers_the_drivers_own_says_how_it_went(
     api.printed = [f"2026-01-01T00:00:00Z tidemill:{work.attempt.uuid.hex}:result:1/1:{result}"]
     status = kubernetes.status(name)
     assert (status.life, status.succeeded) == (AppState.ENDED, succeeded)
-    assert (f"the driver has ended: Done, exit code {code}" in status.told) is (phase == "Running")
+    assert (f"the driver has ended: Done, exit code {code}" in status.message) is (phase == "Running")
     assert work.earlier_result() is not None
 
 
@@ -221,7 +221,7 @@ def test_a_pod_whose_node_is_gone_is_lost_and_not_waited_for(tmp_path: Path, mon
     api.pod(cluster_name(work), "Running", **leaving)
     monkeypatch.setattr(api, "printed", None)  # nor does it tell what was printed
     found = kubernetes.status(cluster_name(work))
-    assert (found.life, found.told) == (AppState.RUNNING, "Running, being deleted")
+    assert (found.life, found.message) == (AppState.RUNNING, "Running, being deleted")
     monkeypatch.setattr(kubernetes_module, "REMOVAL_TIMEOUT", -1)
     assert kubernetes.status(cluster_name(work)).life is AppState.UNKNOWN
     api.pod(cluster_name(work), "Succeeded")
@@ -268,7 +268,7 @@ def test_a_pod_without_what_it_mounts_is_removed_and_submitted_again(
 ])  # fmt: skip
 def test_how_a_pod_stands_is_said_in_the_words_of_the_api(status: Object, life: AppState, words: str) -> None:
     found = status_of({"status": status})
-    assert (found.life, found.told, found.succeeded) == (life, words, status["phase"] == "Succeeded")
+    assert (found.life, found.message, found.succeeded) == (life, words, status["phase"] == "Succeeded")
 
 
 @pytest.mark.parametrize(("cause", "refused"), [
@@ -394,5 +394,5 @@ def test_lines_that_are_cut_or_forged_tell_nothing() -> None:
         f"tidemill:{'a' * 32}:result:1/1:" + base64.b64encode(zlib.compress(b"[1]")).decode(),
     ):
         assert lines.take(line)
-    assert lines.told == {}
+    assert lines.reports == {}
     assert not lines.take(f"tidemill:{'b' * 32}:result:1/1:eA==")

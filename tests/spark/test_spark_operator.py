@@ -189,7 +189,7 @@ def test_a_pod_that_is_gone_is_not_asked_for_again(tmp_path: Path) -> None:
     assert operator.find() == cluster_name(work)
     status = operator.status(cluster_name(work))
     assert status.life is AppState.UNKNOWN
-    assert status.told == "there is no such pod, and its SparkApplication is FAILED: driver pod not found"
+    assert status.message == "there is no such pod, and its SparkApplication is FAILED: driver pod not found"
 
 
 @pytest.mark.parametrize("why", ["driver pod already exist", "no rights"])

@@ -111,7 +111,7 @@ async def test_a_run_of_several_executions_is_told_as_one(impatient_server: str,
     async with stack(impatient_server, tmp_path / "home") as here:
         details = await here.run_once(dag("long", [bash(f"t{i}", "true") for i in range(25)], max_active_tasks=4))
         steps = await replayed(here.tidemill.client, details.run.workflow_id)
-        last = await replayed(here.tidemill.client, details.run.workflow_id, most=1)
+        last = await replayed(here.tidemill.client, details.run.workflow_id, max_executions=1)
     executions = list(dict.fromkeys(step.execution for step in steps))
     assert len(executions) > 1
     assert {step.execution for step in last} == {executions[-1]}
@@ -142,7 +142,7 @@ async def test_a_page_tells_the_last_executions_that_are_not_too_long(impatient_
         async def last_and_told() -> tuple[str, set[str]]:
             last = await here.tidemill.client.get_workflow_handle("dag:long_ago").describe()
             # It may write more meanwhile; those before it have more than 40 events each.
-            told = await replayed(here.tidemill.client, "dag:long_ago", most_events=last.history_length + 30)
+            told = await replayed(here.tidemill.client, "dag:long_ago", max_events=last.history_length + 30)
             return str(last.run_id), {step.execution for step in told}
 
         await eventually(last_and_told, lambda found: found[1] == {found[0]})  # unless it goes on as new in between
@@ -179,12 +179,12 @@ async def test_a_page_waits_for_no_replay_that_takes_long(here: Stack) -> None:
     client, workflow_id, replays = here.tidemill.client, "dag:for_page", Replays()
     assert await replays.of(client, workflow_id)
     with pytest.raises(InvalidInputError, match=r"events or more, too many for a page: use `tidemill replay`"):
-        await replayed(client, workflow_id, most_events=2)
-    replays.answer_within = 0
+        await replayed(client, workflow_id, max_events=2)
+    replays.answer_timeout = 0
     with pytest.raises(InvalidInputError, match="takes long to replay"):
         await replays.of(client, workflow_id)
-    replays.turn_within = 0
+    replays.turn_timeout = 0
     with pytest.raises(InvalidInputError, match="other pages have decisions replayed"):
         await replays.of(client, workflow_id)
-    replays.turn_within, replays.answer_within = 60, 60
+    replays.turn_timeout, replays.answer_timeout = 60, 60
     assert await replays.of(client, workflow_id)  # the one that nobody waited for has had its turn to its end

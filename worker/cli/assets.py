@@ -129,16 +129,16 @@ def emit_event(
     as_json: Json = False,
 ) -> None:
     """Tell an asset that it was updated from outside."""
-    said = read_extra(extra)
+    values = read_extra(extra)
 
     async def work() -> AssetEvent | None:
-        return await (await Tidemill.connect()).assets.emit(name, extra=said, partition_key=partition, cause=cause)
+        return await (await Tidemill.connect()).assets.emit(name, extra=values, partition_key=partition, cause=cause)
 
     event = run(work())
     if as_json:
         return print_json(event)
-    told = "is known already" if event is None else f"at {instant_text(event.timestamp)}"
-    return console.print(f"{name}: the event {told}")
+    outcome = "is known already" if event is None else f"at {instant_text(event.timestamp)}"
+    return console.print(f"{name}: the event {outcome}")
 
 
 @app.command("materialize")

@@ -69,7 +69,7 @@ def create(
 
 async def follow(tidemill: Tidemill, dag_id: str, backfill_id: str) -> None:
     """A live bar until the backfill has ended, with Airflow's progress line whenever a run of it has ended."""
-    told = None
+    printed = None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         shown = bar.add_task(f"{dag_id} {backfill_id}", total=None)
@@ -77,8 +77,8 @@ async def follow(tidemill: Tidemill, dag_id: str, backfill_id: str) -> None:
             progress = await find(tidemill, dag_id, backfill_id)
             total = progress.total_dagruns if progress.counted else None
             bar.update(shown, completed=progress.finished, total=total)
-            if progress.tasks is not None and progress.finished != told:
-                told = progress.finished
+            if progress.tasks is not None and progress.finished != printed:
+                printed = progress.finished
                 bar.console.print(progress.tasks.line, markup=False, soft_wrap=True)
             if progress.completed_at is not None:
                 break

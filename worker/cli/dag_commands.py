@@ -81,13 +81,13 @@ def explain(dag_id: DagId, as_json: Json = False) -> None:
     async def work() -> Explanation:
         return await (await Tidemill.connect()).dags.explain(dag_id)
 
-    told = run(work())
+    explanation = run(work())
     if as_json:
-        print_json(told)
+        print_json(explanation)
         return
-    for line in (f"next run: {told.next_run}", *told.queued, *told.backfills):
+    for line in (f"next run: {explanation.next_run}", *explanation.queued, *explanation.backfills):
         console.print(escape(line), soft_wrap=True)
-    decisions = [(instant_text(d.at), d.kind, d.about, d.reason) for d in reversed(told.decisions)]
+    decisions = [(instant_text(d.at), d.kind, d.about, d.reason) for d in reversed(explanation.decisions)]
     console.print(make_table(["AT", "DECISION", "ABOUT", "WHY"], decisions))
 
 
@@ -150,7 +150,7 @@ def try_dag(
     date = read_instant(logical_date, "logical_date") if logical_date is not None else datetime.now(UTC)
     show_logs()
     try:
-        details = run_locally(dag, logical_date=date, conf=read_conf(conf), told=_tell)
+        details = run_locally(dag, logical_date=date, conf=read_conf(conf), on_change=_tell)
     except InvalidInputError as error:
         fail(str(error))
     console.print(f"{details.run.run_id}: {state_text(details.state)}")
@@ -267,8 +267,8 @@ def assign(
 
     changed = run(work())
     whose = f"bundle {bundle}" if bundle else "nobody but who registers it by hand"
-    told = f"assigned to {whose}" if changed else f"is assigned to {whose} already"
-    show([{"dag_id": dag_id, "bundle": bundle, "changed": changed}], as_json, make_table(["DAG", ""], [(dag_id, told)]))
+    text = f"assigned to {whose}" if changed else f"is assigned to {whose} already"
+    show([{"dag_id": dag_id, "bundle": bundle, "changed": changed}], as_json, make_table(["DAG", ""], [(dag_id, text)]))
 
 
 def delete(

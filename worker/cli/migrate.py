@@ -32,8 +32,8 @@ def check(
     else:
         console.print(make_table(["FILE", "", "DAGS", "FOR"], [_row(file) for file in found]))
         for file in found:
-            for told in file.told:
-                errors.print(f"[yellow]{escape(file.path)}:[/] {escape(told)}", soft_wrap=True)
+            for notice in file.told:
+                errors.print(f"[yellow]{escape(file.path)}:[/] {escape(notice)}", soft_wrap=True)
         counts = {verdict: sum(file.verdict is verdict for file in found) for verdict in Verdict}
         console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
     if any(file.verdict in (Verdict.NEEDS, Verdict.CANNOT) for file in found):

@@ -110,17 +110,17 @@ def dev(
 
     async def work() -> None:
         async with AsyncExitStack() as running:
-            here = settings
+            dev_settings = settings
             if spark and CONNECTION not in settings.spark_connections and find_java() is not None:
                 url = await running.enter_async_context(connect_server(settings.home.resolve()))
                 known = {**settings.spark_connections, CONNECTION: SparkOptions(master=url)}
-                here = settings.model_copy(update={"spark_connections": known})
+                dev_settings = settings.model_copy(update={"spark_connections": known})
                 console.print(f"Spark        {url}, conn_id {CONNECTION!r}")
             server = await running.enter_async_context(dev_server(settings.home.resolve(), port=port, ui_port=ui_port))
             running.enter_context(remembered(settings.home.resolve(), server.address))
-            tidemill = await running.enter_async_context(running_worker(here, server.address))
+            tidemill = await running.enter_async_context(running_worker(dev_settings, server.address))
             web = await running.enter_async_context(
-                web_for_dev(tidemill, here.model_copy(update={"temporal_ui": server.ui}), web_port or api_port)
+                web_for_dev(tidemill, dev_settings.model_copy(update={"temporal_ui": server.ui}), web_port or api_port)
             )
             if web is not None:
                 console.print(f"UI and API   {web}")

@@ -44,9 +44,9 @@ def replay_command(
 
 
 def print_step(step: Step, about: str | None = None) -> None:
-    told = ", ".join(step.learned) or "woken"
+    learned = ", ".join(step.learned) or "woken"
     place = f"execution {step.execution}, event {step.event_id}"
-    console.print(f"[bold]{instant_text(step.at)}[/]  {escape(told)}  [dim]{place}[/]", soft_wrap=True)
+    console.print(f"[bold]{instant_text(step.at)}[/]  {escape(learned)}  [dim]{place}[/]", soft_wrap=True)
     for change in step.decided:
         before = f"{change.before} to " if change.before is not None else ""
         reason = f": {change.reason}" if change.reason else ""

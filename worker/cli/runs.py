@@ -76,10 +76,10 @@ def list_runs(
 
 
 async def of_all_dags(
-    state: RunState | None, run_type: RunType | None, ended_after: datetime | None, most: int
+    state: RunState | None, run_type: RunType | None, ended_after: datetime | None, limit: int
 ) -> list[RunRow]:
     client = await connect()
-    found = run_rows(client, state=state, run_type=run_type, ended_after=ended_after, most=most)
+    found = run_rows(client, state=state, run_type=run_type, ended_after=ended_after, limit=limit)
     return [row async for row in found]
 
 
@@ -183,12 +183,12 @@ def run_group(details: RunDetails) -> Group:
 
 def dates_line(identity: RunIdentity) -> str:
     """What the run is about, and from when it could start."""
-    told = [f"run after {instant_text(identity.run_after)}"]
+    parts = [f"run after {instant_text(identity.run_after)}"]
     if (interval := identity.data_interval) is not None:
-        told.insert(0, f"data interval {instant_text(interval.start)} to {instant_text(interval.end)}")
+        parts.insert(0, f"data interval {instant_text(interval.start)} to {instant_text(interval.end)}")
     if identity.logical_date is not None:
-        told.insert(0, f"logical date {instant_text(identity.logical_date)}")
-    return f"[dim]{', '.join(told)}[/]"
+        parts.insert(0, f"logical date {instant_text(identity.logical_date)}")
+    return f"[dim]{', '.join(parts)}[/]"
 
 
 def task_line(task: TaskView) -> str:
@@ -210,19 +210,19 @@ def progress_text(task: TaskView) -> str:
 
     No percentage of a job, whose later stages are not known yet: only where the script itself tells one.
     """
-    told = task.progress or {}
-    parts = [f"{told['fraction']:.0%}"] if "fraction" in told else []
-    if "stage" in told:
-        job = f" of {told['job']}" if told.get("job") else ""
-        parts.append(f"stage {told['stage']}{job}: {told['tasks_done']}/{told['tasks']} tasks")
-    elif told.get("cluster"):
-        parts.append(str(told["cluster"]).lower())
-    if told.get("flows"):
-        parts.append(f"flows: {told['flows']}")
-    if told.get("waits_for"):
-        parts.append(f"waits for {told['waits_for']}")
-    if told.get("ui"):
-        parts.append(str(told["ui"]))
+    progress = task.progress or {}
+    parts = [f"{progress['fraction']:.0%}"] if "fraction" in progress else []
+    if "stage" in progress:
+        job = f" of {progress['job']}" if progress.get("job") else ""
+        parts.append(f"stage {progress['stage']}{job}: {progress['tasks_done']}/{progress['tasks']} tasks")
+    elif progress.get("cluster"):
+        parts.append(str(progress["cluster"]).lower())
+    if progress.get("flows"):
+        parts.append(f"flows: {progress['flows']}")
+    if progress.get("waits_for"):
+        parts.append(f"waits for {progress['waits_for']}")
+    if progress.get("ui"):
+        parts.append(str(progress["ui"]))
     return f"[cyan]{escape(', '.join(parts))}[/]" if parts else ""
 
 

@@ -62,8 +62,8 @@ class Assets:
         Raises NotFoundError for an asset that nobody has named.
         """
         fields = {"extra": extra or {}, "partition_key": partition_key}
-        told = ReportedEvent.model_validate({"cause": cause or f"client/{uuid4()}", **fields})
-        return await self._caller.change(f"asset {name!r}", asset_workflow_id(name), AssetInterface.emit(told))
+        event = ReportedEvent.model_validate({"cause": cause or f"client/{uuid4()}", **fields})
+        return await self._caller.change(f"asset {name!r}", asset_workflow_id(name), AssetInterface.emit(event))
 
     async def materialize(self, name: str, request: TriggerRequest | None = None) -> RunIdentity:
         """Has the DAG run that writes the asset, as *request* says (Airflow: materialize an asset).
@@ -72,8 +72,8 @@ class Assets:
         """
         producers = [*(await self.describe(name)).producers]
         if len(producers) != 1:
-            told = f"is written by {', '.join(producers)}: trigger one of them" if producers else "is written by no DAG"
-            raise InvalidInputError(f"asset {name!r} {told}")
+            text = f"is written by {', '.join(producers)}: trigger one of them" if producers else "is written by no DAG"
+            raise InvalidInputError(f"asset {name!r} {text}")
         fields = {"run_type": "asset_materialization", "triggered_by": TriggeredBy.CLIENT}
         return await self._runs.trigger(producers[0], (request or TriggerRequest()).model_copy(update=fields))
 

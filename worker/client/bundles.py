@@ -25,7 +25,7 @@ class Bundles:
         start = starting(BundleInterface, state, workflow_id, self._caller.task_queue)
         async with clear_errors(f"bundle {settings.name!r}", self._caller.task_queue):
             call = BundleInterface.configure(settings)
-            return await update_with_start(self._caller.client, start, call, within=UPDATE_TIMEOUT)
+            return await update_with_start(self._caller.client, start, call, rpc_timeout=UPDATE_TIMEOUT)
 
     async def describe(self, name: str) -> BundleView:
         """How the bundle *name* is."""
@@ -45,7 +45,7 @@ class Bundles:
                 await self._caller.update(bundle_workflow_id(name), BundleInterface.confirm_removals())
             try:
                 call = BundleInterface.refresh([*paths])
-                return await self._caller.update(bundle_workflow_id(name), call, within=REFRESH_TIMEOUT)
+                return await self._caller.update(bundle_workflow_id(name), call, rpc_timeout=REFRESH_TIMEOUT)
             except WorkflowUpdateFailedError as error:
                 if not is_under_way_elsewhere(error):
                     raise
@@ -58,7 +58,7 @@ class Bundles:
             while True:
                 try:
                     call = BundleInterface.look_now()
-                    return await self._caller.update(bundle_workflow_id(name), call, within=REFRESH_TIMEOUT)
+                    return await self._caller.update(bundle_workflow_id(name), call, rpc_timeout=REFRESH_TIMEOUT)
                 except WorkflowUpdateFailedError as error:
                     if not is_under_way_elsewhere(error):
                         raise

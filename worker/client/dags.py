@@ -41,7 +41,7 @@ class Dags:
     async def register(self, spec: DagSpec) -> Registration:
         """Registers a DAG, or puts its new version in place."""
         async with clear_errors(f"DAG {spec.dag_id!r}", self._caller.task_queue):
-            return await register_dag(self._caller.client, spec, self._caller.task_queue, within=UPDATE_TIMEOUT)
+            return await register_dag(self._caller.client, spec, self._caller.task_queue, rpc_timeout=UPDATE_TIMEOUT)
 
     async def pause(self, dag_id: str, paused: bool = True) -> None:
         """Stops the making of runs, or lets it go on. Runs that have started go on either way."""

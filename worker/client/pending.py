@@ -29,10 +29,10 @@ def with_pending(
     tasks = []
     for task in details.tasks:
         if task.key in running and task.state is TaskState.QUEUED:
-            told, started, starts = running[task.key]
+            progress, started, starts = running[task.key]
             before = lost.get(task.key, "a worker was lost")
             why = "is running" if starts == 1 else f"is running, started for the {starts}. time: {before}"
-            update = {"state": TaskState.RUNNING, "progress": told, "started_at": started, "why": why}
+            update = {"state": TaskState.RUNNING, "progress": progress, "started_at": started, "why": why}
             task = task.model_copy(update=update)
         elif task.key in unclaimed and (queue := queue_of(task, unclaimed[task.key], without_room)) in deserted:
             why = f"no worker polls task queue {queue!r}. Start one for it, or correct the task's queue"

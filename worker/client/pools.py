@@ -23,7 +23,7 @@ class Pools:
         start = starting(PoolInterface, state, pool_workflow_id(name), self._caller.task_queue)
         async with clear_errors(f"pool {name!r}", self._caller.task_queue):
             call = PoolInterface.set(settings)
-            return await update_with_start(self._caller.client, start, call, within=UPDATE_TIMEOUT)
+            return await update_with_start(self._caller.client, start, call, rpc_timeout=UPDATE_TIMEOUT)
 
     async def describe(self, name: str) -> PoolView:
         return await self._caller.ask(f"pool {name!r}", pool_workflow_id(name), PoolInterface.describe())

@@ -117,9 +117,9 @@ class Runs:
 
     async def describe_workflow(self, workflow_id: str) -> RunDetails:
         async with clear_errors(f"run {workflow_id!r}", self._caller.task_queue):
-            asked = self._caller.query(workflow_id, RunInterface.describe())
+            query = self._caller.query(workflow_id, RunInterface.describe())
             handle = self._caller.handle(workflow_id)
-            details, description = await asyncio.gather(asked, handle.describe())
+            details, description = await asyncio.gather(query, handle.describe())
             while details.goes_on_from is not None:
                 before = await self._caller.query_of(workflow_id, details.goes_on_from, RunInterface.describe())
                 details = before.model_copy(update={"run": details.run, "state": RunState.RUNNING})

@@ -64,12 +64,12 @@ def read_database(url: str) -> AirflowFacts:
             variables = {row["key"]: _plain(row["val"], row["is_encrypted"]) for row in rows(connection, VARIABLES)}
             connections = {row["conn_id"]: _connection(row) for row in rows(connection, CONNECTIONS)}
     except ImportError as error:
-        told = f"--airflow-db: a driver is missing: {error}. Install it, or use --airflow-api"
-        raise InvalidInputError(told) from None
+        message = f"--airflow-db: a driver is missing: {error}. Install it, or use --airflow-api"
+        raise InvalidInputError(message) from None
     except SQLAlchemyError as error:
-        told = str(error).split("\n")[0]
+        message = str(error).split("\n")[0]
         raise InvalidInputError(
-            f"--airflow-db: Airflow's database cannot be read: {told}. Give its URL as "
+            f"--airflow-db: Airflow's database cannot be read: {message}. Give its URL as "
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN has it, of Airflow 3"
         ) from None
     return AirflowFacts(dags=tuple(dags), pools=tuple(pools), variables=variables, connections=connections)

@@ -32,8 +32,8 @@ class BackfillCounting:
             self._task = asyncio.create_task(self._count())
 
     async def _count(self) -> None:
-        while self._may_go_on() and (asked := self._state.counting_question()) is not None:
-            backfill_id, question = asked
+        while self._may_go_on() and (pending := self._state.counting_question()) is not None:
+            backfill_id, question = pending
             self._state.count_backfill(backfill_id, await _answer(question), workflow.now())
             self._alarm.fire()
 

@@ -85,7 +85,7 @@ class ChildRuns:
         if tracked.again and tries == 0 and tracked.backfill_id is not None:
             await self._take_up(tracked)
         await self._budget.take(self._size_of_start(tracked))
-        news = self._state.news
+        last_update = self._state.news
         try:
             handle = await workflow.start_child_workflow(
                 DagRunWorkflow.run,
@@ -105,7 +105,7 @@ class ChildRuns:
             await self._adopt(tracked, tries)
             return
         tracked.watched = True
-        if news != self._state.news:  # what was told meanwhile could not reach it yet
+        if last_update != self._state.news:  # what was told meanwhile could not reach it yet
             self.tell([tracked])
         follower = asyncio.create_task(self._follow(handle, tracked))
         self._followed.add(follower)
@@ -124,12 +124,12 @@ class ChildRuns:
         if had.execution is not None and clears:
             everything = ClearRequest(run_on_latest_version=True)
             tracked.revision = Revision(execution=had.execution, clear=everything)
-        told = f"it begins anew, with try 1: {had.problem}"
+        reason = f"it begins anew, with try 1: {had.problem}"
         if not tracked.run.conf:
             tracked.run = tracked.run.model_copy(update={"conf": had.conf})
-            told = f"it runs again without the conf that it may have had: {had.problem}. Give the backfill one"
+            reason = f"it runs again without the conf that it may have had: {had.problem}. Give the backfill one"
         if had.problem is not None:
-            self._state.note(workflow.now(), DecisionKind.REVISED, tracked.run.run_id, told)
+            self._state.note(workflow.now(), DecisionKind.REVISED, tracked.run.run_id, reason)
 
     def _start_of(self, tracked: TrackedRun) -> DagRunState:
         return DagRunState(

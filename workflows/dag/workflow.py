@@ -246,15 +246,15 @@ class DagWorkflow:
 
     async def _trigger(self, request: Any, by: TriggeredBy) -> RunIdentity:
         now = workflow.now()
-        asked = await self._ask_trigger(request, by, now)
-        return self._create(asked, now)
+        requested = await self._ask_trigger(request, by, now)
+        return self._create(requested, now)
 
-    def _create(self, asked: RunIdentity, now: datetime) -> RunIdentity:
-        self._check_confs(asked)
+    def _create(self, requested: RunIdentity, now: datetime) -> RunIdentity:
+        self._check_confs(requested)
         try:
-            if self.state.shares_its_id(asked):
+            if self.state.shares_its_id(requested):
                 workflow.deprecate_patch("tells-ids-apart")
-            made = self.state.create(asked, now, f"triggered by {asked.triggered_by}")
+            made = self.state.create(requested, now, f"triggered by {requested.triggered_by}")
         except DateTakenError as error:
             raise InvalidInputError(str(error)) from None
         self._alarm.fire()
@@ -380,11 +380,11 @@ class DagWorkflow:
     @workflow.signal
     def tasks_ended(self, ended: TasksEnded) -> None:
         """A run tells of tasks that the next run looks back at."""
-        told = self.state.tasks_ended(ended)
+        affected = self.state.tasks_ended(ended)
         if ended.is_delta:
-            self._runs.tell_changes(told, ended.states)
+            self._runs.tell_changes(affected, ended.states)
         else:
-            self._runs.tell(told)
+            self._runs.tell(affected)
 
     @workflow.update
     async def revise_run(self, question: ReviseQuestion) -> list[str]:
@@ -426,13 +426,13 @@ class DagWorkflow:
         if queued.revision is None:
             workflow.deprecate_patch("queued-runs-can-be-ended")
         else:
-            told = f"run {queued.run.run_id!r} is still queued: it has nothing to change yet"
-            raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
+            message = f"run {queued.run.run_id!r} is still queued: it has nothing to change yet"
+            raise ApplicationError(message, type=INVALID_INPUT, non_retryable=True)
         if question.mark is not None:
-            told = (
+            message = (
                 "the run is still queued: none of its tasks has a state to change. Mark the run, or wait for its start"
             )
-            raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
+            raise ApplicationError(message, type=INVALID_INPUT, non_retryable=True)
         if question.mark_run is not None:
             end = RunState(question.mark_run.state)
             report = self.state.end_of_queued(question.workflow_id, end, workflow.now())
@@ -444,8 +444,8 @@ class DagWorkflow:
     def delete_run(self, run_id: str) -> None:
         """Forgets a run that is not under way, so that its date can be run again."""
         if any(t.run.run_id == run_id and t.state is RunState.RUNNING for t in self.state.runs.values()):
-            told = f"run {run_id!r} is under way. Cancel it first"
-            raise ApplicationError(told, type=INVALID_INPUT, non_retryable=True)
+            message = f"run {run_id!r} is under way. Cancel it first"
+            raise ApplicationError(message, type=INVALID_INPUT, non_retryable=True)
         if not self.state.delete_run(run_id):
             raise ApplicationError(f"there is no run {run_id!r}", type=INVALID_INPUT, non_retryable=True)
         self._alarm.fire()
@@ -479,11 +479,11 @@ class DagWorkflow:
                 )
             check_triggers_size(requests)
             self._check_triggerable()
-            asked_for = [_triggered(each, TriggeredBy.CLIENT) for each in requests]
-            question = TriggersQuestion(spec=self.state.spec, requests=asked_for, now=now)
-            asked = [answer.made() for answer in await ask(TimetableActivities.ask_triggers, question)]
-            self._check_confs(*asked)
-            return [self._create(run, now) for run in self.state.all_free(asked)]
+            triggers = [_triggered(each, TriggeredBy.CLIENT) for each in requests]
+            question = TriggersQuestion(spec=self.state.spec, requests=triggers, now=now)
+            requested = [answer.made() for answer in await ask(TimetableActivities.ask_triggers, question)]
+            self._check_confs(*requested)
+            return [self._create(run, now) for run in self.state.all_free(requested)]
 
     @workflow.update
     async def set_conf(self, change: ConfChange) -> RunIdentity:
@@ -568,8 +568,8 @@ class DagWorkflow:
         backfill = self.state.backfill(backfill_id)
         if backfill is None or not backfill.open:
             known = ", ".join(b.backfill_id for b in self.state.backfills if b.open) or "none"
-            told = f"backfill_id = {backfill_id!r}: no such unfinished backfill. Unfinished are: {known}"
-            raise ApplicationError(told, type="InvalidInput", non_retryable=True)
+            message = f"backfill_id = {backfill_id!r}: no such unfinished backfill. Unfinished are: {known}"
+            raise ApplicationError(message, type="InvalidInput", non_retryable=True)
         for name, value in change.items():
             setattr(backfill, name, value)
         self.state.close_backfills(workflow.now())
@@ -589,9 +589,9 @@ class DagWorkflow:
         return explain_dag(self.state, workflow.now())
 
     @workflow.query
-    def upcoming(self, most: int) -> Ticks:
-        """The next *most* scheduled runs as things are."""
-        return upcoming(self.state, workflow.now(), most)
+    def upcoming(self, limit: int) -> Ticks:
+        """The next *limit* scheduled runs as things are."""
+        return upcoming(self.state, workflow.now(), limit)
 
     @workflow.query
     def preview(self, *spec: Any) -> Preview:

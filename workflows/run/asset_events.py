@@ -22,7 +22,7 @@ class AssetEvents:
     def all_sent(self) -> bool:
         return not self._telling
 
-    def tell(self, instance: TaskInstance, said: tuple[OutletEvent, ...]) -> None:
+    def tell(self, instance: TaskInstance, outlet_events: tuple[OutletEvent, ...]) -> None:
         """Tells of what a task has written that has succeeded."""
         task, run = self._state.spec.by_id[instance.task_id], self._state.run
         if not task.outlets:
@@ -40,7 +40,7 @@ class AssetEvents:
         )
         if run.partition_key is None:
             own = {}
-        found, of_before = (emissions(task, said, source, cause, own, every=every) for every in (True, False))
+        found, of_before = (emissions(task, outlet_events, source, cause, own, every=every) for every in (True, False))
         if len(of_before) < len(found) and not workflow.patched("every-event-of-an-outlet"):
             found = of_before
         telling = asyncio.create_task(_tell(found))
@@ -53,4 +53,4 @@ async def _tell(found: list[Emission]) -> None:
     for emission in found:
         for workflow_id in emission.workflow_ids:
             asset = emission.asset if workflow_id.startswith("asset:") else None
-            await tell_asset(workflow_id, AssetInterface.tell(emission.told), asset)
+            await tell_asset(workflow_id, AssetInterface.tell(emission.event), asset)

@@ -63,7 +63,7 @@ class Leases:
 
     def ask(self, keys: Iterable[str]) -> None:
         """Asks the first pool of each of *keys*."""
-        asked: dict[str, list[LeaseRequest]] = {}
+        by_pool: dict[str, list[LeaseRequest]] = {}
         for key in keys:
             self.give_back([key])
             task = self._task(key)
@@ -71,8 +71,8 @@ class Leases:
             lease_id = f"{workflow.info().workflow_id}#{self._state.leases_made}"
             held = HeldLease(lease_id=lease_id, pools=self._pools_of(task))
             self._state.leases[key] = held
-            asked.setdefault(held.pools[0], []).append(self._request(key, held))
-        self._ask_pools(asked)
+            by_pool.setdefault(held.pools[0], []).append(self._request(key, held))
+        self._ask_pools(by_pool)
         self._remind()
 
     def _remind(self) -> None:
@@ -89,10 +89,10 @@ class Leases:
             self._ask_unanswered()
 
     def _ask_unanswered(self) -> None:
-        asked: dict[str, list[LeaseRequest]] = {}
+        by_pool: dict[str, list[LeaseRequest]] = {}
         for key, held in self.unanswered.items():
-            asked.setdefault(held.pools[held.granted], []).append(self._request(key, held))
-        self._ask_pools(asked)
+            by_pool.setdefault(held.pools[held.granted], []).append(self._request(key, held))
+        self._ask_pools(by_pool)
 
     def of_pool(self, pool: str) -> RunLeases:
         """Return what this run holds and waits for of *pool*, a workflow id."""
@@ -106,8 +106,8 @@ class Leases:
             waiting=tuple(request for held, request in requests if pool not in held.pools[: held.granted]),
         )
 
-    def _ask_pools(self, asked: dict[str, list[LeaseRequest]]) -> None:
-        for pool, requests in asked.items():
+    def _ask_pools(self, by_pool: dict[str, list[LeaseRequest]]) -> None:
+        for pool, requests in by_pool.items():
             self._messages.ask(pool, requests)
 
     def ask_again(self) -> None:
@@ -136,13 +136,13 @@ class Leases:
 
     def give_back(self, keys: Iterable[str]) -> None:
         """*keys* are done with their slots, or do not want them now."""
-        told: dict[str, list[str]] = {}
+        by_pool: dict[str, list[str]] = {}
         for key in keys:
             held = self._state.leases.pop(key, None)
             if held is not None:
                 for pool in held.pools[: held.granted + 1]:
-                    told.setdefault(pool, []).append(held.lease_id)
-        for pool, lease_ids in told.items():
+                    by_pool.setdefault(pool, []).append(held.lease_id)
+        for pool, lease_ids in by_pool.items():
             self._messages.tell(pool, PoolInterface.give_back, lease_ids)
 
     def park(self, key: str) -> None:

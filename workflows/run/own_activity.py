@@ -24,9 +24,9 @@ async def own_activity(spec: DagSpec, attempt: TaskAttempt, *, queue: str | None
     assert attempt.task.activity is not None  # noqa: S101
     starts = attempt.task.max_starts
     policy = INFRASTRUCTURE if starts is None else replace(INFRASTRUCTURE, maximum_attempts=starts)
-    within = None
+    start_to_close_timeout = None
     if attempt.task.calls_workflows:  # it finds what an earlier start has done: any number may be needed
-        policy, within = FOR_EVER, CALL_TIMEOUT
+        policy, start_to_close_timeout = FOR_EVER, CALL_TIMEOUT
     outcome: Outcome = await part_of(
         spec,
         attempt,
@@ -36,7 +36,7 @@ async def own_activity(spec: DagSpec, attempt: TaskAttempt, *, queue: str | None
         summary=f"try {attempt.try_number}",
         part=part,
         queue=queue or queue_of(attempt.task),
-        within=within,
+        start_to_close_timeout=start_to_close_timeout,
         policy=policy,
     )
     return outcome
@@ -52,7 +52,7 @@ async def part_of(
     summary: str,
     queue: str | None,
     part: str = "",
-    within: timedelta | None = None,
+    start_to_close_timeout: timedelta | None = None,
     policy: RetryPolicy = INFRASTRUCTURE,
 ) -> Any:
     """Has *activity* do the try, or a *part* of it, on the task queue *queue* (None: the workflow's own).
@@ -65,7 +65,7 @@ async def part_of(
         activity_id=activity_id(attempt) + (f"/{part}" if part else ""),
         result_type=cast(type[Any] | None, answer),
         task_queue=queue,
-        start_to_close_timeout=within or limit_of(attempt),
+        start_to_close_timeout=start_to_close_timeout or limit_of(attempt),
         heartbeat_timeout=None if attempt.task.calls_workflows else spec.heartbeat_timeout,
         retry_policy=policy,
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,

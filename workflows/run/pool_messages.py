@@ -28,7 +28,7 @@ class PoolMessages:
     def __init__(self, ask: Asking) -> None:
         self._ask = ask
         self._requests: dict[str, list[LeaseRequest]] = {}
-        self._news: dict[str, dict[Signal[[list[str]]], list[str]]] = {}
+        self._messages: dict[str, dict[Signal[[list[str]]], list[str]]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._telling: dict[str, asyncio.Task[None]] = {}
 
@@ -42,7 +42,7 @@ class PoolMessages:
     def tell(self, pool: str, message: Signal[[list[str]]], lease_ids: Sequence[str]) -> None:
         """Tells *pool* that leases are given back, or parked."""
         workflow.deprecate_patch(TOGETHER)
-        self._news.setdefault(pool, {}).setdefault(message, []).extend(lease_ids)
+        self._messages.setdefault(pool, {}).setdefault(message, []).extend(lease_ids)
         if pool not in self._telling:
             self._telling[pool] = asyncio.create_task(self._tell_all(pool))
 
@@ -65,8 +65,8 @@ class PoolMessages:
 
     async def _tell_all(self, pool: str) -> None:
         try:
-            while news := self._news.pop(pool, {}):
-                for message, lease_ids in news.items():
+            while messages := self._messages.pop(pool, {}):
+                for message, lease_ids in messages.items():
                     await _tell(pool, message, lease_ids)
         finally:  # a run that ends waits until nothing is on its way
             del self._telling[pool]

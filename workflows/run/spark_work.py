@@ -50,7 +50,7 @@ async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
 
 async def _publish(spec: DagSpec, attempt: TaskAttempt, outcome: Outcome) -> None:
     """Has what the attempt has written take its place. Raises ActivityError, which fails the try."""
-    part = partial(part_of, spec, attempt, within=PUBLISH_TIMEOUT)
+    part = partial(part_of, spec, attempt, start_to_close_timeout=PUBLISH_TIMEOUT)
     if (folder := outcome.staged) is not None:
         queue = following_queue(attempt.task)
         await part("tidemill.publish", folder, summary=folder.target, part="publish", queue=queue)
@@ -70,8 +70,8 @@ async def _publish_table(part: Callable[..., Awaitable[Any]], question: TableAtt
         try:
             await _settle(part, question.model_copy(update={"withdraws": True}), "withdraw")
         except ActivityError as answer:
-            told = answer if _ended_by_itself(answer) else error
-            raise told from told.cause
+            failure = answer if _ended_by_itself(answer) else error
+            raise failure from failure.cause
 
 
 async def _settle(part: Callable[..., Awaitable[Any]], question: TableAttempt, name: str) -> None:
@@ -114,14 +114,14 @@ async def _make_sure_of_end(
 
 async def _follow(spec: DagSpec, attempt: TaskAttempt, submission: Submission) -> Outcome:
     question = SubmittedAttempt(attempt=attempt, submission=submission)
-    told = f"try {attempt.try_number}: {submission.application_id}"
-    part = partial(part_of, spec, attempt, part="watch", queue=following_queue(attempt.task), summary=told)
+    summary = f"try {attempt.try_number}: {submission.application_id}"
+    part = partial(part_of, spec, attempt, part="watch", queue=following_queue(attempt.task), summary=summary)
     outcome: Outcome = await part("tidemill.spark_watch", question, Outcome, policy=FOR_EVER)
     return outcome
 
 
 async def _end(spec: DagSpec, attempt: TaskAttempt, submission: Submission | None) -> None:
     question = SubmittedAttempt(attempt=attempt, submission=submission)
-    told = "make sure that nothing of it runs"
-    part = partial(part_of, spec, attempt, part="end", queue=following_queue(attempt.task), summary=told)
-    await part("tidemill.spark_end", question, within=END_TIMEOUT)
+    summary = "make sure that nothing of it runs"
+    part = partial(part_of, spec, attempt, part="end", queue=following_queue(attempt.task), summary=summary)
+    await part("tidemill.spark_end", question, start_to_close_timeout=END_TIMEOUT)

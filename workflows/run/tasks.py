@@ -46,7 +46,7 @@ class RunTasks:
         self.engine = RunEngine(state, self, by_index=by_index)
         self.state = state
         self._task_ended = task_ended
-        self._news = False
+        self._has_changes = False
         self._defect: Exception | None = None
         self._attempts: dict[str, asyncio.Task[None]] = {}
         self.notices = Notices(state)
@@ -99,18 +99,18 @@ class RunTasks:
         queued = (self.state.instances[key].queued_at for key in self._attempts)
         return any(at is not None and at <= time for at in queued)
 
-    async def something_happens(self, within: timedelta | None = None) -> None:
-        """Waits for the next thing that may change what the plan says, no longer than *within*."""
+    async def something_happens(self, max_wait: timedelta | None = None) -> None:
+        """Waits for the next thing that may change what the plan says, no longer than *max_wait*."""
         with suppress(asyncio.TimeoutError):
-            await workflow.wait_condition(lambda: self._news, timeout=within)
-        self._news = False
+            await workflow.wait_condition(lambda: self._has_changes, timeout=max_wait)
+        self._has_changes = False
         if self._defect is not None:
             raise self._defect
 
     def _fail_run(self, error: Exception) -> None:
         """What is not the task's fault: the run has to fail, or it would wait for ever."""
         self._defect = error
-        self._news = True
+        self._has_changes = True
 
     # What the engine decides: see RunDriver
 
@@ -118,7 +118,7 @@ class RunTasks:
         return workflow.now()
 
     def changed(self) -> None:
-        self._news = True
+        self._has_changes = True
 
     def is_under_way(self, key: str) -> bool:
         return key in self._attempts
@@ -189,7 +189,7 @@ class RunTasks:
         if self._attempts.get(instance.key) is not attempt or not workflow.patched("ends-unbegun-attempts"):
             return
         del self._attempts[instance.key]
-        self._news = True
+        self._has_changes = True
         self._finish(instance, CANCELLED)
 
     async def _attempt(self, instance: TaskInstance) -> None:
@@ -212,7 +212,7 @@ class RunTasks:
             return
         finally:
             self._attempts.pop(instance.key, None)
-            self._news = True
+            self._has_changes = True
         self._finish(instance, outcome)
 
     def _finish(self, instance: TaskInstance, outcome: Outcome | Failure) -> None:

@@ -122,9 +122,9 @@ class DagRunWorkflow:
             if is_cancelled_exception(error):
                 await self._end_early(RunEnd(RunState.FAILED, "the run was cancelled"))
             elif isinstance(error, Exception):
-                told = f"a defect of tidemill: {type(error).__name__}: {error}"
-                await self._end_early(RunEnd(RunState.FAILED, told))
-                raise ApplicationError(told, type="Defect", non_retryable=True) from error
+                message = f"a defect of tidemill: {type(error).__name__}: {error}"
+                await self._end_early(RunEnd(RunState.FAILED, message))
+                raise ApplicationError(message, type="Defect", non_retryable=True) from error
             raise
         await self._report(end)
         metrics.run_ended(self.state, end.state)
@@ -285,23 +285,23 @@ class DagRunWorkflow:
     # Messages
 
     @workflow.signal
-    def news(self, news: DagUpdate) -> None:
+    def news(self, update: DagUpdate) -> None:
         """The DAG was paused or unpaused, or a task of the run before has ended."""
         known = self.state.past.run_id if self.state.past is not None else None
-        if news.is_delta and news.past is not None and news.past.run_id != known:
+        if update.is_delta and update.past is not None and update.past.run_id != known:
             return  # of a run that is not known to be the one before: all of it is on its way
-        if news.number <= self.state.news:
+        if update.number <= self.state.news:
             return
-        self.state.news = news.number
-        self.state.is_paused = self.tasks.plan.paused = news.is_paused
-        if news.past is not None:
+        self.state.news = update.number
+        self.state.is_paused = self.tasks.plan.paused = update.is_paused
+        if update.past is not None:
             changed = None
-            if news.is_delta and self.state.past is not None:
-                changed = {*news.past.states}
-                states = {**self.state.past.states, **news.past.states}
-                self.state.past = Past(run_id=news.past.run_id, states=states)
+            if update.is_delta and self.state.past is not None:
+                changed = {*update.past.states}
+                states = {**self.state.past.states, **update.past.states}
+                self.state.past = Past(run_id=update.past.run_id, states=states)
             else:
-                self.state.past = news.past
+                self.state.past = update.past
             self.tasks.plan.look_back(self.state.past, changed)
         self.tasks.changed()
 

@@ -118,8 +118,8 @@ def spec_of(dag: Any, source: DagSource, *, paused_at_creation: bool = False) ->
 
 
 def _fields_of(dag: Any, notices: list[str]) -> dict[str, Any]:
-    if (most := dag.max_active_tasks) > MAX_ACTIVE_TASKS:
-        notices.append(f"DAG {dag.dag_id!r}: max_active_tasks = {most} counts as {MAX_ACTIVE_TASKS}")
+    if (max_active := dag.max_active_tasks) > MAX_ACTIVE_TASKS:
+        notices.append(f"DAG {dag.dag_id!r}: max_active_tasks = {max_active} counts as {MAX_ACTIVE_TASKS}")
     if dag.access_control:
         notices.append(f"DAG {dag.dag_id!r}: access_control changes nothing here: tokens may be bound to tags")
     alerts = [*_alerts(dag, notices)]
@@ -137,7 +137,7 @@ def _fields_of(dag: Any, notices: list[str]) -> dict[str, Any]:
         "end_date": _instant(dag.end_date),
         "catchup": dag.catchup,
         "max_active_runs": dag.max_active_runs,
-        "max_active_tasks": min(most, MAX_ACTIVE_TASKS),
+        "max_active_tasks": min(max_active, MAX_ACTIVE_TASKS),
         "max_consecutive_failed_dag_runs": dag.max_consecutive_failed_dag_runs,
         "dagrun_timeout": _seconds(dag.dagrun_timeout) or None,  # Airflow: none of no length
         "fail_fast": dag.fail_fast,

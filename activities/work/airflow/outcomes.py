@@ -18,71 +18,73 @@ OF_A_MOMENT = "airflow.providers.standard.triggers.temporal.DateTimeTrigger"
 """The one trigger that waits for nothing but a moment: TimeDeltaTrigger is written as it, too."""
 
 
-def result_of(attempt: TaskAttempt, told: TaskReport, error: BaseException | None, started: datetime) -> dict[str, Any]:
+def result_of(
+    attempt: TaskAttempt, report: TaskReport, error: BaseException | None, started: datetime
+) -> dict[str, Any]:
     """What goes into `result.json`: an outcome, or a failure."""
-    end = told.end or {"type": "none"}
+    end = report.end or {"type": "none"}
     match end["type"], end.get("state"):
         case ("SucceedTask", _):
-            return _outcome(_succeeded(told, end, started))
+            return _outcome(_succeeded(report, end, started))
         case ("TaskState", "skipped" | "removed"):
-            return _outcome(Outcome(state=TaskState.SKIPPED, started_at=started, xcom=told.results))
+            return _outcome(Outcome(state=TaskState.SKIPPED, started_at=started, xcom=report.results))
         case ("RescheduleTask", _):
-            return _outcome(_rescheduled(told, end, started))
+            return _outcome(_rescheduled(report, end, started))
         case ("DeferTask", _):
-            return _outcome(_deferred(attempt, told, end, started))
+            return _outcome(_deferred(attempt, report, end, started))
         case ("AwaitInputTask", _):
-            return _outcome(_awaiting(attempt, told, end, started))
+            return _outcome(_awaiting(attempt, report, end, started))
         case _:
-            return _failed(attempt, told, end, error, started)
+            return _failed(attempt, report, end, error, started)
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:
     return {"outcome": outcome.model_dump(mode="json")}
 
 
-def _succeeded(told: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
+def _succeeded(report: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
     return Outcome(
         started_at=started,
-        xcom=told.results,
-        mapped_length=told.lengths.get(RETURN_VALUE),
-        skips=tuple(dict.fromkeys(told.skips)),
+        xcom=report.results,
+        mapped_length=report.lengths.get(RETURN_VALUE),
+        skips=tuple(dict.fromkeys(report.skips)),
         asset_events=_events(end),
-        map_label=told.map_label,
+        map_label=report.map_label,
     )
 
 
 def _events(end: dict[str, Any]) -> tuple[OutletEvent, ...]:
     """What the task has said of its outlets; keys of one asset are one event with several."""
     found: dict[str, OutletEvent] = {}
-    for said in end.get("outlet_events") or ():
-        key = {name: said["dest_asset_key"][name] for name in ("name", "uri")}
-        alias = said.get("source_alias_name")
-        keys = (said["partition_key"],) if said.get("partition_key") is not None else ()
+    for entry in end.get("outlet_events") or ():
+        key = {name: entry["dest_asset_key"][name] for name in ("name", "uri")}
+        alias = entry.get("source_alias_name")
+        keys = (entry["partition_key"],) if entry.get("partition_key") is not None else ()
         event = OutletEvent.model_validate(
             {
-                "asset": {**key, "extra": said.get("dest_asset_extra") or {}},
+                "asset": {**key, "extra": entry.get("dest_asset_extra") or {}},
                 "alias": alias,
-                "extra": said["extra"] or {},
+                "extra": entry["extra"] or {},
             }
         )
-        name = repr((key, alias, said["extra"]))
+        name = repr((key, alias, entry["extra"]))
         before = found.get(name)
         together = (*before.partition_keys, *keys) if before is not None else keys
         found[name] = event.model_copy(update={"partition_keys": together})
     return tuple(found.values())
 
 
-def _rescheduled(told: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
+def _rescheduled(report: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
     return Outcome(
         state=TaskState.UP_FOR_RESCHEDULE,
         started_at=started,
         wake_at=end["reschedule_date"],
-        xcom=told.results,
+        xcom=report.results,
         note="not yet",
     )
 
 
-def _deferred(attempt: TaskAttempt, told: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
+def _deferred(attempt: TaskAttempt, report: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
     deferral = Deferral(
         next_method=end["next_method"],
         next_kwargs=end.get("next_kwargs") or {},
@@ -93,7 +95,7 @@ def _deferred(attempt: TaskAttempt, told: TaskReport, end: dict[str, Any], start
         **_moment(end),
     )
     note = f"waits for {end['classpath'].rpartition('.')[2]}"
-    return Outcome(state=TaskState.DEFERRED, started_at=started, deferral=deferral, xcom=told.results, note=note)
+    return Outcome(state=TaskState.DEFERRED, started_at=started, deferral=deferral, xcom=report.results, note=note)
 
 
 def _moment(end: dict[str, Any]) -> dict[str, Any]:
@@ -115,17 +117,17 @@ def _moment(end: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _awaiting(attempt: TaskAttempt, told: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
+def _awaiting(attempt: TaskAttempt, report: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
     deferral = Deferral(
         next_method=end["next_method"],
         next_kwargs=end.get("next_kwargs") or {},
         timeout_at=_timeout(end.get("timeout")),
-        form=told.form,
+        form=report.form,
         since=_since(attempt, started),
     )
-    subject = told.form.subject if told.form is not None else ""
+    subject = report.form.subject if report.form is not None else ""
     return Outcome(
-        state=TaskState.AWAITING_INPUT, started_at=started, deferral=deferral, xcom=told.results, note=subject
+        state=TaskState.AWAITING_INPUT, started_at=started, deferral=deferral, xcom=report.results, note=subject
     )
 
 
@@ -147,9 +149,9 @@ def _read_duration(written: Any) -> timedelta:
 
 
 def _failed(
-    attempt: TaskAttempt, told: TaskReport, end: dict[str, Any], error: BaseException | None, started: datetime
+    attempt: TaskAttempt, report: TaskReport, end: dict[str, Any], error: BaseException | None, started: datetime
 ) -> dict[str, Any]:
-    failure = describe_failure(error) if error is not None else _unsaid(told, end)
+    failure = describe_failure(error) if error is not None else _unsaid(report, end)
     delay = end.get("retry_delay_seconds")
     failure = failure.model_copy(
         update={
@@ -157,14 +159,14 @@ def _failed(
             "retryable": end["type"] == "RetryTask"
             or attempt.try_number > attempt.task.retries + attempt.tries_cleared,
             "retry_delay": timedelta(seconds=delay) if delay is not None else None,
-            "xcom": told.results,
-            "map_label": told.map_label,
+            "xcom": report.results,
+            "map_label": report.map_label,
         }
     )
     return {"failure": failure.model_dump(mode="json"), "started_at": started.isoformat()}
 
 
-def _unsaid(told: TaskReport, end: dict[str, Any]) -> Failure:
-    if told.other_run is not None:
-        return Failure(error_type="TaskFailed", message=told.other_run)
+def _unsaid(report: TaskReport, end: dict[str, Any]) -> Failure:
+    if report.other_run is not None:
+        return Failure(error_type="TaskFailed", message=report.other_run)
     return Failure(error_type="TaskFailed", message=f"the task has ended without a reason ({end['type']})")

@@ -78,9 +78,9 @@ def _common() -> frozenset[str]:
 def _check(task: Any, given: dict[str, Any]) -> None:
     from airflow.sdk.definitions.xcom_arg import XComArg
 
-    for name, told in ONLY_IN_AIRFLOW.items():
+    for name, feature in ONLY_IN_AIRFLOW.items():
         if given.get(name):
-            raise RunByAirflowError(f"{name} asks for {told}")
+            raise RunByAirflowError(f"{name} asks for {feature}")
     if any(getattr(task, name, None) for name in CALLBACKS):
         raise RunByAirflowError("it has callbacks, which Airflow's code calls")
     for name in OF_THE_TASK:

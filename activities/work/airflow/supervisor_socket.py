@@ -61,8 +61,8 @@ class Wire:
             carrier = frame[2] if len(frame) > 2 else None
             answered = [number, self._answer(message, carrier), None]
         except Exception as error:  # the task hears of it, and goes on to ask
-            told = {"type": "ErrorResponse", "error": "API_SERVER_ERROR", "detail": {"message": str(error)}}
-            answered = [number, None, told]
+            failure = {"type": "ErrorResponse", "error": "API_SERVER_ERROR", "detail": {"message": str(error)}}
+            answered = [number, None, failure]
         self._end.sendall(_framed(answered))
 
 

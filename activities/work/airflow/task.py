@@ -40,8 +40,8 @@ ENDS_WELL = ("success", "skipped", "deferred", "up_for_reschedule", "awaiting_in
 def run(job: Job) -> dict[str, Any]:
     """Runs the task of the request's attempt, and leaves its result where another start of it finds it."""
     attempt = TaskAttempt.model_validate(job.request["attempt"])
-    told = TaskReport()
-    asking = Asking(attempt, told, job)
+    report = TaskReport()
+    asking = Asking(attempt, report, job)
     with answered(lambda message, _: answer(asking, message)):
         try:
             dag = dag_of(job.imported().airflow_dags, attempt)
@@ -51,7 +51,7 @@ def run(job: Job) -> dict[str, Any]:
             return {"failure": describe_failure(error).model_dump(mode="json")}
         if attempt.callback is not None:
             return _call_back(dag, attempt)
-        result = perform(task, attempt, told, job)
+        result = perform(task, attempt, report, job)
     if result is None:
         return {"failure": _stopped()}
     _leave(job, result)
@@ -71,7 +71,7 @@ def _stopped() -> dict[str, Any]:
     return describe_failure(InterruptedError("the task was stopped")).model_dump(mode="json")
 
 
-def perform(task: Any, attempt: TaskAttempt, told: TaskReport, job: Job) -> dict[str, Any] | None:
+def perform(task: Any, attempt: TaskAttempt, report: TaskReport, job: Job) -> dict[str, Any] | None:
     """Runs *task* to the end of its try; what has come of it, or None if it was stopped from outside.
 
     What has come of it is left before callbacks are called: a try that is killed in one does not run again.
@@ -82,24 +82,24 @@ def perform(task: Any, attempt: TaskAttempt, told: TaskReport, job: Job) -> dict
     try:
         ti = runtime_instance(task, attempt, started)
         context = ti.get_template_context()
-        told.end = begun_by_trigger(task, context) if attempt.resume is None else None
+        report.end = begun_by_trigger(task, context) if attempt.resume is None else None
     except BaseException as error:  # such as a param that does not fit its schema
         print_failure(error)
         return {"failure": describe_failure(error).model_dump(mode="json"), "started_at": started.isoformat()}
     log = _logger()
-    if told.end is not None:
-        return result_of(attempt, told, None, started)
+    if report.end is not None:
+        return result_of(attempt, report, None, started)
     if is_failed_by_trigger(attempt):
         reason: BaseException | None = TriggerFailed("its trigger has ended the task")
-        state, told.end = fail(ti, attempt, datetime.now(UTC))
+        state, report.end = fail(ti, attempt, datetime.now(UTC))
     else:
         state, _, reason = task_runner.run(ti, context, log)
         if state not in ENDS_WELL and job.ask(ending=True)["ending"]:
             return None  # nobody's failure: it goes on elsewhere, or was not wanted any more
     context["exception"] = reason
-    _leave(job, result_of(attempt, told, reason, started))
+    _leave(job, result_of(attempt, report, reason, started))
     task_runner.finalize(ti, state, context, log, reason)
-    return result_of(attempt, told, reason, started)
+    return result_of(attempt, report, reason, started)
 
 
 def _logger() -> Any:

@@ -60,8 +60,8 @@ class AirflowTimetable:
         found = {str(kind): str(self._timetable.generate_run_id(run_type=DagRunType(kind), **known)) for kind in NAMED}
         for run_id in found.values():
             if re.fullmatch(RUN_ID, run_id) is None or len(run_id) > LONGEST_RUN_ID or run_id in (".", ".."):
-                told = f"it has to match {RUN_ID}, and to have {LONGEST_RUN_ID} characters at most"
-                raise ValueError(f"generate_run_id gives {run_id[:300]!r}, which is no run_id: {told}")
+                rule = f"it has to match {RUN_ID}, and to have {LONGEST_RUN_ID} characters at most"
+                raise ValueError(f"generate_run_id gives {run_id[:300]!r}, which is no run_id: {rule}")
         return found
 
     def manual_interval(self, run_after: datetime) -> DataInterval:

@@ -55,8 +55,8 @@ def comms_for_many(**options: Any) -> Any:
 
         async def asend(self, msg: Any) -> Any:
             context = copy_context()  # a trigger that is cancelled meanwhile leaves the answer to nobody else
-            asked = asyncio.get_running_loop().run_in_executor(None, context.run, self.send, msg)
-            return await asyncio.shield(asked)
+            pending = asyncio.get_running_loop().run_in_executor(None, context.run, self.send, msg)
+            return await asyncio.shield(pending)
 
     return ForMany(**options)
 
@@ -108,7 +108,7 @@ class _Watching:
             end = TriggerEnd(error=FAILED, traceback=tuple(traceback.format_exception(error)))
         self.tasks.pop(name, None)
         await put_in_order(trigger, kill=False)
-        pushed = self.asking[name].told.results
+        pushed = self.asking[name].report.results
         end = end.model_copy(update={"xcom": {**pushed, **end.xcom}})
         self._forget(name)
         self.job.tell(event=name, end=end.model_dump(mode="json"))

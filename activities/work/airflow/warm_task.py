@@ -57,9 +57,9 @@ def run() -> None:
     identity = manual_run(spec.dag_id, spec.schedule, TriggerRequest(logical_date=now), now)
     attempt = TaskAttempt(run=identity, task=spec.tasks[0], try_number=1, source=spec.source)
     attempt = TaskAttempt.model_validate_json(attempt.model_dump_json())
-    told, job = TaskReport(), cast("Job", _Nobody())
-    with _unheard(), answered(lambda message, _: answer(Asking(attempt, told, job), message)):
-        perform(dag.task_dict["given"], attempt, told, job)
+    report, job = TaskReport(), cast("Job", _Nobody())
+    with _unheard(), answered(lambda message, _: answer(Asking(attempt, report, job), message)):
+        perform(dag.task_dict["given"], attempt, report, job)
 
 
 @contextmanager

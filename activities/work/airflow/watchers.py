@@ -96,13 +96,13 @@ async def _looked(asset: Any, trigger: Any, seconds: float) -> WatchAnswer:
 
 async def _batch(stream: AsyncIterator[Any], seconds: float) -> AsyncIterator[Any]:
     """The first event, and those that follow at once. No event is taken before there is room for it."""
-    within = seconds
+    timeout = seconds
     while True:
         try:
-            yield await asyncio.wait_for(anext(stream), within)
+            yield await asyncio.wait_for(anext(stream), timeout)
         except (TimeoutError, StopAsyncIteration):
             return
-        within = TOGETHER_SECONDS
+        timeout = TOGETHER_SECONDS
 
 
 def _stream(trigger: Any) -> AsyncIterator[Any]:

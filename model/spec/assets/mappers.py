@@ -114,8 +114,8 @@ class _Temporal(_Mapper):
 
     def to_downstream(self, key: str) -> str:
         read = datetime.strptime(key, self.input_format)
-        here = local(read, self.timezone) if read.tzinfo is None else read.astimezone(zone(self.timezone))
-        return self.written(self.start(here))
+        in_zone = local(read, self.timezone) if read.tzinfo is None else read.astimezone(zone(self.timezone))
+        return self.written(self.start(in_zone))
 
     def written(self, start: datetime) -> str:
         """The key of the period that begins at *start*."""

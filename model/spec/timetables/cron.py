@@ -192,10 +192,10 @@ class Cron:
         Airflow looks at the end of the way alone, also where the clocks are changed twice on it.
         """
         if self.dst_policy == "every_instant":
-            way = _LOOK if tick > start else -_LOOK
+            step = _LOOK if tick > start else -_LOOK
             for n in range(1, abs(tick - start) // _LOOK + 1):
-                if _offset((start + n * way).astimezone(self.zone)) != offset:
-                    return start + n * way
+                if _offset((start + n * step).astimezone(self.zone)) != offset:
+                    return start + n * step
         return tick if _offset(tick.astimezone(self.zone)) != offset else None
 
     def _step(self, start: datetime, offset: timedelta, *, forward: bool) -> datetime | None:

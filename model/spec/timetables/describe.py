@@ -12,11 +12,11 @@ def in_words(schedule: dict[str, Any]) -> str | None:
     """What the cron expression of *schedule*, a timetable as data, says; None where it has none that can be told."""
     schedule = schedule.get("timetable", schedule)  # of AssetOrTime, the part that time decides
     expressions = schedule.get("expressions") or [schedule.get("expression")]
-    told = [_described(str(expression)) for expression in expressions if expression is not None]
-    if not told or None in told:
+    descriptions = [_described(str(expression)) for expression in expressions if expression is not None]
+    if not descriptions or None in descriptions:
         return None
     zone = schedule.get("timezone", "UTC")
-    return f"{'; and '.join(part for part in told if part)} ({zone})"
+    return f"{'; and '.join(part for part in descriptions if part)} ({zone})"
 
 
 SUMMARIES = {"null": None, "once": "@once", "continuous": "@continuous", "asset": "Asset"}

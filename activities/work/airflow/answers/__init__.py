@@ -27,7 +27,7 @@ class Asking:
     """The try that asks, what it has told so far, and who knows more."""
 
     attempt: TaskAttempt
-    told: TaskReport
+    report: TaskReport
     worker: AnswerSource
 
     def is_own(self, message: Message) -> bool:

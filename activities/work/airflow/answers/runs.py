@@ -29,13 +29,13 @@ def _run_state(asking: Asking, message: Message) -> Message:
     found = runs_of(asking.worker, message["dag_id"], message["run_id"])
     if not found:
         return _no_run(message)
-    asking.told.other_run = f"run {message['run_id']!r} of DAG {message['dag_id']!r} is {found[0].state}"
+    asking.report.other_run = f"run {message['run_id']!r} of DAG {message['dag_id']!r} is {found[0].state}"
     return {"type": "DagRunStateResult", "state": str(found[0].state)}
 
 
 def _no_run(message: Message) -> Message:
-    told = f"DAG {message['dag_id']!r} has no run {message['run_id']!r}"
-    return missing("GENERIC_ERROR", message=told)
+    reason = f"DAG {message['dag_id']!r} has no run {message['run_id']!r}"
+    return missing("GENERIC_ERROR", message=reason)
 
 
 def _run_count(asking: Asking, message: Message) -> Message:
@@ -208,7 +208,7 @@ def _trigger(asking: Asking, message: Message) -> Message:
             wanted[name] = wanted[name].isoformat()
     answer = asking.worker.ask(trigger=wanted, attempt=asking.attempt.model_dump(mode="json"))
     if answer.get("exists"):
-        asking.told.other_run = f"run {message['run_id']!r} of DAG {message['dag_id']!r} is there already"
+        asking.report.other_run = f"run {message['run_id']!r} of DAG {message['dag_id']!r} is there already"
         return missing("DAGRUN_ALREADY_EXISTS", dag_id=message["dag_id"], run_id=message["run_id"])
     if "error" in answer:
         return missing("GENERIC_ERROR", message=answer["error"])

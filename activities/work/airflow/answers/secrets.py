@@ -40,10 +40,10 @@ def _connection(_asking: Asking, message: Message) -> Message:
     try:
         found = _read(message["conn_id"], text)
     except Exception as error:  # the error itself may quote a password
-        told = (
+        reason = (
             f"connection {message['conn_id']!r} cannot be read ({type(error).__name__}). Write a URI or a JSON object"
         )
-        return missing("GENERIC_ERROR", message=told)
+        return missing("GENERIC_ERROR", message=reason)
     names = ("conn_id", "conn_type", "host", "schema", "login", "password", "port", "extra")
     return {"type": "ConnectionResult", **{name: getattr(found, name) for name in names}}
 

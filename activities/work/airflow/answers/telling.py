@@ -10,22 +10,22 @@ from . import Answering, Asking, Message
 
 
 def _end(asking: Asking, message: Message) -> None:
-    asking.told.end = message
+    asking.report.end = message
 
 
 def _rendered(asking: Asking, message: Message) -> None:
-    asking.told.rendered = message["rendered_fields"]
+    asking.report.rendered = message["rendered_fields"]
     asking.worker.tell(rendered=shown(message["rendered_fields"]))
 
 
 def _map_label(asking: Asking, message: Message) -> None:
-    asking.told.map_label = message["rendered_map_index"]
+    asking.report.map_label = message["rendered_map_index"]
 
 
 def _skips(asking: Asking, message: Message) -> None:
     """Of a task in a mapped group the instances of its own index are meant, which the planner knows by itself."""
     for task in message["tasks"]:
-        asking.told.skips.append(task if isinstance(task, str) else task[0])
+        asking.report.skips.append(task if isinstance(task, str) else task[0])
 
 
 def _mask(asking: Asking, message: Message) -> None:
@@ -56,7 +56,7 @@ def _first_poke(asking: Asking, _message: Message) -> Message:
 
 
 def _form(asking: Asking, message: Message) -> Message:
-    asking.told.form = InputForm(
+    asking.report.form = InputForm(
         subject=message["subject"],
         options=tuple(message["options"]),
         body=message.get("body"),

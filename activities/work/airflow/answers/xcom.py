@@ -11,22 +11,22 @@ from . import Answering, Asking, Message, missing
 def _set(asking: Asking, message: Message) -> Message | None:
     run, task = asking.attempt.run, asking.attempt.task
     if (message["dag_id"], message["run_id"], message["task_id"]) != (run.dag_id, run.run_id, task.task_id):
-        told = f"results of {message['task_id']!r} are its own: a task can set none but its own"
-        return missing("GENERIC_ERROR", message=told)
+        reason = f"results of {message['task_id']!r} are its own: a task can set none but its own"
+        return missing("GENERIC_ERROR", message=reason)
     try:
         json.dumps(message["value"], allow_nan=False, default=str)
     except ValueError as error:
         raise InvalidInputError(f"the result {message['key']!r} is not JSON: {error}. Return plain data") from None
-    asking.told.xcom[message["key"]] = message["value"]
-    asking.told.deleted.discard(message["key"])
+    asking.report.xcom[message["key"]] = message["value"]
+    asking.report.deleted.discard(message["key"])
     if message.get("mapped_length") is not None:
-        asking.told.lengths[message["key"]] = message["mapped_length"]
+        asking.report.lengths[message["key"]] = message["mapped_length"]
     return None
 
 
 def _delete(asking: Asking, message: Message) -> None:
-    asking.told.xcom.pop(message["key"], None)
-    asking.told.deleted.add(message["key"])
+    asking.report.xcom.pop(message["key"], None)
+    asking.report.deleted.add(message["key"])
 
 
 def _get(asking: Asking, message: Message) -> Message:
@@ -83,10 +83,10 @@ def _own(asking: Asking, task_id: str, key: str) -> dict[int, Any] | None:
     """What this try has left itself."""
     if task_id != asking.attempt.task.task_id:
         return None
-    if key in asking.told.deleted:
+    if key in asking.report.deleted:
         return {}
-    if key in asking.told.xcom:
-        return {asking.attempt.map_index: asking.told.xcom[key]}
+    if key in asking.report.xcom:
+        return {asking.attempt.map_index: asking.report.xcom[key]}
     return None
 
 
