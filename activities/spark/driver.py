@@ -276,7 +276,7 @@ def failure(error: BaseException) -> dict[str, Any]:
         causes.append("caused by {}: {}".format(*name_and_message(cause)))
         cause = cause.__cause__
     known = {"error_type": name, "message": first_lines("\n".join([message, *causes])), "traceback": frames[-20:]}
-    return {**known, "retryable": False} if getattr(error, "is_final", False) is True else known
+    return {**known, "retryable": False} if getattr(error, "tidemill_is_final", False) is True else known
 
 
 MAX_CAUSES = 3

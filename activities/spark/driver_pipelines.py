@@ -38,7 +38,7 @@ SERVER = {
 class DatasetNotRefreshedError(Exception):
     """The pipeline has a dataset that no task of the DAG refreshes: another try would find the same."""
 
-    is_final = True
+    tidemill_is_final = True
 
 
 class PipelinesMissingError(Exception):

@@ -8,6 +8,7 @@ import pytest
 from spark_clusters import options_for
 from support import Stack, dag, eventually, stack
 from tidemill.activities.dag_files import parse_dag_file
+from tidemill.activities.spark.driver import failure
 from tidemill.activities.spark.driver_pipelines import (
     FLOW,
     DatasetNotRefreshedError,
@@ -303,3 +304,11 @@ async def test_a_flow_that_fails_fails_the_task_with_its_reason(
     assert f"Flow spark_catalog.default.orders_{mark} has COMPLETED" in spark.log_of(
         "pipeline_fails", details.run.run_id, "sales"
     )
+
+
+def test_no_name_of_a_users_exception_takes_its_retries() -> None:
+    class OwnError(Exception):
+        is_final = True
+
+    assert "retryable" not in failure(OwnError("mine"))
+    assert failure(DatasetNotRefreshedError("more"))["retryable"] is False
