@@ -52,7 +52,7 @@ def _in_utc(at: datetime) -> datetime:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-Moment = Annotated[datetime, AfterValidator(_in_utc)]
+UtcDateTime = Annotated[datetime, AfterValidator(_in_utc)]
 """A moment; one without an offset is UTC (as in Airflow)."""
 
 
@@ -61,22 +61,22 @@ class DateFilters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    run_after_gte: Moment | None = None
-    run_after_gt: Moment | None = None
-    run_after_lte: Moment | None = None
-    run_after_lt: Moment | None = None
-    logical_date_gte: Moment | None = None
-    logical_date_gt: Moment | None = None
-    logical_date_lte: Moment | None = None
-    logical_date_lt: Moment | None = None
-    start_date_gte: Moment | None = None
-    start_date_gt: Moment | None = None
-    start_date_lte: Moment | None = None
-    start_date_lt: Moment | None = None
-    end_date_gte: Moment | None = None
-    end_date_gt: Moment | None = None
-    end_date_lte: Moment | None = None
-    end_date_lt: Moment | None = None
+    run_after_gte: UtcDateTime | None = None
+    run_after_gt: UtcDateTime | None = None
+    run_after_lte: UtcDateTime | None = None
+    run_after_lt: UtcDateTime | None = None
+    logical_date_gte: UtcDateTime | None = None
+    logical_date_gt: UtcDateTime | None = None
+    logical_date_lte: UtcDateTime | None = None
+    logical_date_lt: UtcDateTime | None = None
+    start_date_gte: UtcDateTime | None = None
+    start_date_gt: UtcDateTime | None = None
+    start_date_lte: UtcDateTime | None = None
+    start_date_lt: UtcDateTime | None = None
+    end_date_gte: UtcDateTime | None = None
+    end_date_gt: UtcDateTime | None = None
+    end_date_lte: UtcDateTime | None = None
+    end_date_lt: UtcDateTime | None = None
     duration_gte: float | None = None
     duration_gt: float | None = None
     duration_lte: float | None = None
@@ -92,7 +92,7 @@ class Batch(DateFilters):
     dag_ids: list[str] | None = None
 
 
-Mask = Annotated[list[str] | None, Query()]
+UpdateMask = Annotated[list[str] | None, Query()]
 """Which fields of a body are meant; all that are given, where it says none (Airflow: update_mask)."""
 KNOWN_STATES = frozenset(TaskState)
 """Airflow's, and those that are only here; `none` for Airflow's null."""

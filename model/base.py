@@ -38,7 +38,15 @@ class Model(BaseModel):
     """
 
     # A schema is built on first use: a command of the command line uses few of them.
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow", defer_build=True)
+    # A field is made and read by its name; what travels, or is kept, has the alias that earlier releases know.
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True,
+        extra="allow",
+        defer_build=True,
+        validate_by_alias=True,
+        validate_by_name=True,
+        serialize_by_alias=True,
+    )
 
     if not TYPE_CHECKING:
         __init__ = _made_strictly
@@ -47,7 +55,14 @@ class Model(BaseModel):
 class Record(BaseModel):
     """State that one workflow owns and changes in place; travels through continue-as-new, and between releases."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", validate_assignment=False, defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="allow",
+        defer_build=True,
+        validate_assignment=False,
+        validate_by_alias=True,
+        validate_by_name=True,
+        serialize_by_alias=True,
+    )
 
     if not TYPE_CHECKING:
         __init__ = _made_strictly
@@ -84,11 +99,11 @@ class OmitDefaults(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        defaults = _defaults(type(self))
+        defaults, names = _defaults(type(self)), _names(type(self))
         return {
-            name: value
-            for name, value in write(self).items()
-            if name not in defaults or getattr(self, name) != defaults[name]
+            written: value
+            for written, value in write(self).items()
+            if (name := names.get(written, written)) not in defaults or getattr(self, name) != defaults[name]
         }
 
 
@@ -107,11 +122,11 @@ class OmitNewDefaults(BaseModel):
 
     @model_serializer(mode="wrap")
     def _readable_to_earlier_releases(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        defaults = _defaults(type(self))
+        defaults, names = _defaults(type(self)), _names(type(self))
         return {
-            name: value
-            for name, value in write(self).items()
-            if name not in self.later_fields or getattr(self, name) != defaults[name]
+            written: value
+            for written, value in write(self).items()
+            if (name := names.get(written, written)) not in self.later_fields or getattr(self, name) != defaults[name]
         }
 
 
@@ -123,6 +138,12 @@ def _defaults(model: type[BaseModel]) -> dict[str, Any]:
         for name, field in model.model_fields.items()
         if not field.is_required() and name not in DISCRIMINATORS
     }
+
+
+@cache
+def _names(model: type[BaseModel]) -> dict[str, str]:
+    """The names of the fields that are written by an alias, by the alias."""
+    return {field.alias: name for name, field in model.model_fields.items() if field.alias is not None}
 
 
 def to_utc(value: datetime) -> datetime:

@@ -19,9 +19,7 @@ FORBIDDEN = {
     "most": "MAX_..., max_...",
     "within": "..._TIMEOUT, timeout",
 }
-"""By the word, what to write instead, in names of modules, classes, functions, constants, parameters and variables."""
-ON_THE_WIRE = {"news"}
-"""Handlers of messages, which releases share: a new name for one comes with a new baseline. So do fields of models."""
+"""By the word, what to write instead, in all names; what travels between releases keeps its name as an alias."""
 PHRASES = (
     "under_way",
     "UnderWay",
@@ -37,24 +35,16 @@ PHRASES = (
 
 
 def definitions(path: Path) -> Iterator[str]:
-    """The names that the module at *path* gives: its own, and all in it but for the fields of its models."""
+    """The names that the module at *path* gives: its own, and all in it."""
     yield path.stem
-    tree = ast.parse(path.read_text())
-    fields = {
-        id(statement.target)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for statement in node.body
-        if isinstance(statement, ast.AnnAssign)
-    }
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.arg):
             yield node.arg
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr.startswith("_"):
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.attr
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs) and node.name is not None:
             yield node.name
@@ -72,7 +62,6 @@ def test_names_are_the_fields_words() -> None:
         for layer in LAYERS
         for path in sorted((ROOT / layer).rglob("*.py"))
         for name in definitions(path)
-        if name not in ON_THE_WIRE
         for word in words(name) & {*FORBIDDEN}
     ]
     assert not found, "\n".join(found)

@@ -17,7 +17,7 @@ from ...model.spec.timetables import waited_for
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
-from ..dependencies import Limit, Moment, Offset, Source
+from ..dependencies import Limit, Offset, Source, UtcDateTime
 from ..read.cached_client import CachedClient
 from ..read.concurrency import after_change, each
 from ..read.filters import matches, ordered, page
@@ -154,10 +154,10 @@ async def get_events(
     source_map_index: int | None = None,
     name_pattern: str | None = None,
     name_prefix_pattern: str | None = None,
-    timestamp_gte: Moment | None = None,
-    timestamp_gt: Moment | None = None,
-    timestamp_lte: Moment | None = None,
-    timestamp_lt: Moment | None = None,
+    timestamp_gte: UtcDateTime | None = None,
+    timestamp_gt: UtcDateTime | None = None,
+    timestamp_lte: UtcDateTime | None = None,
+    timestamp_lt: UtcDateTime | None = None,
 ) -> dict[str, Any]:
     """The last events of assets."""
     wanted = {

@@ -11,7 +11,7 @@ from ...activities.secrets import STORED, Connection, names_of, store
 from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError
 from ...worker.shown_secrets import HIDDEN, fields_of
-from ..dependencies import Limit, Mask, Offset
+from ..dependencies import Limit, Offset, UpdateMask
 from ..read.filters import matches, ordered, page
 from ..responses.common import Answer, Body
 from ..responses.connection_types import forms
@@ -187,7 +187,9 @@ async def change_connections(body: BulkBody[ConnectionBody]) -> BulkAnswer:
 
 
 @router.patch("/api/v2/connections/{connection_id}")
-async def change_connection(connection_id: str, body: ConnectionBody, update_mask: Mask = None) -> ConnectionAnswer:
+async def change_connection(
+    connection_id: str, body: ConnectionBody, update_mask: UpdateMask = None
+) -> ConnectionAnswer:
     """Changes a connection of the store; what comes back as it was shown (`***`) stays."""
     if body.connection_id != connection_id:
         message = f"the body is about {body.connection_id!r}, and the path about {connection_id!r}: name one"

@@ -14,7 +14,7 @@ from ...model.run.views import RunView
 from ...model.spec.dag import DagSource, DagSpec
 from ...worker.connection import NotFoundError
 from ..auth.access import check_tags
-from ..dependencies import Limit, Mask, Offset, Source
+from ..dependencies import Limit, Offset, Source, UpdateMask
 from ..errors import ConflictError
 from ..read.cached_client import CachedClient
 from ..read.concurrency import AT_ONCE, after_change, each
@@ -222,7 +222,7 @@ async def get_dag_details(source: Source, dag_id: str, request: Request) -> DagD
 
 
 @router.patch("/api/v2/dags/{dag_id}")
-async def patch_dag(source: Source, dag_id: str, body: DagPatch, update_mask: Mask = None) -> DagAnswer:  # noqa: ARG001 - there is one field
+async def patch_dag(source: Source, dag_id: str, body: DagPatch, update_mask: UpdateMask = None) -> DagAnswer:  # noqa: ARG001 - there is one field
     """Pauses or unpauses a DAG."""
     before = await get_dag(source, dag_id)
     await source.tidemill.dags.pause(dag_id, body.is_paused)

@@ -15,7 +15,7 @@ from ...model.dag.views import DagView
 from ...worker.connection import NotFoundError
 from ...worker.failing import failing_workflows
 from ..auth.tokens import Role
-from ..dependencies import Limit, Moment, Offset, Source
+from ..dependencies import Limit, Offset, Source, UtcDateTime
 from ..read.cached_client import CachedClient
 from ..read.concurrency import each
 from ..read.filters import matches, ordered, page
@@ -131,8 +131,8 @@ async def get_decisions(
     owner: str | None = None,
     excluded_events: Annotated[list[str], Query()] = [],  # noqa: B006
     included_events: Annotated[list[str], Query()] = [],  # noqa: B006
-    before: Moment | None = None,
-    after: Moment | None = None,
+    before: UtcDateTime | None = None,
+    after: UtcDateTime | None = None,
     dag_id_pattern: str | None = None,
     dag_id_prefix_pattern: str | None = None,
     task_id_pattern: str | None = None,

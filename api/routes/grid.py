@@ -16,7 +16,7 @@ from ...model.run.views import RunDetails
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ...worker.connection import NotFoundError
-from ..dependencies import Limit, Moment, Offset, Source
+from ..dependencies import Limit, Offset, Source, UtcDateTime
 from ..read.cached_client import CachedClient
 from ..read.filters import matches, ordered, page
 from ..read.graph import edges, reached, tree
@@ -60,10 +60,10 @@ class GridPart(Part):
     offset: Offset = 0
     limit: Limit = 50
     order_by: list[str] = ["id"]
-    run_after_gte: Moment | None = None
-    run_after_gt: Moment | None = None
-    run_after_lte: Moment | None = None
-    run_after_lt: Moment | None = None
+    run_after_gte: UtcDateTime | None = None
+    run_after_gt: UtcDateTime | None = None
+    run_after_lte: UtcDateTime | None = None
+    run_after_lt: UtcDateTime | None = None
     run_type: list[RunType] = []
     state: list[RunState] = []
     triggering_user: str | None = None
@@ -90,10 +90,10 @@ async def get_grid_runs(
     offset: Offset = 0,
     limit: Limit = 50,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
-    run_after_gte: Moment | None = None,
-    run_after_gt: Moment | None = None,
-    run_after_lte: Moment | None = None,
-    run_after_lt: Moment | None = None,
+    run_after_gte: UtcDateTime | None = None,
+    run_after_gt: UtcDateTime | None = None,
+    run_after_lte: UtcDateTime | None = None,
+    run_after_lt: UtcDateTime | None = None,
     run_type: Annotated[list[RunType], Query()] = [],  # noqa: B006
     state: Annotated[list[RunState], Query()] = [],  # noqa: B006
 ) -> list[GridRun]:
@@ -199,14 +199,14 @@ async def get_calendar(
     source: Source,
     dag_id: str,
     granularity: Literal["hourly", "daily"] = "daily",
-    logical_date_gte: Moment | None = None,
-    logical_date_gt: Moment | None = None,
-    logical_date_lte: Moment | None = None,
-    logical_date_lt: Moment | None = None,
-    partition_date_gte: Moment | None = None,
-    partition_date_gt: Moment | None = None,
-    partition_date_lte: Moment | None = None,
-    partition_date_lt: Moment | None = None,
+    logical_date_gte: UtcDateTime | None = None,
+    logical_date_gt: UtcDateTime | None = None,
+    logical_date_lte: UtcDateTime | None = None,
+    logical_date_lt: UtcDateTime | None = None,
+    partition_date_gte: UtcDateTime | None = None,
+    partition_date_gt: UtcDateTime | None = None,
+    partition_date_lte: UtcDateTime | None = None,
+    partition_date_lt: UtcDateTime | None = None,
 ) -> dict[str, Any]:
     """How many runs of which state there were in each day or hour, and how many are to come."""
     if any((partition_date_gte, partition_date_gt, partition_date_lte, partition_date_lt)):

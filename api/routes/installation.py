@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from ..dependencies import Limit, Moment, Offset
+from ..dependencies import Limit, Offset, UtcDateTime
 from ..read.filters import page
 
 router = APIRouter()
@@ -42,14 +42,14 @@ async def get_jobs(
     hostname: str | None = None,  # noqa: ARG001
     executor_class: str | None = None,  # noqa: ARG001
     is_alive: bool | None = None,  # noqa: ARG001
-    start_date_gte: Moment | None = None,  # noqa: ARG001
-    start_date_gt: Moment | None = None,  # noqa: ARG001
-    start_date_lte: Moment | None = None,  # noqa: ARG001
-    start_date_lt: Moment | None = None,  # noqa: ARG001
-    end_date_gte: Moment | None = None,  # noqa: ARG001
-    end_date_gt: Moment | None = None,  # noqa: ARG001
-    end_date_lte: Moment | None = None,  # noqa: ARG001
-    end_date_lt: Moment | None = None,  # noqa: ARG001
+    start_date_gte: UtcDateTime | None = None,  # noqa: ARG001
+    start_date_gt: UtcDateTime | None = None,  # noqa: ARG001
+    start_date_lte: UtcDateTime | None = None,  # noqa: ARG001
+    start_date_lt: UtcDateTime | None = None,  # noqa: ARG001
+    end_date_gte: UtcDateTime | None = None,  # noqa: ARG001
+    end_date_gt: UtcDateTime | None = None,  # noqa: ARG001
+    end_date_lte: UtcDateTime | None = None,  # noqa: ARG001
+    end_date_lt: UtcDateTime | None = None,  # noqa: ARG001
 ) -> dict[str, Any]:
     """None: there is no scheduler, no triggerer and no processor of DAG files. Temporal keeps what is to be done."""
     return {"jobs": [], "total_entries": 0}

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 
-from ..dependencies import Limit, Moment, Offset, Source
+from ..dependencies import Limit, Offset, Source, UtcDateTime
 from ..errors import NotOfferedError
 
 router = APIRouter()
@@ -86,14 +86,14 @@ async def get_deadlines(
     offset: Offset = 0,  # noqa: ARG001
     order_by: Annotated[list[str], Query()] = ["deadline_time"],  # noqa: ARG001, B006
     missed: bool | None = None,  # noqa: ARG001
-    deadline_time_gte: Moment | None = None,  # noqa: ARG001
-    deadline_time_gt: Moment | None = None,  # noqa: ARG001
-    deadline_time_lte: Moment | None = None,  # noqa: ARG001
-    deadline_time_lt: Moment | None = None,  # noqa: ARG001
-    last_updated_at_gte: Moment | None = None,  # noqa: ARG001
-    last_updated_at_gt: Moment | None = None,  # noqa: ARG001
-    last_updated_at_lte: Moment | None = None,  # noqa: ARG001
-    last_updated_at_lt: Moment | None = None,  # noqa: ARG001
+    deadline_time_gte: UtcDateTime | None = None,  # noqa: ARG001
+    deadline_time_gt: UtcDateTime | None = None,  # noqa: ARG001
+    deadline_time_lte: UtcDateTime | None = None,  # noqa: ARG001
+    deadline_time_lt: UtcDateTime | None = None,  # noqa: ARG001
+    last_updated_at_gte: UtcDateTime | None = None,  # noqa: ARG001
+    last_updated_at_gt: UtcDateTime | None = None,  # noqa: ARG001
+    last_updated_at_lte: UtcDateTime | None = None,  # noqa: ARG001
+    last_updated_at_lt: UtcDateTime | None = None,  # noqa: ARG001
 ) -> dict[str, Any]:
     """Deadlines are told to notifiers, and not kept."""
     if dag_id != "~":

@@ -8,7 +8,7 @@ from ...model.errors import InvalidInputError
 from ...model.pool.state import LIMIT, PoolSettings, PoolView
 from ...model.states import RunState
 from ...worker.connection import NotFoundError
-from ..dependencies import Limit, Mask, Offset, Source
+from ..dependencies import Limit, Offset, Source, UpdateMask
 from ..read.cached_client import CachedClient
 from ..read.filters import matches, ordered, page
 from ..refusals import BadRequestError
@@ -127,7 +127,7 @@ async def make_pool(source: Source, body: PoolBody) -> PoolAnswer:
 
 
 @router.patch("/api/v2/pools/{pool_name}")
-async def patch_pool(source: Source, pool_name: str, body: PoolPatch, update_mask: Mask = None) -> PoolAnswer:
+async def patch_pool(source: Source, pool_name: str, body: PoolPatch, update_mask: UpdateMask = None) -> PoolAnswer:
     """Changes a pool. Slots that are held stay held."""
     _not_the_default(pool_name)
     before = PoolAnswer.of(await source.tidemill.pools.describe(pool_name))

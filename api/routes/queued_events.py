@@ -11,7 +11,7 @@ from ...model.asset.gathering import Gathered
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
-from ..dependencies import Moment, Source
+from ..dependencies import Source, UtcDateTime
 from ..read.cached_client import CachedClient
 from ..read.concurrency import each
 from ..responses.common import asset_number
@@ -41,7 +41,7 @@ async def _queued(source: CachedClient, dag_id: str, before: datetime | None) ->
 
 
 @router.get(OF_DAG)
-async def get_queued_of_dag(source: Source, dag_id: str, before: Moment | None = None) -> dict[str, Any]:
+async def get_queued_of_dag(source: Source, dag_id: str, before: UtcDateTime | None = None) -> dict[str, Any]:
     """The assets that are there for the DAG's next run."""
     found = await _queued(source, dag_id, before)
     if not found:
@@ -51,7 +51,7 @@ async def get_queued_of_dag(source: Source, dag_id: str, before: Moment | None =
 
 @router.get(OF_DAG_AND_ASSET)
 async def get_queued_of_both(
-    source: Source, dag_id: str, asset_id: int, before: Moment | None = None
+    source: Source, dag_id: str, asset_id: int, before: UtcDateTime | None = None
 ) -> dict[str, Any]:
     """An asset that is there for the DAG's next run. 404 where it is not."""
     for one in await _queued(source, dag_id, before):
@@ -61,7 +61,7 @@ async def get_queued_of_both(
 
 
 @router.get(OF_ASSET)
-async def get_queued_of_asset(source: Source, asset_id: int, before: Moment | None = None) -> dict[str, Any]:
+async def get_queued_of_asset(source: Source, asset_id: int, before: UtcDateTime | None = None) -> dict[str, Any]:
     """The DAGs for whose next run the asset is there."""
     view = await named_asset(source, asset_id)
     parts = await each(view.consumers, lambda dag_id: _queued(source, dag_id, before))
@@ -70,20 +70,20 @@ async def get_queued_of_asset(source: Source, asset_id: int, before: Moment | No
 
 
 @router.delete(OF_DAG, status_code=204)
-async def unqueue_of_dag(source: Source, dag_id: str, before: Moment | None = None) -> Response:
+async def unqueue_of_dag(source: Source, dag_id: str, before: UtcDateTime | None = None) -> Response:
     """Has what is there for the DAG's next run count as not there. 404 where there is nothing."""
     return _taken_off(await source.tidemill.dags.unqueue(dag_id, before=before), f"DAG {dag_id!r}")
 
 
 @router.delete(OF_DAG_AND_ASSET, status_code=204)
-async def unqueue_of_both(source: Source, dag_id: str, asset_id: int, before: Moment | None = None) -> Response:
+async def unqueue_of_both(source: Source, dag_id: str, asset_id: int, before: UtcDateTime | None = None) -> Response:
     """Has an asset count as not there for the DAG's next run. 404 where it is not."""
     view = await named_asset(source, asset_id)
     return _taken_off(await source.tidemill.dags.unqueue(dag_id, view.name, before), f"DAG {dag_id!r}")
 
 
 @router.delete(OF_ASSET, status_code=204)
-async def unqueue_of_asset(source: Source, asset_id: int, person: Who, before: Moment | None = None) -> Response:
+async def unqueue_of_asset(source: Source, asset_id: int, person: Who, before: UtcDateTime | None = None) -> Response:
     """Has an asset count as not there for the next run of any DAG. 404 where it is there for none."""
     view = await named_asset(source, asset_id)
     waiting = [dag_id for dag_id in view.consumers if await _queued(source, dag_id, before)]

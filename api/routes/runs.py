@@ -23,7 +23,7 @@ from ...model.states import RunState, TaskState
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
-from ..dependencies import Batch, DateFilters, Limit, Mask, Offset, Source
+from ..dependencies import Batch, DateFilters, Limit, Offset, Source, UpdateMask
 from ..read.cached_client import CachedClient
 from ..read.concurrency import after_change, each
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
@@ -215,7 +215,7 @@ async def version_in_place_of(source: CachedClient, dag_id: str) -> DagVersion |
 
 @router.patch(RUN)
 async def patch_run(
-    source: Source, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: Mask = None
+    source: Source, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: UpdateMask = None
 ) -> RunAnswer:
     """Ends a run as success or failed, or has it run again (`queued`)."""
     given = {name: value for name, value in body if update_mask is None or name in update_mask}

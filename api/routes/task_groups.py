@@ -7,7 +7,7 @@ from ...model.run.revisions import MarkRequest
 from ...model.run.views import TaskView
 from ...model.states import TaskState
 from ...worker.connection import NotFoundError
-from ..dependencies import Mask, Source
+from ..dependencies import Source, UpdateMask
 from ..read.cached_client import CachedClient
 from ..read.graph import members_of
 from ..read.instances import instances_of, would_mark
@@ -50,7 +50,7 @@ async def try_marking_group(
 
 @router.patch(GROUP)
 async def mark_group(
-    source: Source, dag_id: str, dag_run_id: str, group_id: str, body: InstancePatch, update_mask: Mask = None
+    source: Source, dag_id: str, dag_run_id: str, group_id: str, body: InstancePatch, update_mask: UpdateMask = None
 ) -> InstanceCollection:
     """Gives the tasks of a group a state without running them; what runs is stopped first."""
     marks = body.new_state is not None if update_mask is None else "new_state" in update_mask

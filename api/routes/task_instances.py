@@ -19,7 +19,7 @@ from ...model.states import TaskState
 from ...worker.attempt_starts import AttemptStart
 from ...worker.connection import NotFoundError
 from ...worker.task_logs import TaskLog
-from ..dependencies import Batch, DateFilters, Limit, Mask, Offset, Source, TaskStateName
+from ..dependencies import Batch, DateFilters, Limit, Offset, Source, TaskStateName, UpdateMask
 from ..errors import REFUSALS, ConflictError
 from ..read.cached_client import CachedClient
 from ..read.concurrency import PATIENCE, after_change, each
@@ -435,7 +435,7 @@ async def try_marking_unmapped(
     task_id: str,
     body: InstancePatch,
     map_index: int = UNMAPPED,
-    update_mask: Mask = None,  # noqa: ARG001 - as above
+    update_mask: UpdateMask = None,  # noqa: ARG001 - as above
 ) -> InstanceCollection:
     """Tells what marking the instance would change; the query gives its map_index."""
     return await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
@@ -449,7 +449,7 @@ async def mark_unmapped(
     task_id: str,
     body: InstancePatch,
     map_index: int = UNMAPPED,
-    update_mask: Mask = None,
+    update_mask: UpdateMask = None,
 ) -> InstanceCollection:
     """Marks the instance; the query gives its map_index."""
     return await mark_instance(source, dag_id, dag_run_id, task_id, map_index, body, update_mask)
@@ -463,7 +463,7 @@ async def try_marking(
     task_id: str,
     map_index: int,
     body: InstancePatch,
-    update_mask: Mask = None,  # noqa: ARG001 - a note is refused, and there is one other field
+    update_mask: UpdateMask = None,  # noqa: ARG001 - a note is refused, and there is one other field
 ) -> InstanceCollection:
     """Which instances a mark would change. Raises NotFoundError for a task that is not there."""
     known = await source.run_spec(dag_id, await source.run(dag_id, dag_run_id))
@@ -501,7 +501,7 @@ async def mark_instance(
     task_id: str,
     map_index: int,
     body: InstancePatch,
-    update_mask: Mask = None,
+    update_mask: UpdateMask = None,
 ) -> InstanceCollection:
     """Gives an instance a state without running it; what runs is stopped first."""
     notes = gives_note(body, update_mask)

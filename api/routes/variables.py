@@ -10,7 +10,7 @@ from ...activities.secret_store import LONGEST_NAME, Kept
 from ...activities.secrets import STORED, is_sensitive, names_of, store
 from ...worker.connection import NotFoundError
 from ...worker.shown_secrets import HIDDEN
-from ..dependencies import Limit, Mask, Offset
+from ..dependencies import Limit, Offset, UpdateMask
 from ..read.filters import matches, ordered, page
 from ..responses.common import Answer, Body
 from .bulk import BulkAnswer, BulkBody
@@ -116,7 +116,7 @@ async def change_variables(body: BulkBody[VariableBody]) -> BulkAnswer:
 
 @router.patch("/api/v2/variables/{variable_key}")
 async def change_variable(
-    request: Request, variable_key: str, body: VariableBody, update_mask: Mask = None
+    request: Request, variable_key: str, body: VariableBody, update_mask: UpdateMask = None
 ) -> VariableAnswer:
     """Changes a variable of the store."""
     if body.key != variable_key:

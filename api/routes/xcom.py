@@ -11,7 +11,7 @@ from ...model.run.state import DagRunState
 from ...model.run.views import RunView
 from ...model.spec.references import is_stored
 from ...worker.connection import NotFoundError
-from ..dependencies import Limit, Moment, Offset, Source
+from ..dependencies import Limit, Offset, Source, UtcDateTime
 from ..read.cached_client import CachedClient
 from ..read.concurrency import each
 from ..read.filters import matches, ordered, page
@@ -70,14 +70,14 @@ class ResultFilters(BaseModel):
     run_id_prefix_pattern: str | None = None
     task_id_pattern: str | None = None
     task_id_prefix_pattern: str | None = None
-    logical_date_gte: Moment | None = None
-    logical_date_gt: Moment | None = None
-    logical_date_lte: Moment | None = None
-    logical_date_lt: Moment | None = None
-    run_after_gte: Moment | None = None
-    run_after_gt: Moment | None = None
-    run_after_lte: Moment | None = None
-    run_after_lt: Moment | None = None
+    logical_date_gte: UtcDateTime | None = None
+    logical_date_gt: UtcDateTime | None = None
+    logical_date_lte: UtcDateTime | None = None
+    logical_date_lt: UtcDateTime | None = None
+    run_after_gte: UtcDateTime | None = None
+    run_after_gt: UtcDateTime | None = None
+    run_after_lte: UtcDateTime | None = None
+    run_after_lt: UtcDateTime | None = None
     order_by: list[str] = ["dag_id", "task_id", "run_id", "map_index", "key"]
 
 

@@ -4,6 +4,8 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
+from pydantic import Field
+
 from ..base import Instant, Model, OmitDefaults, Record, Request, iso
 from ..errors import InvalidInputError
 from ..sizes import json_size
@@ -162,7 +164,7 @@ class AssetState(OmitDefaults, Record):
     """By name, the watchers as they were told last."""
     named_since: Instant | None = None
     """Since when DAGs name it."""
-    told_late: bool = False
+    lateness_sent: bool = Field(False, alias="told_late")
     """Whether those who are to be told know that it is late."""
 
     def tie(self, tie: Tie, now: datetime) -> None:
@@ -201,7 +203,7 @@ class AssetState(OmitDefaults, Record):
         event = AssetEvent(name=asset.name, uri=asset.uri, timestamp=now, **fields)
         self.causes = [*self.causes[-CAUSES_KEPT + 1 :], short]
         self.events = newest_that_fit([*self.events, event], EVENTS_KEPT, BYTES_KEPT)
-        self.told_late = False
+        self.lateness_sent = False
         if self.is_paused:
             kept = newest_that_fit([*self.held, event], HELD, BYTES_KEPT)
             self.dropped += len(self.held) + 1 - len(kept)
@@ -308,14 +310,14 @@ class AssetState(OmitDefaults, Record):
     def next_lateness(self) -> datetime | None:
         """When somebody has to be told that it is late."""
         fresh = self._fresh
-        return self.fresh_until if fresh is not None and fresh[2] and not self.told_late else None
+        return self.fresh_until if fresh is not None and fresh[2] and not self.lateness_sent else None
 
     def take_lateness(self, now: datetime) -> list[Lateness]:
         """Whom to tell that it is late; told once, until there is another event."""
         due, fresh = self.next_lateness(), self._fresh
         if due is None or fresh is None or now < due:
             return []
-        self.told_late = True
+        self.lateness_sent = True
         tie, freshness, notifiers = fresh
         newest = f"its newest event is of {iso(self.events[-1].timestamp)}" if self.events else "it has had no event"
         reason = f"asset {self.asset.name!r} is late: {newest}, and freshness = {freshness}"

@@ -6,6 +6,8 @@ Pure decisions over plain data; the `DagBundle` workflow carries them out.
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
+from pydantic import Field
+
 from ..base import Instant, OmitDefaults, Record, iso
 from .data import (
     CHANGING,
@@ -60,7 +62,7 @@ class OwnedDag(OmitDefaults, Record):
     """The version that its workflow has said that it has: an equal DAG keeps the one that it had."""
     gone_since: Instant | None = None
     """Since when no file defines it."""
-    told: DagFileState = DagFileState()
+    reported: DagFileState = Field(DagFileState(), alias="told")
     error: str | None = None
     """Why it could not be registered."""
     register_after: Instant | None = None
@@ -325,7 +327,7 @@ class BundleState(Record):
         for dag_id in strays:
             owned = self.dags.get(dag_id)
             if owned is not None and owned.error is None and owned.in_place == requested[dag_id]:
-                owned.registered, owned.in_place, owned.told = None, None, DagFileState()
+                owned.registered, owned.in_place, owned.reported = None, None, DagFileState()
 
     def not_registered(self, dag_id: str, reason: str, now: datetime) -> None:
         """The DAG's workflow could not be asked. Its file is parsed again, too, lest its version be lost."""
@@ -341,14 +343,14 @@ class BundleState(Record):
             state = self._file_state(owned, now)
             # What is mended or back goes on with its new version, not with the one before.
             too_early = state.holds_up is False and self._has_new_version(dag_id, owned)
-            if owned.registered is not None and state != owned.told and not too_early:
+            if owned.registered is not None and state != owned.reported and not too_early:
                 changed[dag_id] = state
         return changed
 
     def _file_state(self, owned: OwnedDag, now: datetime) -> DagFileState:
         if owned.gone_since is not None:
             stale = now >= owned.gone_since + self.settings.stale_dag_threshold
-            return DagFileState(bundle=self.settings.name, is_stale=True) if stale else owned.told
+            return DagFileState(bundle=self.settings.name, is_stale=True) if stale else owned.reported
         record = self.files.get(owned.path)
         error = record.error if record is not None else None
         stops = error is None or self.settings.on_import_error == "stop"
@@ -356,7 +358,7 @@ class BundleState(Record):
 
     def record_states(self, states: dict[str, DagFileState]) -> None:
         for dag_id, state in states.items():
-            self.dags[dag_id].told = state
+            self.dags[dag_id].reported = state
 
     # Time
 
@@ -368,7 +370,7 @@ class BundleState(Record):
         times = [self.next_listing() or now]
         waiting = (path for path in self.files if path not in under_way and self.wants_parse(path))
         times += [self.may_parse(path) or now for path in waiting]
-        gone = (o.gone_since for o in self.dags.values() if o.gone_since is not None and not o.told.is_stale)
+        gone = (o.gone_since for o in self.dags.values() if o.gone_since is not None and not o.reported.is_stale)
         times += [since + self.settings.stale_dag_threshold for since in gone]
         if compares and self.to_compare():
             times.append(self.next_comparison() or now)
@@ -382,7 +384,7 @@ class BundleState(Record):
             settings=self.settings,
             files=len(self.files),
             dags=sum(owned.gone_since is None for owned in self.dags.values()),
-            stale=sum(owned.told.is_stale for owned in self.dags.values()),
+            stale=sum(owned.reported.is_stale for owned in self.dags.values()),
             errors=sum(self.error_of(path) is not None for path in self.files),
             waiting=sum(self.wants_parse(path) for path in self.files),
             revision=self.revision,

@@ -37,7 +37,7 @@ class BackfillQuestion(OmitDefaults, Model):
     folder: str | None = None
     bundle: str | None = None
     owns: OwnedNames | None = None
-    most: int = Field(default=BATCH, ge=1)
+    limit: int = Field(default=BATCH, alias="most", ge=1)
     after: DataInterval | None = None
     skip: int = 0
     takes: bool = True
@@ -83,24 +83,24 @@ def _of_all(next_run: NextRun, question: BackfillQuestion) -> BackfillBatch:
     infos = tuple(_runs(next_run, question))
     if question.request.run_backwards:
         infos = infos[::-1]
-    return BackfillBatch(total=len(infos), infos=infos[question.offset : question.offset + question.most])
+    return BackfillBatch(total=len(infos), infos=infos[question.offset : question.offset + question.limit])
 
 
 def _taken(next_run: NextRun, question: BackfillQuestion) -> tuple[DagRunInfo, ...]:
-    infos = tuple(islice(_runs(next_run, question), question.skip, question.skip + question.most))
+    infos = tuple(islice(_runs(next_run, question), question.skip, question.skip + question.limit))
     return infos[::-1] if question.request.run_backwards else infos
 
 
 def _counted(next_run: NextRun, question: BackfillQuestion, in_time: Callable[[], bool]) -> BackfillBatch:
     """The runs from there on, counted; and those that are created first, if this is where they are."""
     backwards = question.request.run_backwards
-    kept: deque[DagRunInfo] = deque(maxlen=question.most if backwards else None)
+    kept: deque[DagRunInfo] = deque(maxlen=question.limit if backwards else None)
     starts: list[DataInterval | None] = []
     total, last, counted_to = 0, question.after, None
     for info in _runs(next_run, question):
         if total % PAGE == 0:
             starts.append(last)
-        if backwards or len(kept) < question.most:
+        if backwards or len(kept) < question.limit:
             kept.append(info)
         total, last = total + 1, info.data_interval
         if not in_time():

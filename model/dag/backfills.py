@@ -174,7 +174,7 @@ class Backfill(OmitDefaults, Record):
             folder=self.folder,
             bundle=self.bundle,
             owns=self.owns,
-            most=limit,
+            limit=limit,
             after=after,
             skip=skip,
             takes=not counts,

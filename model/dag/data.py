@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, ClassVar
 
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from ..asset.gathering import Gathering
 from ..asset.partitioning import Partitioning
@@ -39,7 +39,7 @@ class DagData(OmitNewDefaults, Record):
     """Where the present schedule takes over from another: no interval of it begins earlier."""
     ticks: tuple[DagRunInfo, ...] = ()
     ticks_ended: bool = False
-    ticks_asked_at: Instant | None = None
+    ticks_requested_at: Instant | None = Field(None, alias="ticks_asked_at")
     runs: dict[str, TrackedRun] = {}
     ledger: list[RunRecord] = []
     triggers: list[Any] = []
@@ -53,7 +53,7 @@ class DagData(OmitNewDefaults, Record):
     deleted: list[str] = []
     """Keys of runs that were deleted, the last ones: Temporal may take a while to forget their workflows."""
     decisions: list[MadeDecision] = []
-    news: int = 0
+    last_update: int = Field(0, alias="news")
     """The number of the last message to a run."""
     gathering: Gathering | None = None
     """What the DAG has gathered of the assets that it waits for."""

@@ -51,10 +51,10 @@ class DagPast(DagData):
 
     def update_for_run(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> DagUpdate:
         """What a run under way has to hear: all of the run before it, or only what has *changed* there."""
-        self.news += 1
+        self.last_update += 1
         if changed is not None and tracked.previous is not None:
             past = Past(run_id=tracked.previous, states=dict(changed))
-            return DagUpdate(number=self.news, is_paused=self.is_paused, past=past, is_delta=True)
+            return DagUpdate(number=self.last_update, is_paused=self.is_paused, past=past, is_delta=True)
         before = self.past_of(tracked)
         tracked.previous = before.run_id if before is not None else None
-        return DagUpdate(number=self.news, is_paused=self.is_paused, past=before)
+        return DagUpdate(number=self.last_update, is_paused=self.is_paused, past=before)

@@ -39,7 +39,7 @@ def upcoming(state: DagState, now: datetime, limit: int = RUNS_SHOWN) -> Ticks:
     question = state.ask(now)
     if state.spec.schedule.answers_by_moment:  # what follows the next run depends on when that ends
         return coming_runs(question)
-    return coming_runs(question.model_copy(update={"most": limit}))
+    return coming_runs(question.model_copy(update={"limit": limit}))
 
 
 def _transition(before: DagState, after: DagState, changed: bool) -> str:

@@ -53,10 +53,10 @@ class DagState(DagAssets, DagBackfills):
 
     def _late(self, now: datetime) -> bool:
         """Without catchup, whether a later run than the planned one has fallen due since the planning."""
-        if self.spec.catchup or self.held_up or not self.room(now) or self.ticks_asked_at is None:
+        if self.spec.catchup or self.held_up or not self.room(now) or self.ticks_requested_at is None:
             return False
         due_now = due(self.ticks, now)
-        return due_now >= 2 and due_now > due(self.ticks, self.ticks_asked_at)
+        return due_now >= 2 and due_now > due(self.ticks, self.ticks_requested_at)
 
     def ask(self, now: datetime) -> TimetableQuery:
         """What the timetable has to be asked to know the coming runs."""
@@ -70,7 +70,7 @@ class DagState(DagAssets, DagBackfills):
             folder=self.spec.folder,
             bundle=self.spec.bundle,
             owns=self.spec.owns,
-            most=1 if self.spec.schedule.answers_by_moment else limit,
+            limit=1 if self.spec.schedule.answers_by_moment else limit,
         )
 
     def _restriction(self) -> TimeRestriction:
@@ -84,7 +84,7 @@ class DagState(DagAssets, DagBackfills):
         """Keeps what the timetable answered at *requested_at*."""
         self.ticks = answer.infos
         self.ticks_ended = answer.ended
-        self.ticks_asked_at = requested_at
+        self.ticks_requested_at = requested_at
         self.broken = f"{TIMETABLE}{answer.error}" if answer.error is not None else None
         if answer.infos and answer.infos[0].data_interval == self.last_automated_interval:
             self.ticks = ()
@@ -304,7 +304,7 @@ class DagState(DagAssets, DagBackfills):
         tracked = self.runs.get(report.key)
         # A report from before a clear was on its way when the run was taken on again: it is of the execution before.
         if tracked is None or (
-            tracked.again and (report.told_at or report.ended_at) < (tracked.revised_at or tracked.queued_at)
+            tracked.again and (report.reported_at or report.ended_at) < (tracked.revised_at or tracked.queued_at)
         ):
             return False
         del self.runs[report.key]

@@ -15,14 +15,14 @@ from .backfill_walk import BackfillQuestion
 
 
 class TimetableQuery(Model):
-    """Which runs follow the automated run over `last`, as of `now`; at most `most` of them."""
+    """Which runs follow the automated run over `last`, as of `now`; at most `limit` of them."""
 
     asks: Literal["ticks"] = "ticks"
     timetable: Timetable
     restriction: TimeRestriction
     last: DataInterval | None
     now: Instant
-    most: int = Field(ge=1, le=1000)
+    limit: int = Field(alias="most", ge=1, le=1000)
     folder: str | None = None
     """Where a timetable of the user's own may be found, beside what is installed."""
     bundle: str | None = None
@@ -76,7 +76,7 @@ def walk(next_run: NextRun, question: TimetableQuery) -> Ticks:
     """
     last, now = question.last, question.now
     infos: list[DagRunInfo] = []
-    while len(infos) < question.most:
+    while len(infos) < question.limit:
         try:
             info = next_run(last, question.restriction, now)
         except OverflowError:  # beyond the calendar's last year

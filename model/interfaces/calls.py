@@ -1,14 +1,15 @@
 """Messages to workflows, declared once for who sends them and who handles them.
 
 A class per kind of workflow (`DagInterface`, `RunInterface`, ...) has an annotation per message, whose name is the one
-that travels. To call a message makes what a client sends: a `QueryCall`, an `UpdateCall` or a `SignalCall`, with the
-types of arguments and answer known. Temporal: message passing.
+that travels; with `Annotated` another one travels, which earlier releases know. To call a message makes what a client
+sends: a `QueryCall`, an `UpdateCall` or a `SignalCall`, with the types of arguments and answer known. Temporal: message
+passing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -93,8 +94,9 @@ class Interface:
         return f'{cls.listed()} AND ExecutionStatus = "Running"'
 
     def __init_subclass__(cls) -> None:
-        for name, form in get_type_hints(cls).items():
+        for name, annotation in get_type_hints(cls, include_extras=True).items():
+            form, travels_as = get_args(annotation) if get_origin(annotation) is Annotated else (annotation, name)
             if (kind := get_origin(form)) in (Query, Update):
-                setattr(cls, name, kind(name, get_args(form)[-1]))
+                setattr(cls, name, kind(travels_as, get_args(form)[-1]))
             elif kind is Signal:
-                setattr(cls, name, Signal(name))
+                setattr(cls, name, Signal(travels_as))

@@ -1,6 +1,6 @@
 """The messages of a run's workflow."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from ..pool.state import Granted, RunLeases
 from ..run.identity import RunIdentity
@@ -17,7 +17,7 @@ class RunInterface(Interface):
     """What a run answers to."""
 
     workflow = "DagRun"
-    news: Signal[[DagUpdate]]
+    dag_update: Annotated[Signal[[DagUpdate]], "news"]
     granted: Signal[[Granted]]
     clear_tasks: Update[[ClearRequest], list[str]]
     set_task_state: Update[[MarkRequest], list[str]]

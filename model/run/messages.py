@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import Field
+
 from ..base import Instant, Model, OmitDefaults, Request
 from ..states import RunState, TaskState
 from .past import Past
@@ -14,7 +16,7 @@ class RunReport(Model):
     key: str
     state: RunState
     ended_at: Instant
-    told_at: Instant | None = None
+    reported_at: Instant | None = Field(None, alias="told_at")
     """When it tells; later than `ended_at` where a person has said otherwise how it has ended. None: `ended_at`."""
     reason: str
     past: dict[str, TaskState] = {}

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Self
 
+from pydantic import Field
+
 from ..base import Instant, OmitNewDefaults, Record, iso
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec
@@ -52,7 +54,7 @@ class DagRunState(OmitNewDefaults, Record):
     past: Past | None = None
     """The run before, where tasks depend on it."""
     is_paused: bool = False
-    news: int = 0
+    last_update: int = Field(0, alias="news")
     """The number of the last message from the DAG that was followed."""
     tries: dict[str, int] = {}
     """How many tries mapped tasks had before they were expanded anew: their numbers are not used again."""

@@ -35,7 +35,7 @@ class Calendar:
         """The nth run, from 0; None: there is none."""
         while n >= len(self._infos) and not self._ended:
             last = self._infos[-1]
-            more = {"last": last.data_interval, "now": last.run_after, "most": AT_A_TIME}
+            more = {"last": last.data_interval, "now": last.run_after, "limit": AT_A_TIME}
             found = coming_runs(self._question.model_copy(update=more))
             self._ended = found.ended
             self._add(found.infos)
@@ -104,7 +104,7 @@ class Calendars:
             calendar, n = found
             info = calendar.info(n + 1)
             if question.restriction.catchup or info is None or info.run_after >= question.now:
-                return calendar.from_place(n + 1, question.most)
+                return calendar.from_place(n + 1, question.limit)
         return coming_runs(question)
 
     def _first(self, question: TimetableQuery) -> Ticks:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from itertools import accumulate
 
+from pydantic import Field
+
 from ..base import Model
 from ..pool.state import PoolSettings
 from .busy_periods import BusyPeriod, Repeats
@@ -25,9 +27,9 @@ class PoolSummary(Model):
     pool: str
     slots: int | None
     """None: it was not named, and is taken to be unlimited."""
-    most_tasks: int
+    max_tasks: int = Field(alias="most_tasks")
     """How many tasks held slots of it at the same time."""
-    most_waiting: int
+    max_waiting: int = Field(alias="most_waiting")
     """How many waited for slots of it at the same time."""
 
 
@@ -38,8 +40,8 @@ def pools_used(simulation: Simulation, pools: dict[str, PoolSettings]) -> tuple[
         PoolSummary(
             pool=name,
             slots=pools[name].slots if name in pools else None,
-            most_tasks=_peak_in_pool(simulation, name),
-            most_waiting=simulation.max_waiting.get(name, 0),
+            max_tasks=_peak_in_pool(simulation, name),
+            max_waiting=simulation.max_waiting.get(name, 0),
         )
         for name in sorted(name for name in names if name is not None)
     )

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from pydantic import Field
+
 from ..base import Instant, Model
 from ..states import RunState
 from .simulation import Simulation
@@ -29,9 +31,9 @@ class DagSummary(Model):
     longest_delay: float
     """Seconds from when a run was due to its start."""
     mean_delay: float
-    most_queued: int
+    max_queued: int = Field(alias="most_queued")
     """How many of its runs waited at the same time: due, and not started."""
-    most_tasks: int
+    max_tasks: int = Field(alias="most_tasks")
     """How many of its tasks ran at the same time."""
     last_end: Instant | None
 
@@ -91,8 +93,8 @@ def _summary(dag_id: str, tally: _Tally) -> DagSummary:
         missed_deadlines=tally.missed,
         longest_delay=tally.longest,
         mean_delay=tally.delays / max(1, tally.runs),
-        most_queued=tally.max_queued,
-        most_tasks=tally.max_tasks,
+        max_queued=tally.max_queued,
+        max_tasks=tally.max_tasks,
         last_end=tally.last_end,
     )
 

@@ -131,7 +131,7 @@ def backfill_range(case: Case) -> list[Row]:
     total = backfill_batch(question.timetable.next_dagrun_info, question, lambda: True).total
     if not total:
         return []
-    whole = question.model_copy(update={"most": total})
+    whole = question.model_copy(update={"limit": total})
     return [row(info) for info in backfill_batch(question.timetable.next_dagrun_info, whole, lambda: True).infos]
 
 

@@ -202,7 +202,7 @@ def test_the_check_before_the_move_says_what_is_needed(
         (tmp_path / name).write_text(head + text)
     found = {file.path: file for file in check_files(tmp_path, str(PYTHON), ())}
     assert {name: file.verdict for name, file in found.items()} == dict.fromkeys(files, Verdict.NEEDS), found
-    said = {name: file.told[0] for name, file in found.items()}
+    said = {name: file.notices[0] for name, file in found.items()}
     assert "write schedule=" in said["interval.py"]
     assert "TEAM_MAIL" in said["variable.py"]
     assert "'lake'" in said["connection.py"]

@@ -149,6 +149,6 @@ def test_each_file_is_told_what_it_needs(tmp_path: Path) -> None:
         "helper.py": Verdict.NO_DAG,
         "script.py": Verdict.NOT_READ,
     }
-    assert "airflow.providers.standard.operators.bash.BashOperator" in found["old.py"].told[0]
-    assert "apache-airflow-providers-snowflake" in found["provider.py"].told[0]
-    assert "broken.py:2" in found["broken.py"].told[0]
+    assert "airflow.providers.standard.operators.bash.BashOperator" in found["old.py"].notices[0]
+    assert "apache-airflow-providers-snowflake" in found["provider.py"].notices[0]
+    assert "broken.py:2" in found["broken.py"].notices[0]

@@ -56,7 +56,7 @@ def created(backfill: Backfill, in_time: int) -> list[datetime]:
 def test_the_parts_are_the_whole(schedule: Any, days: int, backwards: bool, in_time: int) -> None:
     request = BackfillRequest(from_date=NOW - timedelta(days=days), to_date=NOW, run_backwards=backwards)
     state = state_of(schedule)
-    whole = answer(BackfillQuestion(timetable=state.spec.schedule, request=request, now=NOW, most=10**6))
+    whole = answer(BackfillQuestion(timetable=state.spec.schedule, request=request, now=NOW, limit=10**6))
     if whole.total:
         backfill = made(state, request, in_time)
         assert created(backfill, in_time) == [info.logical_date for info in whole.infos]
@@ -67,7 +67,7 @@ def test_the_parts_are_the_whole(schedule: Any, days: int, backwards: bool, in_t
 def test_a_backfill_of_the_release_before_goes_on(backwards: bool) -> None:
     request = BackfillRequest(from_date=at("2024-05-01"), to_date=NOW, run_backwards=backwards)
     state = state_of("@hourly")
-    whole = answer(BackfillQuestion(timetable=state.spec.schedule, request=request, now=NOW, most=10**6))
+    whole = answer(BackfillQuestion(timetable=state.spec.schedule, request=request, now=NOW, limit=10**6))
     taken = Backfill(
         backfill_id="backfill_1", request=request, timetable=state.spec.schedule, created_at=NOW,
         total=whole.total, offset=BATCH,
@@ -77,7 +77,9 @@ def test_a_backfill_of_the_release_before_goes_on(backwards: bool) -> None:
 
 def test_the_release_before_is_answered_by_number() -> None:
     request = BackfillRequest(from_date=at("2024-05-01"), to_date=NOW, run_backwards=True)
-    question = BackfillQuestion(timetable=state_of("@hourly").spec.schedule, request=request, now=NOW, offset=3, most=2)
+    question = BackfillQuestion(
+        timetable=state_of("@hourly").spec.schedule, request=request, now=NOW, offset=3, limit=2
+    )
     batch = answer(question, 1)
     assert batch.total == 31 * 24 + 12
     assert [info.logical_date for info in batch.infos] == [at("2024-06-01 08:00"), at("2024-06-01 07:00")]

@@ -79,9 +79,9 @@ def test_a_report_from_before_a_mark_does_not_end_the_run_that_keeps_its_times()
     run = manual_run("d", state.spec.schedule, TriggerRequest(logical_date=START), START)
     marked = Revision(execution="1", mark_run=RunMark(state="success"))
     state.revise(run, marked, START + HOUR, keeps_times=True)
-    told = RunReport(key=key, state=RunState.FAILED, ended_at=before.ended_at, told_at=START, reason="told late")
+    told = RunReport(key=key, state=RunState.FAILED, ended_at=before.ended_at, reported_at=START, reason="told late")
     assert not state.finish(told)
-    assert state.finish(told.model_copy(update={"state": RunState.SUCCESS, "told_at": START + HOUR}))
+    assert state.finish(told.model_copy(update={"state": RunState.SUCCESS, "reported_at": START + HOUR}))
     [after] = state.ledger
     assert after.state is RunState.SUCCESS
     assert (after.queued_at, after.started_at, after.ended_at) == (before.queued_at, before.started_at, before.ended_at)

@@ -44,7 +44,7 @@ def test_max_active_runs_holds_up_and_the_delay_grows() -> None:
     [summary] = summaries(alone)
     assert summary.longest_delay > 10 * 3600
     [wider] = summaries(after(24, hourly("d", [bash("a", "x")], max_active_runs=4), **slow))
-    assert (wider.longest_delay, wider.most_tasks) == (0, 2)
+    assert (wider.longest_delay, wider.max_tasks) == (0, 2)
 
 
 def test_pools_and_workers_let_in_as_many_as_they_have() -> None:
@@ -138,7 +138,7 @@ def test_runs_that_a_limit_keeps_from_being_made_are_counted() -> None:
     [summary] = summaries(after(24.5, spec, duration=2 * HOUR))
     assert (summary.runs, summary.succeeded, summary.unfinished) == (24, 11, 13)
     assert summary.missed_deadlines == 23
-    assert summary.most_queued == 12
+    assert summary.max_queued == 12
     latest = hourly("d", [bash("a", "x")], max_active_runs=1, catchup=False)
     [summary] = summaries(after(24.5, latest, duration=2.5 * HOUR))
     assert summary.unfinished <= 2, "without catchup only the latest waits"

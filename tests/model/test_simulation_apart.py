@@ -157,7 +157,7 @@ def test_a_dag_that_begins_later_ends_what_came_again() -> None:
     found = simulate.simulate(both, BEGIN, end, assumed)
     assert told(found) == told(in_one(both, assumed, end))
     assert len(found.periods) < 10
-    assert {summary.most_tasks for summary in summaries(found)} == {1}
+    assert {summary.max_tasks for summary in summaries(found)} == {1}
     assert summaries(found)[1].longest_delay == 0  # a run begins at once, and waits for the worker
     waits = {one.started_at - one.queued_at for one in found.tries if one.dag_id == "b" and one.started_at is not None}
     assert waits == {10 * MINUTE}
@@ -182,4 +182,4 @@ def test_pools_are_shared_only_where_they_are_short() -> None:
     assert together(wide) == {frozenset({"d0"}), frozenset({"d1"}), frozenset({"d2"})}
     narrow = simulate.simulate(dags, BEGIN, end, Assumptions(**slow, pools={"few": PoolSettings(slots=2)}))
     assert together(narrow) == {frozenset({"d0", "d1", "d2"})}
-    assert [one.most_tasks for one in pools_used(narrow, {})] == [2]
+    assert [one.max_tasks for one in pools_used(narrow, {})] == [2]

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from temporalio.exceptions import ApplicationError
+from tidemill.model.asset.state import AssetState
 from tidemill.model.base import Model
 from tidemill.model.dag.backfill_request import BackfillRequest
+from tidemill.model.dag.backfill_walk import BATCH, BackfillQuestion
 from tidemill.model.dag.inputs import read_start
 from tidemill.model.dag.records import RunRecord, short_past
 from tidemill.model.dag.state import DagState
@@ -137,3 +139,19 @@ def test_the_record_of_a_large_run_names_only_what_differs() -> None:
     assert record.all_past(past) == past
     small = {"a": TaskState.SUCCESS, "b": TaskState.FAILED}
     assert short_past(small) == {"past": small}, "what the release before writes, as it writes it"
+
+
+def travels(value: Any) -> Any:
+    return json.loads(CONVERTER.to_payloads([value])[0].data)
+
+
+def test_a_field_that_has_got_another_name_travels_by_the_name_that_earlier_releases_know() -> None:
+    state = DagState.model_validate({"spec": DAG, "registered_at": INSTANT, "news": 3, "ticks_asked_at": INSTANT})
+    assert (state.last_update, travels(state)["news"]) == (3, 3)
+    assert travels(state)["ticks_asked_at"] == INSTANT
+    asked = {"timetable": {"kind": "null"}, "request": {"from_date": INSTANT, "to_date": INSTANT}, "now": INSTANT}
+    query = BackfillQuestion.model_validate({**asked, "most": 7})
+    assert (query.limit, travels(query)["most"]) == (7, 7)
+    assert not {"limit", "most"} & travels(query.model_copy(update={"limit": BATCH})).keys(), "it is the default"
+    late = AssetState.model_validate({"asset": {"name": "a"}, "told_late": True})
+    assert (late.lateness_sent, travels(late)["told_late"]) == (True, True)

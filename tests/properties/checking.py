@@ -163,7 +163,7 @@ def _foreseen(spec: Any, now: Any) -> set[str] | None:
     last, keys = None, set()
     for _ in range(500):
         question = TimetableQuery(
-            timetable=schedule, restriction=spec.restriction, last=last, now=now, folder=None, bundle=None, most=20
+            timetable=schedule, restriction=spec.restriction, last=last, now=now, folder=None, bundle=None, limit=20
         )
         infos = coming_runs(question).infos
         for info in infos:

@@ -29,7 +29,7 @@ def picture(workflow: Any) -> dict[str, Any]:
         "last": state.last_automated_interval,
         "held_up": state.held_up,
         "paused": state.is_paused,
-        "news": state.news,
+        "news": state.last_update,
         "executions": state.executions,
         "backfills_made": state.backfills_made,
         "limit": state.spec.max_active_runs,
@@ -403,8 +403,8 @@ def started_runs_have_a_start(look: Look) -> Found:
 @prop(LEVEL)
 def messages_to_runs_are_numbered(look: Look) -> Found:
     """The number of messages to runs never falls."""
-    if look.state.news < look.before.get("news", 0):
-        yield f"{look.state.news} after {look.before['news']}"
+    if look.state.last_update < look.before.get("news", 0):
+        yield f"{look.state.last_update} after {look.before['news']}"
 
 
 @prop(LEVEL)

@@ -37,7 +37,7 @@ def picture(workflow: Any) -> dict[str, Any]:
         "started_at": state.started_at,
         "notices": state.notices,
         "missed": [*state.missed],
-        "news": state.news,
+        "news": state.last_update,
         "run": (state.run.dag_id, state.run.run_id, state.run.logical_date),
         "version": state.spec.version,
         "leases_made": state.leases_made,
@@ -610,8 +610,8 @@ def a_miss_is_told_once(look: Look) -> Found:
 @prop(LEVEL)
 def news_are_heard_in_order(look: Look) -> Found:
     """A run follows no message of its DAG that is older than one that it has followed."""
-    if look.before and look.state.news < look.before["news"]:
-        yield f"{look.state.news} after {look.before['news']}"
+    if look.before and look.state.last_update < look.before["news"]:
+        yield f"{look.state.last_update} after {look.before['news']}"
 
 
 @prop(LEVEL)

@@ -33,7 +33,7 @@ async def in_parts(env: WorkflowEnvironment, days: int) -> None:
 
 def expected(state: DagState, until: datetime) -> list[datetime]:
     """The logical dates that the timetable alone gives from *state* until *until*."""
-    answer = coming_runs(state.ask(until).model_copy(update={"most": 1000}))
+    answer = coming_runs(state.ask(until).model_copy(update={"limit": 1000}))
     return [info.logical_date for info in answer.infos if info.run_after <= until]
 
 

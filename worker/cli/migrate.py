@@ -32,7 +32,7 @@ def check(
     else:
         console.print(make_table(["FILE", "", "DAGS", "FOR"], [_row(file) for file in found]))
         for file in found:
-            for notice in file.told:
+            for notice in file.notices:
                 errors.print(f"[yellow]{escape(file.path)}:[/] {escape(notice)}", soft_wrap=True)
         counts = {verdict: sum(file.verdict is verdict for file in found) for verdict in Verdict}
         console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))

@@ -82,7 +82,7 @@ def next_runs(spec: DagSpec, n: int) -> Ticks:
         restriction=spec.restriction,
         last=None,
         now=datetime.now(UTC),
-        most=1 if spec.schedule.answers_by_moment else n,
+        limit=1 if spec.schedule.answers_by_moment else n,
         folder=spec.folder,
         bundle=spec.bundle,
     )

@@ -122,7 +122,7 @@ def _show(found: dict[str, Simulation], taken: dict[str, Assumptions]) -> None:
         title = f"{name}: {instant_text(simulation.start)} to {instant_text(simulation.end)}"
         console.print(make_table(columns, rows, title=escape(title)))
         limits: list[tuple[object, ...]] = [
-            (f"pool {p.pool}", p.slots or "unlimited", p.most_tasks, p.most_waiting)
+            (f"pool {p.pool}", p.slots or "unlimited", p.max_tasks, p.max_waiting)
             for p in pools_used(simulation, dict(taken[name].pools))
         ]
         if (slots := taken[name].worker_slots) is not None:
@@ -138,4 +138,4 @@ def _show(found: dict[str, Simulation], taken: dict[str, Assumptions]) -> None:
 def _row(one: DagSummary) -> tuple[object, ...]:
     longest, mean = (str(timedelta(seconds=round(seconds))) for seconds in (one.longest_delay, one.mean_delay))
     counts = (one.runs, one.failed, one.unfinished, one.missed_deadlines)
-    return (one.dag_id, *counts, longest, mean, one.most_queued, one.most_tasks, instant_text(one.last_end))
+    return (one.dag_id, *counts, longest, mean, one.max_queued, one.max_tasks, instant_text(one.last_end))

@@ -4,6 +4,8 @@ import re
 from enum import StrEnum
 from pathlib import Path
 
+from pydantic import Field
+
 from ...activities.dag_files import ALL, ParsedFile, passed_over, read_dag_files
 from ...model.base import Model
 
@@ -72,7 +74,7 @@ class CheckedFile(Model):
     verdict: Verdict
     dags: tuple[str, ...] = ()
     written_for: str | None = None
-    told: tuple[str, ...] = ()
+    notices: tuple[str, ...] = Field((), alias="told")
     """What is needed, or what changes nothing here; with the line where there is one."""
 
 
@@ -91,13 +93,15 @@ def _checked(file: ParsedFile, folder: Path) -> CheckedFile:
     if file.error is not None:
         need = _need(file.error)
         verdict = Verdict.NEEDS if need is not None else Verdict.CANNOT
-        return CheckedFile(path=path, verdict=verdict, told=(need, file.error) if need is not None else (file.error,))
+        return CheckedFile(
+            path=path, verdict=verdict, notices=(need, file.error) if need is not None else (file.error,)
+        )
     return CheckedFile(
         path=path,
         verdict=Verdict.RUNS if file.dags else Verdict.NO_DAG,
         dags=tuple(spec.dag_id for spec in file.dags),
         written_for=next((spec.written_for for spec in file.dags), None),
-        told=file.notices,
+        notices=file.notices,
     )
 
 

@@ -85,7 +85,7 @@ class ChildRuns:
         if tracked.again and tries == 0 and tracked.backfill_id is not None:
             await self._take_up(tracked)
         await self._budget.take(self._size_of_start(tracked))
-        last_update = self._state.news
+        last_update = self._state.last_update
         try:
             handle = await workflow.start_child_workflow(
                 DagRunWorkflow.run,
@@ -105,7 +105,7 @@ class ChildRuns:
             await self._adopt(tracked, tries)
             return
         tracked.watched = True
-        if last_update != self._state.news:  # what was told meanwhile could not reach it yet
+        if last_update != self._state.last_update:  # what was told meanwhile could not reach it yet
             self.tell([tracked])
         follower = asyncio.create_task(self._follow(handle, tracked))
         self._followed.add(follower)
@@ -136,7 +136,7 @@ class ChildRuns:
             run=tracked.run,
             spec=with_default_pools(self._state.spec),
             past=self._state.past_of(tracked),
-            news=self._state.news,
+            last_update=self._state.last_update,
             is_paused=self._state.is_paused,
             revision=tracked.revision,
             queued_at=tracked.queued_at if self._state.spec.deadline_alerts else None,
@@ -250,7 +250,7 @@ class ChildRuns:
     async def _send_update(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> None:
         run = workflow.get_external_workflow_handle(tracked.run.workflow_id)
         with suppress(FailureError):  # it has ended meanwhile, and will be reported as ended
-            await send(run, RunInterface.news(self._state.update_for_run(tracked, changed)))
+            await send(run, RunInterface.dag_update(self._state.update_for_run(tracked, changed)))
 
     def tell_changes(self, runs: Sequence[TrackedRun], changed: Mapping[str, TaskState]) -> None:
         """Tells *runs* that tasks of the run before have *changed*: one message at a time, with all that there is."""

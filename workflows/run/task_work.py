@@ -118,7 +118,7 @@ async def _is_latest(spec: DagSpec, attempt: TaskAttempt) -> bool:
             folder=spec.folder,
             bundle=spec.bundle,
             owns=spec.owns,
-            most=1,
+            limit=1,
         ),
     )
     return not answer.infos or workflow.now() <= answer.infos[0].run_after

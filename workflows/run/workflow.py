@@ -147,7 +147,7 @@ class DagRunWorkflow:
             "run": fresh.run,
             "past": fresh.past,
             "is_paused": fresh.is_paused,
-            "news": fresh.news,
+            "last_update": fresh.last_update,
         }
         current["parallelism"] = fresh.parallelism
         names = of_queueing(before.spec) if revision.clear is not None else set()
@@ -260,7 +260,7 @@ class DagRunWorkflow:
             key=self.state.run.key,
             state=end.state,
             ended_at=self.state.ended_at,
-            told_at=workflow.now(),
+            reported_at=workflow.now(),
             reason=end.reason,
             past=self.state.past_for_next,
             progress=progress(self.tasks.plan.counts),
@@ -284,15 +284,15 @@ class DagRunWorkflow:
 
     # Messages
 
-    @workflow.signal
-    def news(self, update: DagUpdate) -> None:
+    @workflow.signal(name=RunInterface.dag_update.name)
+    def dag_update(self, update: DagUpdate) -> None:
         """The DAG was paused or unpaused, or a task of the run before has ended."""
         known = self.state.past.run_id if self.state.past is not None else None
         if update.is_delta and update.past is not None and update.past.run_id != known:
             return  # of a run that is not known to be the one before: all of it is on its way
-        if update.number <= self.state.news:
+        if update.number <= self.state.last_update:
             return
-        self.state.news = update.number
+        self.state.last_update = update.number
         self.state.is_paused = self.tasks.plan.paused = update.is_paused
         if update.past is not None:
             changed = None
