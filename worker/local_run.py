@@ -311,10 +311,10 @@ class _LocalRun:
     def forget_timer(self, key: str) -> None:
         self._timers.pop(key, None)
 
-    def exchange_slots(self, wanted: Sequence[str], returned: Sequence[str]) -> None:  # noqa: ARG002
+    def exchange_slots(self, wanted: Sequence[str], returned: Sequence[str]) -> bool:  # noqa: ARG002
         for key in wanted:  # alone, a run has every pool to itself
             self.engine.plan.grant(key)
-            self._changed = True
+        return bool(wanted)
 
     def return_slots(self, keys: Sequence[str]) -> None: ...
 

@@ -100,7 +100,11 @@ class PoolWorkflow:
             await asyncio.gather(*(self._tell(holder, lease_ids) for holder, lease_ids in granted.items()))
 
     async def _tell(self, holder: str, lease_ids: list[str]) -> None:
-        answer = Granted(pool=workflow.info().workflow_id, lease_ids=tuple(lease_ids))
+        answer = Granted(
+            pool=workflow.info().workflow_id,
+            lease_ids=tuple(lease_ids),
+            passable_until=self.state.passable_until(workflow.now()),
+        )
         try:
             await send(workflow.get_external_workflow_handle(holder), RunInterface.granted(answer))
         except FailureError:  # the run is gone: nobody will give these back
@@ -156,6 +160,11 @@ class PoolWorkflow:
         """Instances wait outside of a worker."""
         self.state.park(lease_ids)
         self._alarm.fire()
+
+    @workflow.signal
+    def passed_on(self, requests: list[LeaseRequest]) -> None:
+        """A run has passed slots on from one of its tasks to another."""
+        self.state.pass_on(requests)
 
     @workflow.update
     def set(self, settings: PoolSettings) -> PoolView:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def preload() -> None:
-    """Imports what every client needs."""
+    """Imports what every client needs, also what gRPC would import with the first channel."""
+    import grpc._channel  # noqa: F401
     import pyspark.sql.connect.client
     import pyspark.sql.connect.dataframe
     import pyspark.sql.connect.functions

@@ -302,10 +302,7 @@ class DagState(DagAssets, DagBackfills):
     def finish(self, report: RunReport) -> bool:
         """Takes a run off the list and into the ledger. False if it was not on the list (told twice)."""
         tracked = self.runs.get(report.key)
-        # A report from before a clear was on its way when the run was taken on again: it is of the execution before.
-        if tracked is None or (
-            tracked.again and (report.reported_at or report.ended_at) < (tracked.revised_at or tracked.queued_at)
-        ):
+        if tracked is None or _is_of_the_execution_before(report, tracked):
             return False
         del self.runs[report.key]
         self.ledger = [record for record in self.ledger if record.run_id != tracked.run.run_id]
@@ -532,3 +529,12 @@ def _by_assets(run: RunIdentity) -> str:
     names = ", ".join(dict.fromkeys(event.name for event in events))
     about = f"partition {run.partition_key}, " if run.partition_key is not None else ""
     return f"{about}{len(events)} events of {names}" if events else f"{about}the assets that it waits for are there"
+
+
+def _is_of_the_execution_before(report: RunReport, tracked: TrackedRun) -> bool:
+    """Whether *report* was on its way already when the run was taken on again."""
+    if not tracked.again:
+        return False
+    if tracked.revised_at is None:  # release 0.2 knows no other time of a report than that of the end
+        return report.ended_at < tracked.queued_at
+    return (report.reported_at or report.ended_at) < tracked.revised_at

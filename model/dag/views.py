@@ -146,6 +146,7 @@ def dag_row(state: DagState) -> DagRow:
 
 def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
     """All runs that the DAG knows of, newest first. *workflow_id* maps a run's key to its workflow's id."""
+    under_way = {tracked.run.run_id for tracked in state.runs.values()}
     known = [
         RunView.of(t.run, state=t.state, queued_at=t.queued_at, started_at=t.started_at) for t in state.runs.values()
     ]
@@ -156,5 +157,6 @@ def run_views(state: DagState, workflow_id: Any) -> list[RunView]:
             workflow_id=workflow_id(record.logical_date, record.run_id),
         )
         for record in state.ledger
+        if record.run_id not in under_way  # release 0.2 has kept what it ran again
     ]
     return sorted(known, key=lambda view: (view.run_after, view.known_since), reverse=True)

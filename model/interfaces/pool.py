@@ -13,5 +13,6 @@ class PoolInterface(Interface):
     ask: Signal[[Sequence[LeaseRequest]]]
     give_back: Signal[[list[str]]]
     park: Signal[[list[str]]]
+    passed_on: Signal[[list[LeaseRequest]]]
     set: Update[[PoolSettings], PoolView]
     describe: Query[[], PoolView]

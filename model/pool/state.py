@@ -6,11 +6,12 @@ such a limit is a pool of its own.
 
 import re
 from collections.abc import Collection, Iterable
+from datetime import timedelta
 from typing import ClassVar
 
 from pydantic import Field, PositiveInt
 
-from ..base import Instant, Model, OmitNewDefaults, Record, Request, iso
+from ..base import Instant, Model, OmitDefaults, OmitNewDefaults, Record, Request, iso
 from ..errors import InvalidInputError
 from ..run.instance_keys import UNMAPPED
 from ..run.ready_tasks import counts_in_parallelism
@@ -21,6 +22,8 @@ UNLIMITED = -1
 LIMIT = "limit:"
 """Begins the workflow ids of pools that are limits: their slots are set by DAGs and settings, not by people."""
 RETURNED_KEPT = 500
+PASS_ON, PLENTY = timedelta(seconds=5), 32
+"""How long a run may pass slots on from task to task by itself, and how many have to be free for it to do so."""
 PARALLELISM = f"{LIMIT}parallelism"
 """The limit of the installation: each task that needs a worker takes one slot (Airflow: `[core] parallelism`)."""
 
@@ -64,11 +67,13 @@ class LeaseRequest(OmitNewDefaults, Model):
         return (-self.priority_weight, self.date, self.map_index, self.lease_id)
 
 
-class Granted(Model):
+class Granted(OmitDefaults, Model):
     """A pool's answer to a run: which of its requests have their slots."""
 
     pool: str
     lease_ids: tuple[str, ...]
+    passable_until: Instant | None = None
+    """Until when the run may pass the slots on from one of its tasks to another by itself. None: not at all."""
 
 
 class RunLeases(Model):
@@ -191,6 +196,18 @@ class PoolState(OmitNewDefaults, Record):
             self.held[request.lease_id] = Lease(request=request, since=now)
             granted.append(request)
         return granted
+
+    def passable_until(self, now: Instant) -> Instant | None:
+        """Return until when runs may pass on what is granted at *now*; None: too few slots are free for that."""
+        free = self._free()
+        plenty = free is None or free >= max(PLENTY, self.settings.slots // 2)
+        return now + PASS_ON if plenty and not self.waiting else None
+
+    def pass_on(self, requests: Iterable[LeaseRequest]) -> None:
+        """Take note that slots are held by other tasks of their runs now; what has been given back stays so."""
+        for request in requests:
+            if (lease := self.held.get(request.lease_id)) is not None:
+                lease.request = request
 
     def _free(self) -> int | None:
         return None if self.settings.slots == UNLIMITED else self.settings.slots - self.occupied

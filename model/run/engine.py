@@ -89,8 +89,11 @@ class RunDriver(Protocol):
 
     # Slots of pools
 
-    def exchange_slots(self, wanted: Sequence[str], returned: Sequence[str]) -> None:
-        """Ask for slots for the instances *wanted*, and give those of *returned* back."""
+    def exchange_slots(self, wanted: Sequence[str], returned: Sequence[str]) -> bool:
+        """Ask for slots for the instances *wanted*, and give those of *returned* back.
+
+        Returns whether some of *wanted* have been let in at once, and the plan knows of it.
+        """
         ...
 
     def return_slots(self, keys: Sequence[str]) -> None:
@@ -164,8 +167,11 @@ class RunEngine:
 
     def go_on(self) -> None:
         """Does everything that follows now, also from what it does itself: a task without work is done at once."""
-        self.plan.carry_out(self._expand, self._follow)
-        self._driver.exchange_slots(_drained(self.plan.wanted_leases), _drained(self.plan.returned_leases))
+        lets_in = True
+        while lets_in:
+            self.plan.carry_out(self._expand, self._follow)
+            wanted, returned = _drained(self.plan.wanted_leases), _drained(self.plan.returned_leases)
+            lets_in = self._driver.exchange_slots(wanted, returned)
 
     def hold(self) -> None:
         """Starts nothing more: slots that pools have granted are given back."""

@@ -35,6 +35,8 @@ class HeldLease(Record):
     """How many of the pools have let it in."""
     error: str | None = None
     """Why the next one cannot be asked."""
+    passable_until: Instant | None = None
+    """Until when its slots may be passed on to another task of the run: as all its pools say. None: not at all."""
 
 
 class DagRunState(OmitNewDefaults, Record):

@@ -103,6 +103,8 @@ class Requester:
     stage: str = "new"
     """new, waiting, working, done."""
     task: int = 1
+    lease: int = 1
+    """For which task it has asked for the slots that it has, or wants: passed on, they are another's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +114,15 @@ class PoolWorld:
     pool: str
     requesters: tuple[Requester, ...]
     messages: tuple[tuple[str, int, int], ...] = ()
-    """Kind (ask, granted, give_back), requester and task."""
+    """Kind (ask, granted, give_back, passed_on), requester and the task that has asked for the slots."""
     crashes: int = 0
 
 
 class PoolSystem(System[PoolWorld]):
     """Runs with *tasks* each, of *sizes*, in a pool of *slots*; a run, or the pool, goes on as new or is replayed.
 
-    A run gives back and asks for its next task in one step: the two messages arrive in either order.
+    A run gives back and asks for its next task in one step: the two messages arrive in either order. Or it passes the
+    slots on to that task by itself, and tells the pool; when it may is the pool's to say, and is left out here.
     """
 
     def __init__(self, slots: int, sizes: tuple[int, ...], crashes: int = 2, tasks: int = 1) -> None:
@@ -141,40 +144,44 @@ class PoolSystem(System[PoolWorld]):
         if '"returned":["' not in state.pool:
             return state
         asked = {(number, task) for kind, number, task in state.messages if kind == "ask"}
-        asked |= {(number, each.task) for number, each in enumerate(state.requesters) if each.stage != "done"}
+        asked |= {(number, each.lease) for number, each in enumerate(state.requesters) if each.stage != "done"}
         return replace(state, pool=_forgetful(state.pool, frozenset(_lease_id(*of) for of in asked)))
 
     def _steps(self, state: PoolWorld) -> Next[PoolWorld]:
         for number, requester in enumerate(state.requesters):
-            task = requester.task
+            task, lease = requester.task, requester.lease
             if requester.stage == "new":
                 asked = _put(state, number, stage="waiting")
-                yield f"run {number} asks", _send(asked, "ask", number, task)
+                yield f"run {number} asks", _send(asked, "ask", number, lease)
             if requester.stage == "working":
-                yield f"task {task} of run {number} has worked", self._worked(state, number, task)
+                yield f"task {task} of run {number} has worked", self._worked(state, number, task, lease)
+            if requester.stage == "working" and task < self._tasks:
+                passed_on = _send(_put(state, number, task=task + 1), "passed_on", number, lease)
+                yield f"task {task} of run {number} has worked and passes its slots on", passed_on
             if requester.stage == "waiting" and state.crashes < self._crashes:
                 again = replace(state, crashes=state.crashes + 1)
-                yield f"run {number} goes on as new and asks again", _send(again, "ask", number, task)
+                yield f"run {number} goes on as new and asks again", _send(again, "ask", number, lease)
         for at, (kind, number, task) in enumerate(state.messages):
             left = replace(state, messages=state.messages[:at] + state.messages[at + 1 :])
             yield f"{kind} of task {task} of run {number} arrives", self._arrive(left, kind, number, task)
         if state.crashes < self._crashes and not any(kind == "granted" for kind, _, _ in state.messages):
             yield "the pool goes on as new", replace(state, pool=_carried(state.pool), crashes=state.crashes + 1)
 
-    def _worked(self, state: PoolWorld, number: int, task: int) -> PoolWorld:
-        given_back = _send(state, "give_back", number, task)
+    def _worked(self, state: PoolWorld, number: int, task: int, lease: int) -> PoolWorld:
+        given_back = _send(state, "give_back", number, lease)
         if task == self._tasks:
             return _put(given_back, number, stage="done")
-        return _send(_put(given_back, number, stage="waiting", task=task + 1), "ask", number, task + 1)
+        waits = _put(given_back, number, stage="waiting", task=task + 1, lease=task + 1)
+        return _send(waits, "ask", number, task + 1)
 
-    def _arrive(self, state: PoolWorld, kind: str, number: int, task: int) -> PoolWorld:
+    def _arrive(self, state: PoolWorld, kind: str, number: int, lease: int) -> PoolWorld:
         if kind == "granted":
             requester = state.requesters[number]
-            if requester.task == task and requester.stage == "waiting":
+            if requester.lease == lease and requester.stage == "waiting":
                 return _put(state, number, stage="working")
-            told_twice = requester.task == task and requester.stage == "working"
-            return state if told_twice else _send(state, "give_back", number, task)
-        pool, granted = _heard(state.pool, kind, number, task, self._sizes[number])
+            told_twice = requester.lease == lease and requester.stage == "working"
+            return state if told_twice else _send(state, "give_back", number, lease)
+        pool, granted = _heard(state.pool, kind, number, lease, self._sizes[number])
         state = replace(state, pool=pool)
         for run, of_task in granted:
             state = _send(state, "granted", run, of_task)
@@ -210,7 +217,9 @@ def _heard(pool: str, kind: str, number: int, task: int, slots: int) -> tuple[st
     else:
         holder = lease_id.partition("#")[0]
         request = LeaseRequest(lease_id=lease_id, holder=holder, key="t", slots=slots, date=START + timedelta(number))
-        if not state.was_returned(request):
+        if kind == "passed_on":
+            state.pass_on([request])
+        elif not state.was_returned(request):
             state.ask(request)
     granted = [request.lease_id.removeprefix("run:d:").partition("#") for request in state.grant(START)]
     return intern(state.model_dump_json()), tuple((int(run), int(of_task)) for run, _, of_task in granted)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidemill.model.bundle.data import Listing
+from tidemill.model.pool.state import PLENTY
 from tidemill.model.spec.dag import DagSpec, read_dag
 
 HOUR = timedelta(hours=1)
@@ -32,6 +33,8 @@ FAULTS = (
     "cancel_any",
 )  # fmt: skip
 RATES = ("slow", "evict", "unsticky", "thinks_long", "dies_at_task", "dies_after_task", "dies_before_telling")
+WIDE = 2 * PLENTY
+"""The slots of a pool in which runs may pass slots on from task to task."""
 TWO_RELEASES = 0.25
 """The share of seeds in which workers of the last release take part."""
 
@@ -137,7 +140,7 @@ class _Drawing:
         self.seconds = self.base.total_seconds() * periods
         self.assets = [f"asset{n}" for n in range(self.random.choice((0, 0, 1, 2)))]
         self.rules = random.Random(f"rules {seed}").sample(RULES, 2)  # few of them, so that each meets all that it may
-        self.pools = {f"pool{n}": self.random.randint(1, 3) for n in range(self.random.choice((0, 1, 1, 2)))}
+        self.pools = {f"pool{n}": self.random.choice((1, 2, 3, WIDE)) for n in range(self.random.choice((0, 1, 1, 2)))}
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -349,6 +352,7 @@ class _Drawing:
                     task = {"kind": "trigger_dag", "task_id": task_id, "trigger_dag_id": other}
             case "activity":
                 task = {"kind": "activity", "task_id": task_id, "activity_type": "foreign", "queue": "others"}
+                task["execution_timeout"] = 3600  # nothing else says that its worker is lost
             case "mapped":
                 source: Any = {"__xcom__": lists[0], "key": "return_value"} if lists and self.chance(0.7) else [1, 2, 3]
                 task = {"kind": "python", "task_id": task_id, "expand": {"by": {"value": source}}}

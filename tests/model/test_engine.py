@@ -86,12 +86,11 @@ class Driver:
 
     def stop_trigger(self, key: str) -> None: ...
 
-    def exchange_slots(self, wanted: Sequence[str], returned: Sequence[str]) -> None:
+    def exchange_slots(self, wanted: Sequence[str], returned: Sequence[str]) -> bool:
         self.told += [("returned", key) for key in returned]
         for key in wanted:
             self.engine.plan.grant(key)
-        if wanted:
-            self.engine.go_on()
+        return bool(wanted)
 
     def return_slots(self, keys: Sequence[str]) -> None:
         self.told += [("returned", key) for key in keys]

@@ -8,6 +8,8 @@ from support import dag, empty
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import (
     PARALLELISM,
+    PASS_ON,
+    PLENTY,
     RETURNED_KEPT,
     UNLIMITED,
     LeaseRequest,
@@ -162,6 +164,40 @@ def test_a_pool_that_begins_anew_learns_who_holds_its_slots_and_who_has_asked() 
     assert let_in(state) == [], "nobody is answered again"
     state.give_back(["a"])
     assert let_in(state) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("slots", "taken", "passable"),
+    [
+        (UNLIMITED, 500, True),
+        (2 * PLENTY, PLENTY, True),
+        (2 * PLENTY, PLENTY + 1, False),
+        (PLENTY, 1, False),
+        (4 * PLENTY, 2 * PLENTY, True),
+        (4 * PLENTY, 2 * PLENTY + 1, False),
+    ],
+)
+def test_slots_may_be_passed_on_where_plenty_are_free(slots: int, taken: int, passable: bool) -> None:
+    state = pool(slots)
+    ask(state, *(request(f"l{n}") for n in range(taken)))
+    state.grant(NOW)
+    assert state.passable_until(NOW) == (NOW + PASS_ON if passable else None)
+
+
+def test_slots_are_not_passed_on_while_somebody_waits() -> None:
+    state = pool(4 * PLENTY)
+    ask(state, request("a"), request("huge", 5 * PLENTY))
+    assert let_in(state) == ["a"]
+    assert state.passable_until(NOW) is None
+
+
+def test_slots_that_were_passed_on_are_shown_with_the_task_that_has_them() -> None:
+    state = pool(UNLIMITED)
+    ask(state, request("a", key="first"), request("b", key="other"))
+    state.grant(NOW)
+    state.give_back(["b"])
+    state.pass_on([request("a", key="second"), request("b", key="late")])
+    assert [holder.split()[1] for holder in state.view().holders] == ["second"], "what was given back stays so"
 
 
 def test_a_pool_that_was_made_smaller_takes_nothing_away() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemill.model.dag.data import DATES_KEPT, DECISIONS_KEPT
 from tidemill.model.dag.state import LEDGER_LENGTH, MAX_DELETED, MAX_RUNNING, DagState
-from tidemill.model.dag.views import dag_row
+from tidemill.model.dag.views import dag_row, run_views
 from tidemill.model.run.identity import RunType
 from tidemill.model.spec.timetables import waited_for
 from tidemill.model.states import RunState
@@ -83,20 +83,19 @@ def run_ids_are_unique(look: Look) -> Found:
 @prop(LEVEL)
 def a_date_has_one_run(look: Look) -> Found:
     """No two runs, under way or ended, have one logical date."""
-    dates = Counter(t.run.logical_date for t in look.state.runs.values() if t.run.logical_date is not None)
-    dates.update(record.logical_date for record in look.state.ledger if record.logical_date is not None)
-    for date, n in dates.items():
-        if n > 1:
+    known = {record.run_id: record.logical_date for record in look.state.ledger}
+    known |= {tracked.run.run_id: tracked.run.logical_date for tracked in look.state.runs.values()}
+    for date, n in Counter(known.values()).items():
+        if n > 1 and date is not None:
             yield f"{date}: {n}"
 
 
 @prop(LEVEL)
 def a_run_is_under_way_or_over(look: Look) -> Found:
-    """No run is both under way and among those that have ended."""
-    ended = {record.run_id for record in look.state.ledger}
-    for tracked in look.state.runs.values():
-        if tracked.run.run_id in ended:
-            yield tracked.run.run_id
+    """No run is listed both as under way and among those that have ended."""
+    for run_id, n in Counter(view.run_id for view in run_views(look.state, lambda *_: "")).items():
+        if n > 1:
+            yield run_id
 
 
 @prop(LEVEL)

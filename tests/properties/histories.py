@@ -335,11 +335,14 @@ def runs_of_a_dag_keep_to_its_limit(installation: Installation) -> Found:
     """At no instant do more scheduled runs of a DAG go on than max_active_runs."""
     by_dag: dict[str, list[tuple[int, int]]] = defaultdict(list)
     limits: dict[str, int] = {}
+    revised: set[str] = set()
     for execution in _undisturbed(installation):
         state = installation.state_of(execution)
+        if state.revision is not None or execution.continued_from in revised:
+            revised.add(execution.run_id)  # a run under way may wait for it
         limits[state.run.dag_id] = max(limits.get(state.run.dag_id, 0), state.spec.max_active_runs)
         lost = state.run.dag_id in installation.disturbed_dags
-        if state.run.run_type is RunType.SCHEDULED and state.revision is None and not lost:
+        if state.run.run_type is RunType.SCHEDULED and execution.run_id not in revised and not lost:
             told = [e.at for e in execution.events if _reports_end(e)]
             end = told[-1] if told else execution.events[-1].at
             by_dag[state.run.dag_id] += [(execution.events[0].at, 1), (end, -1)]

@@ -282,6 +282,13 @@ def pokes_hold_no_slots(look: Look) -> Found:
 
 
 @prop(LEVEL)
+def slots_that_nobody_takes_over_go_back(look: Look) -> Found:
+    """After a workflow task, a run keeps no slots for a task that may want them."""
+    if look.idle and (free := look.object.tasks.leases._free):
+        yield f"{[held.lease_id for _, held in free]}"
+
+
+@prop(LEVEL)
 def requests_for_slots_are_told_apart(look: Look) -> Found:
     """No two requests for slots of one run have the same id."""
     ids = [held.lease_id for held in look.state.leases.values()]

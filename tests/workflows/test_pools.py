@@ -1,12 +1,13 @@
 """Pools and limits across runs: never more than there are slots, heaviest first, nothing leaked."""
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from support import Stack, bash, dag, eventually, most_at_once, stack, worker_environment, worker_process
-from tidemill.model.pool.state import PoolSettings
+from tidemill.model.pool.state import PLENTY, PoolSettings
 from tidemill.model.run.identity import TriggerRequest
 
 
@@ -110,6 +111,32 @@ async def test_a_pool_holds_while_runs_and_the_pool_go_on_as_new(impatient_serve
             details = await made.run_once(dag(f"as_new_{number}", tasks))
             assert details.state == "success"
             assert most_at_once([details]) == 1
+
+
+@pytest.mark.parametrize(("slots", "sent"), [(2 * PLENTY, {"ask": 1, "give_back": 1}), (3, {"ask": 3, "give_back": 3})])
+async def test_a_run_passes_slots_on_where_plenty_are_free(
+    here: Stack, tmp_path: Path, slots: int, sent: dict[str, int]
+) -> None:
+    name = f"of_{slots}_slots"
+    await here.tidemill.pools.configure(name, PoolSettings(slots=slots))
+    waits = f"until [ -e {tmp_path}/go ]; do sleep 0.1; done"
+    tasks = [bash("a", "true", pool=name), bash("b", waits, "a", pool=name), bash("c", "true", "b", pool=name)]
+    await here.tidemill.dags.register(dag(name, tasks))
+    run = await here.tidemill.runs.trigger(name)
+    view = await eventually(
+        lambda: here.tidemill.pools.describe(name),
+        lambda found: [holder.split()[1] for holder in found.holders] == ["b"],
+    )
+    assert view.occupied_slots == 1
+    (tmp_path / "go").touch()
+    assert (await here.finished(name, run.run_id)).state == "success"
+    view = await eventually(lambda: here.tidemill.pools.describe(name), lambda found: found.occupied_slots == 0)
+    assert not view.queued
+    history = await here.tidemill.client.get_workflow_handle(run.workflow_id).fetch_history()
+    signals = Counter(
+        event.signal_external_workflow_execution_initiated_event_attributes.signal_name for event in history.events
+    )
+    assert {signal: signals[signal] for signal in sent} == sent
 
 
 async def test_a_task_is_limited_over_all_runs_of_its_dag(here: Stack) -> None:

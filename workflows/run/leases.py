@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
@@ -32,6 +32,8 @@ from .pool_messages import PoolMessages
 ASK_AGAIN = timedelta(seconds=15)
 REMIND_FIRST, REMIND_LAST = timedelta(minutes=1), timedelta(minutes=8)
 """How often a pool that does not answer is asked again: it may have been ended, and made anew without its memory."""
+NOTE_AFTER = timedelta(seconds=1)
+"""How long a lease that was passed on is with its new task before its pools are told: many are given back by then."""
 
 
 class Leases:
@@ -41,6 +43,11 @@ class Leases:
         self._state = state
         self._plan = plan
         self._messages = PoolMessages(self._ask_pool)
+        self._free: list[tuple[int, HeldLease]] = []
+        """Leases that a task has just left, with how many slots each has: see `let_go`."""
+        self._passed_on: set[str] = set()
+        """The tasks that leases were passed on to, of which pools have not been told."""
+        self._noting: asyncio.Task[None] | None = None
         self._reminder: asyncio.Task[None] | None = None
 
     def follow(self, plan: RunPlan) -> None:
@@ -54,26 +61,75 @@ class Leases:
 
     @property
     def telling(self) -> bool:
-        """Whether pools are being told something."""
-        return self._messages.telling
+        """Whether pools are being told something, or have to be."""
+        return bool(self._free) or self._messages.telling
 
     async def all_sent(self) -> None:
         """Waits for what is on its way: a workflow that closes takes its undelivered messages with it."""
+        self.settle()
+        self._note()
         await self._messages.all_sent()
 
-    def ask(self, keys: Iterable[str]) -> None:
-        """Asks the first pool of each of *keys*."""
+    def ask(self, keys: Iterable[str]) -> bool:
+        """Asks the first pool of each of *keys*. Returns whether some have got slots that were passed on to them."""
         by_pool: dict[str, list[LeaseRequest]] = {}
+        may_pass_on = bool(self._free) and not self.unanswered  # those that wait already come first
+        passed_on = False
         for key in keys:
             self.give_back([key])
+            if may_pass_on and self._take_over(key):
+                passed_on = True
+                continue
             task = self._task(key)
             self._state.leases_made += 1
             lease_id = f"{workflow.info().workflow_id}#{self._state.leases_made}"
             held = HeldLease(lease_id=lease_id, pools=self._pools_of(task))
             self._state.leases[key] = held
-            by_pool.setdefault(held.pools[0], []).append(self._request(key, held))
+            by_pool.setdefault(held.pools[0], []).append(self._request(key, held, held.pools[0]))
         self._ask_pools(by_pool)
         self._remind()
+        return passed_on
+
+    def let_go(self, keys: Iterable[str]) -> None:
+        """*keys* are done with their slots: another task of the run takes them over at once, or they go back."""
+        for key in keys:
+            held = self._state.leases.get(key)
+            if held is not None and _may_be_passed_on(held) and workflow.patched("passes-slots-on"):
+                self._free.append((self._slots_of(key), self._state.leases.pop(key)))
+            else:
+                self.give_back([key])
+
+    def settle(self) -> None:
+        """Gives back what no other task has taken over."""
+        free, self._free = self._free, []
+        self._return(held for _, held in free)
+
+    def _take_over(self, key: str) -> bool:
+        """Passes a lease on to *key*, if there is a free one of the same slots."""
+        slots, pools = self._slots_of(key), self._pools_of(self._task(key))
+        found = next((at for at, (had, held) in enumerate(self._free) if (had, held.pools) == (slots, pools)), None)
+        if found is None:
+            return False
+        _, held = self._free.pop(found)
+        self._state.leases[key] = held
+        if not self._plan.grant(key):
+            self.give_back([key])
+        self._passed_on.add(key)
+        if self._noting is None or self._noting.done():
+            self._noting = asyncio.create_task(self._note_later())
+        return True
+
+    async def _note_later(self) -> None:
+        await workflow.sleep(NOTE_AFTER)
+        self._note()
+
+    def _note(self) -> None:
+        """Tells pools who has the leases that were passed on: it is what they show."""
+        keys, self._passed_on = sorted(self._passed_on), set()
+        for key in keys:
+            if (held := self._state.leases.get(key)) is not None:
+                for pool in held.pools[: held.granted]:
+                    self._messages.tell(pool, PoolInterface.passed_on, [self._request(key, held, pool)])
 
     def _remind(self) -> None:
         """Have what waits asked for again now and then. To a pool that knows of it, it is the same request."""
@@ -91,16 +147,14 @@ class Leases:
     def _ask_unanswered(self) -> None:
         by_pool: dict[str, list[LeaseRequest]] = {}
         for key, held in self.unanswered.items():
-            by_pool.setdefault(held.pools[held.granted], []).append(self._request(key, held))
+            pool = held.pools[held.granted]
+            by_pool.setdefault(pool, []).append(self._request(key, held, pool))
         self._ask_pools(by_pool)
 
     def of_pool(self, pool: str) -> RunLeases:
         """Return what this run holds and waits for of *pool*, a workflow id."""
         leases = [(key, held) for key, held in self._state.leases.items() if pool in held.pools[: held.granted + 1]]
-        requests = [
-            (held, self._request(key, held.model_copy(update={"granted": held.pools.index(pool)})))
-            for key, held in leases
-        ]
+        requests = [(held, self._request(key, held, pool)) for key, held in leases]
         return RunLeases(
             held=tuple(request for held, request in requests if pool in held.pools[: held.granted]),
             waiting=tuple(request for held, request in requests if pool not in held.pools[: held.granted]),
@@ -126,9 +180,11 @@ class Leases:
             held = self._state.leases[key]
             if held.granted == len(held.pools) or held.pools[held.granted] != answer.pool:
                 continue  # told twice
+            held.passable_until = _earliest(held, answer)
             held.granted, held.error = held.granted + 1, None
             if held.granted < len(held.pools):
-                self._messages.ask(held.pools[held.granted], [self._request(key, held)])
+                pool = held.pools[held.granted]
+                self._messages.ask(pool, [self._request(key, held, pool)])
             elif not self._plan.grant(key):
                 self.give_back([key])
         if unwanted:
@@ -136,12 +192,13 @@ class Leases:
 
     def give_back(self, keys: Iterable[str]) -> None:
         """*keys* are done with their slots, or do not want them now."""
+        self._return([held for key in keys if (held := self._state.leases.pop(key, None)) is not None])
+
+    def _return(self, leases: Iterable[HeldLease]) -> None:
         by_pool: dict[str, list[str]] = {}
-        for key in keys:
-            held = self._state.leases.pop(key, None)
-            if held is not None:
-                for pool in held.pools[: held.granted + 1]:
-                    by_pool.setdefault(pool, []).append(held.lease_id)
+        for held in leases:
+            for pool in held.pools[: held.granted + 1]:
+                by_pool.setdefault(pool, []).append(held.lease_id)
         for pool, lease_ids in by_pool.items():
             self._messages.tell(pool, PoolInterface.give_back, lease_ids)
 
@@ -149,6 +206,7 @@ class Leases:
         """*key* waits outside of a worker: its pools may count it or not."""
         held = self._state.leases.get(key)
         if held is not None:
+            held.passable_until = None
             for pool in held.pools:
                 self._messages.tell(pool, PoolInterface.park, [held.lease_id])
 
@@ -161,9 +219,8 @@ class Leases:
 
     # Messages
 
-    def _request(self, key: str, held: HeldLease) -> LeaseRequest:
-        instance = self._state.instances[key]
-        run, pool = self._state.run, held.pools[held.granted]
+    def _request(self, key: str, held: HeldLease, pool: str) -> LeaseRequest:
+        instance, run = self._state.instances[key], self._state.run
         shared = not pool.startswith(LIMIT)
         return LeaseRequest(
             lease_id=held.lease_id,
@@ -229,3 +286,18 @@ class Leases:
 
     def _task(self, key: str) -> BaseTask:
         return self._state.spec.by_id[self._state.instances[key].task_id]
+
+    def _slots_of(self, key: str) -> int:
+        return self._task(key).pool_slots
+
+
+def _may_be_passed_on(held: HeldLease) -> bool:
+    until = held.passable_until
+    return until is not None and held.granted == len(held.pools) and workflow.now() < until
+
+
+def _earliest(held: HeldLease, answer: Granted) -> datetime | None:
+    """Until when all pools that have let *held* in allow that it is passed on, the one of *answer* among them."""
+    if not held.granted or held.passable_until is None or answer.passable_until is None:
+        return answer.passable_until if not held.granted else None
+    return min(held.passable_until, answer.passable_until)

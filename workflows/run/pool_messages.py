@@ -28,7 +28,7 @@ class PoolMessages:
     def __init__(self, ask: Asking) -> None:
         self._ask = ask
         self._requests: dict[str, list[LeaseRequest]] = {}
-        self._messages: dict[str, dict[Signal[[list[str]]], list[str]]] = {}
+        self._messages: dict[str, dict[Signal[[list[Any]]], list[Any]]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._telling: dict[str, asyncio.Task[None]] = {}
 
@@ -39,10 +39,10 @@ class PoolMessages:
         if pool not in self._asking:
             self._asking[pool] = asyncio.create_task(self._ask_all(pool))
 
-    def tell(self, pool: str, message: Signal[[list[str]]], lease_ids: Sequence[str]) -> None:
-        """Tells *pool* that leases are given back, or parked."""
+    def tell(self, pool: str, message: Signal[[list[Any]]], leases: Sequence[Any]) -> None:
+        """Tells *pool* that leases are given back, parked, or passed on."""
         workflow.deprecate_patch(TOGETHER)
-        self._messages.setdefault(pool, {}).setdefault(message, []).extend(lease_ids)
+        self._messages.setdefault(pool, {}).setdefault(message, []).extend(leases)
         if pool not in self._telling:
             self._telling[pool] = asyncio.create_task(self._tell_all(pool))
 
@@ -66,14 +66,14 @@ class PoolMessages:
     async def _tell_all(self, pool: str) -> None:
         try:
             while messages := self._messages.pop(pool, {}):
-                for message, lease_ids in messages.items():
-                    await _tell(pool, message, lease_ids)
+                for message, leases in messages.items():
+                    await _tell(pool, message, leases)
         finally:  # a run that ends waits until nothing is on its way
             del self._telling[pool]
 
 
-async def _tell(pool: str, message: Signal[[list[str]]], lease_ids: Sequence[str]) -> None:
+async def _tell(pool: str, message: Signal[[list[Any]]], leases: Sequence[Any]) -> None:
     try:
-        await send(workflow.get_external_workflow_handle(pool), message([*lease_ids]))
+        await send(workflow.get_external_workflow_handle(pool), message([*leases]))
     except FailureError:
-        workflow.logger.warning("%s is gone; %s of %s is not told", pool, message.name, lease_ids)
+        workflow.logger.warning("%s is gone; %s of %s is not told", pool, message.name, leases)

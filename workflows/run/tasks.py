@@ -101,6 +101,7 @@ class RunTasks:
 
     async def something_happens(self, max_wait: timedelta | None = None) -> None:
         """Waits for the next thing that may change what the plan says, no longer than *max_wait*."""
+        self.leases.settle()
         with suppress(asyncio.TimeoutError):
             await workflow.wait_condition(lambda: self._has_changes, timeout=max_wait)
         self._has_changes = False
@@ -143,16 +144,17 @@ class RunTasks:
     def stop_trigger(self, key: str) -> None:
         self._triggers.stop(key)
 
-    def exchange_slots(self, wanted: Sequence[str], returned: Sequence[str]) -> None:
+    def exchange_slots(self, wanted: Sequence[str], returned: Sequence[str]) -> bool:
         # Returned and wanted again in one step: asking returns what was held, and what is asked for is to stay.
         again = {*wanted} & {*returned}
         if again and workflow.patched("keeps-what-is-asked-again"):
             returned = [key for key in returned if key not in again]
-        self.leases.ask(wanted)
+        lets_in = self.leases.ask(wanted)
         self.leases.give_back(returned)
+        return lets_in
 
     def return_slots(self, keys: Sequence[str]) -> None:
-        self.leases.give_back(keys)
+        self.leases.let_go(keys)
 
     def park_slots(self, key: str) -> None:
         self.leases.park(key)
