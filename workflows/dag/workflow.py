@@ -408,9 +408,10 @@ class DagWorkflow:
             return []
         change = question.model_dump(include={"clear", "mark", "mark_run"})
         revision = Revision(execution=revised.execution, **change)
-        keeps_times = revised.keeps_times or revision.mark_run is not None
-        # The marker for either: a worker of the release before would take what the run reports for an old message.
-        keeps_times = keeps_times and workflow.patched("run-marks-keep-times")
+        keeps_times = revised.keeps_times
+        if keeps_times or revision.mark_run is not None:
+            # The marker for either: a worker of the release before would take what the run reports for an old message.
+            keeps_times = workflow.patched("run-marks-keep-times") or keeps_times
         self.state.revise(revised.run, revision, workflow.now(), keeps_times=keeps_times)
         self._alarm.fire()
         return list(revised.instances)

@@ -60,9 +60,14 @@ class Leases:
         return {key: held for key, held in self._state.leases.items() if held.granted < len(held.pools)}
 
     @property
+    def keeps_free(self) -> bool:
+        """Whether slots are free that have not been given back."""
+        return bool(self._free)
+
+    @property
     def telling(self) -> bool:
         """Whether pools are being told something, or have to be."""
-        return bool(self._free) or self._messages.telling
+        return self.keeps_free or self._messages.telling
 
     async def all_sent(self) -> None:
         """Waits for what is on its way: a workflow that closes takes its undelivered messages with it."""

@@ -154,7 +154,10 @@ class RunTasks:
         return lets_in
 
     def return_slots(self, keys: Sequence[str]) -> None:
-        self.leases.let_go(keys)
+        if self.ended is None:
+            self.leases.let_go(keys)
+        else:  # no other task wants them, and the run may wait for its slowest one
+            self.leases.give_back(keys)
 
     def park_slots(self, key: str) -> None:
         self.leases.park(key)

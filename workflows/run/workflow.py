@@ -225,7 +225,7 @@ class DagRunWorkflow:
     async def _go_on_as_new(self) -> None:
         await self._all_sent()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        while self._untold:  # somebody has changed the run meanwhile
+        while self._untold or self.tasks.leases.keeps_free:  # somebody has changed the run meanwhile
             self._tell_of_tasks()
             await self._all_sent()
         if self.tasks.ended is None and not self.tasks.busy:  # else it was ended meanwhile
