@@ -393,9 +393,10 @@ def only_running_runs_are_watched(look: Look) -> Found:
 
 @prop(LEVEL)
 def started_runs_have_a_start(look: Look) -> Found:
-    """A run under way knows when it was started, a queued one does not."""
+    """A run under way knows when it was started; a queued one does not, unless a person has marked it."""
     for tracked in look.state.runs.values():
-        if (tracked.state is RunState.RUNNING) != (tracked.started_at is not None):
+        is_marked = tracked.state is RunState.QUEUED and tracked.revised_at is not None
+        if not is_marked and (tracked.state is RunState.RUNNING) != (tracked.started_at is not None):
             yield f"{tracked.run.run_id} is {tracked.state}, started at {tracked.started_at}"
 
 
