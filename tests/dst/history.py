@@ -139,6 +139,8 @@ class Execution:
     cancel_requested: bool = False
     sticky: int | None = None
     reset_from: str | None = None
+    reset_to: str | None = None
+    """The run id of the execution that a reset has put in its place."""
     view: dict[str, Any] | None = None
     """What the memo shows, where somebody has read it."""
 

@@ -194,6 +194,7 @@ def _prefix() -> str:
     return workflow.info().workflow_id.rpartition("/")[0] + "/"
 
 
+# What is named "_a" is not compared: there a race decides on the order of its events.
 SCENARIOS: dict[str, Script] = {
     "a timer": (("start", "a", "timer"),),
     "a timer that is cancelled": (("start", "a", "cancelled_timer"),),
@@ -260,6 +261,41 @@ SCENARIOS: dict[str, Script] = {
     "reset with an activity": (
         ("start", "a", "activity works", "wait 1"), ("until", "a", "WorkflowTaskCompleted", 2), ("reset", "a", 1),
         ("until", "a", "WorkflowTaskCompleted", 2), ("signal", "a"), ("end", "a"),
+    ),
+    "reset to before a child's start is known": (
+        ("start", "a", "timer", "busy 1", "abandoned_child b wait 1", "wait 2"), ("until", "a", "WorkflowTaskStarted", 2),
+        ("signal", "a"), ("until", "a", "ChildWorkflowExecutionStarted"), ("until", "b", "WorkflowTaskCompleted"),
+        ("until", "a", "WorkflowTaskCompleted", 4), ("reset", "a", 2), ("until", "a", "WorkflowTaskCompleted", 3),
+        ("signal", "a"), ("end", "a"), ("signal", "b"), ("end", "b"),
+    ),
+    "reset to before a child's end": (
+        ("start", "a", "child b wait 1", "wait 1"), ("until", "a", "ChildWorkflowExecutionStarted"),
+        ("until", "b", "WorkflowTaskCompleted"), ("until", "a", "WorkflowTaskCompleted", 2), ("signal", "b"), ("end", "b"),
+        ("until", "a", "WorkflowTaskCompleted", 3), ("reset", "a", 1), ("until", "a", "WorkflowTaskCompleted", 2),
+        ("signal", "a"), ("end", "a"),
+    ),
+    "a child of two resets": (
+        ("start", "a", "child b wait 1"), ("until", "a", "ChildWorkflowExecutionStarted"),
+        ("until", "b", "WorkflowTaskCompleted"), ("until", "a", "WorkflowTaskCompleted", 2),
+        ("reset", "a", 1), ("until", "a", "WorkflowTaskCompleted", 2),
+        ("reset", "a", 1), ("until", "a", "WorkflowTaskCompleted", 2), ("signal", "b"), ("end", "a"), ("end", "b"),
+    ),
+    "a child that is reset": (
+        ("start", "a", "child b timer+wait 1"), ("until", "a", "ChildWorkflowExecutionStarted"),
+        ("until", "b", "WorkflowTaskCompleted", 2), ("reset", "b", 1), ("until", "b", "WorkflowTaskCompleted", 2),
+        ("signal", "b"), ("end", "a"), ("end", "b"),
+    ),
+    "a child and its parent that are reset": (
+        ("start", "a", "child b timer+wait 1"), ("until", "a", "ChildWorkflowExecutionStarted"),
+        ("until", "b", "WorkflowTaskCompleted", 2), ("until", "a", "WorkflowTaskCompleted", 2),
+        ("reset", "b", 1), ("until", "b", "WorkflowTaskCompleted", 2),
+        ("reset", "a", 1), ("until", "a", "WorkflowTaskCompleted", 2), ("signal", "b"), ("end", "a"), ("end", "b"),
+    ),
+    "reset to before a signal's answer": (
+        ("start", "b", "wait 2"), ("until", "b", "WorkflowTaskCompleted"),
+        ("start", "_a", "timer", "busy 1", "tell b", "wait 2"), ("until", "_a", "WorkflowTaskStarted", 2), ("signal", "_a"),
+        ("until", "_a", "ExternalWorkflowExecutionSignaled"), ("until", "_a", "WorkflowTaskCompleted", 4), ("until", "b", "WorkflowTaskCompleted", 2),
+        ("reset", "_a", 2), ("until", "_a", "WorkflowTaskCompleted", 3), ("end", "b"), ("signal", "_a"), ("end", "_a"),
     ),
 }  # fmt: skip
 SCENARIOS["a signal to nobody"] = (("start", "a", "tell b", "timer"),)

@@ -7,8 +7,8 @@ for each step, and workers. `docs/properties.md` says what it leaves out.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from temporalio.api.common.v1 import Payload
@@ -81,6 +81,10 @@ class Service:
 
     def _soon(self, name: str, *arguments: Any) -> None:
         self.agenda.add(self.now + self.host.delay(), name, *arguments)
+
+    def _at_another(self, name: str, *arguments: Any) -> None:
+        """Does something at another execution: a queue, and a call from it."""
+        self.agenda.add(self.now + self.host.delay() + self.host.delay(), name, *arguments)
 
     # What clients do
 
@@ -155,9 +159,10 @@ class Service:
         base = self.find(workflow_id)
         if base is None or step >= len(base.steps):
             return None
+        base.reset_to = self.host.new_id()
         if base.running:
             self.terminate(workflow_id)
-        return self._reset(base, step)
+        return self._reset(base, step, base.reset_to)
 
     # The life of an execution
 
@@ -217,10 +222,10 @@ class Service:
             text = "workflow execution already completed"
             self.host.update_answered(update.update_id, None, failures.application(text, "Closed"))
         execution.updates.clear()
-        if status is Status.CONTINUED_AS_NEW:
+        if status is Status.CONTINUED_AS_NEW or execution.reset_to is not None:  # another has its parent and children
             return
         if execution.parent is not None:
-            self._soon("child_closed", *execution.parent, str(status), result, failure)
+            self._soon("child_closed", *execution.parent, execution.workflow_id, str(status), result, failure)
         for child in execution.children.values():
             self._soon("parent_closed", child.workflow_id, child.parent_close_policy)
 
@@ -230,12 +235,13 @@ class Service:
         elif policy == REQUEST_CANCEL:
             self.cancel(workflow_id)
 
-    def _reset(self, base: Execution, step: int) -> Execution:
-        """Copies the history up to the start of workflow task *step*, and tells of what came later once more."""
+    def _reset(self, base: Execution, step: int, run_id: str) -> Execution:
+        """Copies the history up to the start of workflow task *step*, tells of what came later once more, and carries
+        out what had not been answered then."""
         started_id = base.steps[step].started_id
         made = Execution(
             workflow_id=base.workflow_id,
-            run_id=self.host.new_id(),
+            run_id=run_id,
             kind=base.kind,
             task_queue=base.task_queue,
             started_at=base.started_at,
@@ -259,16 +265,25 @@ class Service:
         made.seen = made.steps[-1].started_id if made.steps else 0
         self._append(made, "WorkflowTaskFailed", cause="ResetWorkflow")
         for event in base.events[started_id:]:
-            if event.kind == "WorkflowExecutionSignaled":
-                self._append(made, event.kind, **event.data)
+            if event.kind == "WorkflowExecutionSignaled" or _is_of_child(event, made.children):
+                self._follow(made, self._append(made, event.kind, **event.data))
         self._schedule_task(made)
+        self._go_on_with_pending(made)
+        return made
+
+    def _go_on_with_pending(self, made: Execution) -> None:
+        """Carries out what the history of a reset execution asks for and does not answer."""
         for activity in made.activities.values():
             activity.scheduled_at, activity.attempt, activity.started_at = self.now, 1, None
             self._soon("activity_ready", made.run_id, activity.scheduled_id, 1)
         for seq, event_id in made.timers.items():
             due = made.events[event_id - 1].at + made.events[event_id - 1].data["duration"]
             self.agenda.add(max(due, self.now), "timer", made.run_id, seq, event_id)
-        return made
+        for initiated_id, child in made.children.items():
+            if child.run_id is None:
+                self._at_another("child_start", made.run_id, initiated_id)
+        for initiated_id in made.signals:
+            self._at_another("signal_out", made.run_id, initiated_id)
 
     def _follow(self, execution: Execution, event: Event) -> None:
         """Keeps what a copied event has made pending, or ended."""
@@ -283,11 +298,17 @@ class Service:
             case "ActivityTaskCompleted" | "ActivityTaskFailed" | "ActivityTaskTimedOut" | "ActivityTaskCanceled":
                 execution.activities.pop(data["activity"].scheduled_id, None)
             case "StartChildWorkflowExecutionInitiated":
-                execution.children[event.event_id] = copy.copy(data["child"])
+                execution.children[event.event_id] = replace(data["child"], run_id=None)
+            case "ChildWorkflowExecutionStarted":
+                execution.children[data["child"].initiated_id].run_id = data["run_id"]
             case "StartChildWorkflowExecutionFailed":
                 execution.children.pop(data["child"].initiated_id, None)
-            case kind if kind.startswith("ChildWorkflowExecution") and kind != "ChildWorkflowExecutionStarted":
+            case kind if kind.startswith("ChildWorkflowExecution"):
                 execution.children.pop(data["child"].initiated_id, None)
+            case "SignalExternalWorkflowExecutionInitiated":
+                execution.signals[event.event_id] = (data["seq"], data["workflow_id"])
+            case "ExternalWorkflowExecutionSignaled" | "SignalExternalWorkflowExecutionFailed":
+                execution.signals.pop(data["initiated_id"], None)
             case "WorkflowPropertiesModified":
                 execution.memo.update(data["memo"])
             case "WorkflowExecutionUpdateAccepted":
@@ -505,35 +526,32 @@ class Service:
             execution.next_id, wanted.seq, wanted.workflow_id, wanted.workflow_type, wanted.parent_close_policy
         )
         event = self._append(
-            execution, "StartChildWorkflowExecutionInitiated", seq=wanted.seq, child=child, input=list(wanted.input)
+            execution,
+            "StartChildWorkflowExecutionInitiated",
+            seq=wanted.seq,
+            child=child,
+            input=list(wanted.input),
+            task_queue=wanted.task_queue,
+            memo=dict(wanted.memo),
+            may_run_again=wanted.workflow_id_reuse_policy != REJECT_DUPLICATE,
         )
         execution.children[event.event_id] = child
-        memo = dict(wanted.memo)
-        again = wanted.workflow_id_reuse_policy != REJECT_DUPLICATE
-        arguments = list(wanted.input)
-        self._soon("child_start", execution.run_id, event.event_id, arguments, wanted.task_queue, memo, again)
+        self._at_another("child_start", execution.run_id, event.event_id)
 
-    def on_child_start(
-        self,
-        run_id: str,
-        initiated_id: int,
-        arguments: list[Payload],
-        task_queue: str,
-        memo: dict[str, Payload],
-        may_run_again: bool,
-    ) -> None:
+    def on_child_start(self, run_id: str, initiated_id: int) -> None:
         parent = self.executions[run_id]
         child = parent.children.get(initiated_id)
         if child is None or (not parent.running and child.parent_close_policy != ABANDON):
             return
+        wanted = parent.events[initiated_id - 1].data
         started = self.start(
             child.kind,
             child.workflow_id,
-            arguments,
-            task_queue=task_queue,
-            memo=memo,
+            wanted["input"],
+            task_queue=wanted["task_queue"],
+            memo=wanted["memo"],
             parent=(parent.workflow_id, run_id, initiated_id),
-            may_run_again=may_run_again,
+            may_run_again=wanted["may_run_again"],
         )
         if started is None:
             del parent.children[initiated_id]
@@ -543,20 +561,35 @@ class Service:
             self._record(parent, "ChildWorkflowExecutionStarted", seq=child.seq, child=child, run_id=started.run_id)
 
     def on_child_closed(
-        self, _: str, run_id: str, initiated_id: int, status: str, result: Payload | None, failure: Failure | None
+        self,
+        parent_id: str,
+        run_id: str,
+        initiated_id: int,
+        workflow_id: str,
+        status: str,
+        result: Payload | None,
+        failure: Failure | None,
     ) -> None:
+        """Tells the parent, or what it has been reset to."""
         parent = self.executions[run_id]
-        child = parent.children.pop(initiated_id, None) if parent.running else None
-        if child is not None:
-            kind = f"ChildWorkflowExecution{status}"
-            self._record(parent, kind, seq=child.seq, child=child, result=result, failure=failure)
+        while parent.reset_to is not None:
+            parent = self.executions[parent.reset_to]
+        child = parent.children.get(initiated_id)
+        if child is None or child.workflow_id != workflow_id or not parent.running:
+            return
+        if child.run_id is None:  # a reset parent has yet to start it
+            self._soon("child_closed", parent_id, parent.run_id, initiated_id, workflow_id, status, result, failure)
+            return
+        del parent.children[initiated_id]
+        kind = f"ChildWorkflowExecution{status}"
+        self._record(parent, kind, seq=child.seq, child=child, result=result, failure=failure)
 
     def _do_cancel_child_workflow_execution(self, execution: Execution, command: WorkflowCommand) -> None:
         seq = command.cancel_child_workflow_execution.child_workflow_seq
         child = next((each for each in execution.children.values() if each.seq == seq), None)
         if child is not None:
             self._append(execution, "RequestCancelExternalWorkflowExecutionInitiated", workflow_id=child.workflow_id)
-            self._soon("cancel_child", execution.run_id, child.workflow_id)
+            self._at_another("cancel_child", execution.run_id, child.workflow_id)
 
     def on_cancel_child(self, run_id: str, workflow_id: str) -> None:
         self.cancel(workflow_id)
@@ -574,7 +607,7 @@ class Service:
             input=list(wanted.args),
         )
         execution.signals[event.event_id] = (wanted.seq, target)
-        self._soon("signal_out", execution.run_id, event.event_id)
+        self._at_another("signal_out", execution.run_id, event.event_id)
 
     def on_signal_out(self, run_id: str, initiated_id: int) -> None:
         source = self.executions[run_id]
@@ -585,7 +618,7 @@ class Service:
         data = source.events[initiated_id - 1].data
         reached = self.signal(target, data["name"], data["input"])
         kind = "ExternalWorkflowExecutionSignaled" if reached else "SignalExternalWorkflowExecutionFailed"
-        self._record(source, kind, seq=seq, workflow_id=target)
+        self._record(source, kind, seq=seq, workflow_id=target, initiated_id=initiated_id)
 
     def _do_set_patch_marker(self, execution: Execution, command: WorkflowCommand) -> None:
         self._append(execution, "MarkerRecorded", patch=command.set_patch_marker.patch_id)
@@ -738,6 +771,12 @@ _LAST = frozenset(
     }
 )
 """Events that come after all others of a buffer, so that none is before the start that it ends."""
+
+
+def _is_of_child(event: Event, children: Mapping[int, Child]) -> bool:
+    """Whether *event* tells of one of *children*: of its start, or of its end."""
+    child: Child | None = event.data.get("child")
+    return child is not None and event.kind != "StartChildWorkflowExecutionInitiated" and child.initiated_id in children
 
 
 def _only_rejects(commands: Sequence[WorkflowCommand]) -> bool:
