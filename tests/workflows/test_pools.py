@@ -1,6 +1,7 @@
 """Pools and limits across runs: never more than there are slots, heaviest first, nothing leaked."""
 
 import asyncio
+import os
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -137,6 +138,26 @@ async def test_a_run_passes_slots_on_where_plenty_are_free(
         event.signal_external_workflow_execution_initiated_event_attributes.signal_name for event in history.events
     )
     assert {signal: signals[signal] for signal in sent} == sent
+
+
+async def test_a_cancelled_run_gives_slots_back_while_its_slowest_task_still_stops(here: Stack, tmp_path: Path) -> None:
+    await here.tidemill.pools.configure("of_cancelled", PoolSettings(slots=2 * PLENTY))
+    slow = f"trap '' TERM; touch {tmp_path}/slow; until [ -e {tmp_path}/go ]; do sleep 0.1; done"
+    tasks = [
+        bash("quick", f"touch {tmp_path}/quick; sleep 600", pool="of_cancelled"),
+        bash("slow", slow, pool="of_cancelled"),
+    ]
+    await here.tidemill.dags.register(dag("cancelled_slots", tasks))
+    run = await here.tidemill.runs.trigger("cancelled_slots")
+    await eventually(lambda: asyncio.to_thread(os.listdir, tmp_path), lambda found: {"quick", "slow"} <= {*found})
+    cancelled = asyncio.create_task(here.tidemill.runs.cancel("cancelled_slots", run.run_id))
+    await eventually(
+        lambda: here.tidemill.pools.describe("of_cancelled"),
+        lambda found: [holder.split()[1] for holder in found.holders] == ["slow"],
+    )
+    (tmp_path / "go").touch()
+    await cancelled
+    await eventually(lambda: here.tidemill.pools.describe("of_cancelled"), lambda found: not found.holders)
 
 
 async def test_a_task_is_limited_over_all_runs_of_its_dag(here: Stack) -> None:
