@@ -36,6 +36,13 @@ class TaskState(StrEnum):
         """Whether it counts against the limits on instances of one task: also while it waits outside of a worker."""
         return self.holds_a_worker or self in (TaskState.DEFERRED, TaskState.AWAITING_INPUT)
 
+    @property
+    def without_its_run(self) -> "TaskState":
+        """How it stands where the execution of its run was ended from outside: what a worker had has failed."""
+        if self.holds_a_worker or self is TaskState.RESTARTING:
+            return TaskState.FAILED
+        return self if self.finished else TaskState.NONE
+
 
 _S = TaskState
 FINISHED = frozenset({_S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UPSTREAM_FAILED, _S.REMOVED})

@@ -13,6 +13,7 @@ from typing import Any, cast
 import httpx
 import pyarrow.parquet
 import pytest
+from psutil import Process
 from support import dag
 from tidemill.activities.processes.supervised import start_supervised, stop
 from tidemill.activities.spark.archive import fast_start
@@ -25,6 +26,7 @@ from tidemill.worker.dev import free_port
 from tidemill.worker.spark_daemon import command
 
 APPS = Path(__file__).parent / "dags" / "spark_apps"
+DAEMON = [sys.executable, "-P", "-m", "tidemill.worker.spark_daemon"]
 ON_DAY = {"logical_date": "2024-03-04T00:00:00Z"}
 
 
@@ -69,37 +71,48 @@ class Standalone:
 
 @contextmanager
 def standalone_cluster(folder: Path, cache: Path) -> Iterator[Standalone]:
-    """A master that takes drivers, and a worker with two cores; both end with the block."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """A master that takes drivers, and a worker with eight cores; both end with the block."""
+    # One after the other: the worker takes whatever port is free, also one that the master is about to take.
+    with standalone_master(folder, cache) as made, standalone_worker(folder / "worker", made):
+        yield made
+
+
+@contextmanager
+def standalone_master(folder: Path, cache: Path) -> Iterator[Standalone]:
+    """A master that takes drivers, and has no workers yet."""
+    (folder / "master").mkdir(parents=True, exist_ok=True)
     java = find_java()
     assert java is not None
     port, rest, ui = free_port(), free_port(), free_port()
-    rest_options = (
-        f"-Dspark.master.rest.enabled=true -Dspark.master.rest.port={rest} -Dspark.master.rest.host=127.0.0.1"
-    )
-    env = {
-        **environment({}, java),
-        "SPARK_MASTER_OPTS": rest_options,
-        "SPARK_WORKER_DIR": str(folder / "work"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
+    options = f"-Dspark.master.rest.enabled=true -Dspark.master.rest.port={rest} -Dspark.master.rest.host=127.0.0.1"
+    env = {**environment({}, java), "SPARK_MASTER_OPTS": options, "SPARK_LOCAL_IP": "127.0.0.1"}
+    argv = [*DAEMON, "master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(ui)]
     quick = fast_start(cache.parent, java, small=True)
-    daemon = [sys.executable, "-P", "-m", "tidemill.worker.spark_daemon"]
-    master = [*daemon, "master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(ui)]
-    worker = [*daemon, "worker", "--host", "127.0.0.1", "--webui-port", str(free_port())]
-    worker += ["--cores", "8", "--memory", "8g", f"spark://127.0.0.1:{port}"]
     made = Standalone(f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{rest}", f"http://127.0.0.1:{ui}", quick)
-    started = []
+    process = start_supervised(folder / "master", argv, folder / "master.log", env)
     try:
-        # One after the other: the worker takes whatever port is free, also one that the master is about to take.
-        for name, argv, workers in (("master", master, 0), ("worker", worker, 1)):
-            (folder / name).mkdir(exist_ok=True)
-            started.append(start_supervised(folder / name, argv, folder / f"{name}.log", env))
-            wait_for(lambda expected=workers: made.listed()["aliveworkers"] == expected, folder)
+        wait_for(lambda: made.listed()["aliveworkers"] == 0, folder)
         yield made
     finally:
-        for process in reversed(started):
-            stop(process)
+        stop(process)
+
+
+@contextmanager
+def standalone_worker(folder: Path, cluster: Standalone) -> Iterator[Process]:
+    """A worker more with eight cores: its JVM. All that it has started ends with the block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    env = {**environment({}, find_java()), "SPARK_WORKER_DIR": str(folder / "work"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    argv = [*DAEMON, "worker", "--host", "127.0.0.1", "--webui-port", str(free_port())]
+    before = cluster.listed()["aliveworkers"]
+    process = start_supervised(
+        folder, [*argv, "--cores", "8", "--memory", "8g", cluster.master], folder.with_suffix(".log"), env
+    )
+    try:
+        wait_for(lambda: cluster.listed()["aliveworkers"] > before, folder.parent)
+        [jvm] = Process(process.pid).children()
+        yield jvm
+    finally:
+        stop(process)
 
 
 @contextmanager

@@ -135,16 +135,16 @@ class LocalFacts:
         """The answer; nothing is known of others."""
         spec = self.state.spec
         mine = question.dag_id == spec.dag_id
+        is_this_run = mine and question.run_id in (None, self.run.run_id)
         if question.about == "runs":
-            is_this_run = mine and question.run_id in (None, self.run.run_id)
             return [self.run.model_dump(mode="json")] if is_this_run else []
-        if question.about == "xcom" and mine:
+        if question.about == "xcom" and is_this_run:
             made = self.state.of_task(question.task_ids[0])
             left = {str(i.map_index): i.xcom[question.key] for i in made if question.key in i.xcom}
             found: dict[str, Any] = self.results.filled(left, dag_path(spec.dag_id))
             return found
         if question.about == "states" and mine:
-            return states_of(self.state.instances.values()) if question.run_id in (None, self.run.run_id) else {}
+            return states_of(self.state.instances.values()) if is_this_run else {}
         return of_dag(spec) if mine and question.about == "dag" else {}
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:

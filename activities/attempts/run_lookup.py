@@ -19,7 +19,6 @@ from ...model.run.attempts import TaskAttempt, dag_path
 from ...model.run.facts import Question, RunSummary
 from ...model.run.identity import RunIdentity, beginnings_of_runs
 from ...model.run.messages import XComQuestion
-from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
 from ...model.run.views import RunView, TaskView
 from ...model.spec.dag import DagSpec, enclosing
@@ -145,7 +144,6 @@ class RunLookup:
             "dag": self._dag,
             "runs": self._runs,
             "states": self._states,
-            "results": self._results,
             "events": self._events,
             "consumed": self._consumed,
             "xcom": self._xcom,
@@ -200,34 +198,31 @@ class RunLookup:
         tasks = (await DagHandle(self._asking, dag_id).spec()).tasks
         return states_of([TaskInstance(task_id=task.task_id, state=state) for task in tasks])
 
-    async def _results(self, question: Question) -> dict[str, Any]:
-        """By task: its result; of a mapped one the list of them. Tasks that left none are left out."""
-        views = await self._views(question)
-        if not views:
-            return {}
-        state = await self._asking.query(views[0].workflow_id, RunInterface.whole_state())
-        found = {task_id: _result(state, task_id, question.key) for task_id in question.task_ids}
-        left = {task_id: value for task_id, value in found.items() if value is not None}
-        filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, left, dag_path(question.dag_id))
-        return filled
-
     async def _xcom(self, question: Question) -> dict[str, Any]:
         """By map_index: what the instances of one task have left under a key."""
         wanted = XComQuestion(task_id=question.task_ids[0], key=question.key)
         found: dict[str, Any] = {}
         for workflow_id in await self._runs_with(question):
-            found = await self._asking.query(workflow_id, RunInterface.xcom(wanted))
+            found = await self._xcom_in(workflow_id, wanted)
             if found:
                 break
         filled: dict[str, Any] = await asyncio.to_thread(self.results.filled, found, dag_path(question.dag_id))
         return filled
+
+    async def _xcom_in(self, workflow_id: str, wanted: XComQuestion) -> dict[str, Any]:
+        try:
+            return await self._asking.query(workflow_id, RunInterface.xcom(wanted))
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return {}  # it has not begun, or Temporal has forgotten it
 
     async def _runs_with(self, question: Question) -> list[str]:
         """The workflows of the runs in which a result may be: the one that is meant, then those before it."""
         if question.of_workflow is not None and not question.include_prior_dates:
             of_dag = question.of_workflow.startswith(beginnings_of_runs(question.dag_id))
             return [question.of_workflow] if of_dag else []
-        views = await DagHandle(self._asking, question.dag_id).runs()
+        views = await self._views(question.model_copy(update={"run_id": None}))
         meant = [view for view in views if view.run_id == question.run_id]
         if not question.include_prior_dates or not meant or meant[0].logical_date is None:
             return [view.workflow_id for view in meant]
@@ -305,9 +300,3 @@ def _groups(spec: DagSpec) -> dict[str, list[str]]:
             for name in {group, group.rpartition(".")[2]}:
                 found.setdefault(name, []).append(task.task_id)
     return found
-
-
-def _result(state: DagRunState, task_id: str, key: str) -> Any:
-    made = [instance.xcom.get(key) for instance in state.of_task(task_id)]
-    mapped = any(instance.map_index >= 0 for instance in state.of_task(task_id))
-    return made if mapped else next(iter(made), None)

@@ -19,6 +19,8 @@ PATIENCE = 10.0
 LAUNCH = ("spark.driver.", "spark.ui.")
 """Conf that says how the driver's own process is started; all other conf is in its properties file."""
 WAITING = ("SUBMITTED", "QUEUED", "RELAUNCHING")
+WORKER_LOST = "ERROR"
+"""State of a driver whose worker the master hears nothing of. One that could not be started has a message, too."""
 
 
 class StandaloneMode(ClusterMode):
@@ -55,6 +57,9 @@ class Standalone(SharedFolder):
             return Status(AppState.UNKNOWN, "the master does not know the driver")
         state = str(answer.get("driverState"))
         message = f"{state}: {answer['message']}" if answer.get("message") else state
+        if state == WORKER_LOST and not answer.get("message"):
+            # The driver may be alive there: as long as it tells of itself, it is followed.
+            return Status(AppState.UNKNOWN, f"{state}: the driver's worker is lost", is_disruption=True)
         if state == "RUNNING":
             return Status(AppState.RUNNING, message)
         return Status(AppState.WAITING if state in WAITING else AppState.ENDED, message)

@@ -14,6 +14,7 @@ from .attempts import TaskAttempt
 from .current_context import get_current_context
 from .facts import Facts, Question, RunSummary, runs_of, successful_before
 from .identity import run_key, run_workflow_id
+from .instance_keys import UNMAPPED
 
 
 class TaskInstanceKey(NamedTuple):
@@ -68,65 +69,48 @@ class TaskInstanceView:
     ) -> Any:
         """The value that a task upstream returned or pushed; for a list of tasks, a list of values.
 
-        Without *task_ids*, what the task itself has pushed (as in Airflow 3). Of other runs, given by *dag_id*,
-        *run_id* or *include_prior_dates*, those of any task.
+        Without *task_ids*, what the task itself has pushed (as in Airflow 3). Of a task that is not upstream, and of
+        another run (*dag_id*, *run_id*), what it has left by now; with *include_prior_dates* also the latest before.
         """
         one = not isinstance(task_ids, list | tuple | set | frozenset)
-        if task_ids is None and dag_id in (None, self.dag_id) and run_id in (None, self.run_id):
+        if task_ids is None:
+            if dag_id not in (None, self.dag_id) or run_id not in (None, self.run_id):
+                raise InvalidInputError("xcom_pull of another run: say which tasks are meant, by task_ids")
             return self.pushed.get(key, default)
-        wanted = None if task_ids is None else [task_ids] if isinstance(task_ids, str) else [*task_ids]
-        if dag_id not in (None, self.dag_id) or run_id not in (None, self.run_id) or include_prior_dates:
-            found = self._of_other_runs(wanted, dag_id, run_id, key, include_prior_dates, default)
-        else:
-            found = [self._own(task_id, key, default) for task_id in wanted or ()]
-        if map_indexes is not None:
-            found = [
-                _at(value, map_indexes, self._indexes(value, task_id, key), default)
-                for task_id, value in zip(wanted or (), found, strict=True)
-            ]
-        return found[0] if one else found
+        wanted = [task_ids] if isinstance(task_ids, str) else [*task_ids]
+        runs = self._runs_to_ask(dag_id or self.dag_id, run_id)
+        found = [self._pulled(task_id, key, dag_id or self.dag_id, runs, include_prior_dates) for task_id in wanted]
+        values = [default if each is None else each.at(map_indexes, default) for each in found]
+        return values[0] if one else values
 
-    def _indexes(self, value: Any, task_id: str, key: str) -> Sequence[int]:
-        """Of which map_index each value of a list is: results that were sent along leave out who has left none."""
-        if value is self._xcom.get(task_id, {}).get(key) and key in self._attempt.xcom_indexes.get(task_id, {}):
-            return self._attempt.xcom_indexes[task_id][key]
-        return range(len(value)) if isinstance(value, list) else ()
+    def _pulled(self, task_id: str, key: str, dag_id: str, runs: Sequence[str], prior: bool) -> "_Pulled | None":
+        """What a task has left: sent along where it is upstream, else asked for; None where there is nothing."""
+        if (dag_id, runs) == (self.dag_id, [self.run_id]) and task_id in self._xcom:
+            if key in self._xcom[task_id]:
+                return _Pulled(self._xcom[task_id][key], self._attempt.xcom_indexes.get(task_id, {}).get(key))
+            if not prior:
+                return None
+        for run_id in runs:
+            of_workflow = self._attempt.run.workflow_id if (dag_id, run_id) == (self.dag_id, self.run_id) else None
+            answer = self._facts.facts(
+                Question(
+                    about="xcom", dag_id=dag_id, run_id=run_id, task_ids=(task_id,), key=key,
+                    of_workflow=of_workflow, include_prior_dates=prior,
+                )
+            )  # fmt: skip
+            if answer:
+                left = {int(index): value for index, value in answer.items()}
+                mapped = [index for index in sorted(left) if index != UNMAPPED]
+                return _Pulled([left[index] for index in mapped], mapped) if mapped else _Pulled(left[UNMAPPED])
+        return None
 
-    def _own(self, task_id: str, key: str, default: Any) -> Any:
-        """The result of a task of the same run: sent along where it is upstream, else asked for."""
-        if task_id in self._xcom:
-            return self._xcom[task_id].get(key, default)
-        return self._found(self.dag_id, [self.run_id], task_id, key, default)
-
-    def _of_other_runs(
-        self, wanted: list[str] | None, dag_id: str | None, run_id: str | None, key: str, prior: bool, default: Any
-    ) -> list[Any]:
-        dag_id = dag_id or self.dag_id
-        if wanted is None:
-            raise InvalidInputError("xcom_pull of another run: say which tasks are meant, by task_ids")
-        own = self._xcom if dag_id == self.dag_id and run_id is None else {}
-        return [
-            own[task_id][key]
-            if key in own.get(task_id, {})
-            else self._found(dag_id, self._runs_to_ask(dag_id, run_id, prior), task_id, key, default)
-            for task_id in wanted
-        ]
-
-    def _runs_to_ask(self, dag_id: str, run_id: str | None, prior: bool) -> list[str]:
-        if run_id is not None:
-            return [run_id]
+    def _runs_to_ask(self, dag_id: str, run_id: str | None) -> list[str]:
+        """The run that is meant; of another DAG the one of the same name, and those of the same logical date."""
+        if run_id is not None or dag_id == self.dag_id:
+            return [run_id or self.run_id]
         date = self._attempt.run.logical_date
-        runs = [run for run in runs_of(self._facts, dag_id) if run.logical_date is not None and date is not None]
-        dated = sorted(((run.logical_date, run.run_id) for run in runs if run.logical_date), reverse=True)
-        return [name for other, name in dated if date is not None and (other == date or (prior and other < date))]
-
-    def _found(self, dag_id: str, run_ids: Sequence[str], task_id: str, key: str, default: Any) -> Any:
-        for run_id in run_ids:
-            question = Question(about="results", dag_id=dag_id, run_id=run_id, task_ids=(task_id,), key=key)
-            answer = self._facts.facts(question)
-            if task_id in answer:
-                return answer[task_id]
-        return default
+        runs = [run.run_id for run in runs_of(self._facts, dag_id) if date is not None and run.logical_date == date]
+        return [*dict.fromkeys([self.run_id, *runs])]
 
     def get_template_context(self) -> dict[str, Any]:
         """The context of the task."""
@@ -270,14 +254,20 @@ class PreviousSuccess:
         return None if self._found is None else date_of(getattr(self._found, name))
 
 
-def _at(value: Any, map_indexes: int | Iterable[int], known: Sequence[int], default: Any) -> Any:
-    """The values of these instances of a mapped task; *default* in the place of one that has left none."""
-    if not isinstance(value, list):
-        return value
-    by_index = {index: one for index, one in zip(known, value, strict=True) if one is not None}
-    if isinstance(map_indexes, int):
-        return by_index.get(map_indexes, default)
-    return [by_index.get(index, default) for index in map_indexes]
+class _Pulled(NamedTuple):
+    """What a task has left under a key; *indexes*: of which instance each value is, if it is a list of several."""
+
+    value: Any
+    indexes: Sequence[int] | None = None
+
+    def at(self, map_indexes: int | Iterable[int] | None, default: Any) -> Any:
+        """The values of these instances of a mapped task; *default* in the place of one that has left none."""
+        if map_indexes is None or not isinstance(self.value, list):
+            return self.value
+        by_index = dict(zip(range(len(self.value)) if self.indexes is None else self.indexes, self.value, strict=True))
+        if isinstance(map_indexes, int):
+            return by_index.get(map_indexes, default)
+        return [by_index.get(index, default) for index in map_indexes]
 
 
 def date_of(value: datetime | None) -> pendulum.DateTime | None:

@@ -12,7 +12,7 @@ from .identity import RunIdentity
 class Question(Model):
     """What a task asks its worker."""
 
-    about: Literal["dag", "runs", "states", "results", "events", "consumed", "xcom", "asset"]
+    about: Literal["dag", "runs", "states", "events", "consumed", "xcom", "asset"]
     dag_id: str
     run_id: str | None = None
     task_ids: tuple[str, ...] = ()

@@ -24,6 +24,9 @@ from .progress import progress
 from .revisions import Revision
 from .task_instances import TaskInstance
 
+RUN_WAS_ENDED = "its run's execution was ended"
+"""Why tasks do not go on whose run was terminated, say."""
+
 
 class HeldLease(Record):
     """What an instance holds, or waits for, in pools."""
@@ -173,12 +176,13 @@ class DagRunState(OmitNewDefaults, Record):
     def settle_ended(self) -> None:
         """Brings order into a run whose execution was ended from outside, with tasks under way."""
         for instance in self.instances.values():
-            if instance.state.holds_a_worker or instance.state is TaskState.RESTARTING:
-                instance.state, instance.reason = TaskState.FAILED, "its run's execution was ended"
-            elif not instance.state.finished and instance.state is not TaskState.NONE:
-                instance.state, instance.reason = TaskState.NONE, None
-                if instance.deferral is not None:  # what it waited for is not watched any more: it begins anew
-                    instance.pokes, instance.deferral, instance.wake_at = 0, None, None
+            state = instance.state.without_its_run
+            if state is instance.state:
+                continue
+            instance.state, instance.reason = state, RUN_WAS_ENDED if state is TaskState.FAILED else None
+            if instance.deferral is not None and state is TaskState.NONE:
+                # What it waited for is not watched any more: it begins anew.
+                instance.pokes, instance.deferral, instance.wake_at = 0, None, None
 
     # What a worker is sent
 

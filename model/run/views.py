@@ -15,7 +15,7 @@ from .instance_keys import UNMAPPED, instance_key
 from .planner import RunEnd, RunPlan
 from .progress import Progress, progress
 from .row import RunRow, short_reason
-from .state import DagRunState
+from .state import RUN_WAS_ENDED, DagRunState
 from .task_instances import Attempt, TaskInstance
 
 
@@ -140,6 +140,22 @@ def queued_details(state: DagRunState, waits_for: str) -> RunDetails:
     reason = f"its run is queued: {waits_for}"
     done = progress(Counter(state.states.values()))
     return run_details(state, done, lambda instance: instance.reason or reason, RunState.QUEUED)
+
+
+def details_without_execution(details: RunDetails, ended_at: datetime) -> RunDetails:
+    """Return how a run stands whose execution was ended from outside (UTC), before it could write that down."""
+
+    def settled(view: TaskView) -> TaskView:
+        if (state := view.state.without_its_run) is view.state and state.finished:
+            return view
+        ended = {"ended_at": ended_at} if state is TaskState.FAILED and view.started_at is not None else {}
+        return view.model_copy(
+            update={"state": state, "why": RUN_WAS_ENDED, "retry_at": None, "wake_at": None, "form": None, **ended}
+        )
+
+    tasks = tuple(map(settled, details.tasks))
+    done = progress(Counter(view.state for view in tasks))
+    return details.model_copy(update={"state": RunState.FAILED, "tasks": tasks, "progress": done})
 
 
 ENDS = {TaskState.SUCCESS: "it has run, and succeeded", TaskState.RUNNING: "a worker runs it"}

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from postgresql import postgresql
-from support import Stack, eventually
+from support import Stack, bash, dag, eventually
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
@@ -23,9 +23,11 @@ from tidemill.api.read.archiver import sweep
 from tidemill.api.read.cached_client import CachedClient
 from tidemill.api.read.database import ArchiveError
 from tidemill.api.read.ended_runs import EndedRun, RunArchive
+from tidemill.api.read.instances import would_clear
 from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.run.revisions import ClearRequest
 from tidemill.model.run.row import RunRow
-from tidemill.model.run.views import RunView
+from tidemill.model.run.views import RunDetails, RunView
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client import Tidemill
 from tidemill.worker.converter import ModelsPlugin
@@ -107,14 +109,38 @@ async def forgotten(here: Stack, run: RunView) -> None:
     await eventually(is_there, lambda there: not there)
 
 
-async def swept(source: CachedClient, run_id: str) -> None:
+async def swept(source: CachedClient, run_id: str, dag_id: str = "kept") -> None:
     """Sweeps until the run is there: Temporal's lists lag behind."""
 
     async def once() -> bool:
         await sweep(source)
-        return await source.ended.find("kept", run_id, None) is not None
+        return await source.ended.find(dag_id, run_id, None) is not None
 
     await eventually(once, bool)
+
+
+async def test_a_run_that_was_terminated_has_ended_everywhere(here: Stack, begun: Begun, tmp_path: Path) -> None:
+    tasks = [bash("a", "true"), bash("b", "sleep 4731", "a"), bash("c", "true", "b")]
+    await here.tidemill.dags.register(dag("stopped", tasks))
+    run = await here.tidemill.runs.trigger("stopped", TriggerRequest(run_id="r"))
+    running = {"a": "success", "b": "running", "c": "none"}
+    await eventually(lambda: here.tidemill.runs.describe("stopped", "r"), lambda found: states_of(found) == running)
+    await here.tidemill.client.get_workflow_handle(run.workflow_id).terminate("for the test")
+    view = await eventually(lambda: here.tidemill.runs.find("stopped", "r"), lambda found: found.state.finished)
+    details = await here.tidemill.runs.describe("stopped", "r")
+    assert (view.state, details.state) == ("failed", "failed")
+    assert states_of(details) == {"a": "success", "b": "failed", "c": "none"}
+    assert (details.progress.finished, details.progress.failed) == (2, 1)
+    source = await begun(f"sqlite:///{tmp_path}/runs.db")
+    await swept(source, "r", "stopped")  # it is kept, too
+    *_, meant = await would_clear(source, "stopped", "r", ClearRequest(only_failed=True))
+    assert [task.key for task in meant] == await here.tidemill.runs.clear(
+        "stopped", "r", ClearRequest(only_failed=True)
+    )
+
+
+def states_of(details: RunDetails) -> dict[str, str]:
+    return {task.key: str(task.state) for task in details.tasks}
 
 
 async def test_a_run_outlives_temporals_memory_of_it(here: Stack, begun: Begun, tmp_path: Path, archive: str) -> None:

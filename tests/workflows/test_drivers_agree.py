@@ -37,6 +37,36 @@ with DAG("results", schedule=None):
 
     silent() >> pull() >> too_large() >> EmptyOperator(task_id="after")
 """,
+    "beside": """
+import time
+
+with DAG("beside", schedule=None):
+    @task
+    def single():
+        return {"x": 1}
+
+    @task
+    def several(n):
+        if n == 1:
+            raise AirflowSkipException("a gap")
+        return [n]
+
+    @task
+    def looks(ti=None):  # none of them is upstream of it
+        found, until = None, time.monotonic() + 120
+        while found != [[0], [2]]:
+            assert time.monotonic() < until, found
+            found = ti.xcom_pull(task_ids="several", include_prior_dates=True)
+        while ti.xcom_pull(task_ids="single") is None:
+            assert time.monotonic() < until
+        assert ti.xcom_pull(task_ids=["single", "several"], default=0) == [{"x": 1}, [[0], [2]]]
+        assert ti.xcom_pull(task_ids="several", map_indexes=[2, 1], default=0) == [[2], 0]
+        assert ti.xcom_pull(task_ids="single", key="other", default=0) == 0
+        assert ti.xcom_pull(task_ids="single", run_id="another", default=0) == 0
+        assert ti.xcom_pull(task_ids="single", dag_id="nowhere", default=0) == 0
+
+    single(), several.expand(n=[0, 1, 2]), looks()
+""",
     "branches": """
 with DAG("branches", schedule=None):
     @task.branch
@@ -214,7 +244,7 @@ with DAG("ends", schedule=None, fail_fast=True):
 }
 
 
-WRONG = {"values": {"load", "no_number"}}
+WRONG: dict[str, set[str]] = {"beside": set(), "values": {"load", "no_number"}}
 """By case, where the file itself says what is right: the tasks that fail."""
 
 

@@ -8,7 +8,7 @@ from datetime import UTC
 from typing import Any
 
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
-from temporalio.client import WorkflowFailureError
+from temporalio.client import WorkflowExecutionDescription, WorkflowFailureError
 from temporalio.service import RPCError, RPCStatusCode
 
 from ...activities.names import NEEDS_DRIVER
@@ -20,7 +20,7 @@ from ...model.interfaces.run import RunInterface
 from ...model.run.identity import RunIdentity, TriggerRequest, dag_workflow_id
 from ...model.run.revisions import ClearRequest, ReviseQuestion, RunMark
 from ...model.run.state import DagRunState, queued_state
-from ...model.run.views import RunDetails, RunView, queued_details
+from ...model.run.views import RunDetails, RunView, details_without_execution, queued_details
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ..attempt_starts import AttemptStart, attempt_starts
@@ -123,6 +123,8 @@ class Runs:
             while details.goes_on_from is not None:
                 before = await self._caller.query_of(workflow_id, details.goes_on_from, RunInterface.describe())
                 details = before.model_copy(update={"run": details.run, "state": RunState.RUNNING})
+            if description.close_time is not None and not details.state.finished:
+                details = await self._ended(details, description)
         running, unclaimed, lost, without_room = {}, set(), {}, set()
         for pending in description.raw_description.pending_activities:
             key = pending.activity_id.split("/")[0]
@@ -140,6 +142,12 @@ class Runs:
         )
         queues = dict.fromkeys(unclaimed, description.task_queue)
         return with_pending(details, running, queues, deserted, lost, without_room)
+
+    async def _ended(self, details: RunDetails, description: WorkflowExecutionDescription) -> RunDetails:
+        """Return how a run stands whose execution has ended: by its own word, else as its server has ended it."""
+        assert description.close_time is not None  # noqa: S101
+        last = await self._caller.query_of(description.id, description.run_id, RunInterface.describe())
+        return last if last.state.finished else details_without_execution(details, description.close_time)
 
     async def _spec(self, dag_id: str) -> DagSpec:
         return await self._caller.ask_dag(dag_id, DagInterface.spec())
