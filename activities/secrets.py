@@ -54,14 +54,32 @@ class Environment:
     """`TIDEMILL_VAR_<KEY>` and `TIDEMILL_CONN_<ID>`; Airflow's own `AIRFLOW_VAR_`, `AIRFLOW_CONN_` are read, too."""
 
     def get_variable(self, key: str) -> str | None:
-        return _of_environment("VAR", key)
+        return _of_environment("variable", key)
 
     def get_connection(self, conn_id: str) -> str | None:
-        return _of_environment("CONN", conn_id)
+        return _of_environment("connection", conn_id)
 
 
 def _of_environment(kind: str, name: str) -> str | None:
-    return os.environ.get(f"TIDEMILL_{kind}_{name.upper()}") or os.environ.get(f"AIRFLOW_{kind}_{name.upper()}")
+    found = _name_in_environment(kind, name)
+    return None if found is None else os.environ[found]
+
+
+def _name_in_environment(kind: str, name: str) -> str | None:
+    """The environment's variable that has *name*: case does not count there (as in Airflow)."""
+    wanted = (f"{prefix}{name.upper()}" for prefix in _PREFIXES[kind])
+    return next((each for each in wanted if _counts(kind, os.environ.get(each))), None)
+
+
+def _counts(kind: str, text: str | None) -> bool:
+    """Whether *text* is a value: an empty one is no connection."""
+    return text is not None and (kind == "variable" or text != "")
+
+
+_PREFIXES = {
+    "variable": ("TIDEMILL_VAR_", "AIRFLOW_VAR_"),
+    "connection": ("TIDEMILL_CONN_", "AIRFLOW_CONN_"),
+}
 
 
 class File:
@@ -212,9 +230,15 @@ def names_of(kind: "Kind") -> dict[str, str]:
             found |= dict.fromkeys(backend.content.get(f"{kind}s", {}), "TIDEMILL_SECRETS_FILE")
         if backend is store():
             found |= {name: found.get(name, STORED) for name in backend.names(kind)}
-    short = {"variable": "VAR", "connection": "CONN"}[kind]
-    found |= {name.split("_", 2)[2].lower(): name for name in _all_of_environment(short)}
+    for name in [*found, *(name.split("_", 2)[2].lower() for name in _all_of_environment(kind))]:
+        if (before := _name_in_environment(kind, name)) is not None:
+            found[name] = before
     return found
+
+
+def place_of(kind: "Kind", name: str) -> str | None:
+    """Where the `variable` or `connection` called *name* is found; None where none but a backend may know it."""
+    return _name_in_environment(kind, name) or names_of(kind).get(name)
 
 
 _NO_FILE: dict[str, Any] = {}
@@ -228,7 +252,7 @@ def known_secrets() -> set[str]:
     for backend in backends():
         if isinstance(backend, File):
             content = backend.content
-    environment = _all_of_environment("VAR"), _all_of_environment("CONN")
+    environment = _all_of_environment("variable"), _all_of_environment("connection")
     if _known is None or _known[0] != environment or _known[1] is not content:
         _known = environment, content, _secrets_in(content, *environment)
     return _known[2]
@@ -257,8 +281,8 @@ def _secrets_of(kind: str, name: str, text: str) -> list[Any]:
 
 
 def _all_of_environment(kind: str) -> dict[str, str]:
-    prefixes = (f"TIDEMILL_{kind}_", f"AIRFLOW_{kind}_")
-    return {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+    prefixes = _PREFIXES[kind]
+    return {name: text for name, text in os.environ.items() if name.startswith(prefixes) and _counts(kind, text)}
 
 
 def _leaves(text: str | None) -> list[str]:

@@ -271,21 +271,30 @@ def failure(error: BaseException) -> dict[str, Any]:
     ]
     name, message = name_and_message(error)
     causes: list[str] = []
-    cause = error.__cause__
+    cause = cause_of(error)
     while cause is not None and len(causes) < MAX_CAUSES:
         causes.append("caused by {}: {}".format(*name_and_message(cause)))
-        cause = cause.__cause__
+        cause = cause_of(cause)
     known = {"error_type": name, "message": first_lines("\n".join([message, *causes])), "traceback": frames[-20:]}
     return {**known, "retryable": False} if getattr(error, "tidemill_is_final", False) is True else known
 
 
+def cause_of(error: BaseException) -> BaseException | None:
+    """What *error* was raised from, or while that was handled; None after `raise ... from None`."""
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
 MAX_CAUSES = 3
-LOST_JVM = ("ConnectionRefusedError", "Py4JNetworkError")
 _JAVA = r"((?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)): ?([^\n]*)"
 _DEEPEST = re.compile(rf"Caused by: {_JAVA}")
 _OF_A_TASK = re.compile(rf"Lost task [^\n]*? \(TID \d+\) \(([^()\n]*)\): {_JAVA}")
 _OUTERMOST = re.compile(rf"^: {_JAVA}", re.MULTILINE)
 _SESSION_CLOSED = re.compile(r"(?:\([\w.$]+\) )?\[INVALID_HANDLE\.SESSION_CLOSED\]")
+_OF_PYTHON_WORKER = re.compile(
+    r"Traceback \(most recent call last\):\n(?P<frames>(?:[ \t][^\n]*\n)+)"
+    r"(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<text>[^\n]*))?"
+)
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in ([^\n]+)')
 _NO_PROGRAM = re.compile(r'Cannot run program "[^"\n]*"[^\n]*')
 
 
@@ -294,7 +303,7 @@ def name_and_message(error: BaseException) -> tuple[str, str]:
     name, message = name_of(error), str(error)
     if isinstance(error, SystemExit):
         return name, f"the application called sys.exit({error.code!r})"
-    if type(error).__name__ in LOST_JVM or "does not exist in the JVM" in message:
+    if _lost_its_jvm(error, message):
         reason = f"the driver's JVM has ended under the application ({type(error).__name__}: {message[:200]})"
         return "SparkDriverLost", f"{reason}. Often memory ran out: see the end of the log, or give more driver_memory"
     if "stopped SparkContext" in message:
@@ -306,7 +315,11 @@ def name_and_message(error: BaseException) -> tuple[str, str]:
         return "SparkSessionClosed", f"{reason} {remedy}\n{message}"
     if (program := _NO_PROGRAM.search(message)) is not None:
         return "SparkProgramNotFound", f"{program[0]}. Set spark.pyspark.python to one that every executor has"
-    if getattr(error, "java_exception", None) is None:
+    is_sparks = type(error).__module__.startswith(("pyspark.errors", "py4j"))
+    if is_sparks and (found := [*_OF_PYTHON_WORKER.finditer(message)]):
+        return found[-1]["kind"], _in_python_worker(found[-1])
+    is_converted = is_sparks and getattr(error, "getCondition", lambda: "")() is None and "JVM stacktrace:" in message
+    if getattr(error, "java_exception", None) is None and not is_converted:
         return name, message
     if deepest := _DEEPEST.findall(message):
         java, text = deepest[-1]
@@ -315,6 +328,32 @@ def name_and_message(error: BaseException) -> tuple[str, str]:
         return lost[2], f"{lost[3]}, at {lost[1]}"
     outermost = _OUTERMOST.search(message)
     return (outermost[1], outermost[2]) if outermost is not None else (name, message)
+
+
+def _in_python_worker(raised: re.Match[str]) -> str:
+    """What a function of the application has raised on an executor, or in a batch of a stream; and where."""
+    frames = [frame for frame in _FRAME.findall(raised["frames"]) if not re.search(r"[/.]py(spark|4j)[/.]", frame[0])]
+    where = "in a Python worker" if not frames else "at {}:{} in {}".format(*frames[-1])
+    return f"{raised['text']}, {where}" if raised["text"] else f"raised {where}"
+
+
+def _lost_its_jvm(error: BaseException, message: str) -> bool:
+    """Whether *error* is of py4j, whose gateway does not answer; not where the application has raised the like."""
+    if type(error).__name__ == "Py4JNetworkError":
+        return True
+    if isinstance(error, ConnectionRefusedError):
+        frames = traceback.extract_tb(error.__traceback__)
+        return bool(frames) and "/py4j/" in frames[-1].filename
+    return "does not exist in the JVM" in message and not _jvm_answers()
+
+
+def _jvm_answers() -> bool:
+    from pyspark import SparkContext
+
+    try:
+        return SparkContext._gateway is not None and SparkContext._gateway.jvm.System.currentTimeMillis() > 0
+    except Exception:  # whatever py4j raises of a gateway that is gone
+        return False
 
 
 _OURS = (__file__, "<frozen runpy>", runpy.__file__)

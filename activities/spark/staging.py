@@ -18,7 +18,7 @@ from ...model.run.task_instances import StagedOutput
 from ..attempts.supervision import beating
 from ..processes.users import acting_as
 from ..worker_context import WorkerContext
-from .place import invalid
+from .place import invalid, is_url
 
 STAGING = "_tidemill"
 """Beside the target. Spark passes over names that begin with an underscore when it reads a folder."""
@@ -34,27 +34,66 @@ _OF_AN_ATTEMPT = re.compile(r".+\.[0-9a-f]{16}-\d+")
 log = logging.getLogger(__name__)
 
 
-def stage(attempt: TaskAttempt, target: str | None, start: int, directory: Path) -> StagedOutput | None:
-    """Return where start *start* of the attempt writes, so that it may become *target*; None without a target."""
+def stage(attempt: TaskAttempt, target: str | None, start: int, directory: Path, home: Path) -> StagedOutput | None:
+    """Return where start *start* of the attempt writes, so that it may become *target*; None without a target.
+
+    *directory*: what a relative target is below, the folder of the DAG file. *home*: the worker's own.
+    """
     if target is None:
         return None
-    check_publishable(target)
-    if "://" not in target:
-        target = str(directory / target)
-    parent, _, name = target.rstrip("/").rpartition("/")
-    if not name:
-        raise invalid(f"output {target!r} is no folder of its own. Name one below it")
+    target = _target(target, directory, home)
+    parent, _, name = target.rpartition("/")
     staged = f"{parent}/{STAGING}/{name}.{attempt.uuid.hex[:16]}-{start}"
     bundle = attempt.source.bundle if attempt.source is not None else None
-    return StagedOutput(staged=staged, target=f"{parent}/{name}", bundle=bundle)
+    return StagedOutput(staged=staged, target=target, bundle=bundle)
+
+
+def _target(output: str, directory: Path, home: Path) -> str:
+    """Return the folder that *output* means, a relative one below *directory*: whatever is there will be replaced.
+
+    Fails the task where it is no folder of its own, or has the task's DAG file or the worker's home in it.
+    """
+
+    def refused(reason: str) -> Exception:
+        return invalid(f"output {output!r}{reason}")
+
+    if not output.strip():
+        raise refused(": it is empty, templates filled in. Leave `output` out, or have it name a folder")
+    if output.startswith("~"):
+        raise refused(": Spark knows no home in `~`. Write the whole path")
+    place = re.sub(r"^file:(?=/(?!/))", "file://", output)  # as Hadoop writes it
+    check_publishable(place)
+    if is_url(place):
+        scheme, _, rest = place.partition("://")
+        host, _, path = rest.partition("/")
+        if {".", ".."} & {*path.split("/")}:
+            raise refused(": write its path without `.` and `..`")
+        target = f"{scheme}://{host}/{path.strip('/')}"
+        if not path.strip("/"):
+            raise refused(" is no folder of its own. Name one below it")
+    else:
+        target = os.path.normpath(directory / place)
+    folder = local(target)
+    if folder is not None:
+        if folder == folder.parent:
+            raise refused(" is no folder of its own. Name one below it")
+        whole = folder.resolve()
+        if any(kept.resolve().is_relative_to(whole) for kept in (directory, home)):
+            raise refused(" has the DAG file or TIDEMILL_HOME in it, and would be replaced. Name a folder of its own")
+    return target
 
 
 def check_publishable(place: str) -> None:
     """Fail the task for a URL of anything but folders, and stores that know by themselves whose files are whose."""
+    if not is_url(place):
+        return
     scheme, mark, _ = place.partition("://")
-    if mark and (scheme not in PUBLISHED or "::" in place):
+    if not mark or scheme not in PUBLISHED or "::" in place:
         known = ", ".join(sorted(PUBLISHED))
-        raise invalid(f"output {place!r}: nothing is published to {scheme}. Give a folder, or a URL of {known}")
+        raise invalid(
+            f"output {place!r}: nothing is published to {place.partition(':')[0]} as it is written there. "
+            f"Give a folder, or a URL such as s3a://bucket/folder, of {known}"
+        )
 
 
 def local(place: str) -> Path | None:

@@ -121,7 +121,7 @@ class SparkStart:
 
     @cached_property
     def staged(self) -> StagedOutput | None:
-        return stage(self.attempt, self.filled["output"], self._number, self.directory)
+        return stage(self.attempt, self.filled["output"], self._number, self.directory, self.workplace.home)
 
     @cached_property
     def staged_table(self) -> StagedTable | None:
@@ -168,7 +168,7 @@ class SparkStart:
         if outcome.state is not TaskState.SUCCESS:
             return outcome
         number, filled = self._start_of(result), self.filled
-        staged = stage(self.attempt, filled["output"], number, self.directory)
+        staged = stage(self.attempt, filled["output"], number, self.directory, self.workplace.home)
         table = stage_table(self.attempt, filled["table"], filled["replace_where"], number)
         return outcome.model_copy(update={"staged": staged, "staged_table": table})
 

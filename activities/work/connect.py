@@ -11,11 +11,13 @@ import re
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...model.errors import InvalidInputError
 from ..spark.driver import finish, load_beside, raise_, run_in, run_script, write_json
 from ..spark.driver_tables import begin
 
@@ -125,8 +127,23 @@ def open_session(remote: str, session_id: str, conf: dict[str, str]) -> Any:
 
     session = SparkSession.builder.remote(session_url(remote, session_id)).getOrCreate()
     session.client.set_retry_policies([_patience()])
-    session.conf._set_all(configs=conf, silent=True)
+    configure(session, conf)
     return session
+
+
+def configure(session: Any, conf: dict[str, str]) -> None:
+    """Sets *conf*. What only a server can be started with is passed over with a warning.
+
+    Raises InvalidInputError for a value that Spark refuses: by Connect's own it would go on with the default.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        session.conf._set_all(configs=conf, silent=True)
+    for warning in caught:
+        text = str(warning.message)
+        if text.startswith("Failed to set ") and "[CANNOT_MODIFY" not in text:
+            raise InvalidInputError(f"conf: {text}")
+        warnings.warn(text, warning.category, stacklevel=2)
 
 
 def opened(plan: dict[str, Any]) -> Any:
@@ -224,7 +241,7 @@ def keep_to_branch(conf: dict[str, str]) -> None:
         return configured(created(builder))
 
     def configured(session: Any) -> Any:
-        session.conf._set_all(configs=conf, silent=True)
+        configure(session, conf)
         return session
 
     SparkSession.newSession = new_session

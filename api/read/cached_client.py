@@ -44,11 +44,6 @@ PAUSES = 5
 """Between two listings there is so many times what one takes: with thousands of DAGs that is work."""
 STALE = 60.0
 """How long a listing is shown while the next is on its way: that of thousands of DAGs takes seconds."""
-OF_VIEW = (
-    "is_paused", "is_stale", "has_import_errors", "next_dagrun_create_after", "active_runs", "queued_runs", "version",
-    "bundle",
-)  # fmt: skip
-"""What a DAG's line and its own answer have in common."""
 LONG = 3600.0
 """For what never changes: a version of a DAG, a run that has ended."""
 SEEN_TIMEOUT, LOOKS_FIRST, LOOKS_LAST = 5.0, 0.1, 1.0
@@ -66,7 +61,7 @@ MAX_RUNS = 1000
 
 
 class _GoesOnError(Exception):
-    """A run has not ended after all."""
+    """A run has not ended after all: it was cleared, and runs again."""
 
 
 class CachedClient:
@@ -230,8 +225,8 @@ class CachedClient:
 
     async def _row_now(self, listed: DagRow) -> DagRow:
         """Its line by its own answer. Raises NotFoundError if it is gone."""
-        view = await self.view(listed.dag_id)
-        return listed.model_copy(update={name: getattr(view, name) for name in OF_VIEW})
+        row = await self.row(listed.dag_id)
+        return listed.model_copy(update={name: getattr(row, name) for name in row.model_fields_set})
 
     async def view(self, dag_id: str) -> DagView:
         """Raises NotFoundError for a DAG that is not there."""

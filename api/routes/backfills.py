@@ -1,12 +1,13 @@
 """Backfills: lists, making them, pausing and ending them."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
 
 from ...model.dag.backfill_request import BackfillRequest, ReprocessBehavior
 from ...model.dag.backfills import BackfillPlan, BackfillProgress
+from ...model.run.identity import backfill_run
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
@@ -70,7 +71,8 @@ class BackfillBody(Body):
     dag_run_conf: dict[str, Any] | None = None
     reprocess_behavior: ReprocessBehavior = ReprocessBehavior.NONE
     max_active_runs: int = 10
-    run_on_latest_version: bool | None = True
+    run_on_latest_version: Literal[True] | None = True
+    """Runs that a backfill makes are of the version in place, also those that it makes again."""
 
 
 async def found_in(source: CachedClient, dag_ids: list[str]) -> list[tuple[BackfillAnswer, BackfillProgress]]:
@@ -184,10 +186,9 @@ async def try_backfill(source: Source, body: BackfillBody, person: Who) -> dict[
     """Which runs it would have: the first of them, and how many."""
     await check_tags(source, person, body.dag_id)
     plan = await source.tidemill.backfills.create(body.dag_id, _request(body, dry_run=True))
-    rows = [
-        {"logical_date": info.logical_date.isoformat(), "partition_key": None, "partition_date": None}
-        for info in plan.infos
-    ]
+    schedule = (await source.spec(body.dag_id)).schedule
+    runs = [backfill_run(body.dag_id, schedule, info, {}) for info in plan.infos]
+    rows = [run.model_dump(mode="json", include={"logical_date", "partition_key", "partition_date"}) for run in runs]
     return {"backfills": rows, "total_entries": plan.total}
 
 

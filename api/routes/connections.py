@@ -7,7 +7,7 @@ from fastapi import APIRouter, HTTPException, Query, Response
 from pydantic import ConfigDict, Field
 
 from ...activities.secret_store import LONGEST_NAME, Kept
-from ...activities.secrets import STORED, Connection, names_of, store
+from ...activities.secrets import STORED, Connection, names_of, place_of, store
 from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError
 from ...worker.shown_secrets import HIDDEN, fields_of
@@ -131,7 +131,7 @@ def _shown(conn_id: str, place: str) -> ConnectionAnswer:
 
 
 def _one(conn_id: str) -> ConnectionAnswer:
-    place = names_of("connection").get(conn_id)
+    place = place_of("connection", conn_id)
     if place is None:
         raise NotFoundError(f"this server's host knows no connection {conn_id!r}")
     return _shown(conn_id, place)

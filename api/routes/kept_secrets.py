@@ -9,7 +9,7 @@ from typing import Any, Generic
 from fastapi import Request
 
 from ...activities.secret_store import Kept, Kind, SecretStore
-from ...activities.secrets import STORED, names_of, store
+from ...activities.secrets import STORED, place_of, store
 from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError
 from ..auth.tokens import Role
@@ -42,7 +42,7 @@ class KeptKind(Generic[B]):
     def create(self, body: B) -> None:
         """Raises ConflictError where the name is taken, also by what goes before the store."""
         name, there = self.name_of(body), self.store
-        place = names_of(self.kind).get(name)
+        place = place_of(self.kind, name)
         if place is not None or not there.add(self.kind, self._kept(body, None, None)):
             raise ConflictError(f"{self.kind} {name!r} is taken: it is in {place or STORED}. Change that one")
 
@@ -59,7 +59,7 @@ class KeptKind(Generic[B]):
             raise self._missing(name)
 
     def _missing(self, name: str) -> NotFoundError:
-        place = names_of(self.kind).get(name)
+        place = place_of(self.kind, name)
         suffix = f": it is in {place}, and is changed there" if place is not None else ""
         return NotFoundError(f"the store has no {self.kind} {name!r}{suffix}")
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from pydantic import Field
 
 from ...activities.secret_store import LONGEST_NAME, Kept
-from ...activities.secrets import STORED, is_sensitive, names_of, store
+from ...activities.secrets import STORED, is_sensitive, names_of, place_of, store
 from ...worker.connection import NotFoundError
 from ...worker.shown_secrets import HIDDEN
 from ..dependencies import Limit, Offset, UpdateMask
@@ -69,7 +69,7 @@ def _shown(key: str, place: str, *, seen: bool) -> VariableAnswer:
 
 
 def _one(key: str, *, seen: bool) -> VariableAnswer:
-    place = names_of("variable").get(key)
+    place = place_of("variable", key)
     if place is None:
         raise NotFoundError(f"this server's host knows no variable {key!r}")
     return _shown(key, place, seen=seen)

@@ -50,7 +50,7 @@ class Interval(Model):
 
 
 class DagRow(Model):
-    """What a list shows of a DAG; the names are those of `DagView`. Fields that it does not know are passed over."""
+    """What a list shows of a DAG; names that `DagView` has are its. Fields that it does not know are passed over."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
@@ -110,7 +110,7 @@ class DagRow(Model):
 
 
 def row_of_view(view: dict[str, Any]) -> DagRow:
-    """The line of a DAG whose workflow keeps none yet, from what it answers to `describe`."""
+    """What the line of a DAG has of what it answers to `describe`: neither its owners nor its tags."""
     known = {**view, "is_broken": view.get("broken") is not None}
     return DagRow.model_validate({**known, "timetable_summary": timetable_summary(view["schedule"])})
 

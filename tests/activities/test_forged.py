@@ -126,8 +126,8 @@ def test_a_reference_leads_to_results_of_its_own_run_alone(tmp_path: Path) -> No
 )
 def test_output_is_published_to_folders_and_object_stores_alone(target: str) -> None:
     with pytest.raises(ApplicationError, match="nothing is published to"):
-        stage(attempt(), target, 1, Path("/dags"))
-    assert stage(attempt(), "s3://bucket/x", 1, Path("/dags")) is not None
+        stage(attempt(), target, 1, Path("/dags"), Path("/home"))
+    assert stage(attempt(), "s3://bucket/x", 1, Path("/dags"), Path("/home")) is not None
 
 
 def test_what_a_driver_says_is_published_is_not_believed(tmp_path: Path) -> None:

@@ -59,6 +59,23 @@ def test_a_file_and_a_backend_of_ones_own_are_asked(monkeypatch: pytest.MonkeyPa
         Variable.get("nope")
 
 
+def test_where_a_name_is_found_is_where_its_value_comes_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "secrets.json"
+    path.write_text(json.dumps({"variables": {"Shadowed": 1, "Own": 2}, "connections": {"Void": "ftp://there"}}))
+    monkeypatch.setenv("TIDEMILL_SECRETS_FILE", str(path))
+    monkeypatch.setenv("TIDEMILL_VAR_SHADOWED", "of the environment")
+    monkeypatch.setenv("AIRFLOW_VAR_EMPTY", "")
+    monkeypatch.setenv("AIRFLOW_CONN_VOID", "")
+    known = secrets.names_of("variable")
+    assert known["Shadowed"] == secrets.place_of("variable", "shadowed") == "TIDEMILL_VAR_SHADOWED"
+    assert Variable.get("Shadowed") == Variable.get("shadowed") == "of the environment"
+    assert (known["Own"], known["empty"]) == ("TIDEMILL_SECRETS_FILE", "AIRFLOW_VAR_EMPTY")
+    assert secrets.place_of("variable", "own") is None  # a file's names are written as they are
+    assert Variable.get("empty") == ""
+    assert secrets.names_of("connection")["Void"] == "TIDEMILL_SECRETS_FILE"  # an empty one is none
+    assert Connection.get("Void").host == "there"
+
+
 async def test_a_secret_is_in_no_log_no_error_and_no_history(here: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMILL_CONN_WAREHOUSE", URI)
     monkeypatch.setenv("TIDEMILL_VAR_MODE", "work")

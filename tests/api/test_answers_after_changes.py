@@ -7,7 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support import Stack, bash, dag, stack
+from support import Stack, bash, dag, eventually, stack
+from tidemill.activities.dag_files import read_dag_files
 from tidemill.model.states import RunState
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client.caller import Caller
@@ -16,6 +17,13 @@ from tidemill.worker.client.runs import Runs
 from tidemill.worker.connection import NoWorkerError
 from tidemill.worker.settings import Settings
 
+PARTITIONED = """
+from datetime import datetime
+from tidemill import *
+days = CronPartitionTimetable("0 0 * * *", timezone="UTC", key_format="%Y-%m-%d")
+with DAG("parts", schedule=days, start_date=datetime(2099, 1, 1)):
+    EmptyOperator(task_id="x")
+"""
 RUNS = "dags/changed/dagRuns"
 
 
@@ -89,3 +97,33 @@ async def test_each_change_is_answered_as_made(web: Web) -> None:
     backfill = await web.send("POST", "backfills", {"dag_id": "changed", **dates})
     [known] = (await web.client.get("backfills", params={"dag_id": "changed"})).json()["backfills"]
     assert backfill["id"] == known["id"]
+
+
+async def test_what_is_tried_is_what_is_made(web: Web, tmp_path: Path) -> None:
+    """A backfill over partitions: its runs have neither a logical date, nor other keys than those that were shown."""
+    file = tmp_path / "parts.py"
+    file.write_text(PARTITIONED)
+    [parsed] = read_dag_files(file)
+    assert parsed.error is None, parsed.error
+    await web.here.tidemill.dags.register(parsed.dags[0])
+    dates = {"dag_id": "parts", "from_date": "2026-03-01T00:00:00Z", "to_date": "2026-03-02T00:00:00Z"}
+    tried = (await web.client.post("backfills/dry_run", json=dates)).json()["backfills"]
+    (await web.client.post("backfills", json=dates)).raise_for_status()
+    await web.here.all_finished("parts", 2)
+    runs = (await web.client.get("dags/parts/dagRuns", params={"order_by": "run_after"})).json()["dag_runs"]
+    assert [{name: run[name] for name in tried[0]} for run in runs] == tried
+    assert [one["partition_key"] for one in tried] == ["2026-03-01", "2026-03-02"]
+    other = await web.client.post("backfills", json={**dates, "run_on_latest_version": False})
+    assert other.status_code == 422
+
+
+async def test_a_list_shows_a_dag_as_its_own_answer_does(web: Web) -> None:
+
+    async def listed() -> dict[str, Any]:
+        return {one["dag_id"]: one for one in (await web.client.get("dags")).json()["dags"]}
+
+    await eventually(listed, lambda found: "changed" in found)
+    await web.send("POST", RUNS, {"dag_run_id": "r", "logical_date": None})
+    await web.send("PATCH", "dags/changed", {"is_paused": True})
+    row, own = (await listed())["changed"], (await web.client.get("dags/changed")).json()
+    assert {name: row[name] for name in row if row[name] != own[name]} == {}

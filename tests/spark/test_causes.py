@@ -5,6 +5,7 @@ from typing import Any
 
 # ruff: noqa: E501 - lines as Spark prints them
 import pytest
+from pyspark.errors import PythonException
 from tidemill.activities.spark.causes import cause_of
 from tidemill.activities.spark.driver import failure
 
@@ -55,7 +56,7 @@ def raised(error: BaseException, cause: BaseException | None = None) -> dict[str
             "SparkProgramNotFound",
             'Cannot run program "python9": error=2, No such file or directory. Set spark.pyspark.python',
         ),
-        (ConnectionRefusedError(111, "Connection refused"), "SparkDriverLost", "the driver's JVM has ended"),
+        (ConnectionRefusedError(111, "Connection refused"), "ConnectionRefusedError", "[Errno 111] Connection refused"),
         (Py4JNetworkError("Answer from Java side is empty"), "SparkDriverLost", "the driver's JVM has ended"),
         (ValueError("py4j.reflection.TypeUtil does not exist in the JVM"), "SparkDriverLost", "the driver's JVM has ended"),
         (
@@ -70,6 +71,55 @@ def test_the_cause_comes_first(error: BaseException, kind: str, first: str) -> N
     found = raised(error)
     assert found["error_type"] == kind
     assert found["message"].startswith(first), found["message"]
+
+
+def test_a_gateway_that_does_not_answer_is_a_lost_driver() -> None:
+    code = compile("raise ConnectionRefusedError(111, 'Connection refused')", "/lib/py4j/clientserver.py", "exec")
+    with pytest.raises(ConnectionRefusedError) as caught:
+        exec(code)
+    found = failure(caught.value)
+    assert found["error_type"] == "SparkDriverLost"
+    assert found["message"].startswith("the driver's JVM has ended")
+
+
+IN_WORKER = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/lib/python/pyspark.zip/pyspark/worker.py", line 4327, in invoke_udf
+    run_process()
+  File "/lib/python3.11/site-packages/pyspark/util.py", line 158, in wrapper
+    return f(*args, **kwargs)
+           ^^^^^^^^^^^^^^^^^^
+  File "/apps/load.py", line 5, in parse
+    raise ValueError("bad row 17")
+ValueError: bad row 17
+ SQLSTATE: 38000"""
+
+
+@pytest.mark.parametrize(("text", "kind", "message"), [
+    (IN_WORKER, "ValueError", "bad row 17, at /apps/load.py:5 in parse"),
+    (IN_WORKER.replace("ValueError: bad row 17\n", "app.rows.BadRow\n"), "app.rows.BadRow", "raised at /apps/load.py:5 in parse"),
+    ("a batch failed. Return Message: " + IN_WORKER.replace("ValueError: bad", "KeyError: bad") + "\n\nThe above exception "
+     "was the direct cause of the following exception:\n\n" + IN_WORKER, "ValueError", "bad row 17, at /apps/load.py:5 in parse"),
+])  # fmt: skip
+def test_what_a_function_raises_on_an_executor_is_told(text: str, kind: str, message: str) -> None:
+    found = raised(PythonException(text))
+    assert (found["error_type"], found["message"]) == (kind, message)
+
+
+def test_what_was_handled_is_a_cause_unless_it_is_hidden() -> None:
+    def found(**hidden: Any) -> str:
+        try:
+            try:
+                raise KeyError("customer")
+            except KeyError:
+                if hidden:
+                    raise RuntimeError("load failed") from None
+                raise RuntimeError("load failed")  # noqa: B904
+        except RuntimeError as error:
+            return str(failure(error)["message"])
+
+    assert found() == "load failed\ncaused by KeyError: 'customer'"
+    assert found(hidden=True) == "load failed"
 
 
 def test_what_the_user_raised_comes_before_its_cause() -> None:

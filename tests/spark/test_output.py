@@ -1,6 +1,7 @@
 """Publishing: one attempt's folder takes the target's place, whatever is there, however often it is asked for."""
 
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import fsspec
@@ -11,9 +12,18 @@ from temporalio.testing import ActivityEnvironment
 from tidemill.activities.spark import staging
 from tidemill.activities.spark.activity import SparkActivities
 from tidemill.activities.spark.output import MARK, OutputActivities
-from tidemill.activities.spark.staging import STAGING, remove_unpublished
+from tidemill.activities.spark.staging import STAGING, remove_unpublished, stage
 from tidemill.activities.worker_context import WorkerContext
+from tidemill.model.run.attempts import TaskAttempt
+from tidemill.model.run.identity import RunIdentity, RunType, TriggeredBy
 from tidemill.model.run.task_instances import StagedOutput
+from tidemill.model.spec.tasks import PythonTask
+
+
+def attempt() -> TaskAttempt:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    run = RunIdentity(dag_id="d", run_id="r", run_type=RunType.MANUAL, triggered_by=TriggeredBy.CLI, run_after=now)
+    return TaskAttempt(run=run, task=PythonTask(task_id="t"), try_number=1, execution="e")
 
 
 def staged(folder: Path, target: str, attempt: str, text: str) -> StagedOutput:
@@ -36,6 +46,43 @@ def test_a_second_attempt_takes_the_place_of_the_first(tmp_path: Path, target: s
             assert (tmp_path / target / "part-0").read_text() == text
             assert (tmp_path / target / MARK).read_text() == f"{target}.{attempt}"
     assert [path.name for path in tmp_path.iterdir()] == [target], "nothing else is left"
+
+
+@pytest.mark.parametrize(("output", "target"), [
+    ("lake/x", "/srv/dags/lake/x"), ("./lake//x/", "/srv/dags/lake/x"), ("../lake", "/srv/lake"),
+    ("/lake/x", "/lake/x"),
+    ("/lake/../x", "/x"), ("file:/lake/x", "file:///lake/x"), ("file:///lake/x/", "file:///lake/x"),
+    ("file://localhost/lake/x", "file://localhost/lake/x"), ("hdfs:///x", "hdfs:///x"),
+    ("s3a://bucket/x/", "s3a://bucket/x"),
+])  # fmt: skip
+def test_what_an_output_names(output: str, target: str) -> None:
+    staged = stage(attempt(), output, 1, Path("/srv/dags"), Path("/home/worker"))
+    assert staged is not None
+    assert staged.target == target
+    assert staged.staged.rpartition("/_tidemill/")[0] == target.rpartition("/")[0]
+
+
+@pytest.mark.parametrize(("output", "reason"), [
+    ("", "it is empty"), ("  ", "it is empty"), ("~/x", "knows no home"), ("/", "no folder of its own"),
+    ("//", "no folder of its own"), ("file:///", "no folder of its own"), ("file:/", "no folder of its own"),
+    ("s3a://bucket", "no folder of its own"), ("hdfs:///", "no folder of its own"), ("hdfs:/x", "such as s3a://bucket"),
+    ("dbfs:/x", "nothing is published to dbfs"), ("s3a://bucket/../x", r"without `\.` and"), ("file:x", "such as s3a:"),
+    *((output, "has the DAG file or TIDEMILL_HOME in it") for output in (
+        ".", "./", "..", "lake/..", "/srv", "/srv/dags/", "../dags", "file:///srv/dags", "file:/srv", "/home",
+        "/home/worker",
+    )),
+])  # fmt: skip
+def test_an_output_that_is_no_folder_of_its_own_is_refused(output: str, reason: str) -> None:
+    """It would be replaced, with all that is in it."""
+    with pytest.raises(ApplicationError, match=reason):
+        stage(attempt(), output, 1, Path("/srv/dags"), Path("/home/worker"))
+
+
+def test_a_link_to_the_folder_of_the_dag_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "dags")
+    with pytest.raises(ApplicationError, match="has the DAG file"):
+        stage(attempt(), "../link", 1, tmp_path / "dags", tmp_path / "home")
 
 
 def test_what_lost_starts_of_the_attempt_wrote_goes_with_it(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def list_runs(
     since: Annotated[
         str | None, typer.Option(help="Only runs that go on, or have ended within this time: 12h, 30m.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Of every DAG, how many at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
     as_json: Json = False,
 ) -> None:
     """List a DAG's queued, running and recent runs, newest first, or those of every DAG without the queued."""
@@ -61,6 +61,8 @@ def list_runs(
         fail("--all-dags does not go with a DAG. Leave one of them out")
     ended_after = datetime.now(UTC) - read_duration("--since", since) if since is not None else None
     if dag_id is None:
+        if state is RunState.QUEUED:
+            fail("--state queued: a run that is queued is known to its DAG alone. Name the DAG")
         rows = run(of_all_dags(state, run_type, ended_after, limit))
         show(rows, as_json, all_runs_table(rows))
         return
@@ -71,7 +73,7 @@ def list_runs(
     def wanted(view: RunView) -> bool:
         return state in (None, view.state) and run_type in (None, view.run_type) and _ended_since(view, ended_after)
 
-    views = [view for view in run(work()) if wanted(view)]
+    views = [view for view in run(work()) if wanted(view)][:limit]
     show(views, as_json, runs_table(views))
 
 

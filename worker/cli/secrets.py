@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import httpx
 import typer
 
-from ...activities.secrets import STORED, Connection, Variable, mask_names, names_of, store
+from ...activities.secrets import STORED, Connection, Variable, mask_names, names_of, place_of, store
 from ...model.errors import InvalidInputError, SecretStoreError
 from ..settings import read_settings
 from ..shown_secrets import fields_of
@@ -84,7 +84,7 @@ def keep(kind: "Kind", name: str, text: str, description: str | None) -> None:
     from ...activities.secret_store import Kept  # of an extra that not every installation has
 
     there, kept = the_store(), Kept(name, text, description)
-    before = names_of(kind).get(name, STORED)
+    before = place_of(kind, name) or STORED
     if before != STORED:
         fail(f"{kind} {name!r} is in {before}, which goes before the store. Change it there")
     if not found(lambda: there.change(kind, kept)):
