@@ -113,6 +113,7 @@ def run_connected(pipeline: dict[str, Any], progress: dict[str, Any]) -> dict[st
     finally:
         cli.handle_pipeline_events = handle
     check_datasets(flows, targets, pipeline.get("datasets", ()))
+    check_there([*pipeline["refresh"], *pipeline["full_refresh"]], flows, targets)
     xcom = {"return_value": flows, "datasets": datasets(flows, targets)}
     return {"outcome": {"state": "success", "xcom": xcom}}
 
@@ -173,6 +174,15 @@ def check_datasets(flows: Iterable[str], targets: dict[str, str], known: Collect
                 f"the pipeline writes {other} and {dataset}, and datasets has {name!r} for both. Write each with its "
                 "database"
             )
+
+
+def check_there(wanted: Iterable[str], flows: Iterable[str], targets: dict[str, str]) -> None:
+    """Raise DatasetNotRefreshedError for one of *wanted* that no flow of the pipeline writes: Spark passes it over."""
+    written = written_by(flows, targets)
+    for name in wanted:
+        if not any(f".{dataset}".lower().endswith(f".{name}".replace("`", "").lower()) for dataset in written):
+            known = ", ".join(written) or "nothing"
+            raise DatasetNotRefreshedError(f"refresh: the pipeline has no dataset {name!r}. It writes {known}")
 
 
 def written_by(flows: Iterable[str], targets: dict[str, str]) -> list[str]:

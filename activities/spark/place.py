@@ -8,6 +8,7 @@ from typing import Any
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Failure
 from ...model.spec.tasks import SparkOptions, SparkWork
+from ...model.spec.tasks.spark import SQL_FILES
 from ..attempts.lifecycle import rendered
 from ..attempts.supervision import AttemptSupervisor, task_failure
 from ..masking import PROCESS_MASKER
@@ -35,7 +36,7 @@ def place_of(
     options = written_options(attempt, workplace)
     written = {"options": options.templated(), **spark_task(attempt).written()}
     fields = rendered(workplace, attempt, written, for_history=False, watch=watch)
-    if str(fields.get("sql", "")).endswith(".sql"):
+    if str(fields.get("sql", "")).endswith(SQL_FILES):
         with acting_as(workplace.user_of(attempt.source.bundle if attempt.source is not None else None)):
             text = _text_of(file(fields["sql"]), fields["sql"])
         fields["sql"] = rendered(workplace, attempt, text, for_history=False, watch=watch)
@@ -140,8 +141,17 @@ def of_connection(connection: Connection) -> SparkOptions:
         "namespace": extra.get("namespace"),
         "principal": extra.get("principal"),
         "properties_file": extra.get("properties-file"),
+        "rest_url": _rest_url(host, extra) if whole or connection.conn_type == "spark" else None,
     }
     return SparkOptions(**{name: value for name, value in wanted.items() if value is not None})
+
+
+def _rest_url(host: str, extra: dict[str, Any]) -> str | None:
+    """Where the extra says that masters take applications; None where it says nothing of it."""
+    if not {"rest-scheme", "rest-port"} & extra.keys():
+        return None
+    names = [one.partition(":")[0] for one in host.rpartition("://")[2].split(",")]
+    return ",".join(f"{extra.get('rest-scheme', 'http')}://{name}:{extra.get('rest-port', 6066)}" for name in names)
 
 
 def invalid(message: str) -> Exception:

@@ -73,6 +73,13 @@ class Mode(ABC):
         """End whatever the attempt has, and return when it is dead. *application_id*: what is known of it."""
 
 
+def filled_script(task: object, filled: dict[str, Any]) -> SparkSubmitTask | None:
+    """*task* with the name of its application filled in, which says whether it is Java's; None for another kind."""
+    if not isinstance(task, SparkSubmitTask):
+        return None
+    return task.model_copy(update={"application": str(filled["application"])})
+
+
 @dataclass(frozen=True)
 class SparkStart:
     """An attempt, where it runs, and its files."""
@@ -97,7 +104,8 @@ class SparkStart:
         """Raises the task's failure if it cannot be run as it is written."""
         watch = workplace_watch(workplace, attempt.timeout)
         options, fields = place_of(attempt, workplace, watch, lambda name: workplace.file_of(attempt, name))
-        if (problem := spark_task(attempt).impossible_with(options.placed)) is not None:
+        task = filled_script(attempt.task, fields) or spark_task(attempt)
+        if (problem := task.impossible_with(options.placed)) is not None:
             raise invalid(problem)
         folder = made_folder(workplace, attempt)
         return cls(attempt, workplace, options, modes[options.mode], folder, fields, number)
@@ -130,8 +138,8 @@ class SparkStart:
 
     @property
     def script(self) -> SparkSubmitTask | None:
-        """The task whose application is a file; None for functions, SQL and tidemill's own work."""
-        return self.attempt.task if isinstance(self.attempt.task, SparkSubmitTask) else None
+        """The task whose application is a file, its name filled in; None for functions, SQL and tidemill's own work."""
+        return filled_script(self.attempt.task, self.filled)
 
     @property
     def is_java(self) -> bool:

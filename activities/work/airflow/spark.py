@@ -9,9 +9,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import ValidationError
+
 from ....model.authoring.dags import DAG
 from ....model.authoring.operators import SparkSqlOperator, SparkSubmitOperator
 from ....model.errors import InvalidInputError
+from ....model.spec.tasks import SparkSqlTask, SparkSubmitTask, SparkWork
 
 PROVIDER = "airflow.providers.apache.spark.operators."
 SUBMIT, SQL = f"{PROVIDER}spark_submit.SparkSubmitOperator", f"{PROVIDER}spark_sql.SparkSqlOperator"
@@ -54,12 +57,18 @@ def spark_fields(task: Any, class_path: str) -> dict[str, Any] | None:
         del options["name"]
     try:
         node = MADE[class_path](task_id=task.task_id, dag=DAG("probe"), **options)
-        fields: dict[str, Any] = node.fields()
+        fields = {name: value for name, value in node.fields().items() if name in OF_SPARK}
+        KINDS[fields["kind"]].model_validate({**fields, "task_id": task.task_id})
+    except ValidationError as error:  # values that Airflow's code takes, and means something by
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise RunByAirflowError(f"{name} = {first['input']!r}: {first['msg'].lower()}") from None
     except (InvalidInputError, TypeError, ValueError) as error:
         raise RunByAirflowError(str(error).split("\n")[0]) from None
-    return {name: value for name, value in fields.items() if name in OF_SPARK}
+    return fields
 
 
+KINDS: dict[str, type[SparkWork]] = {"spark_submit": SparkSubmitTask, "spark_sql": SparkSqlTask}
 OF_SPARK = {"kind", "application", "application_args", "java_class", "env", "spark", "sql"}
 
 

@@ -53,6 +53,10 @@ class SparkMode(StrEnum):
     """On a Spark Connect server, in a session of the attempt's own."""
 
 
+SQL_FILES = (".sql", ".hql")
+"""How the names of files end that SQL is read from (as in Airflow's provider)."""
+
+
 class SparkOptions(OmitDefaults, Model):
     """How a Spark application is submitted: the flags of spark-submit by their names.
 
@@ -386,6 +390,8 @@ class SparkSubmitTask(SparkWork):
                 f"task {self.task_id!r}: a Java application cannot be run in mode {options.mode}. "
                 "Use client mode, YARN or Kubernetes"
             )
+        if self.application.endswith((".R", ".r")):
+            return f"application {self.application!r}: SparkR is not run. Give a Python application, or a JAR"
         return super().impossible_with(options)
 
     @model_validator(mode="after")
@@ -427,7 +433,7 @@ class SparkSqlTask(SparkWork):
     template_fields: ClassVar[tuple[str, ...]] = (*SparkWork.template_fields, "sql")
 
     def named_files(self) -> dict[str, tuple[str, ...]]:
-        return {"sql": (self.sql,) if self.sql.endswith(".sql") else (), **super().named_files()}
+        return {"sql": (self.sql,) if self.sql.endswith(SQL_FILES) else (), **super().named_files()}
 
 
 class SparkPipelinesTask(SparkWork):
