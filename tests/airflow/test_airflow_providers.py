@@ -186,6 +186,34 @@ def test_spark_operators_are_carried_out_by_tidemill_where_they_can_be(tmp_path:
     assert "spark_binary asks for another program" in str(notices)
 
 
+def test_values_that_tidemill_has_no_place_for_are_left_to_the_provider(tmp_path: Path) -> None:
+    """They are no error of the file: Airflow's code takes them."""
+    file = tmp_path / "values.py"
+    file.write_text(VALUES)
+    place = airflow_place(tmp_path / "home")
+    try:
+        dag = read_file(place, file)["values"]
+        notices = str(answer_of(place, file)["notices"])
+    finally:
+        place.close()
+    kinds = {task.task_id: task.kind for task in dag.tasks}
+    assert kinds == {"plain": "spark_submit", "number": "airflow", "text": "airflow"}
+    assert "env.A = 1" in notices
+    assert "conf" in notices
+
+
+VALUES = """
+from airflow.providers.apache.spark.operators.spark_sql import SparkSqlOperator
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG
+
+with DAG("values", schedule=None):
+    SparkSubmitOperator(task_id="plain", application="a.py", env_vars={"A": "1"}, conf={"spark.a": 1, "spark.b": True})
+    SparkSubmitOperator(task_id="number", application="a.py", env_vars={"A": 1})
+    SparkSqlOperator(task_id="text", sql="SELECT 1", conf="spark.a=1,spark.b=2")
+"""
+
+
 @pytest.mark.thorough
 @pytest.mark.spark
 async def test_an_airflow_file_submits_spark_exactly_once(airflow: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
