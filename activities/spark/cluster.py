@@ -185,6 +185,8 @@ def _is_disruption(
     """Whether the try has failed since its cluster took the driver from it; not, where the cluster cannot be asked."""
     if work.options.mode is SparkMode.YARN and failure.error_type == ContainerLostError.__name__:
         return True
+    if work.options.mode is SparkMode.STANDALONE and work.folder.left(RESULT) is not None:
+        return False  # it was cut off, and has come to an end of its own
     try:  # its word of how it went may have come before the cluster was asked again
         cluster = cluster or cluster_of(work, watch)
         return cluster.status(claimed(work) or submission.application_id).is_disruption

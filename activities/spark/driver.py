@@ -273,7 +273,10 @@ def failure(error: BaseException) -> dict[str, Any]:
     causes: list[str] = []
     cause = cause_of(error)
     while cause is not None and len(causes) < MAX_CAUSES:
-        causes.append("caused by {}: {}".format(*name_and_message(cause)))
+        try:
+            causes.append("caused by {}: {}".format(*name_and_message(cause)))
+        except Exception:  # one of Spark's asks its JVM, which may be gone by now
+            causes.append(f"caused by {type(cause).__name__}")
         cause = cause_of(cause)
     known = {"error_type": name, "message": first_lines("\n".join([message, *causes])), "traceback": frames[-20:]}
     return {**known, "retryable": False} if getattr(error, "tidemill_is_final", False) is True else known
@@ -281,7 +284,9 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 def cause_of(error: BaseException) -> BaseException | None:
     """What *error* was raised from, or while that was handled; None after `raise ... from None`."""
-    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__
 
 
 MAX_CAUSES = 3
@@ -292,9 +297,11 @@ _OUTERMOST = re.compile(rf"^: {_JAVA}", re.MULTILINE)
 _SESSION_CLOSED = re.compile(r"(?:\([\w.$]+\) )?\[INVALID_HANDLE\.SESSION_CLOSED\]")
 _OF_PYTHON_WORKER = re.compile(
     r"Traceback \(most recent call last\):\n(?P<frames>(?:[ \t][^\n]*\n)+)"
-    r"(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<text>[^\n]*))?"
+    r"(?P<kind>[^\s:][^\n:]*)(?:: (?P<text>[^\n]*))?$",
+    re.MULTILINE,
 )
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in ([^\n]+)')
+_OF_SPARK = re.compile(r"(?:site-packages|python|\.zip)/py(?:spark|4j)/")
 _NO_PROGRAM = re.compile(r'Cannot run program "[^"\n]*"[^\n]*')
 
 
@@ -332,7 +339,7 @@ def name_and_message(error: BaseException) -> tuple[str, str]:
 
 def _in_python_worker(raised: re.Match[str]) -> str:
     """What a function of the application has raised on an executor, or in a batch of a stream; and where."""
-    frames = [frame for frame in _FRAME.findall(raised["frames"]) if not re.search(r"[/.]py(spark|4j)[/.]", frame[0])]
+    frames = [frame for frame in _FRAME.findall(raised["frames"]) if not _OF_SPARK.search(frame[0])]
     where = "in a Python worker" if not frames else "at {}:{} in {}".format(*frames[-1])
     return f"{raised['text']}, {where}" if raised["text"] else f"raised {where}"
 
@@ -348,9 +355,9 @@ def _lost_its_jvm(error: BaseException, message: str) -> bool:
 
 
 def _jvm_answers() -> bool:
-    from pyspark import SparkContext
-
     try:
+        from pyspark import SparkContext
+
         return SparkContext._gateway is not None and SparkContext._gateway.jvm.System.currentTimeMillis() > 0
     except Exception:  # whatever py4j raises of a gateway that is gone
         return False

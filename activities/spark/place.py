@@ -141,7 +141,7 @@ def of_connection(connection: Connection) -> SparkOptions:
         "namespace": extra.get("namespace"),
         "principal": extra.get("principal"),
         "properties_file": extra.get("properties-file"),
-        "rest_url": _rest_url(host, extra) if whole or connection.conn_type == "spark" else None,
+        "rest_url": _rest_url(host, extra) if master.startswith("spark://") else None,
     }
     return SparkOptions(**{name: value for name, value in wanted.items() if value is not None})
 
@@ -150,7 +150,8 @@ def _rest_url(host: str, extra: dict[str, Any]) -> str | None:
     """Where the extra says that masters take applications; None where it says nothing of it."""
     if not {"rest-scheme", "rest-port"} & extra.keys():
         return None
-    names = [one.partition(":")[0] for one in host.rpartition("://")[2].split(",")]
+    hosts = host.rpartition("://")[2].split(",")
+    names = [one if one.endswith("]") else one.rpartition(":")[0] or one for one in hosts]
     return ",".join(f"{extra.get('rest-scheme', 'http')}://{name}:{extra.get('rest-port', 6066)}" for name in names)
 
 

@@ -18,7 +18,7 @@ from ...model.run.task_instances import StagedOutput
 from ..attempts.supervision import beating
 from ..processes.users import acting_as
 from ..worker_context import WorkerContext
-from .place import invalid, is_url
+from .place import invalid
 
 STAGING = "_tidemill"
 """Beside the target. Spark passes over names that begin with an underscore when it reads a folder."""
@@ -63,7 +63,7 @@ def _target(output: str, directory: Path, home: Path) -> str:
         raise refused(": Spark knows no home in `~`. Write the whole path")
     place = re.sub(r"^file:(?=/(?!/))", "file://", output)  # as Hadoop writes it
     check_publishable(place)
-    if is_url(place):
+    if _is_url(place):
         scheme, _, rest = place.partition("://")
         host, _, path = rest.partition("/")
         if {".", ".."} & {*path.split("/")}:
@@ -77,15 +77,20 @@ def _target(output: str, directory: Path, home: Path) -> str:
     if folder is not None:
         if folder == folder.parent:
             raise refused(" is no folder of its own. Name one below it")
-        whole = folder.resolve()
-        if any(kept.resolve().is_relative_to(whole) for kept in (directory, home)):
+        whole = os.path.realpath(folder)
+        if any(Path(os.path.realpath(kept)).is_relative_to(whole) for kept in (directory, home)):
             raise refused(" has the DAG file or TIDEMILL_HOME in it, and would be replaced. Name a folder of its own")
     return target
 
 
+def _is_url(place: str) -> bool:
+    """Whether *place* is no path: names of folders may have a colon, as run_ids have."""
+    return "://" in place or re.match(r"[a-zA-Z][\w+.-]*:/", place) is not None
+
+
 def check_publishable(place: str) -> None:
     """Fail the task for a URL of anything but folders, and stores that know by themselves whose files are whose."""
-    if not is_url(place):
+    if not _is_url(place):
         return
     scheme, mark, _ = place.partition("://")
     if not mark or scheme not in PUBLISHED or "::" in place:

@@ -131,12 +131,16 @@ def open_session(remote: str, session_id: str, conf: dict[str, str]) -> Any:
     return session
 
 
+_CATCHING = threading.Lock()
+"""Who catches warnings has those of all threads."""
+
+
 def configure(session: Any, conf: dict[str, str]) -> None:
     """Sets *conf*. What only a server can be started with is passed over with a warning.
 
     Raises InvalidInputError for a value that Spark refuses: by Connect's own it would go on with the default.
     """
-    with warnings.catch_warnings(record=True) as caught:
+    with _CATCHING, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         session.conf._set_all(configs=conf, silent=True)
     for warning in caught:

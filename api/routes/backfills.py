@@ -1,7 +1,7 @@
 """Backfills: lists, making them, pausing and ending them."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
@@ -71,8 +71,8 @@ class BackfillBody(Body):
     dag_run_conf: dict[str, Any] | None = None
     reprocess_behavior: ReprocessBehavior = ReprocessBehavior.NONE
     max_active_runs: int = 10
-    run_on_latest_version: Literal[True] | None = True
-    """Runs that a backfill makes are of the version in place, also those that it makes again."""
+    run_on_latest_version: bool | None = True
+    """Not heeded: runs that a backfill makes are of the version in place, also those that it makes again."""
 
 
 async def found_in(source: CachedClient, dag_ids: list[str]) -> list[tuple[BackfillAnswer, BackfillProgress]]:

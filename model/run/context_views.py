@@ -78,7 +78,7 @@ class TaskInstanceView:
                 raise InvalidInputError("xcom_pull of another run: say which tasks are meant, by task_ids")
             return self.pushed.get(key, default)
         wanted = [task_ids] if isinstance(task_ids, str) else [*task_ids]
-        runs = self._runs_to_ask(dag_id or self.dag_id, run_id)
+        runs = self._runs_to_ask(dag_id or self.dag_id, run_id, include_prior_dates)
         found = [self._pulled(task_id, key, dag_id or self.dag_id, runs, include_prior_dates) for task_id in wanted]
         values = [default if each is None else each.at(map_indexes, default) for each in found]
         return values[0] if one else values
@@ -104,13 +104,17 @@ class TaskInstanceView:
                 return _Pulled([left[index] for index in mapped], mapped) if mapped else _Pulled(left[UNMAPPED])
         return None
 
-    def _runs_to_ask(self, dag_id: str, run_id: str | None) -> list[str]:
-        """The run that is meant; of another DAG the one of the same name, and those of the same logical date."""
+    def _runs_to_ask(self, dag_id: str, run_id: str | None, prior: bool) -> list[str]:
+        """The run that is meant; of another DAG the one of the same name, and those of the same logical date.
+
+        With *prior* also those before it, the latest first. Of a run that is named, and of the own, its worker knows.
+        """
         if run_id is not None or dag_id == self.dag_id:
             return [run_id or self.run_id]
         date = self._attempt.run.logical_date
-        runs = [run.run_id for run in runs_of(self._facts, dag_id) if date is not None and run.logical_date == date]
-        return [*dict.fromkeys([self.run_id, *runs])]
+        dated = [(run.logical_date, run.run_id) for run in runs_of(self._facts, dag_id) if run.logical_date is not None]
+        meant = [each for each in dated if date is not None and (each[0] == date or (prior and each[0] < date))]
+        return [*dict.fromkeys([self.run_id, *(name for _, name in sorted(meant, reverse=True))])]
 
     def get_template_context(self) -> dict[str, Any]:
         """The context of the task."""

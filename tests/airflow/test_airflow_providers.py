@@ -198,7 +198,7 @@ def test_values_that_tidemill_has_no_place_for_are_left_to_the_provider(tmp_path
         place.close()
     kinds = {task.task_id: task.kind for task in dag.tasks}
     assert kinds == {"plain": "spark_submit", "number": "airflow", "text": "airflow"}
-    assert "env.A = 1" in notices
+    assert "env.A is of type int: input should be a valid string" in notices
     assert "conf" in notices
 
 

@@ -330,8 +330,9 @@ async def test_a_file_that_cannot_be_used_keeps_nobody_from_looking(
         web_server(here.tidemill, settings, "127.0.0.1", free_port()) as url,
         httpx.AsyncClient(base_url=url, timeout=60) as client,
     ):
-        found = (await client.get(f"/api/v2/dags/kept/dagRuns/{run.run_id}/taskInstances")).json()["task_instances"]
-        assert [one["state"] for one in found] == ["success", "success"]
+        answer = await client.get(f"/api/v2/dags/kept/dagRuns/{run.run_id}/taskInstances")
+        assert answer.status_code == 200, answer.text
+        assert [one["state"] for one in answer.json()["task_instances"]] == ["success", "success"]
         assert (await client.get("/api/v2/dags/kept")).status_code == 200
     assert "is not kept" in caplog.text
 

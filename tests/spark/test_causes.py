@@ -97,6 +97,9 @@ ValueError: bad row 17
 
 @pytest.mark.parametrize(("text", "kind", "message"), [
     (IN_WORKER, "ValueError", "bad row 17, at /apps/load.py:5 in parse"),
+    (IN_WORKER.replace("ValueError:", "tidemill_dag_file_load-customers.main.<locals>.BadRow:"),
+     "tidemill_dag_file_load-customers.main.<locals>.BadRow", "bad row 17, at /apps/load.py:5 in parse"),
+    (IN_WORKER.replace("/apps/", "/opt/pyspark/jobs/"), "ValueError", "bad row 17, at /opt/pyspark/jobs/load.py:5 in parse"),
     (IN_WORKER.replace("ValueError: bad row 17\n", "app.rows.BadRow\n"), "app.rows.BadRow", "raised at /apps/load.py:5 in parse"),
     ("a batch failed. Return Message: " + IN_WORKER.replace("ValueError: bad", "KeyError: bad") + "\n\nThe above exception "
      "was the direct cause of the following exception:\n\n" + IN_WORKER, "ValueError", "bad row 17, at /apps/load.py:5 in parse"),
@@ -104,6 +107,15 @@ ValueError: bad row 17
 def test_what_a_function_raises_on_an_executor_is_told(text: str, kind: str, message: str) -> None:
     found = raised(PythonException(text))
     assert (found["error_type"], found["message"]) == (kind, message)
+
+
+def test_a_cause_whose_jvm_is_gone_keeps_nobody_from_the_failure() -> None:
+    class Captured(Exception):
+        def getCondition(self) -> str:  # noqa: N802
+            raise ConnectionRefusedError("the gateway is gone")
+
+    found = raised(RuntimeError("cleaning up failed"), Captured("bad column"))
+    assert found["message"] == "cleaning up failed\ncaused by Captured"
 
 
 def test_what_was_handled_is_a_cause_unless_it_is_hidden() -> None:

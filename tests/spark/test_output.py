@@ -50,7 +50,7 @@ def test_a_second_attempt_takes_the_place_of_the_first(tmp_path: Path, target: s
 
 @pytest.mark.parametrize(("output", "target"), [
     ("lake/x", "/srv/dags/lake/x"), ("./lake//x/", "/srv/dags/lake/x"), ("../lake", "/srv/lake"),
-    ("/lake/x", "/lake/x"),
+    ("/lake/x", "/lake/x"), ("r__2024-01-01T00:00:00+00:00", "/srv/dags/r__2024-01-01T00:00:00+00:00"),
     ("/lake/../x", "/x"), ("file:/lake/x", "file:///lake/x"), ("file:///lake/x/", "file:///lake/x"),
     ("file://localhost/lake/x", "file://localhost/lake/x"), ("hdfs:///x", "hdfs:///x"),
     ("s3a://bucket/x/", "s3a://bucket/x"),
@@ -66,7 +66,7 @@ def test_what_an_output_names(output: str, target: str) -> None:
     ("", "it is empty"), ("  ", "it is empty"), ("~/x", "knows no home"), ("/", "no folder of its own"),
     ("//", "no folder of its own"), ("file:///", "no folder of its own"), ("file:/", "no folder of its own"),
     ("s3a://bucket", "no folder of its own"), ("hdfs:///", "no folder of its own"), ("hdfs:/x", "such as s3a://bucket"),
-    ("dbfs:/x", "nothing is published to dbfs"), ("s3a://bucket/../x", r"without `\.` and"), ("file:x", "such as s3a:"),
+    ("dbfs:/x", "nothing is published to dbfs"), ("s3a://bucket/../x", r"without `\.` and"),
     *((output, "has the DAG file or TIDEMILL_HOME in it") for output in (
         ".", "./", "..", "lake/..", "/srv", "/srv/dags/", "../dags", "file:///srv/dags", "file:/srv", "/home",
         "/home/worker",

@@ -62,7 +62,8 @@ def spark_fields(task: Any, class_path: str) -> dict[str, Any] | None:
     except ValidationError as error:  # values that Airflow's code takes, and means something by
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise RunByAirflowError(f"{name} = {first['input']!r}: {first['msg'].lower()}") from None
+        where = f"{name} is of type {type(first['input']).__name__}: " if name else ""  # a value may be a secret
+        raise RunByAirflowError(f"{where}{first['msg'].lower()}") from None
     except (InvalidInputError, TypeError, ValueError) as error:
         raise RunByAirflowError(str(error).split("\n")[0]) from None
     return fields

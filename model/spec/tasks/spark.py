@@ -390,15 +390,11 @@ class SparkSubmitTask(SparkWork):
                 f"task {self.task_id!r}: a Java application cannot be run in mode {options.mode}. "
                 "Use client mode, YARN or Kubernetes"
             )
+        if self.is_java and self.table is not None:
+            return "table: nobody of tidemill's is beside a Java application. Write the table from Python"
         if self.application.endswith((".R", ".r")):
             return f"application {self.application!r}: SparkR is not run. Give a Python application, or a JAR"
         return super().impossible_with(options)
-
-    @model_validator(mode="after")
-    def _watched(self) -> Self:
-        if self.is_java and self.table is not None:
-            raise ValueError("table: nobody of tidemill's is beside a Java application. Write the table from Python")
-        return self
 
 
 class SparkFunctionTask(SparkWork, CallTask):
