@@ -110,12 +110,12 @@ def test_what_a_function_raises_on_an_executor_is_told(text: str, kind: str, mes
 
 
 def test_a_cause_whose_jvm_is_gone_keeps_nobody_from_the_failure() -> None:
-    class Captured(Exception):
+    class CapturedError(Exception):
         def getCondition(self) -> str:  # noqa: N802
             raise ConnectionRefusedError("the gateway is gone")
 
-    found = raised(RuntimeError("cleaning up failed"), Captured("bad column"))
-    assert found["message"] == "cleaning up failed\ncaused by Captured"
+    found = raised(RuntimeError("cleaning up failed"), CapturedError("bad column"))
+    assert found["message"] == "cleaning up failed\ncaused by CapturedError"
 
 
 def test_what_was_handled_is_a_cause_unless_it_is_hidden() -> None:
