@@ -25,6 +25,7 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -271,18 +272,18 @@ def failure(error: BaseException) -> dict[str, Any]:
     ]
     name, message = name_and_message(error)
     causes: list[str] = []
-    cause = cause_of(error)
+    cause = raised_from(error)
     while cause is not None and len(causes) < MAX_CAUSES:
         try:
             causes.append("caused by {}: {}".format(*name_and_message(cause)))
         except Exception:  # one of Spark's asks its JVM, which may be gone by now
             causes.append(f"caused by {type(cause).__name__}")
-        cause = cause_of(cause)
+        cause = raised_from(cause)
     known = {"error_type": name, "message": first_lines("\n".join([message, *causes])), "traceback": frames[-20:]}
     return {**known, "retryable": False} if getattr(error, "tidemill_is_final", False) is True else known
 
 
-def cause_of(error: BaseException) -> BaseException | None:
+def raised_from(error: BaseException) -> BaseException | None:
     """What *error* was raised from, or while that was handled; None after `raise ... from None`."""
     if error.__cause__ is not None or error.__suppress_context__:
         return error.__cause__
@@ -354,13 +355,24 @@ def _lost_its_jvm(error: BaseException, message: str) -> bool:
     return "does not exist in the JVM" in message and not _jvm_answers()
 
 
-def _jvm_answers() -> bool:
-    try:
-        from pyspark import SparkContext
+JVM_TIMEOUT = 10.0
+"""Seconds within which a JVM tells the time that is alive. One that hangs must not keep a failure from being told."""
 
-        return SparkContext._gateway is not None and SparkContext._gateway.jvm.System.currentTimeMillis() > 0
-    except Exception:  # whatever py4j raises of a gateway that is gone
-        return False
+
+def _jvm_answers() -> bool:
+    """Whether the driver's JVM answers within JVM_TIMEOUT; False, too, where there is none."""
+    answers: list[int] = []
+
+    def ask() -> None:
+        with suppress(Exception):  # whatever py4j raises of a gateway that is gone
+            from pyspark import SparkContext
+
+            answers.append(SparkContext._gateway.jvm.System.currentTimeMillis())
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(JVM_TIMEOUT)
+    return bool(answers)
 
 
 _OURS = (__file__, "<frozen runpy>", runpy.__file__)

@@ -197,7 +197,8 @@ def test_values_that_tidemill_has_no_place_for_are_left_to_the_provider(tmp_path
     finally:
         place.close()
     kinds = {task.task_id: task.kind for task in dag.tasks}
-    assert kinds == {"plain": "spark_submit", "number": "airflow", "text": "airflow"}
+    assert kinds == {"plain": "spark_submit", "number": "airflow", "text": "airflow", "keytab": "spark_sql"}
+    assert dag.by_id["keytab"].spark.keytab == "a.keytab"  # type: ignore[union-attr]
     assert "env.A is of type int: input should be a valid string" in notices
     assert "conf" in notices
 
@@ -211,6 +212,7 @@ with DAG("values", schedule=None):
     SparkSubmitOperator(task_id="plain", application="a.py", env_vars={"A": "1"}, conf={"spark.a": 1, "spark.b": True})
     SparkSubmitOperator(task_id="number", application="a.py", env_vars={"A": 1})
     SparkSqlOperator(task_id="text", sql="SELECT 1", conf="spark.a=1,spark.b=2")
+    SparkSqlOperator(task_id="keytab", sql="SELECT 1", principal="ann@EXAMPLE.COM", keytab="a.keytab")
 """
 
 

@@ -1,11 +1,15 @@
 """What a failure of Spark says first: why, and not where it was noticed."""
 
+from collections.abc import Callable
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 # ruff: noqa: E501 - lines as Spark prints them
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import PythonException
+from tidemill.activities.spark import driver
 from tidemill.activities.spark.causes import cause_of
 from tidemill.activities.spark.driver import failure
 
@@ -80,6 +84,20 @@ def test_a_gateway_that_does_not_answer_is_a_lost_driver() -> None:
     found = failure(caught.value)
     assert found["error_type"] == "SparkDriverLost"
     assert found["message"].startswith("the driver's JVM has ended")
+
+
+@pytest.mark.parametrize(("current_time", "kind"), [
+    (lambda: 1, "ValueError"), (lambda: Event().wait(300), "SparkDriverLost"),
+], ids=["answers", "hangs"])  # fmt: skip
+def test_what_the_jvm_does_not_have_is_no_lost_driver_while_it_answers(
+    current_time: Callable[[], int], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that hangs does not keep the failure from being told."""
+    gateway = SimpleNamespace(jvm=SimpleNamespace(System=SimpleNamespace(currentTimeMillis=current_time)))
+    monkeypatch.setattr(SparkContext, "_gateway", gateway)
+    monkeypatch.setattr(driver, "JVM_TIMEOUT", 0.5)
+    found = raised(ValueError("PythonUtils.getEncryptionEnabled does not exist in the JVM"))
+    assert found["error_type"] == kind
 
 
 IN_WORKER = """An exception was thrown from the Python worker:
