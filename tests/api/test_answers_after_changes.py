@@ -9,6 +9,8 @@ import httpx
 import pytest
 from support import Stack, bash, dag, eventually, stack
 from tidemill.activities.dag_files import read_dag_files
+from tidemill.api.read.cached_client import CachedClient
+from tidemill.model.dag.row import DagRow
 from tidemill.model.states import RunState
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client.caller import Caller
@@ -122,6 +124,18 @@ async def test_a_list_shows_a_dag_as_its_own_answer_does(web: Web) -> None:
 
     await eventually(listed, lambda found: "changed" in found)
     await web.send("POST", RUNS, {"dag_run_id": "r", "logical_date": None})
+    await web.here.finished("changed", "r")
     await web.send("PATCH", "dags/changed", {"is_paused": True})
     row, own = (await listed())["changed"], (await web.client.get("dags/changed")).json()
     assert {name: row[name] for name in row if row[name] != own[name]} == {}
+
+
+async def test_of_a_line_from_before_a_change_only_that_stays_which_no_dag_tells(here: Stack, tmp_path: Path) -> None:
+    await here.tidemill.dags.register(dag("stale", [bash("a", "true")], schedule="@daily", catchup=False))
+    source = CachedClient(here.tidemill, Settings(home=tmp_path / "web"))
+    kept: dict[str, Any] = {"tags": ("fast",), "owners": ("ann",), "written_for": "Airflow"}
+    before = DagRow(dag_id="stale", version="of before", max_active_runs=99, is_broken=True, **kept)
+    await eventually(lambda: here.tidemill.dags.describe("stale"), lambda found: found.next_dagrun is not None)
+    now = await source.row("stale")
+    assert await source._row_now(before) == now.model_copy(update=kept)
+    source.ended.close()

@@ -133,10 +133,10 @@ async def test_a_run_that_was_terminated_has_ended_everywhere(here: Stack, begun
     assert (details.progress.finished, details.progress.failed) == (2, 1)
     source = await begun(f"sqlite:///{tmp_path}/runs.db")
     await swept(source, "r", "stopped")  # it is kept, too
-    *_, meant = await would_clear(source, "stopped", "r", ClearRequest(only_failed=True))
-    assert [task.key for task in meant] == await here.tidemill.runs.clear(
-        "stopped", "r", ClearRequest(only_failed=True)
-    )
+    failed = ClearRequest(only_failed=True)
+    *_, meant = await would_clear(source, "stopped", "r", failed)
+    assert [task.key for task in meant] == ["b"]
+    assert await here.tidemill.runs.clear("stopped", "r", failed) == ["b"]
 
 
 def states_of(details: RunDetails) -> dict[str, str]:
