@@ -189,7 +189,7 @@ class RunEngine:
 
     def _expand_scope(self, scope: str, task_ids: list[str]) -> None:
         try:
-            values = self.state.values_of(task_ids[0])
+            values = self._values_of(task_ids)
         except (NotMappableError, InvalidInputError) as error:
             for task_id in task_ids:
                 self.plan.cannot_expand(task_id, str(error))
@@ -201,6 +201,10 @@ class RunEngine:
         self._values[scope] = values
         self.state.expand(task_ids, len(values))
         self.plan.expand(task_ids, len(values))
+
+    def _values_of(self, task_ids: list[str]) -> list[dict[str, Any]]:
+        """The arguments of each instance of tasks that are mapped together."""
+        return self.state.values_of(task_ids[0])
 
     def _follow(self, decision: Decision) -> None:
         instance = self.state.instances[decision.key]

@@ -151,6 +151,14 @@ def test_a_run_that_times_out_frees_its_worker_at_once() -> None:
     assert [run.state for run in found.runs] == ["failed"] * 5
 
 
+def test_a_task_that_a_timeout_has_skipped_lets_the_next_run_begin() -> None:
+    """As its engine has it: a skipped task is good enough for `depends_on_past`."""
+    slow = bash("slow", "x", depends_on_past=True)
+    found = after(4.5, hourly("d", [slow], dagrun_timeout=600), duration=20 * timedelta(minutes=1))
+    assert [(run.state, run.reason) for run in found.runs] == [("failed", "dagrun_timeout of 0:10:00 was exceeded")] * 4
+    assert [(one.state, one.started_at) for one in found.tries] == [("skipped", START + n * HOUR) for n in range(1, 5)]
+
+
 def test_thousands_that_wait_for_a_worker_may_end_together() -> None:
     spec = hourly("d", [bash(f"t{n}", "x") for n in range(2000)], schedule="@once", max_active_tasks=500,
                   dagrun_timeout=3600)  # fmt: skip
