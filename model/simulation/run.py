@@ -255,10 +255,14 @@ class SimulatedRun:
         outcome: Outcome | Failure,  # noqa: ARG002
         reason: str | None,  # noqa: ARG002
     ) -> None:
-        if (span := self._spans.pop(instance.key, None)) is not None:
+        self._close_span(instance.key, state)
+
+    def _close_span(self, key: str, state: TaskState) -> None:
+        if (span := self._spans.pop(key, None)) is not None:
             span.ended_at, span.state = span.ended_at or self.world.clock.now, state
 
     def tell_of_assets(self, instance: TaskInstance, events: tuple[OutletEvent, ...]) -> None: ...
 
     def tell_of_end(self, instance: TaskInstance) -> None:
+        self._close_span(instance.key, instance.state)  # a wait that the run's end has ended is no end of a try
         self.task_ended(self, instance)

@@ -159,6 +159,14 @@ def test_a_task_that_a_timeout_has_skipped_lets_the_next_run_begin() -> None:
     assert [(one.state, one.started_at) for one in found.tries] == [("skipped", START + n * HOUR) for n in range(1, 5)]
 
 
+def test_a_wait_that_a_timeout_has_ended_has_an_end() -> None:
+    wait = {"kind": "wait_until", "task_id": "w", "delta": 3600}
+    found = after(2.5, hourly("d", [wait], dagrun_timeout=600))
+    assert [(one.state, one.ended_at) for one in found.tries] == [
+        ("skipped", START + n * HOUR + timedelta(minutes=10)) for n in (1, 2)
+    ]
+
+
 def test_thousands_that_wait_for_a_worker_may_end_together() -> None:
     spec = hourly("d", [bash(f"t{n}", "x") for n in range(2000)], schedule="@once", max_active_tasks=500,
                   dagrun_timeout=3600)  # fmt: skip
