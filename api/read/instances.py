@@ -1,11 +1,13 @@
 """Instances of tasks: those of a run, and those that a change would touch."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from ...model.errors import InvalidInputError
 from ...model.run.identity import RunIdentity
+from ...model.run.ranges import runs_around, runs_between
 from ...model.run.revisions import ClearRequest, MarkRequest, selected, to_clear
-from ...model.run.views import TaskView
+from ...model.run.views import RunView, TaskView
 from ...model.spec.dag import DagSpec
 from ...worker.connection import NotFoundError
 from .cached_client import CachedClient
@@ -36,30 +38,26 @@ async def one_instance(
     raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no task {task_id!r}{suffix}")
 
 
-async def runs_between(source: CachedClient, dag_id: str, since: datetime | None, until: datetime | None) -> list[str]:
-    """The runs of a DAG by their logical date, or by run_after where they have none, oldest first; both ends included.
+async def chosen_between(
+    source: CachedClient, dag_id: str, since: datetime | None, until: datetime | None
+) -> list[str]:
+    """The runs of a DAG by their logical dates; see `runs_between`. Raises InvalidInputError for too many."""
+    return _few(dag_id, runs_between(await source.runs(dag_id), since, until))
 
-    Raises InvalidInputError for more than can be changed by one request.
-    """
-    dated = [(run.logical_date or run.run_after, run.run_id) for run in await source.runs(dag_id)]
-    found = sorted(
-        (at, run_id) for at, run_id in dated if (since is None or at >= since) and (until is None or at <= until)
-    )
-    if len(found) > MAX_RUNS:
+
+async def chosen_around(source: CachedClient, dag_id: str, run_id: str, *, past: bool, future: bool) -> list[str]:
+    """The run, and those before and after it where they are meant; see `runs_around`. Raises InvalidInputError."""
+    run = await source.run(dag_id, run_id)
+    return _few(dag_id, runs_around(run, await source.runs(dag_id), past=past, future=future))
+
+
+def _few(dag_id: str, runs: Sequence[RunView]) -> list[str]:
+    if len(runs) > MAX_RUNS:
         raise InvalidInputError(
-            f"{len(found)} runs are meant, and {MAX_RUNS} can be changed at a time. Give dates, or use "
+            f"{len(runs)} runs are meant, and {MAX_RUNS} can be changed at a time. Give dates, or use "
             f"`tidemill tasks clear {dag_id} RUN_ID --past`"
         )
-    return [run_id for _, run_id in found]
-
-
-async def runs_around(source: CachedClient, dag_id: str, run_id: str, *, past: bool, future: bool) -> list[str]:
-    """The run, and those before and after it where they are meant (Airflow: include_past, include_future)."""
-    run = await source.run(dag_id, run_id)
-    if not (past or future):
-        return [run_id]
-    date = run.logical_date or run.run_after
-    return await runs_between(source, dag_id, None if past else date, None if future else date)
+    return [run.run_id for run in runs]
 
 
 async def would_clear(source: CachedClient, dag_id: str, run_id: str, request: ClearRequest) -> Instances:

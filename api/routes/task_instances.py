@@ -25,7 +25,15 @@ from ..read.cached_client import CachedClient
 from ..read.concurrency import PATIENCE, after_change, each
 from ..read.filters import NOTHING, cursor_page, matches, ordered, page
 from ..read.graph import members_of
-from ..read.instances import Instances, instances_of, one_instance, runs_around, runs_between, would_clear, would_mark
+from ..read.instances import (
+    Instances,
+    chosen_around,
+    chosen_between,
+    instances_of,
+    one_instance,
+    would_clear,
+    would_mark,
+)
 from ..read.notes import Key, noted
 from ..read.stores import in_time
 from ..responses.tasks import (
@@ -421,10 +429,10 @@ async def _runs_meant(source: CachedClient, dag_id: str, body: ClearBody) -> lis
         if any(dates):
             raise InvalidInputError("dag_run_id and dates exclude each other. Leave the dates out")
         around = {"past": body.include_past, "future": body.include_future}
-        return await runs_around(source, dag_id, body.dag_run_id, **around)
+        return await chosen_around(source, dag_id, body.dag_run_id, **around)
     if not any(dates):
         raise InvalidInputError("dag_run_id is missing: name the run, or give start_date or end_date")
-    return await runs_between(source, dag_id, *dates)
+    return await chosen_between(source, dag_id, *dates)
 
 
 @router.patch(INSTANCE + "/dry_run")
@@ -477,7 +485,7 @@ async def try_marking(
 
 
 async def _runs_of(source: CachedClient, dag_id: str, run_id: str, body: InstancePatch) -> list[str]:
-    return await runs_around(source, dag_id, run_id, past=body.include_past, future=body.include_future)
+    return await chosen_around(source, dag_id, run_id, past=body.include_past, future=body.include_future)
 
 
 async def _changed_by(

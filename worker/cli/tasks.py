@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
@@ -19,6 +20,7 @@ from ...model.run.attempts import WHOLE_RUN, attempt_path
 from ...model.run.identity import TriggerRequest, manual_run
 from ...model.run.instance_keys import split_key
 from ...model.run.messages import Answer
+from ...model.run.ranges import runs_around
 from ...model.run.revisions import ClearRequest, MarkRequest
 from ...model.run.spark_figures import compared
 from ...model.run.state import DagRunState
@@ -87,9 +89,12 @@ def clear(
 
     async def work() -> tuple[dict[str, list[str]], str | None]:
         tidemill = await Tidemill.connect()
-        runs = await chosen_runs(tidemill, dag_id, run_id, past=past, future=future)
-        hint = await announced_version(tidemill, dag_id, runs[0], latest) if runs else None
-        return {view.run_id: await tidemill.runs.clear(dag_id, view.run_id, request) for view in runs}, hint
+        hint = await announced_version(tidemill, dag_id, await resolve(tidemill, dag_id, run_id), latest)
+
+        async def cleared(one: str) -> list[str]:
+            return await tidemill.runs.clear(dag_id, one, request)
+
+        return await in_each(tidemill, dag_id, run_id, cleared, past=past, future=future), hint
 
     cleared, hint = run(work())
     show_changes(cleared, as_json, "cleared")
@@ -117,23 +122,39 @@ def mark(
 
     async def work() -> dict[str, list[str]]:
         tidemill = await Tidemill.connect()
-        runs = await chosen_runs(tidemill, dag_id, run_id, past=past, future=future)
-        return {view.run_id: await tidemill.tasks.mark(dag_id, view.run_id, request) for view in runs}
+
+        async def marked(one: str) -> list[str]:
+            return await tidemill.tasks.mark(dag_id, one, request)
+
+        return await in_each(tidemill, dag_id, run_id, marked, past=past, future=future)
 
     show_changes(run(work()), as_json, f"marked {state}")
 
 
-async def chosen_runs(tidemill: Tidemill, dag_id: str, run_id: str, *, past: bool, future: bool) -> list[RunView]:
-    """The run, and with *past* and *future* those before and after it, oldest first."""
-    found = await resolve(tidemill, dag_id, run_id)
-    if not (past or future):
-        return [found]
-    if found.logical_date is None:
-        fail(f"run {found.run_id!r} has no logical date, so none is before or after it. Leave --past and --future out")
-    date = found.logical_date
-    dated = [(view.logical_date, view) for view in await tidemill.runs.list(dag_id) if view.logical_date is not None]
-    wanted = [(d, v) for d, v in dated if d == date or (past and d < date) or (future and d > date)]
-    return [view for _, view in sorted(wanted, key=lambda each: each[0])]
+async def in_each(
+    tidemill: Tidemill,
+    dag_id: str,
+    run_id: str,
+    change: Callable[[str], Awaitable[list[str]]],
+    *,
+    past: bool,
+    future: bool,
+) -> dict[str, list[str]]:
+    """What *change* has changed, by run_id, oldest first: the run, and with *past* and *future* those around it.
+
+    The named one comes first. Another that refuses, as one of a version without the task, is left out and named.
+    """
+    named = await resolve(tidemill, dag_id, run_id)
+    others = await tidemill.runs.list(dag_id) if past or future else []
+    runs = runs_around(named, others, past=past, future=future)
+    changed = {named.run_id: await change(named.run_id)}
+    for view in runs:
+        if view.run_id not in changed:
+            try:
+                changed[view.run_id] = await change(view.run_id)
+            except InvalidInputError as error:
+                print(f"{view.run_id} is left out: {error}", file=sys.stderr)
+    return {view.run_id: changed[view.run_id] for view in runs if view.run_id in changed}
 
 
 def show_changes(changed: dict[str, list[str]], as_json: bool, how: str) -> None:
