@@ -16,10 +16,11 @@ from temporalio.service import RPCError
 
 from ..activities.calling import query
 from ..model.dag.row import DagRow, row_of_view
+from ..model.dag.views import whole_row
 from ..model.interfaces.calls import QueryCall
 from ..model.interfaces.dag import DagInterface
 from ..model.interfaces.run import RunInterface
-from ..model.run.identity import beginnings_of_runs
+from ..model.run.identity import beginnings_of_runs, dag_workflow_id
 from ..model.run.row import RunRow
 from ..model.states import RunState
 from .connection import QUERY_TIMEOUT, clear_errors
@@ -78,11 +79,28 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
     return [rows[dag_id] for dag_id in sorted(rows)], dict(sorted(problems.items()))
 
 
+async def whole_rows(client: Client, rows: Sequence[DagRow], task_queue: str = "tidemill") -> list[DagRow]:
+    """*rows*, with the texts of those that are too long for a line; of a DAG that is silent, as it was listed."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def whole(row: DagRow) -> DagRow:
+        if not row.is_cut:
+            return row
+        handle = client.get_workflow_handle(dag_workflow_id(row.dag_id))
+        try:
+            async with room, clear_errors(f"DAG {row.dag_id!r}", task_queue):
+                return whole_row(row, await query(handle, DagInterface.spec(), rpc_timeout=QUERY_TIMEOUT))
+        except (RuntimeError, LookupError, ValueError, RPCError):
+            return row
+
+    return [*await asyncio.gather(*map(whole, rows))]
+
+
 async def _row_of(client: Client, workflow_id: str, dag_id: str, task_queue: str) -> DagRow:
     async with clear_errors(f"DAG {dag_id!r}", task_queue):
         as_it_is: QueryCall[Any] = replace(DagInterface.describe(), answer=dict[str, Any])  # of any release
         view = await query(client.get_workflow_handle(workflow_id), as_it_is, rpc_timeout=QUERY_TIMEOUT)
-    return row_of_view(view)
+    return row_of_view(view).model_copy(update={"is_cut": True})
 
 
 async def run_rows(

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
 from ...model.dag.row import DagRow, row_of_view
-from ...model.dag.views import DagView
+from ...model.dag.views import DagView, whole_row
 from ...model.run.row import RunRow
 from ...model.run.state import DagRunState, queued_state
 from ...model.run.views import RunDetails, RunView, queued_details
@@ -207,7 +207,9 @@ class CachedClient:
             start = time.monotonic()
             found, _ = await self.tidemill.dags.list()
             self._listing_took = time.monotonic() - start
-            return found
+            cut = [row for row in found if row.is_cut]
+            whole = {row.dag_id: row for row in await each(cut, self._whole, _as_listed)}
+            return [whole.get(row.dag_id, row) for row in found]
 
         listed = await self._cache.get(("rows",), ask, max(LISTED, PAUSES * self._listing_took), STALE)
         now = time.monotonic()
@@ -227,6 +229,9 @@ class CachedClient:
         """Its line by its own answer. Raises NotFoundError if it is gone."""
         row = await self.row(listed.dag_id)
         return listed.model_copy(update={name: getattr(row, name) for name in row.model_fields_set})
+
+    async def _whole(self, row: DagRow) -> DagRow:
+        return whole_row(row, await self.spec(row.dag_id, row.version))
 
     async def view(self, dag_id: str) -> DagView:
         """Raises NotFoundError for a DAG that is not there."""

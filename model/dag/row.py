@@ -79,6 +79,8 @@ class DagRow(Model):
     tags: tuple[str, ...] = ()
     written_for: str = "tidemill"
     """Whose classes its file is written with: tidemill's, or Airflow's."""
+    is_cut: bool = False
+    """Whether it lacks owners, tags or the rest of a text; see `whole_row`."""
     problem: str | None = None
     """Why its workflow cannot go on, where its workflow tasks fail. Known to lists alone."""
 

@@ -7,6 +7,7 @@ from typing import Any
 from ..base import Instant, Model
 from ..run.identity import RunIdentity
 from ..run.views import RunView
+from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, DataInterval
 from .explaining import next_run, why_queued
 from .records import MadeDecision, RunRecord
@@ -114,14 +115,40 @@ def _newest_run(state: DagState) -> NewestRun | None:
     return NewestRun(run_id=run_id, state=run_state, run_after=run_after, started_at=started_at)
 
 
+def _texts(spec: DagSpec) -> dict[str, Any]:
+    """What a list shows of a version that may be of any length."""
+    return {
+        "dag_display_name": spec.dag_display_name or None,
+        "description": spec.description or None,
+        "source": spec.source.path if spec.source is not None else None,
+        "owners": spec.owners,
+        "tags": spec.tags,
+    }
+
+
+def _cut(name: str, value: Any) -> Any:
+    match value:
+        case tuple():
+            return names_that_fit(value)
+        case str():
+            return value[-SOURCE:] if name == "source" else value[:TEXT]
+    return value
+
+
+def whole_row(row: DagRow, spec: DagSpec) -> DagRow:
+    """Return *row* with the texts that were too long for it. *spec* is the version that it shows."""
+    return row.model_copy(update={**_texts(spec), "is_cut": False})
+
+
 def dag_row(state: DagState) -> DagRow:
     """What a list shows of the DAG."""
-    spec, source, info, last = state.spec, state.spec.source, state.next_info, state.ledger[-1:]
-    running = state.running
+    spec, info, last = state.spec, state.next_info, state.ledger[-1:]
+    running, whole = state.running, _texts(state.spec)
+    texts = {name: _cut(name, value) for name, value in whole.items()}
     return DagRow(
         dag_id=spec.dag_id,
-        dag_display_name=spec.dag_display_name[:TEXT] if spec.dag_display_name else None,
-        description=spec.description[:TEXT] if spec.description else None,
+        **texts,
+        is_cut=texts != whole,
         timetable_summary=timetable_summary(spec.schedule.model_dump(mode="json")),
         is_paused=state.is_paused,
         is_stale=state.file.is_stale,
@@ -136,10 +163,7 @@ def dag_row(state: DagState) -> DagRow:
         last_run=LastRun.model_validate(last[0].model_dump()) if last else None,
         newest_run=_newest_run(state),
         version=spec.version,
-        source=source.path[-SOURCE:] if source is not None else None,
-        bundle=source.bundle if source is not None else None,
-        owners=names_that_fit(spec.owners),
-        tags=names_that_fit(spec.tags),
+        bundle=spec.source.bundle if spec.source is not None else None,
         written_for=spec.written_for,
     )
 

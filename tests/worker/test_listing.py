@@ -41,6 +41,19 @@ async def test_a_line_follows_its_dag_and_says_what_describe_says(here: Stack) -
     assert len(found.model_dump_json()) < 2048
 
 
+async def test_texts_that_are_too_long_for_a_line_are_whole_in_a_list(here: Stack) -> None:
+    tags = tuple(f"{n:03}{'x' * 60}" for n in range(12))
+    owner = ", ".join(f"{n:02}{'y' * 50}" for n in range(10))
+    name, description = "n" * 250, "d" * 900
+    long = dag("long", [empty("a", owner=owner)], tags=tags, dag_display_name=name, description=description)
+    await here.tidemill.dags.register(long)
+    found = await eventually(lambda: row(here, "long"), lambda r: r and r.tags)
+    assert found.is_cut and found.tags == tags[:4] and len(found.model_dump_json()) < 2048
+    [listed] = await told(here, "dags", "list", "--json", "--tag", tags[-1], "--owner", f"09{'y' * 50}")
+    whole = [listed[field] for field in ("dag_id", "tags", "dag_display_name", "description", "is_cut")]
+    assert whole == ["long", [*tags], name, description, False]
+
+
 async def test_filters_of_the_lists(here: Stack) -> None:
     await here.tidemill.dags.register(dag("one", [empty("a", owner="ada")], tags=["x"]))
     await here.tidemill.dags.register(dag("two", [bash("a", "exit 1", owner="bob")], tags=["y"]))

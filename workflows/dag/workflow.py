@@ -99,7 +99,7 @@ class DagWorkflow:
             if self._ripe():
                 break
             row = dag_row(self.state)
-            self._memo.show(row, as_before=row.model_copy(update={"newest_run": None}))
+            self._memo.show(row, as_before=row.model_copy(update={"newest_run": None, "is_cut": False}))
             await self._alarm.until(self._next_wake())
         await workflow.wait_condition(
             lambda: (
