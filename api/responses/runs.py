@@ -66,7 +66,7 @@ class GridRun(Answer):
     duration: float
 
     @classmethod
-    def of(cls, dag_id: str, run: RunView) -> "GridRun":
+    def of(cls, dag_id: str, run: RunView, *, has_note: bool) -> "GridRun":
         return cls(
             dag_id=dag_id,
             run_id=run.run_id,
@@ -77,7 +77,7 @@ class GridRun(Answer):
             state=run.state,
             run_type=run.run_type,
             has_missed_deadline=False,
-            has_note=False,
+            has_note=has_note,
             duration=seconds_between(run.started_at, run.ended_at or datetime.now(UTC)) or 0,
         )
 

@@ -109,15 +109,13 @@ async def get_grid_runs(
     orders: dict[str, Any] = {
         "id": lambda run: (run.queued_at or run.run_after, run.run_after),
         "run_after": lambda run: run.run_after,
-        "logical_date": lambda run: run.run_after,
-        "start_date": lambda run: run.start_date,
-        "end_date": lambda run: run.end_date,
+        "logical_date": lambda run: run.logical_date,
+        "start_date": lambda run: run.started_at,
+        "end_date": lambda run: run.ended_at,
     }
-    found = [GridRun.of(dag_id, run) for run in await source.runs(dag_id)]
+    found = ordered([run for run in await source.runs(dag_id) if matches(run, wanted, {})], order_by, orders)
     with_note = await source.runs_with_note(dag_id)
-    found = [one.model_copy(update={"has_note": one.run_id in with_note}) for one in found]
-    found = ordered([run for run in found if matches(run, wanted, {})], order_by, orders)
-    return page(found, limit, offset).items
+    return [GridRun.of(dag_id, run, has_note=run.run_id in with_note) for run in page(found, limit, offset).items]
 
 
 @router.get("/ui/grid/ti_summaries/{dag_id}", response_class=StreamingResponse)
@@ -139,7 +137,7 @@ async def _lines(source: CachedClient, dag_id: str, run_ids: list[str]) -> Async
             continue
         details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
         with_note = await source.tasks_with_note(dag_id, run_id)
-        cells = summaries(spec or await source.spec(dag_id), details, with_note) if details is not None else []
+        cells = summaries(spec, details, with_note) if details is not None and spec is not None else []
         yield json.dumps({"run_id": run_id, "dag_id": dag_id, "task_instances": cells}) + "\n"
 
 
@@ -158,8 +156,8 @@ async def get_graph(source: Source, part: Annotated[GraphPart, Query()]) -> dict
 async def get_gantt(source: Source, dag_id: str, run_id: str) -> dict[str, Any]:
     """Each try of each task of a run: when it was queued, began and ended."""
     run = await source.run(dag_id, run_id)
-    details = await source.details(dag_id, run)
-    rows = gantt_rows(details, await source.spec(dag_id)) if details is not None else []
+    details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
+    rows = gantt_rows(details, spec) if details is not None and spec is not None else []
     return {"dag_id": dag_id, "run_id": run_id, "task_instances": rows}
 
 

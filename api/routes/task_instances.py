@@ -154,7 +154,8 @@ async def get_instances(
     if filters.task_group_id is not None:
         if dag_id == "~":
             raise InvalidInputError("task_group_id: groups are those of a DAG. Name it")
-        members = members_of(await source.spec(dag_id), filters.task_group_id)
+        spec = await source.run_spec(dag_id, await source.run(dag_id, dag_run_id)) if dag_run_id != "~" else None
+        members = members_of(spec or await source.spec(dag_id), filters.task_group_id)
         found = [one for one in found if one.task_id in members]
     found = ordered(found, filters.order_by, ORDERS)
     total: dict[str, Any] = {"total_entries": None, "total_entries_limit": len(found)} if cut else {}
