@@ -6,6 +6,7 @@ by `GET /api/v2/eventLogs` and by `tidemill audit`.
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -17,13 +18,18 @@ from .auth.access import only_reads
 from .guard import READING
 
 NAMED = frozenset((
-    "dag_id", "dag_ids", "dag_run_id", "run_id", "task_id", "task_ids", "map_index", "asset_id", "name", "pool",
-    "slots", "is_paused", "state", "new_state", "dry_run", "only_failed", "only_running", "include_downstream",
-    "include_upstream", "include_future", "include_past", "reset_dag_runs", "from_date", "to_date", "logical_date",
-    "partition_key", "run_backwards", "reprocess_behavior", "max_active_runs", "chosen_options", "backfill_id",
-    "variable_key", "connection_id", "key",
+    "dag_id", "dag_run_id", "task_id", "task_ids", "map_index", "asset_id", "name", "pool",
+    "slots", "include_deferred", "is_paused", "state", "new_state", "only_failed", "only_running",
+    "include_downstream", "include_upstream", "include_future", "include_past", "run_on_latest_version",
+    "prevent_running_task", "reset_dag_runs", "from_date", "to_date", "start_date", "end_date", "logical_date",
+    "run_after", "data_interval_start", "data_interval_end", "partition_key", "run_backwards", "reprocess_behavior",
+    "max_active_runs", "chosen_options", "connection_id", "conn_type", "key", "expires_at", "dry_run", "actions",
+    "action", "action_on_existence", "action_on_non_existence", "entities", "dag_runs",
 ))  # fmt: skip
-"""What of a body says what the change is about. Confs, values and notes may hold anything, and are left out."""
+"""What of a body says what the change is about, on every level: confs, values and notes may hold anything."""
+MAX_VALUES, MAX_LISTED, MAX_DEPTH = 200, 20, 4
+"""How much of a body is in a line: in all, of a list, and so many lists and objects in each other."""
+LEFT_OUT = "..."
 LOGIN_PATHS = ("/auth/", "/api/v2/auth/")
 REFUSED = (401, 403, 429)
 
@@ -84,7 +90,8 @@ class Audited:
 
 def _is_kept(scope: Scope, status: int) -> bool:
     path, route = scope["path"], getattr(scope.get("route"), "path", "")
-    changes = scope["method"] not in READING and not only_reads(scope["method"], route)
+    looks = route.endswith("/dry_run") or scope.get("state", {}).get("only_looks", False)
+    changes = scope["method"] not in READING and not only_reads(scope["method"], route) and not looks
     if path.startswith(LOGIN_PATHS):
         return changes or path.endswith(("/callback", "/logout"))
     shown = any(name in (b"authorization", b"cookie") for name, _ in scope["headers"])
@@ -104,8 +111,12 @@ def _line(scope: Scope, status: int, body: bytes) -> dict[str, Any]:
         "method": scope["method"],
         "path": scope["path"][:LONGEST],
         "status": status,
-        "about": {**_about(scope.get("path_params", {})), **_about(_object(body))},
+        "about": {**_path_names(scope), **_Named().of(_object(body))},
     }
+
+
+def _path_names(scope: Scope) -> dict[str, str]:
+    return {name: str(value)[:LONGEST] for name, value in scope.get("path_params", {}).items()}
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -113,17 +124,27 @@ def _object(body: bytes) -> dict[str, Any]:
         found = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    if isinstance(found, dict) and isinstance(found.get("actions"), list):  # of many at once
-        return {"actions": len(found["actions"]), **found}
     return found if isinstance(found, dict) else {}
 
 
-def _about(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What of *given* names what the change is about, each as a short text."""
-    return {name: _short(value) for name, value in given.items() if name in NAMED or name == "actions"}
+@dataclass
+class _Named:
+    """What of something given names what a change is about: short texts, and not many."""
 
+    left: int = MAX_VALUES
 
-def _short(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_short(each) for each in value[:20]]
-    return value if isinstance(value, bool | int | float | None) else str(value)[:LONGEST]
+    def of(self, given: Mapping[str, Any], depth: int = MAX_DEPTH) -> dict[str, Any]:
+        return {name: self._short(value, depth) for name, value in given.items() if name in NAMED and self.left > 0}
+
+    def _short(self, value: Any, depth: int) -> Any:
+        self.left -= 1
+        match value:
+            case dict() | list() if depth == 0:
+                return LEFT_OUT
+            case dict():
+                return self.of(value, depth - 1)
+            case list():
+                return [self._short(each, depth - 1) for each in value[:MAX_LISTED] if self.left > 0]
+            case bool() | int() | float() | None:
+                return value
+        return str(value)[:LONGEST]

@@ -21,6 +21,11 @@ async def _source(request: Request) -> CachedClient:
     return source
 
 
+def only_looks(request: Request) -> None:
+    """Notes that a request which may change something changes nothing: it asks what a change would do."""
+    request.state.only_looks = True
+
+
 async def only_known_parameters(request: Request) -> None:
     """Refuses a parameter that the operation does not know: a filter that is ignored shows wrong facts.
 

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter, Depends, HTTPException, Request
 
 from ...model.errors import InvalidInputError
 from ...model.run.instance_keys import UNMAPPED
-from ...model.run.revisions import ClearRequest
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person, Role
@@ -18,11 +17,10 @@ from ..dependencies import Source
 from ..errors import REFUSALS
 from ..read.cached_client import CachedClient
 from ..read.concurrency import AT_ONCE
-from ..read.instances import would_clear
-from ..responses.runs import BulkRunBody, BulkRunClearBody, RunAnswer, RunClearBody, RunCollection, RunPatch
-from ..responses.tasks import BulkInstanceBody, ClearedInstances, InstancePatch, instance_answer
+from ..responses.runs import BulkRunBody, BulkRunClearBody, RunClearBody, RunCollection, RunPatch
+from ..responses.tasks import BulkInstanceBody, ClearedInstances, InstancePatch
 from .bulk import BulkAnswer, BulkBody, BulkOutcomes, Create, Delete
-from .runs import clear_run, delete_run, patch_run
+from .runs import clear_whole_run, delete_run, patch_run, would_clear_runs
 from .task_instances import mark_instance
 
 router = APIRouter()
@@ -83,7 +81,7 @@ async def change_instances(
 
 @router.post("/api/v2/dags/{dag_id}/clearDagRuns", response_model=ClearedInstances | RunCollection)
 async def clear_runs(
-    source: Source, dag_id: str, body: BulkRunClearBody, person: Who
+    source: Source, dag_id: str, body: BulkRunClearBody, person: Who, request: Request
 ) -> ClearedInstances | RunCollection:
     """Has several runs run again, of one DAG or of all (`~`); with `dry_run` only tells which tasks would.
 
@@ -95,14 +93,10 @@ async def clear_runs(
             raise InvalidInputError(f"dag_runs: the run {key[1]!r} is of {key[0]!r}, and the path names {dag_id!r}")
         await source.run(key[0], key[1])
         await check_tags(source, person, key[0])
+    of_each = RunClearBody(**body.model_dump(include=set(RunClearBody.model_fields)))
     if body.dry_run:
-        request = ClearRequest(only_failed=body.only_failed, run_on_latest_version=body.run_on_latest_version)
-        found = [await would_clear(source, key[0], key[1], request) for key in keys]
-        views = [instance_answer(run, view, spec) for run, spec, listed in found for view in listed]
-        return ClearedInstances(task_instances=views, total_entries=len(views))
-    one_by_one = RunClearBody(**body.model_dump(include=set(RunClearBody.model_fields)))
-    cleared = [await clear_run(source, key[0], key[1], one_by_one) for key in keys]
-    runs = [run for run in cleared if isinstance(run, RunAnswer)]
+        return await would_clear_runs(source, keys, of_each, request)
+    runs = [await clear_whole_run(source, *key, of_each) for key in keys]
     return RunCollection(dag_runs=runs, total_entries=len(runs))
 
 
@@ -162,7 +156,7 @@ async def _is_there(source: CachedClient, key: Key) -> bool:
     return any(one.task_id == key[2] and index in (one.map_index, UNMAPPED) for one in tasks)
 
 
-def _run_key(dag_id: str, entity: str | BulkRunBody) -> Key:
+def _run_key(dag_id: str, entity: str | BulkRunBody) -> tuple[str, str]:
     return (dag_id, entity) if isinstance(entity, str) else (entity.dag_id or dag_id, entity.dag_run_id)
 
 

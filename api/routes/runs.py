@@ -4,12 +4,12 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from statistics import mean
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from ...model.dag.row import DagRow
@@ -23,7 +23,7 @@ from ...model.states import RunState, TaskState
 from ...worker.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
-from ..dependencies import Batch, DateFilters, Limit, Offset, Source, UpdateMask
+from ..dependencies import Batch, DateFilters, Limit, Offset, Source, UpdateMask, only_looks
 from ..read.cached_client import CachedClient
 from ..read.concurrency import after_change, each
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
@@ -239,16 +239,37 @@ async def patch_run(
 
 
 @router.post(RUN + "/clear")
-async def clear_run(source: Source, dag_id: str, dag_run_id: str, body: RunClearBody) -> ClearedInstances | RunAnswer:
+async def clear_run(
+    source: Source, dag_id: str, dag_run_id: str, body: RunClearBody, request: Request
+) -> ClearedInstances | RunAnswer:
     """Has the tasks of a run run again; with `dry_run` only tells which."""
+    if body.dry_run:
+        return await would_clear_runs(source, [(dag_id, dag_run_id)], body, request)
+    return await clear_whole_run(source, dag_id, dag_run_id, body)
+
+
+async def would_clear_runs(
+    source: CachedClient, keys: Iterable[tuple[str, str]], body: RunClearBody, request: Request
+) -> ClearedInstances:
+    """The tasks of runs, by (dag_id, run_id), that clearing them would have run again."""
+    only_looks(request)
+    clear = _clear_request(body)
+    meant = [await would_clear(source, dag_id, run_id, clear) for dag_id, run_id in keys]
+    found = await noted(
+        source.notes, [instance_answer(run, view, spec) for run, spec, views in meant for view in views]
+    )
+    return ClearedInstances(task_instances=found, total_entries=len(found))
+
+
+def _clear_request(body: RunClearBody) -> ClearRequest:
     if body.only_new:
         raise InvalidInputError("only_new is not offered: clear the tasks that you mean")
-    before = await source.run(dag_id, dag_run_id)
-    request = ClearRequest(only_failed=body.only_failed, run_on_latest_version=body.run_on_latest_version)
-    if body.dry_run:
-        run, spec, views = await would_clear(source, dag_id, dag_run_id, request)
-        found = await noted(source.notes, [instance_answer(run, view, spec) for view in views])
-        return ClearedInstances(task_instances=found, total_entries=len(found))
+    return ClearRequest(only_failed=body.only_failed, run_on_latest_version=body.run_on_latest_version)
+
+
+async def clear_whole_run(source: CachedClient, dag_id: str, dag_run_id: str, body: RunClearBody) -> RunAnswer:
+    """Has the tasks of a run run again."""
+    before, request = await source.run(dag_id, dag_run_id), _clear_request(body)
     await source.tidemill.runs.clear(dag_id, dag_run_id, request)
     await source.changed(dag_id, dag_run_id)
     if body.note != before.reason:

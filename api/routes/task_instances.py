@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from temporalio.service import RPCError
 
 from ...activities.names import NEEDS_DRIVER
@@ -19,7 +19,7 @@ from ...model.states import TaskState
 from ...worker.attempt_starts import AttemptStart
 from ...worker.connection import NotFoundError
 from ...worker.task_logs import TaskLog
-from ..dependencies import Batch, DateFilters, Limit, Offset, Source, TaskStateName, UpdateMask
+from ..dependencies import Batch, DateFilters, Limit, Offset, Source, TaskStateName, UpdateMask, only_looks
 from ..errors import REFUSALS, ConflictError
 from ..read.cached_client import CachedClient
 from ..read.concurrency import PATIENCE, after_change, each
@@ -338,8 +338,10 @@ async def get_mapped_try(
 
 
 @router.post("/api/v2/dags/{dag_id}/clearTaskInstances")
-async def clear_instances(source: Source, dag_id: str, body: ClearBody) -> InstanceCollection:
+async def clear_instances(source: Source, dag_id: str, body: ClearBody, request: Request) -> InstanceCollection:
     """Has tasks of runs run again; with `dry_run` only tells which."""
+    if body.dry_run:
+        only_looks(request)
     meant = await _meant(source, dag_id, body)
     running = [view.key for _, _, (_, _, views) in meant for view in views if view.state is TaskState.RUNNING]
     if body.prevent_running_task and running:

@@ -35,8 +35,11 @@ class AssumingEngine(RunEngine):
         super().__init__(state, driver)
 
     def _values_of(self, task_ids: list[str]) -> list[dict[str, Any]]:
-        lengths, dag_id = self._assumptions.map_lengths, self.state.spec.dag_id
-        return [{}] * next((lengths[name] for task in task_ids if (name := f"{dag_id}.{task}") in lengths), 1)
+        lengths, spec = self._assumptions.map_lengths, self.state.spec
+        assumed = next((lengths[name] for task in task_ids if (name := f"{spec.dag_id}.{task}") in lengths), None)
+        if assumed is None and not any(map(spec.mapped_over, task_ids)):
+            return super()._values_of(task_ids)  # they are written in the DAG
+        return [{}] * (1 if assumed is None else assumed)
 
     def _judged(self, instance: TaskInstance, outcome: Outcome) -> Outcome | Failure:  # noqa: ARG002
         """It has no results: a branch skips nothing."""

@@ -186,6 +186,13 @@ def test_a_task_that_is_mapped_over_nothing_is_skipped() -> None:
     assert found.runs[0].state == "success"
 
 
+@pytest.mark.parametrize(("assumed", "found"), [({}, 3), ({"d.each": 2}, 2)])
+def test_values_that_are_written_in_the_dag_are_as_many_as_they_are(assumed: dict[str, int], found: int) -> None:
+    mapped = bash("each", "x", expand={"by": {"command": ["a", "b", "c"]}, "into": "fields"})
+    tries = after(3, hourly("d", [mapped], schedule="@once"), map_lengths=assumed).tries
+    assert len(tries) == found
+
+
 def test_two_dags_of_one_name_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="dag_id = 'd': two DAGs have it"):
         after(3, hourly("d", [bash("a", "x")]), hourly("d", [bash("b", "x")]))

@@ -7,7 +7,7 @@ from typing import Any
 
 from support import Stack, dag, empty, told
 from tidemill.worker.cli import Commands, app
-from tidemill.worker.cli.audited import CHANGES
+from tidemill.worker.cli.audited import CHANGES, NAMED
 from typer.main import get_command
 
 READS = {
@@ -35,6 +35,27 @@ def test_of_every_command_it_is_said_whether_it_changes_something() -> None:
     assert isinstance(group, Commands)
     assert names(group) == CHANGES | READS | PROCESSES
     assert not CHANGES & (READS | PROCESSES)
+
+
+CONTENTS = {
+    *("conf", "params", "extra", "cause", "value", "text", "description", "token", "secrets_file"),
+    *("git", "airflow_db", "airflow_api"),  # addresses may hold passwords
+    *("as_json", "yes", "watch", "home", "dry_run", "help"),  # how a command is used
+}
+"""Parameters of changes that are in no line."""
+
+
+def test_of_each_parameter_of_a_change_it_is_known_whether_its_line_has_it() -> None:
+    group = get_command(app)
+    found = set()
+    for path in CHANGES:
+        command: Any = group
+        for name in path.split():
+            command = command._imported(name) if hasattr(command, "_imported") else command.commands[name]
+        found |= {parameter.name for parameter in command.params}
+    assert found - NAMED - CONTENTS == set()
+    assert found >= NAMED, "a name of nothing"
+    assert not NAMED & CONTENTS
 
 
 async def lines(here: Stack) -> list[tuple[str, int, dict[str, str]]]:

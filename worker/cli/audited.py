@@ -26,7 +26,9 @@ NAMED = frozenset((
     "dag_id", "run_id", "tasks", "task", "state", "name", "slots", "key", "conn_id", "backfill_id", "dag", "since",
     "failed", "only_failed", "upstream", "downstream", "past", "future", "latest", "logical_date", "from_date",
     "to_date", "reprocess", "max_active_runs", "chosen", "by", "role", "older_than", "bundle", "by_hand",
-    "all_removed", "partition", "paths",
+    "all_removed", "partition", "paths", "path", "no_logical_date", "run_after", "cancel_runs", "run_backwards",
+    "include_deferred", "ref", "subdir", "interval", "min_interval", "parsing_processes", "keep_running", "regexp",
+    "all_files", "owns", "tag", "security", "repairs", "lake",
 ))  # fmt: skip
 """Which of their parameters say what a change is about. Confs and values may hold anything, and are left out."""
 
