@@ -58,4 +58,8 @@ def plots() -> Any:
 
 def spans(task: TaskView) -> list[tuple[datetime, datetime, str]]:
     """Start, end and state of each try that has ended."""
-    return [(a.started_at, a.ended_at, a.state) for a in task.attempts if a.started_at is not None]
+    return [
+        (one.started_at, one.ended_at, one.state)
+        for one in task.tries
+        if one.started_at is not None and one.ended_at is not None
+    ]

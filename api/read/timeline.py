@@ -84,14 +84,12 @@ def timeline(details: RunDetails, starts: Sequence[AttemptStart], now: datetime)
 def _tries(task: TaskView, of_try: OfTry, now: datetime) -> list[_Try]:
     """The tries of an instance that have begun, or wait for a worker."""
     found = []
-    for one in task.attempts:
-        started = one.started_at or one.ended_at
+    for one in task.tries:
         first = next(iter(of_try.get((task.key, one.try_number), ())), None)
-        queued = min(first.queued_at, started) if first is not None else started
-        found.append(_Try(task.key, one.try_number, one.state, queued, started, one.ended_at))
-    if task.try_number and task.try_number not in {one.number for one in found}:
-        began = task.queued_at or task.started_at
+        began = one.queued_at or one.started_at or one.ended_at
+        if first is not None and one.ended_at is not None:
+            began = first.queued_at
         if began is not None:
-            started, ended = task.started_at or now, task.ended_at or now
-            found.append(_Try(task.key, task.try_number, task.state, min(began, started), started, max(started, ended)))
+            started, ended = one.started_at or one.ended_at or now, one.ended_at or now
+            found.append(_Try(task.key, one.try_number, one.state, min(began, started), started, max(started, ended)))
     return found

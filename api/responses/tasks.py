@@ -6,8 +6,7 @@ from uuid import UUID
 
 from ...model.run.identity import RunIdentity
 from ...model.run.instance_keys import UNMAPPED
-from ...model.run.task_instances import Attempt
-from ...model.run.views import TaskView
+from ...model.run.views import TaskView, TryView
 from ...model.spec.dag import DagSpec
 from ...model.spec.tasks import KINDS, AirflowTask, Task
 from ...model.states import TaskState
@@ -26,8 +25,8 @@ def shown_state(state: TaskState) -> str | None:
     return SHOWN_STATES.get(state, str(state))
 
 
-def shown_end_of_try(state: TaskState) -> str | None:
-    """The state of a try that has ended: one that is tried again has failed (Airflow: TaskInstanceHistory)."""
+def shown_state_of_try(state: TaskState) -> str | None:
+    """The state of a try: one that is tried again has failed (Airflow: TaskInstanceHistory)."""
     return shown_state(TaskState.FAILED if state is TaskState.UP_FOR_RETRY else state)
 
 
@@ -247,6 +246,7 @@ def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> I
     began = view.started_at or view.ended_at
     return InstanceAnswer(
         **_common(run, view, spec),
+        queued_when=view.queued_at,
         id=uuid_of("instance", run.workflow_id, view.key, view.try_number),
         start_date=began,
         end_date=view.ended_at,
@@ -260,21 +260,17 @@ def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> I
     )
 
 
-def state_of_try(view: TaskView, attempt: Attempt) -> str | None:
-    """Return what a try is shown as: the last one as its task, which a person may have marked since (as in Airflow)."""
-    is_last = attempt.try_number == view.try_number and view.state.finished
-    return shown_state(view.state) if is_last else shown_end_of_try(attempt.state)
-
-
-def try_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None, attempt: Attempt) -> TaskTry:
-    """A try of an instance that has ended."""
+def try_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None, one: TryView) -> TaskTry:
+    """A try of an instance."""
+    began = one.started_at or one.ended_at
     return TaskTry(
         **_common(run, view, spec),
-        start_date=attempt.started_at,
-        end_date=attempt.ended_at,
-        duration=seconds_between(attempt.started_at, attempt.ended_at),
-        state=state_of_try(view, attempt),
-        try_number=attempt.try_number,
+        queued_when=one.queued_at,
+        start_date=began,
+        end_date=one.ended_at,
+        duration=seconds_between(began, one.ended_at),
+        state=shown_state_of_try(one.state),
+        try_number=one.try_number,
     )
 
 
@@ -294,7 +290,6 @@ def _common(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> dict[str,
         "priority_weight": spec.weights.get(view.task_id) if spec is not None else None,
         "operator": operator_of(view.kind, task.class_name if isinstance(task, AirflowTask) else view.operator),
         "operator_name": operator_of(view.kind, view.operator),
-        "queued_when": view.queued_at,
         "scheduled_when": None,
         "dag_version": version_of(spec, run.run_after) if spec is not None else None,
     }

@@ -23,7 +23,7 @@ from ..read.graph import edges, reached, tree
 from ..read.graph_assets import add_assets
 from ..read.summaries import summaries
 from ..responses.runs import GridRun
-from ..responses.tasks import shown_name, shown_state, state_of_try
+from ..responses.tasks import shown_name, shown_state_of_try
 
 router = APIRouter()
 PLANNED = 200
@@ -163,29 +163,22 @@ async def get_gantt(source: Source, dag_id: str, run_id: str) -> dict[str, Any]:
 
 def gantt_rows(details: RunDetails, spec: DagSpec) -> list[dict[str, Any]]:
     """A row for each try."""
-    rows = []
-    for task in details.tasks:
-        tries: list[tuple[int, str | None, datetime | None, datetime | None]] = [
-            (one.try_number, state_of_try(task, one), one.started_at, one.ended_at) for one in task.attempts
-        ]
-        if task.try_number and task.try_number not in {number for number, *_ in tries}:
-            tries.append((task.try_number, shown_state(task.state), task.started_at, task.ended_at))
-        for number, state, start, end in tries:
-            rows.append(
-                {
-                    "task_id": task.task_id,
-                    "task_display_name": shown_name(spec, task.task_id),
-                    "try_number": number,
-                    "state": state,
-                    "scheduled_dttm": None,
-                    "queued_dttm": _text(task.queued_at if number == task.try_number else start),
-                    "start_date": _text(start),
-                    "end_date": _text(end),
-                    "is_group": False,
-                    "is_mapped": task.task_id in spec.mapped,
-                }
-            )
-    return rows
+    return [
+        {
+            "task_id": task.task_id,
+            "task_display_name": shown_name(spec, task.task_id),
+            "try_number": one.try_number,
+            "state": shown_state_of_try(one.state),
+            "scheduled_dttm": None,
+            "queued_dttm": _text(one.queued_at or one.started_at),
+            "start_date": _text(one.started_at),
+            "end_date": _text(one.ended_at),
+            "is_group": False,
+            "is_mapped": task.task_id in spec.mapped,
+        }
+        for task in details.tasks
+        for one in task.tries
+    ]
 
 
 def _text(at: datetime | None) -> str | None:

@@ -231,10 +231,7 @@ async def get_dependencies(
 async def get_tries(source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED) -> TaskTries:
     """The tries of an instance, the one that goes on among them."""
     run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
-    found = [try_answer(run, view, spec, attempt) for attempt in view.attempts]
-    if view.try_number and view.try_number not in {one.try_number for one in found}:
-        now = instance_answer(run, view, spec).model_dump()
-        found.append(TaskTry.model_validate({name: now[name] for name in TaskTry.model_fields}))
+    found = [try_answer(run, view, spec, one) for one in view.tries]
     return TaskTries(task_instances=found, total_entries=len(found))
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Self
 
@@ -16,7 +17,7 @@ from .planner import RunEnd, RunPlan
 from .progress import Progress, progress
 from .row import RunRow, short_reason
 from .state import RUN_WAS_ENDED, DagRunState
-from .task_instances import Attempt, TaskInstance
+from .task_instances import Attempt, Failure, TaskInstance
 
 
 class RunView(OmitNewDefaults, Model):
@@ -57,6 +58,19 @@ class RunView(OmitNewDefaults, Model):
         return cls(**{**known, **whose, "run_after": row.run_after or run_after}, queued_at=None)
 
 
+@dataclass(frozen=True, slots=True)
+class TryView:
+    """A try of a task, as it is shown."""
+
+    try_number: int
+    state: TaskState
+    queued_at: datetime | None
+    """None: it is known of the last try alone."""
+    started_at: datetime | None
+    ended_at: datetime | None
+    failure: Failure | None = None
+
+
 class TaskView(OmitNewDefaults, Model):
     """A task of a run."""
 
@@ -95,6 +109,26 @@ class TaskView(OmitNewDefaults, Model):
     def key(self) -> str:
         """What the instance is called within its run."""
         return instance_key(self.task_id, self.map_index)
+
+    @property
+    def tries(self) -> tuple[TryView, ...]:
+        """Return each try, in order. The last one is as the task: a person may have marked it since (as in Airflow)."""
+        found = [self._ended_try(attempt) for attempt in self.attempts]
+        if self.try_number and self.try_number not in {one.try_number for one in found}:
+            found.append(TryView(self.try_number, self.state, self._first_queued, self.started_at, self.ended_at))
+        return tuple(found)
+
+    def _ended_try(self, one: Attempt) -> TryView:
+        is_last = one.try_number == self.try_number
+        state = self.state if is_last and self.state.finished else one.state
+        queued_at = self._first_queued if is_last else None
+        return TryView(one.try_number, state, queued_at, one.started_at, one.ended_at, one.failure)
+
+    @property
+    def _first_queued(self) -> datetime | None:
+        """When the last try was queued: one that waits without a worker is queued again each time it goes on."""
+        known = [at for at in (self.queued_at, self.started_at) if at is not None]
+        return min(known) if self.queued_at is not None else None
 
 
 class RunDetails(Model):

@@ -24,8 +24,8 @@ from ...model.run.ranges import runs_around
 from ...model.run.revisions import ClearRequest, MarkRequest
 from ...model.run.spark_figures import compared
 from ...model.run.state import DagRunState
-from ...model.run.task_instances import Attempt, Failure, TaskInstance
-from ...model.run.views import RunDetails, RunView, TaskView
+from ...model.run.task_instances import Failure, TaskInstance
+from ...model.run.views import RunDetails, RunView, TaskView, TryView
 from ...model.spec.dag import DagSpec
 from ...model.states import TaskState
 from ..client import Tidemill
@@ -217,7 +217,7 @@ def show_task(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -
             instant_text(one.ended_at),
             reason_of(one),
         )
-        for one in view.attempts
+        for one in view.tries
     ]
     console.print(make_table(["TRY", "STATE", "STARTED", "ENDED", "WHY"], rows))
     for each in tries:
@@ -227,9 +227,9 @@ def show_task(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -
     return None
 
 
-def reason_of(attempt: Attempt) -> str:
+def reason_of(one: TryView) -> str:
     """The first line of a try's failure."""
-    failure = attempt.failure
+    failure = one.failure
     return f"{failure.error_type}: {failure.message}".split("\n")[0] if failure is not None else ""
 
 
