@@ -73,7 +73,7 @@ async def change_instances(
             await check_tags(source, person, key[0])
             patch = InstancePatch(**one.model_dump(include=set(InstancePatch.model_fields), exclude_unset=True))
             index = UNMAPPED if one.map_index is None else one.map_index
-            await mark_instance(source, key[0], key[1], one.task_id, index, patch, action.update_mask)
+            await mark_instance(source, key[0], key[1], one.task_id, patch, index, action.update_mask)
 
         await _carry_out(source, outcomes, action, keyed, change, lambda key: f"{'.'.join(key[:3])}[{key[3]}]")
     return outcomes.answer

@@ -45,7 +45,7 @@ async def try_marking_group(
     request = await _mark(source, dag_id, dag_run_id, group_id, body)
     run, spec, views = await would_mark(source, dag_id, dag_run_id, request)
     found = [instance_answer(run, view, spec) for view in views if view.state != body.new_state]
-    return InstanceCollection(task_instances=found, total_entries=len(found))
+    return InstanceCollection(task_instances=await noted(source.notes, found), total_entries=len(found))
 
 
 @router.patch(GROUP)

@@ -217,6 +217,7 @@ async def list_mapped(
     return await get_instances(source, dag_id, dag_run_id, mine)
 
 
+@router.get(MAPPED + "/dependencies")
 @router.get(INSTANCE + "/dependencies")
 async def get_dependencies(
     source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED
@@ -227,6 +228,7 @@ async def get_dependencies(
     return Dependencies(dependencies=[Dependency(name="tidemill", reason=view.why)] if waits else [])
 
 
+@router.get(MAPPED + "/tries")
 @router.get(INSTANCE + "/tries")
 async def get_tries(source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED) -> TaskTries:
     """The tries of an instance, the one that goes on among them."""
@@ -235,6 +237,7 @@ async def get_tries(source: Source, dag_id: str, dag_run_id: str, task_id: str, 
     return TaskTries(task_instances=found, total_entries=len(found))
 
 
+@router.get(MAPPED + "/tries/{task_try_number}")
 @router.get(INSTANCE + "/tries/{task_try_number}")
 async def get_try(
     source: Source, dag_id: str, dag_run_id: str, task_id: str, task_try_number: int, map_index: int = UNMAPPED
@@ -310,28 +313,6 @@ async def _host_of(source: CachedClient, dag_id: str, run_id: str, key: str, try
 def _arguments(found: Any) -> tuple[Any, Any, Any]:
     run, spec, view = found
     return run, view, spec
-
-
-@router.get(MAPPED + "/dependencies")
-async def get_mapped_dependencies(
-    source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int
-) -> Dependencies:
-    """What a mapped instance waits for."""
-    return await get_dependencies(source, dag_id, dag_run_id, task_id, map_index)
-
-
-@router.get(MAPPED + "/tries")
-async def get_mapped_tries(source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> TaskTries:
-    """The tries of a mapped instance."""
-    return await get_tries(source, dag_id, dag_run_id, task_id, map_index)
-
-
-@router.get(MAPPED + "/tries/{task_try_number}")
-async def get_mapped_try(
-    source: Source, dag_id: str, dag_run_id: str, task_id: str, task_try_number: int, map_index: int
-) -> TaskTry:
-    """One try of a mapped instance."""
-    return await get_try(source, dag_id, dag_run_id, task_id, task_try_number, map_index)
 
 
 @router.post("/api/v2/dags/{dag_id}/clearTaskInstances")
@@ -435,42 +416,15 @@ async def _runs_meant(source: CachedClient, dag_id: str, body: ClearBody) -> lis
     return await chosen_between(source, dag_id, *dates)
 
 
-@router.patch(INSTANCE + "/dry_run")
-async def try_marking_unmapped(
-    source: Source,
-    dag_id: str,
-    dag_run_id: str,
-    task_id: str,
-    body: InstancePatch,
-    map_index: int = UNMAPPED,
-    update_mask: UpdateMask = None,  # noqa: ARG001 - as above
-) -> InstanceCollection:
-    """Tells what marking the instance would change; the query gives its map_index."""
-    return await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
-
-
-@router.patch(INSTANCE)
-async def mark_unmapped(
-    source: Source,
-    dag_id: str,
-    dag_run_id: str,
-    task_id: str,
-    body: InstancePatch,
-    map_index: int = UNMAPPED,
-    update_mask: UpdateMask = None,
-) -> InstanceCollection:
-    """Marks the instance; the query gives its map_index."""
-    return await mark_instance(source, dag_id, dag_run_id, task_id, map_index, body, update_mask)
-
-
 @router.patch(MAPPED + "/dry_run")
+@router.patch(INSTANCE + "/dry_run")
 async def try_marking(
     source: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
-    map_index: int,
     body: InstancePatch,
+    map_index: int = UNMAPPED,
     update_mask: UpdateMask = None,  # noqa: ARG001 - a note is refused, and there is one other field
 ) -> InstanceCollection:
     """Which instances a mark would change. Raises NotFoundError for a task that is not there."""
@@ -481,7 +435,7 @@ async def try_marking(
     found: list[InstanceAnswer] = []
     for run_id in await _runs_of(source, dag_id, dag_run_id, body):
         found += await _changed_by(source, dag_id, run_id, request, must=run_id == dag_run_id)
-    return InstanceCollection(task_instances=found, total_entries=len(found))
+    return InstanceCollection(task_instances=await noted(source.notes, found), total_entries=len(found))
 
 
 async def _runs_of(source: CachedClient, dag_id: str, run_id: str, body: InstancePatch) -> list[str]:
@@ -502,13 +456,14 @@ async def _changed_by(
 
 
 @router.patch(MAPPED)
+@router.patch(INSTANCE)
 async def mark_instance(
     source: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
-    map_index: int,
     body: InstancePatch,
+    map_index: int = UNMAPPED,
     update_mask: UpdateMask = None,
 ) -> InstanceCollection:
     """Gives an instance a state without running it; what runs is stopped first."""
@@ -518,7 +473,7 @@ async def mark_instance(
             return InstanceCollection(task_instances=[], total_entries=0)
         found = await note_instances(source, dag_id, dag_run_id, task_id, map_index, body.note)
         return InstanceCollection(task_instances=found, total_entries=len(found))
-    before = await try_marking(source, dag_id, dag_run_id, task_id, map_index, body)
+    before = await try_marking(source, dag_id, dag_run_id, task_id, body, map_index)
     if not before.task_instances:
         raise ConflictError(f"task {instance_key(task_id, map_index)!r} is {body.new_state} already")
     request = mark_of((instance_key(task_id, map_index),), body)
