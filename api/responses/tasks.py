@@ -9,6 +9,7 @@ from ...model.run.instance_keys import UNMAPPED
 from ...model.run.views import TaskView, TryView
 from ...model.spec.dag import DagSpec
 from ...model.spec.tasks import KINDS, AirflowTask, Task
+from ...model.spec.tasks.base import DEFAULT_POOL
 from ...model.states import TaskState
 from ..read.filters import seconds_between
 from .common import Answer, Body, Note, TimeDelta, uuid_of
@@ -203,7 +204,7 @@ def task_answer(spec: DagSpec, task: Task) -> TaskAnswer:
         wait_for_downstream=task.wait_for_downstream,
         retries=task.retries,
         queue=task.queue or DEFAULT_QUEUE,
-        pool=task.pool or "default_pool",
+        pool=task.pool or DEFAULT_POOL,
         pool_slots=task.pool_slots,
         execution_timeout=TimeDelta.of(task.execution_timeout),
         retry_delay=TimeDelta.of(task.retry_delay),
@@ -284,7 +285,7 @@ def _common(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> dict[str,
         "max_tries": view.max_tries,
         "task_display_name": shown_name(spec, view.task_id),
         "dag_display_name": spec.display_name if spec is not None else run.dag_id,
-        "pool": (task.pool if task is not None else None) or "default_pool",
+        "pool": (task.pool if task is not None else None) or DEFAULT_POOL,
         "pool_slots": task.pool_slots if task is not None else 1,
         "queue": view.queue or DEFAULT_QUEUE,
         "priority_weight": spec.weights.get(view.task_id) if spec is not None else None,

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from ...model.errors import InvalidInputError
 from ...model.pool.state import LIMIT, PoolSettings, PoolView
+from ...model.spec.tasks.base import DEFAULT_POOL
 from ...model.states import RunState
 from ...worker.connection import NotFoundError
 from ..dependencies import Limit, Offset, Source, UpdateMask
@@ -16,7 +17,6 @@ from ..responses.common import Answer, Body
 from .bulk import BulkAnswer, BulkBody, BulkOutcomes, Delete
 
 router = APIRouter()
-DEFAULT_POOL = "default_pool"
 UNLIMITED = -1
 """Airflow's number for a pool without a limit."""
 

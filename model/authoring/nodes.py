@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self
 from ..errors import InvalidInputError
 from ..spec.notifiers import Event
 from ..spec.tasks import KINDS, BaseTask
+from ..spec.tasks.base import DEFAULT_POOL
 from .arguments import CALLS, sorted_out
 from .assets import leaves_of
 from .callbacks import functions_of, notifiers_of
@@ -23,7 +24,6 @@ FIELDS_OF_KINDS = {kind: {*model.model_fields, *map(str, Event)} for kind, model
 """The options that each kind of task has."""
 
 
-DEFAULT_POOL = "default_pool"
 """Airflow's name of the pool of those that name none; here they are in none."""
 
 

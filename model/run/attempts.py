@@ -108,7 +108,14 @@ class TaskAttempt(OmitDefaults, Model):
         if about is None:
             return self
         task = EmptyTask(task_id=about.task_id, retries=about.max_tries)
-        return self.model_copy(update={"task": task, "map_index": about.map_index, "try_number": about.try_number})
+        return self.model_copy(
+            update={"task": task, "map_index": about.map_index, "try_number": about.try_number, "tries_cleared": 0}
+        )
+
+    @property
+    def max_tries(self) -> int:
+        """Return after how many tries the task fails for good (Airflow: max_tries); tries at no cost do not count."""
+        return self.task.retries + self.tries_cleared
 
     @property
     def path(self) -> str:

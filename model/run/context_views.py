@@ -10,6 +10,7 @@ import pendulum
 
 from ..errors import InvalidInputError
 from ..spec.references import RETURN_VALUE
+from ..spec.tasks.base import DEFAULT_POOL
 from .attempts import TaskAttempt
 from .current_context import get_current_context
 from .facts import Facts, Question, RunSummary, runs_of, successful_before
@@ -35,7 +36,7 @@ class TaskInstanceView:
         self.run_id = attempt.run.run_id
         self.task_id = attempt.task.task_id
         self.try_number = attempt.try_number
-        self.max_tries = attempt.task.retries
+        self.max_tries = attempt.max_tries
         self.map_index = attempt.map_index
         self.task = TaskInContext(attempt)
         self.state = "running"
@@ -139,7 +140,7 @@ class TaskInContext:
         self._task = attempt.task
         self.dag_id = attempt.run.dag_id
         self.owner = attempt.task.owner or "airflow"
-        self.pool = attempt.task.pool or "default_pool"
+        self.pool = attempt.task.pool or DEFAULT_POOL
         self.queue = attempt.task.queue or "default"
         self.task_type = attempt.task.kind
         self.upstream_task_ids = {*attempt.task.upstream}

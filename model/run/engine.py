@@ -561,6 +561,10 @@ class RunEngine:
         self.stop_all(end.reason)
         self._driver.changed()
 
+    def time_out(self) -> None:
+        """Ends the run: its `dagrun_timeout` is over."""
+        self.end_with(RunEnd(RunState.FAILED, f"dagrun_timeout of {self.state.spec.dagrun_timeout} was exceeded"))
+
     def stop_all(self, reason: str) -> None:
         """Stops what runs, and skips what has not ended."""
         for instance in self.state.instances.values():

@@ -43,9 +43,10 @@ class TriggeredBy(StrEnum):
 
 
 ODD = r"[^A-Za-z0-9_.~:+-]"
+"""What is in no run_id."""
 RUN_ID = r"^[A-Za-z0-9_.~:+-]+$"
 LONGEST_RUN_ID = 200
-"""What is in no run id."""
+"""In characters."""
 EVENTS_CARRIED, BYTES_CARRIED = 20, 16 * 1024
 
 
@@ -159,7 +160,7 @@ def run_id(run_type: RunType, at: datetime, *, tail: str = "") -> str:
 
 def operator_run_id(run: RunIdentity, key: str, try_number: int) -> str:
     """The id of a run that a task starts: the same for the same try of the same task, so that it is started once."""
-    return re.sub(ODD, "_", f"operator_triggered__{run.dag_id}.{key}_{run.run_id}_{try_number}")[:200]
+    return re.sub(ODD, "_", f"operator_triggered__{run.dag_id}.{key}_{run.run_id}_{try_number}")[:LONGEST_RUN_ID]
 
 
 def timetable_run_id(

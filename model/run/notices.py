@@ -155,7 +155,7 @@ def decisive(state: DagRunState, end: RunState) -> EndedTry | None:
         task_id=last.task_id,
         map_index=last.map_index,
         try_number=last.try_number,
-        max_tries=state.spec.by_id[last.task_id].retries + last.tries_cleared + last.disruptions,
+        max_tries=last.max_tries(state.spec.by_id[last.task_id].retries),
         state=last.state,
         started_at=last.started_at,
         ended_at=last.ended_at,

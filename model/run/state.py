@@ -12,7 +12,7 @@ from ..spec.dag import DagSpec
 from ..spec.graph import ancestors
 from ..spec.params import param_value
 from ..spec.references import LENGTH, XCOM_REFERENCE
-from ..spec.tasks import AirflowTask, BaseTask, SparkWork, Task
+from ..spec.tasks import AirflowTask, BaseTask, Task
 from ..states import TaskState
 from .attempts import INLINE_LIMIT, TaskAttempt
 from .context import resolve
@@ -203,7 +203,8 @@ class DagRunState(OmitNewDefaults, Record):
             waiting_since=instance.waiting_since,
             execution=execution,
             inline_limit=limit,
-            **self._of_kind(task, instance),
+            tries_cleared=instance.tries_cleared,
+            **self._of_airflow(task, instance),
             params={**defaults, **self.run.conf},
             xcom=self._results_for(task, instance.map_index),
             xcom_indexes=self._indexes_for(task),
@@ -215,17 +216,11 @@ class DagRunState(OmitNewDefaults, Record):
             templates_need_code=self.spec.templates_need_code,
         )
 
-    def _of_kind(self, task: Task, instance: TaskInstance) -> dict[str, Any]:
-        """What only tasks of Airflow's are told, and those that publish a table."""
-        if isinstance(task, SparkWork) and task.table is not None:
-            return {"tries_cleared": instance.tries_cleared}
+    def _of_airflow(self, task: Task, instance: TaskInstance) -> dict[str, Any]:
+        """What only tasks of Airflow's ask for."""
         if not isinstance(task, AirflowTask):
             return {}
-        return {
-            "tries_cleared": instance.tries_cleared,
-            "run_started_at": self.started_at,
-            "resume": instance.deferral,
-        }
+        return {"run_started_at": self.started_at, "resume": instance.deferral}
 
     def _results_for(self, task: Task, map_index: int) -> dict[str, dict[str, Any]]:
         """The results that *task* can see: those it names, or all upstream of it if it may pull any."""

@@ -149,6 +149,10 @@ class TaskInstance(OmitDefaults, Record):
         """How many of the tries that it may have it has had."""
         return self.try_number - self.tries_cleared - self.disruptions
 
+    def max_tries(self, retries: int) -> int:
+        """Return after how many tries it fails for good (Airflow: max_tries): *retries* after the last clear."""
+        return self.tries_cleared + self.disruptions + retries
+
     def clear(self) -> None:
         """Forgets the result, for another try; earlier tries are kept."""
         self.tries_cleared, self.disruptions = self.try_number, 0

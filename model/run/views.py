@@ -230,7 +230,7 @@ def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
         kind=task.kind,
         state=instance.state,
         try_number=instance.try_number,
-        max_tries=instance.tries_cleared + instance.disruptions + task.retries,
+        max_tries=instance.max_tries(task.retries),
         upstream=task.upstream,
         queue=task.queue,
         queue_suffix=task.queue_suffix,

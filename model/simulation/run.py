@@ -18,7 +18,7 @@ from ..run.state import DagRunState
 from ..run.task_instances import Failure, Outcome, TaskInstance
 from ..spec.dag import with_default_pools
 from ..spec.tasks import TimeTask
-from ..states import RunState, TaskState
+from ..states import TaskState
 from .assumptions import Assumptions
 from .spans import TrySpan
 from .surroundings import Surroundings
@@ -75,8 +75,7 @@ class SimulatedRun:
         self._has_changes = False
         self._is_over = False
         if (timeout := self.state.spec.dagrun_timeout) is not None:
-            end = RunEnd(RunState.FAILED, f"dagrun_timeout of {timeout} was exceeded")
-            self._decide_at(self.world.clock.now + timeout, lambda: self._end_with(end))
+            self._decide_at(self.world.clock.now + timeout, self._time_out)
 
     @property
     def dag_id(self) -> str:
@@ -110,9 +109,9 @@ class SimulatedRun:
         self.engine.plan.look_back(past, changed)
         self.go_on()
 
-    def _end_with(self, end: RunEnd) -> None:
+    def _time_out(self) -> None:
         if not self._is_over:
-            self.engine.end_with(end)
+            self.engine.time_out()
             self.go_on()
 
     # Attempts

@@ -37,6 +37,8 @@ from .timetables.cron import DstPolicy, zone
 from .trigger_rule import TriggerRule
 
 SECOND = timedelta(seconds=1)
+MAX_ACTIVE_TASKS = 500
+"""So many tasks of a DAG may run at a time: each is in the history of its run at once."""
 MAX_TERMS = 1000
 """So many assets a schedule may name."""
 TypeOfRun = Literal["scheduled", "manual", "backfill", "asset_triggered", "asset_materialization", "operator_triggered"]
@@ -113,7 +115,7 @@ class DagSpec(OmitDefaults, Model):
     max_active_runs: NonNegativeInt = 16
     """How many runs are queued or running at once, without backfills. 0, with which none begins, is for Airflow's
     files."""
-    max_active_tasks: Annotated[int, Field(ge=1, le=500)] = 16
+    max_active_tasks: Annotated[int, Field(ge=1, le=MAX_ACTIVE_TASKS)] = 16
     """How many tasks of one run are queued or running at once."""
     max_consecutive_failed_dag_runs: NonNegativeInt = 0
     """After how many failed runs in a row the DAG is paused; 0: never."""

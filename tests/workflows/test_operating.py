@@ -23,7 +23,12 @@ async def test_a_cleared_run_that_has_ended_runs_again_under_its_run_id(here: St
     log = tmp_path / "log"
     tasks = [
         bash("a", f"echo a >> {log}; echo 5"),
-        bash("b", f"echo b >> {log}; test -e {tmp_path}/ok && echo {{{{ ti.xcom_pull('a') }}}}", "a", retries=0),
+        bash(
+            "b",
+            f"echo b >> {log}; test -e {tmp_path}/ok && echo {{{{ ti.xcom_pull('a') }}}} {{{{ ti.max_tries }}}}",
+            "a",
+            retries=0,
+        ),
         bash("c", f"echo c >> {log}", "b"),
     ]
     first = await here.run_once(dag("rerun", tasks), run_id="mine")
@@ -36,7 +41,8 @@ async def test_a_cleared_run_that_has_ended_runs_again_under_its_run_id(here: St
     assert states(again) == {"a": "success", "b": "success", "c": "success"}
     assert [attempt.try_number for attempt in again.tasks[1].attempts] == [1, 2]
     assert log.read_text().split() == ["a", "b", "b", "c"]
-    assert here.log_of("rerun", "mine", "b", 2).strip() == "5"
+    assert here.log_of("rerun", "mine", "b", 2).strip() == f"5 {again.tasks[1].max_tries}"
+    assert again.tasks[1].max_tries == 1, "no retries, and the one before the clear"
     assert [run.run_id for run in await here.tidemill.runs.list("rerun")] == ["mine"]
 
 

@@ -6,9 +6,9 @@ import typer
 from pydantic import ValidationError
 from rich.table import Table
 
-from ...model.authoring.nodes import DEFAULT_POOL
 from ...model.errors import explain
 from ...model.pool.state import PoolSettings, PoolView
+from ...model.spec.tasks.base import DEFAULT_POOL
 from ..client import Tidemill
 from .output import Json, console, errors, fail, make_table, print_json, run, show
 

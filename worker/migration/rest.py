@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from ...model.errors import InvalidInputError
+from ...model.spec.tasks.base import DEFAULT_POOL
 from ...model.spec.timetables import DataInterval
 from .facts import AirflowFacts, KnownDag, KnownPool
 
@@ -24,7 +25,7 @@ def read_api(url: str, token: str | None) -> AirflowFacts:
     try:
         with httpx.Client(base_url=base, headers=headers, timeout=TIMEOUT) as client:
             dags = [_dag(client, one) for one in _all(client, "/dags", "dags", exclude_stale=True)]
-            pools = [_pool(one) for one in _all(client, "/pools", "pools") if one["name"] != "default_pool"]
+            pools = [_pool(one) for one in _all(client, "/pools", "pools") if one["name"] != DEFAULT_POOL]
             variables = {one["key"]: one["value"] for one in _all(client, "/variables", "variables")}
             connections = {
                 one["connection_id"]: _connection(one) for one in _all(client, "/connections", "connections")

@@ -22,7 +22,7 @@ from ...model.run.state import DagRunState
 from ...model.run.task_instances import Failure, Outcome, TaskInstance
 from ...model.run.views import why
 from ...model.spec.notifiers import Event
-from ...model.states import RunState, TaskState
+from ...model.states import TaskState
 from .. import lineage, metrics
 from ..command_budget import CommandBudget
 from .asset_events import AssetEvents
@@ -84,8 +84,7 @@ class RunTasks:
         """Starts what waits for time alone: the run's own timeout, retries and waits that were carried over."""
         timeout, started = self.state.spec.dagrun_timeout, self.state.started_at
         if timeout is not None and started is not None:
-            reason = f"dagrun_timeout of {timeout} was exceeded"
-            self._clocks.set("", started + timeout, lambda: self.engine.end_with(RunEnd(RunState.FAILED, reason)))
+            self._clocks.set("", started + timeout, self.engine.time_out)
         self._deadlines.set()
         self.engine.wait_again()
 

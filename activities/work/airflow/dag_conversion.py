@@ -10,8 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from ....model.base import LONGEST_DURATION
-from ....model.spec.dag import DagSource, DagSpec, read_dag
+from ....model.spec.dag import MAX_ACTIVE_TASKS, DagSource, DagSpec, read_dag
 from ....model.spec.notifiers import Event
+from ....model.spec.tasks.base import DEFAULT_POOL
 from ....model.spec.zones import offset_name
 from ..dag_code import module_name
 from .assets import TYPE, VAR, leaf_of
@@ -20,7 +21,6 @@ from .mapping import expansion_of
 from .schedules import timetable_of
 from .spark import RunByAirflowError, spark_fields
 
-MAX_ACTIVE_TASKS = 500
 CALLED_BY_THE_TASK = ("on_execute_callback", "on_success_callback", "on_skipped_callback")
 """An empty task that has one of these runs; others are done at once, as in Airflow."""
 CALLED_AT_A_FAILURE = ("on_failure_callback", "on_retry_callback")
@@ -174,7 +174,7 @@ def _task(task: Any, notices: list[str]) -> dict[str, Any]:
         "trigger_rule": str(getattr(task.trigger_rule, "value", task.trigger_rule)),
         "group": group_of(task.task_group),
         "task_display_name": None if task.task_display_name == task.task_id else task.task_display_name,
-        "pool": None if task.pool == "default_pool" else task.pool,
+        "pool": None if task.pool == DEFAULT_POOL else task.pool,
         "queue": None if task.queue == _default_queue() else task.queue,
         **_weight(task),
         **{name: _plain(getattr(task, name, None)) for name in OF_TASKS if name != "priority_weight"},

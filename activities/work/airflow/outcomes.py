@@ -156,8 +156,7 @@ def _failed(
     failure = failure.model_copy(
         update={
             # Airflow says of a last try, too, that it has failed for good: that is no reason against a clear.
-            "retryable": end["type"] == "RetryTask"
-            or attempt.try_number > attempt.task.retries + attempt.tries_cleared,
+            "retryable": end["type"] == "RetryTask" or attempt.try_number > attempt.max_tries,
             "retry_delay": timedelta(seconds=delay) if delay is not None else None,
             "xcom": report.results,
             "map_label": report.map_label,

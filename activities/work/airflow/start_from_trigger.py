@@ -23,7 +23,7 @@ def fail(ti: Any, attempt: TaskAttempt, now: datetime) -> tuple[str, dict[str, A
     """Has the task instance look as after a failure of its own at *now*; its state, and how it would say that."""
     from airflow.sdk.api.datamodels._generated import TaskInstanceState
 
-    has_tries = attempt.try_number <= attempt.task.retries + attempt.tries_cleared
+    has_tries = attempt.try_number <= attempt.max_tries
     ti.state = TaskInstanceState.UP_FOR_RETRY if has_tries else TaskInstanceState.FAILED
     ti.end_date = now
     end = {"type": "RetryTask"} if has_tries else {"type": "TaskState", "state": "failed"}

@@ -187,12 +187,12 @@ def _bundle(attempt: TaskAttempt) -> Any:
 
 def run_context(attempt: TaskAttempt, started: datetime) -> dict[str, Any]:
     """What Airflow's API server tells a task of its run."""
-    resume, retries = attempt.resume, attempt.task.retries + attempt.tries_cleared
+    resume = attempt.resume
     return {
         "dag_run": run_of(attempt),
         "task_reschedule_count": attempt.poke - 1 if resume is None else 0,
-        "max_tries": retries,
-        "should_retry": attempt.try_number <= retries,
+        "max_tries": attempt.max_tries,
+        "should_retry": attempt.try_number <= attempt.max_tries,
         "next_method": resume.next_method if resume is not None else None,
         "next_kwargs": resume.next_kwargs if resume is not None else None,
         "start_date": (resume.since if resume is not None else None) or started,

@@ -27,6 +27,10 @@ def _backoff(value: bool | float, info: ValidationInfo) -> bool | float:
     return False if info.context == AS_WRITTEN and value is not True and value == 1 else value
 
 
+DEFAULT_POOL = "default_pool"
+"""What Airflow calls the pool of tasks that name none."""
+
+
 class BaseTask(OmitDefaults, Model):
     """What every kind of task has. Defaults and meanings are Airflow's; durations in JSON are seconds or ISO 8601."""
 
