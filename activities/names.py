@@ -11,6 +11,9 @@ MAX_STARTS = 10
 INVALID_INPUT = "InvalidInput"
 """What was asked for cannot be done; the message says why."""
 
+DATE_TAKEN = "DateTaken"
+"""A run cannot be made: another one holds its date or its id."""
+
 OTHER_BUNDLE = "OtherBundle"
 """The DAG belongs to another bundle, which the first detail names."""
 

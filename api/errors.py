@@ -17,8 +17,6 @@ from .read.stores import StoreSilentError
 from .refusals import BadRequestError
 
 log = logging.getLogger(__name__)
-TAKEN = " is taken by "
-"""In what a DAG says of a run that cannot be made since another holds its id or date."""
 
 
 class ConflictError(Exception):
@@ -32,7 +30,6 @@ class NotOfferedError(Exception):
 REFUSALS = (
     NotFoundError,
     ConflictError,
-    DateTakenError,
     InvalidInputError,
     NoWorkerError,
     ArchiveError,
@@ -47,7 +44,7 @@ def status_of(error: Exception) -> int:
         return error.status_code
     if isinstance(error, NotFoundError):
         return 404
-    if isinstance(error, ConflictError | DateTakenError) or TAKEN in str(error):
+    if isinstance(error, ConflictError | DateTakenError):
         return 409
     if isinstance(error, BadRequestError):
         return 400
@@ -63,7 +60,6 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(NotFoundError)
     @app.exception_handler(ConflictError)
-    @app.exception_handler(DateTakenError)
     @app.exception_handler(InvalidInputError)
     @app.exception_handler(NoWorkerError)
     @app.exception_handler(ArchiveError)

@@ -1,12 +1,15 @@
 """Bad input, said once and clearly: the field, the value, and what to write instead."""
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from .dropped_arguments import DROPPED
+
+NO_SUCH_FIELD = "no such field"
 
 
 class InvalidInputError(ValueError):
@@ -39,6 +42,11 @@ def explain(
     return InvalidInputError(f"{what} has {len(lines)} errors:\n" + "\n".join(f"  - {line}" for line in lines))
 
 
+def does_not_know(error: InvalidInputError, field: str) -> bool:
+    """Whether *error* is the refusal, as `explain` writes it, of a *field* that a release before does not have."""
+    return re.search(rf"(^|: |- ){re.escape(field)} = .*: {NO_SUCH_FIELD}\.", str(error), re.MULTILINE) is not None
+
+
 def _line(details: Any, model: type[BaseModel] | None, task_ids: Sequence[str]) -> str:
     where = _in_task(details["loc"], task_ids) or field_path(details["loc"])
     if details["type"] == "value_error":
@@ -51,7 +59,7 @@ def _line(details: Any, model: type[BaseModel] | None, task_ids: Sequence[str]) 
 def _problem(details: Any, model: type[BaseModel] | None) -> str:
     match details["type"]:
         case "extra_forbidden":
-            return "no such field. " + _advice(details["loc"], model)
+            return f"{NO_SUCH_FIELD}. {_advice(details['loc'], model)}"
         case "missing":
             return "is missing. Give it a value"
         case "union_tag_invalid":

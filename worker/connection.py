@@ -22,7 +22,8 @@ from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from ..activities.names import ASK_AGAIN
+from ..activities.names import ASK_AGAIN, DATE_TAKEN
+from ..model.dag.records import DateTakenError
 from ..model.errors import InvalidInputError
 from .converter import ModelsPlugin
 from .dev_address import remembered_address
@@ -120,8 +121,10 @@ async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
         yield
     except WorkflowUpdateFailedError as error:
         cause = error.cause
-        message = cause.message if isinstance(cause, ApplicationError) else str(cause)
-        raise InvalidInputError(message) from None
+        if not isinstance(cause, ApplicationError):
+            raise InvalidInputError(str(cause)) from None
+        refusal = DateTakenError if cause.type == DATE_TAKEN else InvalidInputError
+        raise refusal(cause.message) from None
     except WorkflowQueryFailedError as error:
         if NONDETERMINISM in str(error):
             raise NoWorkerError(

@@ -9,7 +9,8 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from ..activities.names import MAX_STARTS, OTHER_BUNDLE, control_queue
+from ..activities.names import DATE_TAKEN, INVALID_INPUT, MAX_STARTS, OTHER_BUNDLE, control_queue
+from ..model.dag.records import DateTakenError
 from ..model.errors import InvalidInputError, OtherBundleError
 from ..model.interfaces.calls import SignalCall
 
@@ -22,7 +23,8 @@ def refusing() -> Iterator[None]:
     except OtherBundleError as error:
         raise ApplicationError(str(error), error.bundle, type=OTHER_BUNDLE, non_retryable=True) from None
     except InvalidInputError as error:
-        raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+        kind = DATE_TAKEN if isinstance(error, DateTakenError) else INVALID_INPUT
+        raise ApplicationError(str(error), type=kind, non_retryable=True) from None
 
 
 def cause_of(error: ActivityError) -> str:

@@ -10,6 +10,7 @@ from ...model.spec.tasks.base import DEFAULT_POOL
 from ...model.states import RunState
 from ...worker.connection import NotFoundError
 from ..dependencies import Limit, Offset, Source, UpdateMask
+from ..errors import ConflictError
 from ..read.cached_client import CachedClient
 from ..read.filters import matches, ordered, page
 from ..refusals import BadRequestError
@@ -122,7 +123,7 @@ async def get_pool(source: Source, pool_name: str) -> PoolAnswer:
 async def make_pool(source: Source, body: PoolBody) -> PoolAnswer:
     """Makes a pool."""
     if body.name == DEFAULT_POOL or any(view.name == body.name for view in await source.tidemill.pools.list()):
-        raise InvalidInputError(f"pool {body.name!r} is taken by a pool that there is. Change that one")
+        raise ConflictError(f"pool {body.name!r} is taken by a pool that there is. Change that one")
     return await _set(source, body.name, body.slots, body.description, body.include_deferred)
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..base import Instant, Model, OmitDefaults, Record
+from ..errors import InvalidInputError
 from ..run.identity import RunIdentity, RunType
 from ..run.revisions import Revision
 from ..states import RunState, TaskState
@@ -97,5 +98,5 @@ class MadeDecision(Model):
     reason: str
 
 
-class DateTakenError(ValueError):
+class DateTakenError(InvalidInputError):
     """The run cannot be made: another one holds its date or its id. Says which."""

@@ -243,7 +243,7 @@ class DagState(DagAssets, DagBackfills):
         )
 
     def all_free(self, runs: Sequence[RunIdentity]) -> list[RunIdentity]:
-        """*runs*, those without a run_id of their own told apart. Raises InvalidInputError where one is taken."""
+        """*runs*, those without a run_id of their own told apart. Raises DateTakenError where one is taken."""
         found: list[RunIdentity] = []
         ids = {t.run.run_id for t in self.runs.values()} | {r.run_id for r in self.ledger} | {*self.dates.values()}
         dates: set[str] = set()
@@ -255,7 +255,7 @@ class DagState(DagAssets, DagBackfills):
             holder = self.holder(own)
             if holder is not None or own.run_id in ids or own.key in dates:
                 held = f"by run {holder!r}" if holder is not None else "twice in this request"
-                raise InvalidInputError(
+                raise DateTakenError(
                     f"DAG {self.spec.dag_id!r}: {run.key} is taken {held}. None of the {len(runs)} runs was created"
                 )
             ids.add(own.run_id)

@@ -5,11 +5,29 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support import Stack, bash, dag, empty, eventually, told
 from tidemill.model.dag.backfill_request import BackfillRequest
-from tidemill.model.errors import InvalidInputError
+from tidemill.model.dag.manual_runs import read_request
+from tidemill.model.dag.records import DateTakenError
+from tidemill.model.errors import InvalidInputError, does_not_know
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 
 DAYS = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
+
+
+async def test_a_kind_of_run_that_a_dag_refuses_is_not_made_as_another(here: Stack) -> None:
+    await here.tidemill.dags.register(dag("by_hand_alone", [empty("a")], allowed_run_types=["manual"]))
+    with pytest.raises(InvalidInputError, match="allowed_run_types"):
+        await here.tidemill.runs.trigger("by_hand_alone", TriggerRequest(run_type="asset_materialization"))
+    assert await here.tidemill.runs.list("by_hand_alone") == []
+
+
+def test_only_the_refusal_of_a_field_says_that_a_release_does_not_know_it() -> None:
+    for given in ({"dated_later": True}, {"dated_later": True, "confs": {"dated_now": 1}}):
+        with pytest.raises(InvalidInputError) as refused:
+            read_request(given, "d")
+        assert does_not_know(refused.value, "dated_later")
+        assert not does_not_know(refused.value, "dated_now")
+    assert not does_not_know(InvalidInputError("allowed_run_types = 'manual': run_type is refused"), "run_type")
 
 
 async def test_several_runs_are_asked_for_in_one_step(here: Stack) -> None:
@@ -28,12 +46,12 @@ async def test_of_several_runs_none_is_made_if_one_is_refused(here: Stack) -> No
     good, bad = TriggerRequest(logical_date=DAYS[0]), TriggerRequest(logical_date=DAYS[1], conf={"n": "many"})
     with pytest.raises(InvalidInputError, match=r"conf\.n = 'many'"):
         await here.tidemill.runs.trigger_batch("none", [good, bad])
-    with pytest.raises(InvalidInputError, match=r"twice in this request\. None of the 2 runs was created"):
+    with pytest.raises(DateTakenError, match=r"twice in this request\. None of the 2 runs was created"):
         await here.tidemill.runs.trigger_batch("none", [good, good])
     assert await here.tidemill.runs.list("none") == []
     await here.tidemill.runs.trigger("none", good)
     other = TriggerRequest(logical_date=DAYS[2])
-    with pytest.raises(InvalidInputError, match="is taken by run 'manual__"):
+    with pytest.raises(DateTakenError, match="is taken by run 'manual__"):
         await here.tidemill.runs.trigger_batch("none", [other, good])
     assert len(await here.tidemill.runs.list("none")) == 1
 

@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ...activities.names import NEEDS_DRIVER
 from ...model.dag.manual_runs import ConfChange
 from ...model.dag.views import QueuedRun
-from ...model.errors import InvalidInputError
+from ...model.errors import InvalidInputError, does_not_know
 from ...model.interfaces.dag import DagInterface
 from ...model.interfaces.run import RunInterface
 from ...model.run.identity import RunIdentity, TriggerRequest, dag_workflow_id
@@ -48,7 +48,7 @@ class Runs:
                 return await self._caller.change_dag(dag_id, DagInterface.trigger_run(request))
             except InvalidInputError as error:
                 # A DAG of the release before, which does not know a field yet: the run is worth more than that.
-                plain = request.without_later(name for name in request.later_fields if name in str(error))
+                plain = request.without_later(name for name in request.later_fields if does_not_know(error, name))
                 if plain == request:
                     raise
                 request = plain

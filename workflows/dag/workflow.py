@@ -27,7 +27,7 @@ from ...model.dag.hand_over import HandOver
 from ...model.dag.inputs import check_workflow_id, read_file_state, read_report, read_start, read_update
 from ...model.dag.manual_runs import ConfChange, TriggerQuestion, TriggersQuestion
 from ...model.dag.previews import Preview, preview, upcoming
-from ...model.dag.records import DateTakenError, TrackedRun
+from ...model.dag.records import TrackedRun
 from ...model.dag.state import MAX_RUNNING, DagState
 from ...model.dag.ticks import Ticks, TimetableQuery
 from ...model.dag.views import Change, DagView, QueuedRun, Registration, dag_row, dag_view, queued_run, run_views
@@ -251,12 +251,9 @@ class DagWorkflow:
 
     def _create(self, requested: RunIdentity, now: datetime) -> RunIdentity:
         self._check_confs(requested)
-        try:
-            if self.state.shares_its_id(requested):
-                workflow.deprecate_patch("tells-ids-apart")
-            made = self.state.create(requested, now, f"triggered by {requested.triggered_by}")
-        except DateTakenError as error:
-            raise InvalidInputError(str(error)) from None
+        if self.state.shares_its_id(requested):
+            workflow.deprecate_patch("tells-ids-apart")
+        made = self.state.create(requested, now, f"triggered by {requested.triggered_by}")
         self._alarm.fire()
         return made.run
 
