@@ -46,6 +46,8 @@ class TaskState(StrEnum):
 
 _S = TaskState
 FINISHED = frozenset({_S.SUCCESS, _S.FAILED, _S.SKIPPED, _S.UPSTREAM_FAILED, _S.REMOVED})
+WAITS = frozenset({_S.DEFERRED, _S.AWAITING_INPUT, _S.UP_FOR_RESCHEDULE})
+"""States of a try that goes on, while no worker has it."""
 FAILURES = frozenset({_S.FAILED, _S.UPSTREAM_FAILED})
 
 TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {

@@ -27,7 +27,7 @@ from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.dag import DagSource
 from ...model.spec.owned import OwnedNames
 from ...model.spec.references import texts
-from ...model.states import TaskState
+from ...model.states import WAITS
 from .. import metrics, tracing
 from ..masking import Masker
 from ..names import TASK_FAILED
@@ -50,7 +50,6 @@ INCLUDES = re.compile(r"\{%-?\s*(include|import|from|extends)\b")
 """What a template asks for another file with."""
 LOOKED_UP = ("variable", "connection")
 KEPT_OF = ("task", "asset_name", "asset_uri", "variables")
-WAITS = (TaskState.UP_FOR_RESCHEDULE, TaskState.DEFERRED, TaskState.AWAITING_INPUT)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,9 @@ def _form_in(spec: DagSpec | None, view: TaskView) -> InputForm | None:
     if view.response is not None:
         return view.response.form
     task = spec.by_id.get(view.task_id) if spec is not None else None
-    return form_of(task) if isinstance(task, ApprovalTask) else view.form
+    if view.form is None and isinstance(task, ApprovalTask) and view.state is TaskState.AWAITING_INPUT:
+        return form_of(task, view.why)  # its worker is of release 0.2
+    return view.form
 
 
 def detail_of(run: RunIdentity, spec: DagSpec | None, view: TaskView) -> dict[str, Any] | None:

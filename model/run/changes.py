@@ -5,8 +5,8 @@ from ..errors import InvalidInputError
 from ..spec.graph import ancestors
 from ..spec.references import RETURN_VALUE
 from ..spec.tasks import ApprovalTask
-from ..states import FAILURES, TaskState
-from .forms import InputForm
+from ..states import FAILURES, WAITS, TaskState
+from .forms import InputForm, check_choice
 from .instance_keys import split_key
 from .messages import Answer
 from .revisions import ClearRequest, MarkRequest, RunMark, selected, to_clear
@@ -83,8 +83,7 @@ def run_marked(state: DagRunState, mark: RunMark, *, keeps_ends: bool) -> Change
     Without *keeps_ends*, as up to 0.2.0: marked success, every task has succeeded, also those that had failed.
     """
     if keeps_ends:
-        waiting = (TaskState.DEFERRED, TaskState.UP_FOR_RESCHEDULE, TaskState.AWAITING_INPUT)
-        under_way = [key for key, old in state.states.items() if old.holds_a_worker or old in waiting]
+        under_way = [key for key, old in state.states.items() if old.holds_a_worker or old in WAITS]
         ends = dict.fromkeys(under_way, TaskState(mark.state))
     elif mark.state is TaskState.SUCCESS:
         ends = {key: TaskState.SUCCESS for key, old in state.states.items() if old is not TaskState.REMOVED}
@@ -93,10 +92,10 @@ def run_marked(state: DagRunState, mark: RunMark, *, keeps_ends: bool) -> Change
     return Change(states=ends, reason=f"the run was marked {mark.state}")
 
 
-def form_of(task: ApprovalTask) -> InputForm:
-    """Return what a person is asked by a task of tidemill's own."""
+def form_of(task: ApprovalTask, subject: str | None = None) -> InputForm:
+    """Return what a person is asked by a task of tidemill's own; *subject*: what its template came to."""
     return InputForm(
-        subject=task.subject or "",
+        subject=task.subject if subject is None else subject,
         options=task.options,
         body=task.doc_md,
         defaults=task.defaults,
@@ -104,15 +103,14 @@ def form_of(task: ApprovalTask) -> InputForm:
     )
 
 
-def answer_of(task: ApprovalTask, answer: Answer) -> Outcome | Failure:
-    """What an answer makes of the task that waited for it. Raises InvalidInputError for one that is not offered."""
-    unknown = [choice for choice in answer.chosen if choice not in task.options]
-    if unknown or not answer.chosen or (len(answer.chosen) > 1 and not task.multiple):
-        many = "one or more" if task.multiple else "one"
-        raise InvalidInputError(
-            f"task {task.task_id!r}: {list(answer.chosen)} is no answer. Choose {many} of {', '.join(task.options)}"
-        )
+def answer_of(task: ApprovalTask, answer: Answer, *, is_default: bool = False) -> Outcome | Failure:
+    """What an answer makes of the task that waited for it. Raises InvalidInputError for one that is not offered.
+
+    *is_default*: nobody has answered in time.
+    """
+    check_choice(form_of(task), answer)
+    who = "default" if is_default else answer.by or "somebody"
     if task.fail_on_reject and "Reject" in answer.chosen:
-        return Failure(error_type="Rejected", message=f"rejected by {answer.by or 'somebody'}", retryable=False)
+        return Failure(error_type="Rejected", message=f"rejected by {who}", retryable=False)
     chosen = {"chosen_options": list(answer.chosen), "params_input": answer.params, "responded_by": answer.by}
-    return Outcome(xcom={RETURN_VALUE: chosen}, note=f"answered by {answer.by or 'somebody'}")
+    return Outcome(xcom={RETURN_VALUE: chosen}, note=f"answered by {who}")

@@ -14,12 +14,12 @@ from ..asset.outlets import OutletEvent
 from ..errors import InvalidInputError
 from ..spec.references import RETURN_VALUE
 from ..spec.tasks import AirflowTask, ApprovalTask, EmptyTask, PokedTask, SparkWork, Task, WaitingTask
-from ..states import RunState, TaskState
+from ..states import WAITS, RunState, TaskState
 from .attempts import TaskAttempt, inline_limit
 from .branching import SKIPMIXIN, skipped_as_pushed, skipped_tasks
 from .changes import Change, answer_of, form_of, run_marked
 from .deferrals import Deferral, TriggerEnd
-from .forms import response_of_defaults, unanswered
+from .forms import InputForm, kept_form, response_of_defaults, unanswered
 from .instance_keys import UNMAPPED
 from .mapping import NotMappableError
 from .messages import Answer
@@ -38,8 +38,6 @@ DISRUPTION_DELAY = timedelta(seconds=30)
 """When another try is begun for one that its cluster has ended."""
 CANCELLED = Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
 """What an attempt comes to that was stopped before there was anything to stop."""
-WAITS = (TaskState.DEFERRED, TaskState.AWAITING_INPUT, TaskState.UP_FOR_RESCHEDULE)
-"""States of a try that goes on, while no worker has it."""
 HAS_FAILED = (TaskState.FAILED, TaskState.UP_FOR_RETRY)
 """States of an instance whose last try has failed."""
 
@@ -399,7 +397,9 @@ class RunEngine:
         instance.started_at = outcome.started_at
         instance.waiting_since = instance.waiting_since or outcome.started_at or self._driver.current_time()
         instance.wake_at = outcome.wake_at
-        if isinstance(task, PokedTask):
+        if isinstance(task, ApprovalTask):
+            instance.form = form_of(task, outcome.note)
+        elif isinstance(task, PokedTask):
             instance.pokes += 1
             instance.wake_at = self._driver.current_time() + poke_delay(task, instance.pokes)
         elif isinstance(task, AirflowTask):
@@ -450,7 +450,7 @@ class RunEngine:
         """The moment has come that a try waits for, or that ends its wait."""
         now = self._driver.current_time()
         if instance.state is TaskState.AWAITING_INPUT:
-            instance.response = response_of_defaults(deferral.form, now)
+            self._keep_defaults(instance, deferral.form)
             self.resume(instance, deferral.woken(unanswered(deferral.form, now)))
         elif deferral.moment is None or now < deferral.moment:
             self._driver.stop_trigger(instance.key)
@@ -491,12 +491,17 @@ class RunEngine:
     def _unanswered(self, instance: TaskInstance) -> Outcome | Failure:
         task = self.state.spec.by_id[instance.task_id]
         assert isinstance(task, ApprovalTask)  # noqa: S101
-        instance.response = response_of_defaults(form_of(task), self._driver.current_time())
+        self._keep_defaults(instance, instance.asks or form_of(task))
         if task.defaults is not None:
-            return answer_of(task, Answer(task=instance.key, chosen=task.defaults, by="default"))
+            return answer_of(task, Answer(task=instance.key, chosen=task.defaults), is_default=True)
         if task.soft_fail:
             return Outcome(state=TaskState.SKIPPED, note="nobody answered in time")
         return Failure(error_type="ApprovalTimeout", message=f"nobody answered within {task.timeout}", retryable=False)
+
+    def _keep_defaults(self, instance: TaskInstance, form: InputForm | None) -> None:
+        """Keeps what was asked, and the defaults as its answer where it has some: nobody has answered in time."""
+        instance.response = response_of_defaults(form, self._driver.current_time())
+        instance.form = kept_form(form) if form is not None and instance.response is None else None
 
     def finish_wait(self, instance: TaskInstance, outcome: Outcome | Failure) -> None:
         """A wait without a worker is over, one way or the other."""

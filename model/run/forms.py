@@ -43,7 +43,8 @@ KEPT_OF_A_FORM = 2_000
 """Bytes of a form, or of what was filled in, as JSON, that a run keeps after the answer: the result has all of it."""
 
 
-def _kept(form: InputForm) -> InputForm:
+def kept_form(form: InputForm) -> InputForm:
+    """Return what is kept of *form* when it is not asked any more."""
     if json_size(form.model_dump(mode="json")) <= KEPT_OF_A_FORM:
         return form
     return InputForm(subject=form.subject[:200], options=tuple(one[:100] for one in form.options[:10]))
@@ -56,14 +57,14 @@ def _small(params: dict[str, Any]) -> dict[str, Any]:
 def response_to(form: InputForm, answer: Answer, at: datetime) -> Response:
     """Return what is kept of *answer*."""
     params = _small({**_defaults(form), **answer.params})
-    return Response(form=_kept(form), chosen=answer.chosen, params=params, by=answer.by, at=at)
+    return Response(form=kept_form(form), chosen=answer.chosen, params=params, by=answer.by, at=at)
 
 
 def response_of_defaults(form: InputForm | None, at: datetime) -> Response | None:
     """Return what is kept where nobody has answered in time; None where that is an error."""
     if form is None or form.defaults is None:
         return None
-    return Response(form=_kept(form), chosen=form.defaults, params=_small(_defaults(form)), at=at)
+    return Response(form=kept_form(form), chosen=form.defaults, params=_small(_defaults(form)), at=at)
 
 
 def check_answer(form: InputForm, answer: Answer) -> None:
@@ -96,14 +97,19 @@ def _has_reserved(value: Any) -> bool:
     return isinstance(value, list) and any(map(_has_reserved, value))
 
 
-def answered(form: InputForm, answer: Answer, at: datetime) -> dict[str, Any]:
-    """What a task hears of a person's answer. Raises InvalidInputError for one that is not offered, or not theirs."""
+def check_choice(form: InputForm, answer: Answer) -> None:
+    """Raise InvalidInputError for a choice that is not offered."""
     unknown = [choice for choice in answer.chosen if choice not in form.options]
     if unknown or not answer.chosen or (len(answer.chosen) > 1 and not form.multiple):
         many = "one or more" if form.multiple else "one"
         raise InvalidInputError(
             f"task {answer.task!r}: {list(answer.chosen)} is no answer. Choose {many} of {', '.join(form.options)}"
         )
+
+
+def answered(form: InputForm, answer: Answer, at: datetime) -> dict[str, Any]:
+    """What a task hears of a person's answer. Raises InvalidInputError for one that is not offered, or not theirs."""
+    check_choice(form, answer)
     if form.assigned_users and answer.by not in form.assigned_users:
         raise InvalidInputError(
             f"task {answer.task!r} waits for {', '.join(form.assigned_users)}, and not for {answer.by or 'somebody'}"

@@ -9,7 +9,7 @@ from ..base import Instant, Model, OmitDefaults, Record
 from ..spec.tasks import BaseTask, PokedTask
 from ..states import TaskState, check_transition
 from .deferrals import Deferral
-from .forms import Response
+from .forms import InputForm, Response
 from .instance_keys import UNMAPPED, instance_key
 
 # Airflow's own bound on an exponential backoff that has none.
@@ -132,6 +132,8 @@ class TaskInstance(OmitDefaults, Record):
     map_label: str | None = None
     deferral: Deferral | None = None
     """What it waits for outside of a worker; then how its try goes on."""
+    form: InputForm | None = None
+    """What a person is asked, or was and has not answered; while a task of Airflow's waits, `deferral` has it."""
     response: Response | None = None
     """What a person was asked in this try, and has answered."""
     attempts: list[Attempt] = []
@@ -157,13 +159,18 @@ class TaskInstance(OmitDefaults, Record):
         """Forgets the result, for another try; earlier tries are kept."""
         self.tries_cleared, self.disruptions = self.try_number, 0
         self.xcom, self.skips, self.pokes = {}, (), 0
-        self.mapped_length = self.map_label = self.deferral = self.response = None
+        self.mapped_length = self.map_label = self.deferral = self.form = self.response = None
         self.retry_at = self.wake_at = self.waiting_since = None
         self.queued_at = self.started_at = self.ended_at = None
 
     @property
     def key(self) -> str:
         return instance_key(self.task_id, self.map_index)
+
+    @property
+    def asks(self) -> InputForm | None:
+        """What a person is asked, or was and has not answered; None: nothing."""
+        return self.deferral.form if self.deferral is not None and self.deferral.form is not None else self.form
 
     @property
     def failure(self) -> Failure | None:

@@ -244,6 +244,6 @@ def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
         attempts=tuple(instance.attempts),
         operator=task.operator_name if isinstance(task, AirflowTask) else None,
         map_label=instance.map_label,
-        form=instance.deferral.form if instance.deferral is not None else None,
+        form=instance.asks,
         response=instance.response,
     )

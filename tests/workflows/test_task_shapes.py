@@ -1,18 +1,21 @@
 """Branches, mapped tasks, sensors, setups and groups of a DAG file, run to their end on a real server."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from support import Stack, bash, dag, empty, eventually, messages, processes_with
 from tidemill.activities.dag_files import parse_dag_file
+from tidemill.api.responses.approvals import detail_of
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.messages import Answer
 from tidemill.model.run.revisions import ClearRequest
-from tidemill.model.run.views import RunDetails
+from tidemill.model.run.views import RunDetails, TaskView
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import TaskState
 
+DAY = datetime(2026, 1, 5, tzinfo=UTC)
 FILE = Path(__file__).parents[1] / "dags" / "task_shapes.py"
 
 
@@ -158,6 +161,36 @@ async def test_a_person_is_asked(here: Stack) -> None:
         "params_input": {},
         "responded_by": "ada",
     }
+
+
+async def test_what_a_person_is_asked_is_shown_as_it_is_asked(here: Stack) -> None:
+    """Filled in, while it waits and after it; also where nobody has answered in time."""
+    asks = [
+        {"kind": "approval", "task_id": name, "subject": "{{ ds }}: {{ ti.task_id }}?", **more}
+        for name, more in {
+            "slow": {}, "late": {"timeout": 1}, "fallen_back": {"timeout": 1, "defaults": ["Approve"]},
+        }.items()
+    ]  # fmt: skip
+    await here.tidemill.dags.register(dag("asked_filled_in", asks))
+    await here.tidemill.runs.trigger("asked_filled_in", TriggerRequest(run_id="r", logical_date=DAY))
+
+    async def views() -> dict[str, TaskView]:
+        return {task.key: task for task in (await here.tidemill.runs.describe("asked_filled_in", "r")).tasks}
+
+    waiting = await eventually(views, lambda found: found["slow"].state == "awaiting_input")
+    assert waiting["slow"].form is not None
+    assert waiting["slow"].form.subject == f"{DAY:%Y-%m-%d}: slow?"
+    await here.tidemill.tasks.respond("asked_filled_in", "r", Answer(task="slow", chosen=("Reject",), by="ada"))
+    details = await here.finished("asked_filled_in", "r")
+    slow, late, fallen_back = (await views()).values()
+    assert slow.response is not None
+    assert (slow.response.form.subject, slow.response.by) == (f"{DAY:%Y-%m-%d}: slow?", "ada")
+    assert (late.response, late.form and late.form.subject) == (None, f"{DAY:%Y-%m-%d}: late?")
+    assert fallen_back.response is not None
+    assert (fallen_back.response.form.subject, fallen_back.response.by) == (f"{DAY:%Y-%m-%d}: fallen_back?", None)
+    assert (await here.result_of(details, "fallen_back"))["responded_by"] is None
+    shown = [detail_of(details.run, None, view) for view in (slow, late, fallen_back)]
+    assert [one and one["subject"].split()[-1] for one in shown] == ["slow?", "late?", "fallen_back?"]
 
 
 async def test_another_dag_is_triggered_once_and_waited_for(here: Stack) -> None:

@@ -364,7 +364,8 @@ class DagRunWorkflow:
                 return instance.key
             assert isinstance(task, ApprovalTask)  # noqa: S101
             outcome = answer_of(task, answer)
-            instance.response = response_to(form_of(task), answer, workflow.now())
+            instance.response = response_to(instance.asks or form_of(task), answer, workflow.now())
+            instance.form = None
         self.tasks.engine.finish_wait(instance, outcome)
         return instance.key
 
