@@ -211,6 +211,26 @@ def dag_fields(row: DagRow, spec: DagSpec) -> dict[str, Any]:
     }
 
 
+def fields_of_line(row: DagRow) -> dict[str, Any]:
+    """Return the same of a DAG that is silent, as its line has it.
+
+    What no line says is None, False or empty; and 0 where Airflow's clients have to have a number.
+    """
+    known = DagSpec(
+        dag_id=row.dag_id, dag_display_name=row.dag_display_name, description=row.description, tags=row.tags
+    )
+    return {
+        **dag_fields(row, known),
+        "fileloc": row.source or "",
+        "timetable_summary": row.timetable_summary or None,
+        "timetable_description": None,
+        "max_active_tasks": 0,
+        "max_active_runs": row.max_active_runs or None,
+        "owners": list(row.owners),
+        "is_backfillable": False,
+    }
+
+
 def dag_details(row: DagRow, spec: DagSpec, view: DagView) -> DagDetails:
     """A DAG with all that its file says of it."""
     return DagDetails(

@@ -36,6 +36,7 @@ from ..responses.dags import (
     asset_expression,
     dag_details,
     dag_fields,
+    fields_of_line,
     read_file_token,
     version_in_place,
     version_of,
@@ -137,11 +138,6 @@ def wanted_rows(rows: list[DagRow], filters: DagFilters, favourites: frozenset[s
     return ordered(found, filters.order_by, ORDERS)
 
 
-def by_its_line(row: DagRow) -> DagSpec:
-    """What is shown of a DAG that is silent."""
-    return DagSpec(dag_id=row.dag_id, description=row.description, tags=row.tags)
-
-
 @router.get("/api/v2/dags")
 async def get_dags(source: Source, filters: Annotated[PublicDagFilters, Query()], request: Request) -> DagCollection:
     """DAGs, by their lines in Temporal's visibility."""
@@ -152,7 +148,7 @@ async def get_dags(source: Source, filters: Annotated[PublicDagFilters, Query()]
         return DagAnswer(**dag_fields(row, await source.spec(row.dag_id, row.version)))
 
     async def in_short(row: DagRow) -> DagAnswer:
-        return DagAnswer(**dag_fields(row, by_its_line(row)))
+        return DagAnswer(**fields_of_line(row))
 
     return DagCollection(dags=await each(part.items, answer, in_short), total_entries=part.total)
 
@@ -171,13 +167,18 @@ async def get_dags_with_runs(
 
     async def answer(row: DagRow) -> DagWithRuns:
         spec, runs = await asyncio.gather(source.spec(row.dag_id, row.version), source.runs_of_row(row))
-        whole = _with_runs(row, spec, runs[: filters.dag_runs_limit], favourites)
+        fields = {**dag_fields(row, spec), "asset_expression": asset_expression(spec)}
         found = await each(waiting.get(row.dag_id, []), lambda run_id: instances_of(source, row.dag_id, run_id))
         pending = [one for part in found for one in details_of(*part) if not one["response_received"]]
-        return whole.model_copy(update={"pending_actions": pending})
+        return with_runs(row, fields, runs[: filters.dag_runs_limit], pending)
 
     async def in_short(row: DagRow) -> DagWithRuns:
-        return _with_runs(row, by_its_line(row), [], favourites)
+        return with_runs(row, {**fields_of_line(row), "asset_expression": None}, [], [])
+
+    def with_runs(row: DagRow, fields: dict[str, Any], runs: list[RunView], pending: list[Any]) -> DagWithRuns:
+        latest = [LightRun.of(row.dag_id, run) for run in runs]
+        is_favorite = row.dag_id in favourites
+        return DagWithRuns(**fields, latest_dag_runs=latest, pending_actions=pending, is_favorite=is_favorite)
 
     return DagsWithRuns(dags=await each(part.items, answer, in_short), total_entries=part.total)
 
@@ -194,16 +195,6 @@ async def runs_that_wait(source: CachedClient) -> dict[str, list[str]]:
 async def favourites_of(source: CachedClient, request: Request, *, has_to_know: bool = False) -> frozenset[str]:
     """The DAGs that who asks has marked."""
     return await source.favourites_of(request.state.person.known_as, has_to_know=has_to_know)
-
-
-def _with_runs(row: DagRow, spec: DagSpec, runs: list[RunView], favourites: frozenset[str]) -> DagWithRuns:
-    return DagWithRuns(
-        **dag_fields(row, spec),
-        asset_expression=asset_expression(spec),
-        latest_dag_runs=[LightRun.of(row.dag_id, run) for run in runs],
-        pending_actions=[],
-        is_favorite=row.dag_id in favourites,
-    )
 
 
 @router.get("/api/v2/dags/{dag_id}")
@@ -272,7 +263,7 @@ async def patch_dags(
         return DagAnswer(**{**fields, "is_paused": body.is_paused})
 
     async def in_short(row: DagRow) -> DagAnswer:
-        return DagAnswer(**{**dag_fields(row, by_its_line(row)), "is_paused": body.is_paused})
+        return DagAnswer(**{**fields_of_line(row), "is_paused": body.is_paused})
 
     return DagCollection(dags=await each(part.items, answer, in_short), total_entries=part.total)
 

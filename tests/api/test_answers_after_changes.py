@@ -10,6 +10,7 @@ import pytest
 from support import Stack, bash, dag, eventually, stack
 from tidemill.activities.dag_files import read_dag_files
 from tidemill.api.read.cached_client import CachedClient
+from tidemill.api.responses.dags import DagAnswer, fields_of_line
 from tidemill.model.dag.row import DagRow
 from tidemill.model.states import RunState
 from tidemill.worker.cli.web import web_server
@@ -139,3 +140,13 @@ async def test_of_a_line_from_before_a_change_only_that_stays_which_no_dag_tells
     now = await source.row("stale")
     assert await source._row_now(before) == now.model_copy(update=kept)
     source.ended.close()
+
+
+def test_a_silent_dag_is_shown_by_its_line_and_nothing_is_made_up() -> None:
+    known: dict[str, Any] = {"timetable_summary": "0 3 * * *", "max_active_runs": 1, "is_paused": True}
+    row = DagRow(dag_id="d", dag_display_name="Sales", owners=("ada",), tags=("x",), source="/dags/x.py", **known)
+    found = DagAnswer(**fields_of_line(row))
+    assert {name: getattr(found, name) for name in known} == known
+    assert (found.dag_display_name, found.owners, [tag.name for tag in found.tags]) == ("Sales", ["ada"], ["x"])
+    assert (found.fileloc, found.timetable_description, found.max_active_tasks) == ("/dags/x.py", None, 0)
+    assert not found.is_backfillable
