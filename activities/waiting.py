@@ -8,6 +8,7 @@ from temporalio import activity
 
 from ..model.base import Instant, Model, iso
 from ..model.run.attempts import TaskAttempt
+from ..model.run.moments import moment_after, since
 from ..model.run.task_instances import Failure
 from ..model.spec.tasks import TimeTask
 from ..model.spec.timetables.cron import zone
@@ -55,10 +56,9 @@ class WaitingActivities:
         """When a task that waits for a time is done."""
         task, run = attempt.task, attempt.run
         assert isinstance(task, TimeTask)  # noqa: S101
-        since = run.data_interval.end if run.data_interval is not None else run.run_after
         target = filled(self._workplace, attempt, task.written())["target_time"]
         try:
-            at = since + (task.delta or timedelta()) if target is None else _at(target, task.timezone, since)
+            at = moment_after(task, run) if target is None else _at(target, task.timezone, since(run))
         except ValueError as error:
             message = f"target_time = {target!r}: {error}. Write a time such as 06:30, or a date and time"
             raise task_failure(Failure(error_type="InvalidInput", message=message, retryable=False)) from None

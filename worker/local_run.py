@@ -23,6 +23,7 @@ from ..activities.notifying import NotifyActivities
 from ..activities.spark.activity import SparkActivities
 from ..activities.spark.output import OutputActivities
 from ..activities.tasks import WORK, task_activity
+from ..activities.waiting import WaitingActivities
 from ..activities.work.function import perform
 from ..activities.worker_context import WorkerContext
 from ..model.asset.outlets import OutletEvent
@@ -32,6 +33,7 @@ from ..model.run.attempts import SubmittedAttempt, TableAttempt, TaskAttempt, da
 from ..model.run.engine import CANCELLED, RunEngine
 from ..model.run.facts import Question, RunSummary
 from ..model.run.identity import TriggerRequest, manual_run
+from ..model.run.moments import is_behind_timeout, timed_out
 from ..model.run.notices import EVENTS, Notice, end_of_run, notices_of
 from ..model.run.progress import progress
 from ..model.run.state import DagRunState
@@ -378,8 +380,14 @@ class _LocalRun:
         match attempt.task:
             case AirflowTask() if isinstance(self._dag, OfAirflow):
                 return self._dag.file.performed(attempt, self._facts, self._workplace.key_values)
-            case EmptyTask() | TimeTask():
+            case EmptyTask():
                 return Outcome()
+            case TimeTask() as task:
+                moment, now = (
+                    environment.run(WaitingActivities(self._workplace).find_moment, attempt),
+                    datetime.now(UTC),
+                )
+                return timed_out(task, now) if is_behind_timeout(task, now, moment.at) else Outcome()
             case LatestOnlyTask():
                 return Outcome(xcom={"return_value": True})
             case SparkWork():

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ..asset.outlets import OutletEvent
 from ..errors import InvalidInputError
 from ..spec.references import RETURN_VALUE
-from ..spec.tasks import AirflowTask, ApprovalTask, EmptyTask, PokedTask, SparkWork, Task, WaitingTask
+from ..spec.tasks import AirflowTask, ApprovalTask, EmptyTask, PokedTask, SparkWork, Task, TimeTask, WaitingTask
 from ..states import WAITS, RunState, TaskState
 from .attempts import TaskAttempt, inline_limit
 from .branching import SKIPMIXIN, skipped_as_pushed, skipped_tasks
@@ -23,6 +23,7 @@ from .forms import InputForm, kept_form, response_of_defaults, unanswered
 from .instance_keys import UNMAPPED
 from .mapping import NotMappableError
 from .messages import Answer
+from .moments import timed_out
 from .planner import Decision, RunEnd, RunPlan
 from .revisions import RunMark
 from .state import DagRunState
@@ -329,6 +330,7 @@ class RunEngine:
         started = outcome.started_at if isinstance(outcome, Outcome) else None
         instance.started_at = instance.waiting_since or started or instance.queued_at
         instance.waiting_since, instance.wake_at, instance.pokes, instance.deferral = None, None, 0, None
+        instance.gives_up = False
         instance.attempts.append(
             Attempt(
                 try_number=instance.try_number,
@@ -396,7 +398,7 @@ class RunEngine:
         task = self.state.spec.by_id[instance.task_id]
         instance.started_at = outcome.started_at
         instance.waiting_since = instance.waiting_since or outcome.started_at or self._driver.current_time()
-        instance.wake_at = outcome.wake_at
+        instance.wake_at, instance.gives_up = outcome.wake_at, outcome.gives_up
         if isinstance(task, ApprovalTask):
             instance.form = form_of(task, outcome.note)
         elif isinstance(task, PokedTask):
@@ -440,7 +442,7 @@ class RunEngine:
             case TaskState.UP_FOR_RESCHEDULE:
                 self._move(instance, TaskState.SCHEDULED, "the next poke is due")
             case TaskState.DEFERRED:
-                self.finish_wait(instance, Outcome(started_at=instance.waiting_since))
+                self.finish_wait(instance, self._waited(instance))
             case TaskState.AWAITING_INPUT:
                 self.finish_wait(instance, self._unanswered(instance))
             case _:
@@ -487,6 +489,13 @@ class RunEngine:
         self._driver.forget_timer(instance.key)
         instance.deferral, instance.wake_at = deferral, None
         self._move(instance, TaskState.SCHEDULED, "what it waited for has come")
+
+    def _waited(self, instance: TaskInstance) -> Outcome | Failure:
+        """What a wait for a moment comes to."""
+        task = self.state.spec.by_id[instance.task_id]
+        if instance.gives_up and isinstance(task, TimeTask):
+            return self._judged(instance, timed_out(task, instance.waiting_since))
+        return Outcome(started_at=instance.waiting_since)
 
     def _unanswered(self, instance: TaskInstance) -> Outcome | Failure:
         task = self.state.spec.by_id[instance.task_id]

@@ -74,6 +74,8 @@ class Outcome(OmitDefaults, Model):
     note: str | None = None
     wake_at: Instant | None = None
     """When a wait ends that needs no worker."""
+    gives_up: bool = False
+    """Whether it ends then without what it waits for: its `timeout` is over."""
     submission: Submission | None = None
     """The work has only begun: it goes on where this says."""
     needs_driver: bool = False
@@ -117,6 +119,8 @@ class TaskInstance(OmitDefaults, Record):
     retry_at: Instant | None = None
     wake_at: Instant | None = None
     """When a wait without a worker ends, or its next poke is."""
+    gives_up: bool = False
+    """Whether the wait ends at `wake_at` without what it waits for."""
     waiting_since: Instant | None = None
     """When the first poke of this try was."""
     pokes: int = 0
@@ -158,7 +162,7 @@ class TaskInstance(OmitDefaults, Record):
     def clear(self) -> None:
         """Forgets the result, for another try; earlier tries are kept."""
         self.tries_cleared, self.disruptions = self.try_number, 0
-        self.xcom, self.skips, self.pokes = {}, (), 0
+        self.xcom, self.skips, self.pokes, self.gives_up = {}, (), 0, False
         self.mapped_length = self.map_label = self.deferral = self.form = self.response = None
         self.retry_at = self.wake_at = self.waiting_since = None
         self.queued_at = self.started_at = self.ended_at = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from ..asset.outlets import OutletEvent
 from ..dag.records import TrackedRun
 from ..pool.state import LeaseRequest, pools_of
 from ..run.engine import CANCELLED, RunEngine
+from ..run.moments import is_behind_timeout, moment_after, wait_for, wait_until_timeout
 from ..run.past import Past
 from ..run.planner import RunEnd
 from ..run.state import DagRunState
@@ -138,10 +139,9 @@ class SimulatedRun:
         self.world.tries.append(span)
         self._spans[instance.key] = self._attempts[instance.key] = span
         if isinstance(task, TimeTask) and task.target_time is None:  # it waits for a moment, and takes up no worker
-            run = self.state.run
-            since = run.data_interval.end if run.data_interval is not None else run.run_after
-            until, span.started_at = since + (task.delta or timedelta()), now
-            self._come_to(instance, Outcome(state=TaskState.DEFERRED, started_at=now, wake_at=until))
+            at, span.started_at = moment_after(task, self.state.run), now
+            late = is_behind_timeout(task, now, at)
+            self._come_to(instance, wait_until_timeout(task, now) if late else wait_for(now, at))
         else:
             self.world.slots.take(partial(self._work, instance, span))
 

@@ -103,6 +103,18 @@ with DAG("sensors", schedule=None):
     BashSensor(task_id="again", bash_command=f"test -e {MARKS}/again || {{ touch {MARKS}/again; exit 1; }}",
                poke_interval=1, mode="reschedule")
 """,
+    "moments": """
+from datetime import timezone
+
+with DAG("moments", schedule=None):
+    never = datetime.now(timezone.utc) + timedelta(days=900)
+    DateTimeSensor(task_id="past", target_time="2020-01-01") >> EmptyOperator(task_id="after_past")
+    DateTimeSensor(task_id="no_time", target_time="not a time") >> EmptyOperator(task_id="after_no_time")
+    DateTimeSensor(task_id="gives_up", target_time=never, timeout=1) >> EmptyOperator(task_id="after_it")
+    DateTimeSensor(task_id="skips", target_time=never, timeout=1, soft_fail=True)
+    TimeDeltaSensor(task_id="long", delta=timedelta(days=900), timeout=1, soft_fail=True, retries=2)
+    LatestOnlyOperator(task_id="latest") >> EmptyOperator(task_id="after_latest")
+""",
     "failures": """
 with DAG("failures", schedule=None):
     @task(retries=2, retry_delay=0)

@@ -18,6 +18,7 @@ from ...activities.waiting import WaitingActivities
 from ...model.dag.ticks import TimetableQuery
 from ...model.run.attempts import TaskAttempt
 from ...model.run.identity import RunType
+from ...model.run.moments import is_behind_timeout, wait_for, wait_until_timeout
 from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.dag import DagSpec
 from ...model.spec.references import RETURN_VALUE, texts
@@ -44,7 +45,10 @@ async def work_of(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
             return Outcome(started_at=workflow.now(), xcom={RETURN_VALUE: await _is_latest(spec, attempt)})
         case TimeTask():
             moment = await ask(WaitingActivities.find_moment, attempt)
-            return Outcome(state=TaskState.DEFERRED, started_at=workflow.now(), wake_at=moment.at, note=moment.note)
+            now = workflow.now()
+            if is_behind_timeout(task, now, moment.at) and workflow.patched("moments-have-timeouts"):
+                return wait_until_timeout(task, now, moment.note)
+            return wait_for(now, moment.at, moment.note)
         case ApprovalTask():
             subject = task.subject
             if "{" in subject:
