@@ -85,6 +85,10 @@ class ReportedEvent(OmitDefaults, Request):
     source_run_id: str | None = None
     source_map_index: int = -1
 
+    def of(self, asset: Asset, timestamp: datetime) -> AssetEvent:
+        """Return the update of *asset* that it is."""
+        return AssetEvent(name=asset.name, uri=asset.uri, timestamp=timestamp, **self.model_dump(exclude={"asset"}))
+
 
 class Delivery(Model):
     """Events on their way to a DAG; those of before it waited for the asset do not count."""
@@ -198,9 +202,7 @@ class AssetState(OmitDefaults, Record):
         if short in self.causes:
             return None
         self.numbered += 1
-        asset = report.asset or self.asset
-        fields = report.model_dump(exclude={"asset"})
-        event = AssetEvent(name=asset.name, uri=asset.uri, timestamp=now, **fields)
+        event = report.of(report.asset or self.asset, now)
         self.causes = [*self.causes[-CAUSES_KEPT + 1 :], short]
         self.events = newest_that_fit([*self.events, event], EVENTS_KEPT, BYTES_KEPT)
         self.lateness_sent = False

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from ..asset.events import AssetEvent, wakes
 from ..dag.records import TrackedRun
 from ..dag.state import MAX_RUNNING, DagState
 from ..run.messages import RunReport, TasksEnded
+from ..run.outlet_events import events_of
 from ..run.past import remembered
 from ..run.planner import RunEnd
 from ..run.state import DagRunState
 from ..run.task_instances import TaskInstance
-from ..spec.assets.identity import Asset
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo
 from ..spec.timetables.assets import waited_for
@@ -263,17 +262,6 @@ class SimulatedDag:
                 self._at(self._world.clock.now, partial(other.look_back, update.past, is_delta=update.is_delta))
 
     def _tell_assets(self, run: SimulatedRun, instance: TaskInstance) -> None:
-        for outlet in run.state.spec.by_id[instance.task_id].outlets:
-            if isinstance(outlet, Asset):
-                source: dict[str, Any] = {
-                    "source_dag_id": run.dag_id,
-                    "source_run_id": run.state.run.run_id,
-                    "source_task_id": instance.task_id,
-                    "source_map_index": instance.map_index,
-                }
-                cause = f"{run.dag_id}/{run.state.run.run_id}/{instance.key}/{outlet.name}"
-                source |= {"partition_key": run.state.run.partition_key, "partition_date": run.state.run.partition_date}
-                event = AssetEvent(
-                    cause=cause, name=outlet.name, uri=outlet.uri, timestamp=self._world.clock.now, **source
-                )
-                self._at(self._world.clock.now, lambda emitted=event: self._world.tell_of_asset(emitted))  # type: ignore[misc]
+        now = self._world.clock.now
+        for told in events_of(run.state.run, run.state.spec.by_id[instance.task_id], instance, (), ""):
+            self._at(now, partial(self._world.tell_of_asset, told.event.of(told.asset, now)))

@@ -80,9 +80,10 @@ def test_a_task_that_depends_on_the_past_waits_for_it() -> None:
     assert most_at_once((t.started_at, t.ended_at or found.end) for t in found.tries if t.started_at) == 1
 
 
-def test_an_asset_wakes_who_waits_for_it() -> None:
+@pytest.mark.parametrize("kind", ["asset", "ref"])
+def test_an_asset_wakes_who_waits_for_it(kind: str) -> None:
     asset = {"kind": "asset", "name": "sales"}
-    writes = hourly("writes", [bash("a", "x", outlets=[asset])])
+    writes = hourly("writes", [bash("a", "x", outlets=[{"kind": kind, "name": "sales"}])])
     reads = dag("reads", [bash("b", "x")], schedule={"kind": "asset", "condition": asset})
     runs = [run for run in after(3.5, writes, reads).runs if run.dag_id == "reads"]
     assert [run.created_at for run in runs] == [START + n * HOUR + timedelta(minutes=1) for n in (1, 2, 3)]

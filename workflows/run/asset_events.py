@@ -4,8 +4,9 @@ import asyncio
 
 from temporalio import workflow
 
-from ...model.asset.outlets import Emission, OutletEvent, emissions
+from ...model.asset.outlets import Emission, OutletEvent
 from ...model.interfaces.asset import AssetInterface
+from ...model.run.outlet_events import events_of
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import TaskInstance
 from ..asset_messages import tell_asset
@@ -27,20 +28,10 @@ class AssetEvents:
         task, run = self._state.spec.by_id[instance.task_id], self._state.run
         if not task.outlets:
             return
-        source = {
-            "source_dag_id": run.dag_id,
-            "source_run_id": run.run_id,
-            "source_task_id": instance.task_id,
-            "source_map_index": instance.map_index,
-        }
-        own = {"partition_key": run.partition_key, "partition_date": run.partition_date}
-        # The same however often it is told, and another for each try, also of a run that was run again.
-        cause = (
-            f"{run.dag_id}/{run.run_id}/{instance.key}/{instance.try_number}/{workflow.info().first_execution_run_id}"
+        execution = workflow.info().first_execution_run_id
+        found, of_before = (
+            events_of(run, task, instance, outlet_events, execution, every=every) for every in (True, False)
         )
-        if run.partition_key is None:
-            own = {}
-        found, of_before = (emissions(task, outlet_events, source, cause, own, every=every) for every in (True, False))
         if len(of_before) < len(found) and not workflow.patched("every-event-of-an-outlet"):
             found = of_before
         telling = asyncio.create_task(_tell(found))
