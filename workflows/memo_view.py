@@ -35,13 +35,17 @@ class MemoView:
         self.held_back_until: datetime | None = None
         """When what was held back can be written; None: the memo says what is."""
 
-    def show(self, row: Model, *, at_once: bool = False, as_before: Model | None = None) -> None:
+    def show(
+        self, row: Model, *, at_once: bool = False, known_by: Model | None = None, as_before: Model | None = None
+    ) -> None:
         """Writes *row*, if it is news, and not too much has been written just now; *at_once*: whatever was.
 
-        *as_before*: the row without the fields that release 0.2 did not write: it wrote no others when they changed.
+        *known_by*: the row without what is no news by itself; None: all of it is. *as_before*: the row without the
+        fields that release 0.2 did not write: it wrote no others when they changed.
         """
         self.held_back_until = None
-        if not self._enabled or row == self._shown:
+        known_by = known_by or row
+        if not self._enabled or known_by == self._shown:
             return
         workflow.deprecate_patch("memo-view")
         is_new = as_before is None or as_before != self._shown_as_before
@@ -53,5 +57,5 @@ class MemoView:
             self.held_back_until = self._free_at[0]
             return
         self._free_at.append(max([now, *self._free_at[-1:]]) + PAUSE)
-        self._shown, self._shown_as_before = row, as_before
+        self._shown, self._shown_as_before = known_by, as_before
         workflow.upsert_memo({"view": row.model_dump(mode="json", exclude_defaults=True)})

@@ -66,6 +66,8 @@ class DagRow(Model):
     """The logical date of the next run."""
     next_dagrun_create_after: Instant | None = None
     next_dagrun_data_interval: Interval | None = None
+    due_at: Instant | None = None
+    """When its jitter and its limits have it make the next run; None: nothing or nobody does, or release 0.2 knew."""
     max_active_runs: int = 0
     active_runs: int = 0
     queued_runs: int = 0

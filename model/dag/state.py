@@ -127,6 +127,14 @@ class DagState(DagAssets, DagBackfills):
         """When the run of *info* is made, if nothing stands in its way: later than it is due by the DAG's jitter."""
         return info.run_after + spread(self.spec.dag_id, info.run_after, self.spec.jitter)
 
+    @property
+    def due_at(self) -> datetime | None:
+        """When the next scheduled run is made (UTC); None if there is none, or something stands in its way."""
+        if self.held_up or self.broken is not None or not self.ticks:
+            return None
+        at = self.made_at(self.ticks[0])
+        return at if self.room(at) else None
+
     def create_due(self, now: datetime) -> list[TrackedRun]:
         """Creates every scheduled run that is due and that the limit lets in, in order."""
         created: list[TrackedRun] = []

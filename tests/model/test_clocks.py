@@ -15,6 +15,7 @@ from tidemill.model.dag.explaining import explain_dag
 from tidemill.model.dag.local_times import by_the_clock
 from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import coming_runs, spread
+from tidemill.model.dag.views import dag_row
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.timetables import CronTrigger, DagRunInfo
@@ -311,7 +312,10 @@ def test_a_run_is_made_when_its_jitter_says_and_has_its_dates() -> None:
     assert due < made_at < due + timedelta(minutes=10)
     assert state.create_due(due) == []
     assert not state.can_still_create(due)
-    assert state.next_wake(due) == made_at
+    assert state.next_wake(due) == dag_row(state).due_at == made_at
     assert "jitter spreads the starts" in explain_dag(state, due).next_run
+    state.is_paused = True
+    assert dag_row(state).due_at is None
+    state.is_paused = False
     made = state.create_due(made_at)
     assert [(run.run.run_after, run.run.logical_date) for run in made] == [(due, at("2026-01-01"))]

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+NO_NEWS = {"is_cut", "due_at"}
+"""Fields that are written with what they are made of, and for which no line is written anew."""
 NEW_OF_DAGS = {"dag_display_name", "newest_run", "next_dagrun", "next_dagrun_data_interval", "problem"}
 NEW_OF_RUNS = {"partition_key", "problem", "reason", "triggered_by", "triggering_user_name"}
 """Fields of a line that release 0.2 does not write."""
@@ -14,4 +16,4 @@ def is_line(known: dict[str, Any], line: dict[str, Any], new: set[str]) -> bool:
 
 def without_newest_run(line: dict[str, Any]) -> dict[str, Any]:
     """Return *line* without what 0.2 would not have written it anew for, as executions keep it that 0.2 has begun."""
-    return {name: value for name, value in line.items() if name != "newest_run"}
+    return {name: value for name, value in line.items() if name not in {"newest_run", *NO_NEWS}}

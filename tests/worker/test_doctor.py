@@ -12,12 +12,11 @@ NOW = at("2026-01-02T12:00")
 
 
 def row(dag_id: str = "d", **fields: Any) -> DagRow:
-    due = {"next_dagrun_create_after": NOW - LATE - timedelta(seconds=1), "max_active_runs": 1}
-    return DagRow.model_validate({"dag_id": dag_id, **due, **fields})
+    return DagRow.model_validate({"dag_id": dag_id, "due_at": NOW - LATE - timedelta(seconds=1), **fields})
 
 
 def test_a_dag_that_is_late_is_named() -> None:
-    check = runs_check([row("b"), row("a"), row("c", next_dagrun_create_after=NOW)], NOW)
+    check = runs_check([row("b"), row("a"), row("c", due_at=NOW)], NOW)
     assert (check.ok, check.found) == (False, "2 of 3 DAGs should have made a run by now: a, b")
     assert check.remedy is not None
     assert "tidemill dags explain" in check.remedy
@@ -26,14 +25,12 @@ def test_a_dag_that_is_late_is_named() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"next_dagrun_create_after": None},
-        {"next_dagrun_create_after": NOW - LATE + timedelta(seconds=1)},
+        {"due_at": None},
+        {"due_at": NOW - LATE + timedelta(seconds=1)},
         {"is_paused": True},
         {"is_stale": True},
         {"has_import_errors": True},
         {"is_broken": True},
-        {"active_runs": 1},
-        {"queued_runs": 1},
     ],
 )
 def test_one_that_may_make_no_run_is_not_late(fields: dict[str, Any]) -> None:
