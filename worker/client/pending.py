@@ -1,11 +1,17 @@
 """What the server knows of tasks that are under way, beside what their run does."""
 
+import re
 from collections.abc import Container, Mapping
+from functools import partial
 from typing import Any
 
 from ...activities.names import DRIVERS_SUFFIX
 from ...model.run.views import RunDetails, TaskView
 from ...model.states import TaskState
+
+KEY = r"[\w.-]+(?:\[\d+\])?"
+QUEUED = re.compile(rf"({KEY}(?:, {KEY})*) (?:is|are) queued")
+"""What a run says of tasks that another waits for, see `RunPlan.why`; a list that was cut short is left as it is."""
 
 
 def queue_of(task: TaskView, of_run: str, without_room: Container[str]) -> str:
@@ -41,8 +47,15 @@ def with_pending(
             task = task.model_copy(update={"why": f"begins again: {lost[task.key]}"})
         elif task.key in without_room:
             task = task.model_copy(update={"why": "waits for a worker with room for a driver of Spark"})
-        waits_for = [key for key in running if f"{key} is queued" in task.why]
-        for key in waits_for:  # whom it waits for is further than the workflow knows
-            task = task.model_copy(update={"why": task.why.replace(f"{key} is queued", f"{key} is running")})
-        tasks.append(task)
+        # Whom it waits for may be further than the workflow knows.
+        tasks.append(task.model_copy(update={"why": QUEUED.sub(partial(_as_they_are, running), task.why)}))
     return details.model_copy(update={"tasks": tuple(tasks)})
+
+
+def _as_they_are(running: Container[str], found: re.Match[str]) -> str:
+    """Those that are queued, and those of them that run."""
+    keys = found[1].split(", ")
+    parts = {"queued": [key for key in keys if key not in running], "running": [key for key in keys if key in running]}
+    return "; ".join(
+        f"{', '.join(some)} {'is' if len(some) == 1 else 'are'} {state}" for state, some in parts.items() if some
+    )
