@@ -10,7 +10,7 @@ from ...model.run.views import RunDetails, TaskView
 from ...model.states import TaskState
 
 KEY = r"[\w.-]+(?:\[\d+\])?"
-QUEUED = re.compile(rf"({KEY}(?:, {KEY})*) (?:is|are) queued")
+QUEUED = re.compile(rf"(?<![\w.-])(?<!\d )({KEY}(?:, {KEY})*) (?:is|are) queued")
 """What a run says of tasks that another waits for, see `RunPlan.why`; a list that was cut short is left as it is."""
 
 
