@@ -32,7 +32,6 @@ from ...model.run.current_context import running
 from ...model.run.facts import Facts
 from ...model.run.poking import poked
 from ...model.run.task_instances import Outcome
-from ...model.spec.notifiers import Event
 from ...model.spec.references import RETURN_VALUE
 from ...model.spec.tasks import SensorTask
 from ...model.spec.tasks.code import CallTask
@@ -50,15 +49,6 @@ if TYPE_CHECKING:
 
 XCOM_LIMIT = 64 * 1024 * 1024
 """The most bytes that a task's results may have, also where they are not kept in history."""
-
-
-STATES = {
-    Event.ON_SUCCESS: "success",
-    Event.ON_FAILURE: "failed",
-    Event.ON_RETRY: "up_for_retry",
-    Event.ON_SKIPPED: "skipped",
-}
-"""By callback: the state of what it is called for."""
 
 
 class TaskStopped(BaseException):
@@ -254,9 +244,8 @@ def _execute(
 def call_back(dags: list[DAG], attempt: TaskAttempt, called: CallbackCall, values: dict[str, Any]) -> None:
     """Calls one of the DAG file's callbacks, with the context as Airflow gives it."""
     functions = _callbacks_of(dags, attempt, called)
-    state = STATES.get(called.event)
-    if state is not None:
-        (values["dag_run"] if called.of_run else values["ti"]).state = state
+    if (state := called.event.state) is not None:
+        (values["dag_run"] if called.of_run else values["ti"]).state = str(state)
     if (about := called.about) is not None:
         ti = values["ti"]
         ti.state, ti.max_tries = str(about.state), about.max_tries

@@ -140,6 +140,7 @@ def _attempt_of(state: DagRunState, instance: TaskInstance | None, execution: st
         try_number=1,
         execution=execution,
         params=state.run.conf,
+        run_started_at=state.began,
         source=state.spec.source,
     )
 

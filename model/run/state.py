@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, ClassVar, Self
 
 from pydantic import Field
@@ -184,6 +185,11 @@ class DagRunState(OmitNewDefaults, Record):
                 # What it waited for is not watched any more: it begins anew.
                 instance.pokes, instance.deferral, instance.wake_at = 0, None, None
 
+    @property
+    def began(self) -> datetime | None:
+        """When the run has begun (UTC), as everybody is told; None: not yet."""
+        return self.began_at or self.started_at
+
     # What a worker is sent
 
     def attempt(
@@ -220,7 +226,7 @@ class DagRunState(OmitNewDefaults, Record):
         """What only tasks of Airflow's ask for."""
         if not isinstance(task, AirflowTask):
             return {}
-        return {"run_started_at": self.started_at, "resume": instance.deferral}
+        return {"run_started_at": self.began, "resume": instance.deferral}
 
     def _results_for(self, task: Task, map_index: int) -> dict[str, dict[str, Any]]:
         """The results that *task* can see: those it names, or all upstream of it if it may pull any."""

@@ -150,7 +150,7 @@ def run_row(state: DagRunState, counts: Mapping[TaskState, int], end: RunEnd | N
         dag_id=state.run.dag_id,
         state=end.state if end is not None else RunState.RUNNING,
         reason=short_reason(end.reason) if end is not None else None,
-        started_at=state.began_at or state.started_at,
+        started_at=state.began,
         ended_at=(state.ended_at or now) if end is not None else None,
         counts={str(task_state): n for task_state, n in counts.items() if n},
         workflow_id=state.run.workflow_id,
@@ -163,7 +163,7 @@ def run_details(
     return RunDetails(
         run=state.run,
         state=end or RunState.RUNNING,
-        started_at=state.began_at or state.started_at,
+        started_at=state.began,
         progress=done,
         tasks=tuple(task_view(state, instance, why(instance)) for instance in state.instances.values()),
     )

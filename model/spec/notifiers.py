@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ..base import Model, OmitDefaults
+from ..states import TaskState
 
 
 class Event(StrEnum):
@@ -20,6 +21,16 @@ class Event(StrEnum):
     DEADLINE_MISS = "deadline_miss_callback"
     ASSET_LATE = "on_late_callback"
     """Of an asset, never of a task or a run."""
+
+    @property
+    def state(self) -> TaskState | None:
+        """The state of what is told of; None: it goes on. That of a run is called the same."""
+        return {
+            Event.ON_SUCCESS: TaskState.SUCCESS,
+            Event.ON_FAILURE: TaskState.FAILED,
+            Event.ON_RETRY: TaskState.UP_FOR_RETRY,
+            Event.ON_SKIPPED: TaskState.SKIPPED,
+        }.get(self)
 
 
 class FunctionNotifier(OmitDefaults, Model):

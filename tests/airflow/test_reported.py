@@ -96,9 +96,9 @@ async def test_what_was_pushed_before_a_failure_arrives(airflow: Stack, out: Pat
 
 async def test_callbacks_of_a_run_are_told_of_the_task_by_which_it_ended(airflow: Stack, out: Path) -> None:
     for dag_id, wanted in {
-        "failed_in_its_middle": ["broken", -1, 2, "failed", "task_failure"],
-        "failed_in_one_index": ["third", 1, 1, "failed", "task_failure"],
-        "succeeded": ["only", -1, 1, "success", "success"],
+        "failed_in_its_middle": ["broken", -1, 2, "failed", "task_failure", "failed", True],
+        "failed_in_one_index": ["third", 1, 1, "failed", "task_failure", "failed", True],
+        "succeeded": ["only", -1, 1, "success", "success", "success", True],
     }.items():
         await run_once(airflow, dag_id)
         assert noted(out, f"{dag_id}.told") == [wanted]

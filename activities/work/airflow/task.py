@@ -201,8 +201,10 @@ def run_context(attempt: TaskAttempt, started: datetime) -> dict[str, Any]:
 
 def run_of(attempt: TaskAttempt) -> dict[str, Any]:
     """The run as Airflow's models have it."""
-    run = attempt.run
-    known = RunSummary.of(run, state=RunState.RUNNING, started_at=attempt.run_started_at or run.run_after)
+    run, called = attempt.run, attempt.callback
+    end = called.event.state if called is not None and called.of_run else None
+    state = RunState(end) if end is not None else RunState.RUNNING
+    known = RunSummary.of(run, state=state, started_at=attempt.run_started_at or run.run_after)
     events = [consumed(event) for event in run.asset_events]
     return {**dag_run(run.dag_id, known, "python"), "consumed_asset_events": events}
 

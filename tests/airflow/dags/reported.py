@@ -22,8 +22,9 @@ def note(name, value):
 
 
 def told(context):
-    ti = context["ti"]
-    note(f"{ti.dag_id}.told", [ti.task_id, ti.map_index, ti.try_number, str(ti.state), context["reason"]])
+    ti, run = context["ti"], context["dag_run"]
+    of_run = [str(run.state), run.start_date > run.run_after]
+    note(f"{ti.dag_id}.told", [ti.task_id, ti.map_index, ti.try_number, str(ti.state), context["reason"], *of_run])
 
 
 with DAG("kwargs_of_results", schedule=None, start_date=STARTS):
