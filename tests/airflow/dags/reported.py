@@ -23,7 +23,7 @@ def note(name, value):
 
 def told(context):
     ti, run = context["ti"], context["dag_run"]
-    of_run = [str(run.state), run.start_date > run.run_after]
+    of_run = [run.state.value, run.start_date > run.run_after]
     note(f"{ti.dag_id}.told", [ti.task_id, ti.map_index, ti.try_number, str(ti.state), context["reason"], *of_run])
 
 
