@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from ...model.dag.views import DagView
 from ...model.interfaces.asset import AssetInterface
 from ...model.interfaces.run import RunInterface
 from ...model.run.attempts import TaskAttempt, dag_path
@@ -152,7 +153,8 @@ class RunLookup:
         return await answers[question.about](question)
 
     async def _dag(self, question: Question) -> dict[str, Any]:
-        return of_dag(await DagHandle(self._asking, question.dag_id).spec())
+        handle = DagHandle(self._asking, question.dag_id)
+        return of_dag(*await asyncio.gather(handle.spec(), handle.view()))
 
     async def _runs(self, question: Question) -> list[dict[str, Any]]:
         """All runs that the DAG knows; of one that is asked for alone also its interval and its conf."""
@@ -280,13 +282,19 @@ def states_of(instances: Iterable[TaskView | TaskInstance]) -> dict[str, Any]:
     }
 
 
-def of_dag(spec: DagSpec) -> dict[str, Any]:
-    """What a task may ask of a DAG."""
-    known = spec.model_dump(mode="json")
+def of_dag(spec: DagSpec, view: DagView | None = None) -> dict[str, Any]:
+    """What a task may ask of a DAG; without a *view* it is of no server, and is not paused."""
+    known, source = spec.model_dump(mode="json"), spec.source
+    next_dagrun = view.next_dagrun if view is not None else None
     owners = dict.fromkeys(task.owner for task in spec.tasks if task.owner)
     return {
         **{name: known.get(name, DagSpec.model_fields[name].default) for name in OF_A_DAG},
         "owner": ", ".join(owners) or "airflow",
+        "is_paused": view is not None and view.is_paused,
+        "next_dagrun": next_dagrun.isoformat() if next_dagrun is not None else None,
+        "bundle": source.bundle if source is not None else None,
+        "bundle_version": source.snapshot if source is not None else None,
+        "file": source.name if source is not None else None,
         "task_ids": [task.task_id for task in spec.tasks],
         "groups": _groups(spec),
     }

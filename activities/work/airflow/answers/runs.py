@@ -115,7 +115,7 @@ def _breadcrumbs(asking: Asking, message: Message) -> Message:
             "task_id": one["task_id"],
             "map_index": one["map_index"],
             "state": one["state"],
-            "operator": one.get("operator"),
+            "operator": None,  # for Sentry alone
             "duration": _duration(one),
         }
         for _, one in _instances(asking, {**message, "run_ids": [message["run_id"]]})
@@ -190,13 +190,13 @@ def _dag(asking: Asking, message: Message) -> Message:
     return {
         "type": "DagResult",
         "dag_id": message["dag_id"],
-        "is_paused": bool(known.get("is_paused")),
-        "bundle_name": known.get("bundle"),
-        "bundle_version": None,
-        "relative_fileloc": known.get("file"),
+        "is_paused": known["is_paused"],
+        "bundle_name": known["bundle"],
+        "bundle_version": known["bundle_version"],
+        "relative_fileloc": known["file"],
         "owners": known["owner"],
         "tags": [*known["tags"]],
-        "next_dagrun": None,
+        "next_dagrun": known["next_dagrun"],
     }
 
 
