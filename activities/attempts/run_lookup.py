@@ -275,7 +275,7 @@ def states_of(instances: Iterable[TaskView | TaskInstance]) -> dict[str, Any]:
             "map_index": one.map_index,
             "state": str(one.state),
             "try_number": one.try_number,
-            "start_date": one.started_at.isoformat() if one.started_at is not None else None,
+            "start_date": one.began.isoformat() if one.began is not None else None,
             "end_date": one.ended_at.isoformat() if one.ended_at is not None else None,
         }
         for one in instances

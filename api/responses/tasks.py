@@ -243,15 +243,13 @@ def shown_try(view: TaskView) -> int:
 
 def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> InstanceAnswer:
     """An instance of a task. *spec*: the version of the DAG that the run has; None where that is not known."""
-    # One that never ran has, as in Airflow, begun when it ended.
-    began = view.started_at or view.ended_at
     return InstanceAnswer(
         **_common(run, view, spec),
         queued_when=view.queued_at,
         id=uuid_of("instance", run.workflow_id, view.key, view.try_number),
-        start_date=began,
+        start_date=view.began,
         end_date=view.ended_at,
-        duration=seconds_between(began, view.ended_at),
+        duration=seconds_between(view.began, view.ended_at),
         state=shown_state(view.state),
         try_number=shown_try(view),
         logical_date=run.logical_date,

@@ -111,8 +111,6 @@ async def known_runs(source: CachedClient, dag_id: str) -> list[RunAnswer]:
 @router.get(RUNS)
 async def get_runs(source: Source, dag_id: str, filters: Annotated[RunFilters, Query()]) -> RunCollection:
     """Runs of a DAG, or of all (`~`)."""
-    if dag_id == "~" and (filters.partition_key_pattern or filters.partition_key_prefix_pattern):
-        raise InvalidInputError("partition_key: keys are known DAG by DAG. Name the DAG")
     wanted = filters.model_dump()
     found = [run for run in await known_runs(source, dag_id) if matches(run, wanted, FIELDS)]
     found = ordered(found, filters.order_by, ORDERS)

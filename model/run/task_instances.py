@@ -1,6 +1,6 @@
 """One task in one run: its state, its attempts, what came of it, and when it may be tried again."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -170,6 +170,11 @@ class TaskInstance(OmitDefaults, Record):
     @property
     def key(self) -> str:
         return instance_key(self.task_id, self.map_index)
+
+    @property
+    def began(self) -> datetime | None:
+        """When it has begun; one that never ran has, as in Airflow, begun when it ended."""
+        return self.started_at or self.ended_at
 
     @property
     def asks(self) -> InputForm | None:

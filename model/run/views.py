@@ -111,6 +111,11 @@ class TaskView(OmitNewDefaults, Model):
         return instance_key(self.task_id, self.map_index)
 
     @property
+    def began(self) -> datetime | None:
+        """When it has begun; one that never ran has, as in Airflow, begun when it ended."""
+        return self.started_at or self.ended_at
+
+    @property
     def tries(self) -> tuple[TryView, ...]:
         """Return each try, in order. The last one is as the task: a person may have marked it since (as in Airflow)."""
         found = [self._ended_try(attempt) for attempt in self.attempts]

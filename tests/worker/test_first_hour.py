@@ -302,6 +302,7 @@ async def test_dates_without_a_zone_are_utc_and_latest_is_the_newest(here: Stack
     assert earlier["logical_date"] == "2024-01-02T00:00:00Z"
     none = await told(here, "dags", "trigger", "dated", "--no-logical-date", "--json")
     assert none["logical_date"] is None
+    await here.tidemill.runs.trigger("dated", TriggerRequest(run_after=at("2024-01-01")))  # made last, and no newer
     assert (await told(here, "runs", "show", "dated", "latest", "--json"))["run"]["run_id"] == none["run_id"]
 
 
