@@ -80,7 +80,9 @@ def settings_page() -> str:
     for group in GROUPS:
         rows += [f"## {group.title}", "", "| variable | default | meaning |", "|---|---|---|"]
         for name in group.model_fields:
-            default, meaning = documented.get(name.upper(), ("", ""))
+            if name.upper() not in documented:
+                raise SystemExit(f"TIDEMILL_{name.upper()}: give it a line in a table of docs/operating.md")
+            default, meaning = documented[name.upper()]
             rows.append(f"| `TIDEMILL_{name.upper()}` | {default.strip()} | {one_folder_up(meaning)} |")
         rows.append("")
     about = "As environment variables, or in the settings file: see [Operating](../operating.md)."

@@ -1,4 +1,4 @@
-"""Lists of DAGs and runs, from Temporal's visibility alone: no workflow is asked, so none can be silent.
+"""Lists of DAGs and runs, from Temporal's visibility: a DAG is asked only for what its line has not, and may be silent.
 
 Visibility may lag behind by a moment: lists are for people, and nothing is decided from them.
 """

@@ -71,7 +71,7 @@ def _any_room(_: WorkerContext, __: TaskAttempt, ___: AttemptSupervisor) -> Abst
 
 @dataclass(frozen=True)
 class WorkKind:
-    """A kind of work, as the way needs to know it."""
+    """A kind of work, as the life cycle needs to know it."""
 
     work: str
     """What the child does: a name of `work.child.WORKS`."""

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from properties.checking import PROPERTIES
 from tidemill.model.pool.state import PoolState
+from tidemill.model.spec.trigger_rule import TriggerRule
 
 from dst.exhaustive import SYSTEMS, PoolSystem, explore
-from dst.installation import Plan, draw
+from dst.installation import RULES, Plan, draw
 from dst.main import OPERATIONS
 from dst.shrink import shrink
 from dst.simulation import simulate
@@ -85,6 +86,10 @@ def test_an_interleaving_that_is_wrong_is_found_with_its_steps(monkeypatch: pyte
     explored = explore(PoolSystem(1, (1, 1), crashes=1))
     assert explored.wrong is not None
     assert "asks again" in " ".join(explored.steps)
+
+
+def test_every_trigger_rule_is_drawn() -> None:
+    assert {*RULES} == {*TriggerRule} - {TriggerRule.ALL_DONE_SETUP_SUCCESS}, "that one is a teardown's"
 
 
 def test_properties_have_names_and_texts() -> None:

@@ -1,5 +1,8 @@
 """Tables by kind of task are derived from the kinds' models."""
 
+import re
+from pathlib import Path
+
 import pytest
 from tidemill.activities.tasks import WORK
 from tidemill.api.responses.tasks import operator_of
@@ -17,7 +20,7 @@ def test_each_has_the_name_that_dag_files_call_it_by(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_each_has_an_activity_that_a_worker_and_the_simulation_do(kind: str) -> None:
+def test_each_has_an_activity_that_a_worker_does(kind: str) -> None:
     """Each way of working is in one table; else the kind has an activity of its own, or nothing is to be done."""
     name = KINDS[kind].activity
     own = {"tidemill.spark", "tidemill.external_task", "tidemill.trigger_dag"}
@@ -45,3 +48,9 @@ def test_a_function_in_a_driver_has_its_arguments_filled_in_and_its_options() ->
     task = KINDS["pyspark"].model_validate({**written, "spark": {"name": "{{ run_id }}"}})
     found = task.templated()
     assert all(value in found for value in (("{{ ds }}",), {"a": 1}, {"b": "{{ ts }}"}, "{{ run_id }}"))
+
+
+def test_each_is_named_where_dags_are_written_as_json() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "authoring.md").read_text()
+    [paragraph] = re.findall(r"^Kinds: (.*?)\. All fields", text, re.MULTILINE | re.DOTALL)
+    assert {*re.findall(r"`(\w+)`", paragraph)} == KINDS.keys() - {"airflow"}

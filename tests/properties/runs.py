@@ -435,8 +435,11 @@ def _rule_lets_run(rule: TriggerRule, states: list[TaskState]) -> bool:
             return every and not skipped
         case TriggerRule.ALL_SKIPPED:
             return every and skipped == len(states)
-        case _:
+        case TriggerRule.ALL_DONE_MIN_ONE_SUCCESS:
+            return every and good > 0
+        case TriggerRule.ALWAYS | TriggerRule.ALL_DONE_SETUP_SUCCESS:  # the latter is a teardown's, see `setups`
             return True
+    raise ValueError(f"what does {rule} let run?")
 
 
 @prop(LEVEL)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyspark
 import pytest
+from spark_capabilities import MODES
 from spark_clusters import ON_DAY, options_for, told
 from support import Stack, dag, stack
 from tidemill.activities.dag_files import parse_dag_file
@@ -13,7 +14,6 @@ from tidemill.model.states import RunState
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
-MODES = ("local", "standalone-client", "standalone-cluster", "connect", "yarn", "kubernetes", "operator")
 SCRIPT = """
 import json, os, sys
 from pyspark.sql import SparkSession
