@@ -50,6 +50,7 @@ from spark_window import window
 from tasks import shapes_of_tasks
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.run.identity import TriggerRequest
+from tidemill.model.spec.tasks.foreign import OWN_WORKFLOWS
 from tidemill.worker.client import Tidemill
 from tidemill.worker.dev import DevServer, dev_server
 from tidemill.worker.plugin import TidemillPlugin
@@ -66,7 +67,7 @@ IDLE = 1000
 BACKFILLED = 10_000
 DAG_FILES = 1000
 LISTED = (1000, 10_000)
-LEFT_BEHIND = "WorkflowType IN ('Dag', 'DagRun', 'Pool', 'Asset', 'DagBundle', 'Watcher')"
+LEFT_BEHIND = f"WorkflowType IN ({', '.join(f'{name!r}' for name in sorted(OWN_WORKFLOWS))})"
 CHECKED = 300
 """Of so many workflows that were measured it is checked that they did what they should (docs/properties.md)."""
 SHORT = ["isolated", "tasks", "due", "catch_up"]

@@ -8,8 +8,10 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.base import Model
+from ..model.spec.tasks.foreign import OWN_WORKFLOWS
 
-OPEN = 'ExecutionStatus = "Running" AND WorkflowType IN ("Dag", "DagRun", "Pool", "Asset", "Watcher", "DagBundle")'
+NAMES = ", ".join(f'"{name}"' for name in sorted(OWN_WORKFLOWS))
+OPEN = f'ExecutionStatus = "Running" AND WorkflowType IN ({NAMES})'
 REPORTED = "TemporalReportedProblems"
 """What Temporal's service, from its release 1.30 on, lists of an execution whose tasks have failed several times."""
 ANSWER_TIMEOUT = timedelta(seconds=10)

@@ -34,6 +34,9 @@ PAGE = 1000
 UNREADABLE = (KeyError, ValueError, RuntimeError)
 """What reading a memo raises that was written with a codec that is not here, or by a release that is too different."""
 
+SILENT = (RuntimeError, LookupError, ValueError, RPCError)
+"""What asking a DAG raises that does not answer, or not so that it can be read."""
+
 
 async def runs_of_dag(client: Client, dag_id: str, but: str = "") -> AsyncIterator[WorkflowExecution]:
     """Every execution of the DAG's runs that Temporal lists; *but* is added to the question."""
@@ -44,7 +47,7 @@ async def runs_of_dag(client: Client, dag_id: str, but: str = "") -> AsyncIterat
                 yield found
 
 
-async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[DagRow], dict[str, str]]:
+async def dag_rows(client: Client, task_queue: str) -> tuple[list[DagRow], dict[str, str]]:
     """Every registered DAG; and by dag_id, what is the matter with those that cannot be shown.
 
     A DAG that a release before has begun keeps no line of its own yet, and is asked.
@@ -70,7 +73,7 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
                 return
             try:
                 rows[dag_id] = await _row_of(client, found.id, dag_id, task_queue)
-            except (RuntimeError, LookupError, ValueError, RPCError) as error:
+            except SILENT as error:
                 problems[dag_id] = str(error)
 
     # Listed first: what the service raises is raised as it is.
@@ -79,7 +82,7 @@ async def dag_rows(client: Client, task_queue: str = "tidemill") -> tuple[list[D
     return [rows[dag_id] for dag_id in sorted(rows)], dict(sorted(problems.items()))
 
 
-async def whole_rows(client: Client, rows: Sequence[DagRow], task_queue: str = "tidemill") -> list[DagRow]:
+async def whole_rows(client: Client, rows: Sequence[DagRow], task_queue: str) -> list[DagRow]:
     """*rows*, with the texts of those that are too long for a line; of a DAG that is silent, as it was listed."""
     room = asyncio.Semaphore(AT_ONCE)
 
@@ -90,7 +93,7 @@ async def whole_rows(client: Client, rows: Sequence[DagRow], task_queue: str = "
         try:
             async with room, clear_errors(f"DAG {row.dag_id!r}", task_queue):
                 return whole_row(row, await query(handle, DagInterface.spec(), rpc_timeout=QUERY_TIMEOUT))
-        except (RuntimeError, LookupError, ValueError, RPCError):
+        except SILENT:
             return row
 
     return [*await asyncio.gather(*map(whole, rows))]

@@ -170,7 +170,7 @@ def gantt_rows(details: RunDetails, spec: DagSpec) -> list[dict[str, Any]]:
             "try_number": one.try_number,
             "state": shown_state_of_try(one.state),
             "scheduled_dttm": None,
-            "queued_dttm": _text(one.queued_at or one.started_at),
+            "queued_dttm": _text(one.queued_at),
             "start_date": _text(one.started_at),
             "end_date": _text(one.ended_at),
             "is_group": False,

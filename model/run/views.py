@@ -65,7 +65,7 @@ class TryView:
     try_number: int
     state: TaskState
     queued_at: datetime | None
-    """None: it is known of the last try alone."""
+    """Of a try before the last one: when it has begun, since no more is kept."""
     started_at: datetime | None
     ended_at: datetime | None
     failure: Failure | None = None
@@ -126,7 +126,7 @@ class TaskView(OmitNewDefaults, Model):
     def _ended_try(self, one: Attempt) -> TryView:
         is_last = one.try_number == self.try_number
         state = self.state if is_last and self.state.finished else one.state
-        queued_at = self._first_queued if is_last else None
+        queued_at = (self._first_queued if is_last else None) or one.started_at
         return TryView(one.try_number, state, queued_at, one.started_at, one.ended_at, one.failure)
 
     @property

@@ -36,7 +36,6 @@ from .timetables import Continuous, Null, TimeRestriction, Timetable, waited_for
 from .timetables.cron import DstPolicy, zone
 from .trigger_rule import TriggerRule
 
-SECOND = timedelta(seconds=1)
 MAX_ACTIVE_TASKS = 500
 """So many tasks of a DAG may run at a time: each is in the history of its run at once."""
 MAX_TERMS = 1000

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tidemill.activities.names import SPARK_SUFFIX
 from tidemill.activities.tasks import WORK
 from tidemill.api.responses.tasks import operator_of
 from tidemill.model.authoring.arguments import CALLS, SHELLS, SPARKS, WAITS
@@ -25,6 +26,10 @@ def test_each_has_an_activity_that_a_worker_does(kind: str) -> None:
     name = KINDS[kind].activity
     own = {"tidemill.spark", "tidemill.external_task", "tidemill.trigger_dag"}
     assert name is None or name in {*WORK, *own}
+
+
+def test_the_queues_that_tasks_go_to_are_those_that_workers_poll() -> None:
+    assert {kind.queue_suffix for kind in KINDS.values()} == {"", SPARK_SUFFIX}
 
 
 def test_what_airflow_calls_them() -> None:

@@ -36,9 +36,9 @@ def test_the_last_try_is_as_its_task(shown: TaskView, found: list[tuple[int, str
     assert [(one.try_number, one.state) for one in shown.tries] == found
 
 
-def test_only_of_the_last_try_is_it_known_since_when_it_was_queued() -> None:
+def test_of_the_last_try_it_is_known_since_when_it_was_queued() -> None:
     queued_at = NOON + timedelta(minutes=2)
     shown = view(TaskState.FAILED, 2, FAILED, LAST, queued_at=queued_at, started_at=LAST.started_at)
-    assert [one.queued_at for one in shown.tries] == [None, queued_at]
+    assert [one.queued_at for one in shown.tries] == [NOON, queued_at]
     waits = view(TaskState.RUNNING, 1, queued_at=NOON + timedelta(hours=1), started_at=NOON)
     assert [one.queued_at for one in waits.tries] == [NOON], "it was queued again when it went on"

@@ -13,7 +13,7 @@ from tidemill.worker.listing import dag_rows, run_rows
 
 
 async def row(here: Stack, dag_id: str) -> DagRow | None:
-    rows, problems = await dag_rows(here.tidemill.client)
+    rows, problems = await dag_rows(here.tidemill.client, here.task_queue)
     assert dag_id not in problems
     return next((row for row in rows if row.dag_id == dag_id), None)
 
@@ -175,7 +175,7 @@ async def test_lists_need_no_worker_and_a_silent_dag_hides_no_other(server: str,
         )
 
         async def listed() -> bool:
-            rows, problems = await dag_rows(here.tidemill.client)
+            rows, problems = await dag_rows(here.tidemill.client, here.task_queue)
             return "needs_nobody" in {found.dag_id for found in rows} and "unpolled" in problems
 
         try:

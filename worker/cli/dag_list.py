@@ -9,6 +9,7 @@ from rich.markup import escape
 from ...model.dag.row import DagRow
 from ..connection import connect
 from ..listing import dag_rows, whole_rows
+from ..settings import read_settings
 from .durations import read_duration
 from .output import Json, Markup, console, errors, instant_text, make_table, print_json, run, state_text
 
@@ -34,9 +35,9 @@ def list_dags(
     until = datetime.now(UTC) + read_duration("--due-within", due_within) if due_within is not None else None
 
     async def work() -> tuple[list[DagRow], dict[str, str]]:
-        client = await connect()
-        rows, silent = await dag_rows(client)
-        return await whole_rows(client, rows), silent
+        client, task_queue = await connect(), read_settings().task_queue
+        rows, silent = await dag_rows(client, task_queue)
+        return await whole_rows(client, rows, task_queue), silent
 
     def wanted(row: DagRow) -> bool:
         return (
