@@ -28,6 +28,7 @@ from ..activities.work.function import perform
 from ..activities.worker_context import WorkerContext
 from ..model.asset.outlets import OutletEvent
 from ..model.authoring.dags import DAG
+from ..model.dag.manual_runs import check_conf
 from ..model.errors import InvalidInputError
 from ..model.run.attempts import SubmittedAttempt, TableAttempt, TaskAttempt, dag_path
 from ..model.run.engine import CANCELLED, RunEngine
@@ -42,6 +43,7 @@ from ..model.run.triggering import TriggerQuestion
 from ..model.run.views import RunDetails, run_details, why
 from ..model.spec.dag import DagSource, DagSpec
 from ..model.spec.notifiers import Event, FunctionNotifier
+from ..model.spec.params import conf_problem
 from ..model.spec.tasks import (
     AirflowTask,
     BaseTask,
@@ -54,6 +56,7 @@ from ..model.spec.tasks import (
 )
 from ..model.states import RunState, TaskState
 from .local_airflow import AirflowFile, end_of_trigger
+from .time_limits import limited
 
 NOTHING_FOLLOWS = "nothing follows in the run, and it has not ended: this is a defect of tidemill"
 BETWEEN_POKES = 1.0
@@ -118,6 +121,9 @@ def _begun(
     spec = _spec_of(dag)
     now = datetime.now(UTC)
     request = TriggerRequest(logical_date=logical_date, conf=conf or {})
+    check_conf(spec, request)
+    if (problem := conf_problem(spec.params, request.conf, costly=True)) is not None:
+        raise InvalidInputError(f"DAG {spec.dag_id!r}: {problem}")
     with own_workplace() as workplace:
         state = DagRunState(run=manual_run(spec.dag_id, spec.schedule, request, now), spec=spec, started_at=now)
         yield _LocalRun(state, dag, workplace, on_change)
@@ -379,7 +385,8 @@ class _LocalRun:
         environment = ActivityEnvironment()
         match attempt.task:
             case AirflowTask() if isinstance(self._dag, OfAirflow):
-                return self._dag.file.performed(attempt, self._facts, self._workplace.key_values)
+                with limited(attempt.timeout):
+                    return self._dag.file.performed(attempt, self._facts, self._workplace.key_values)
             case EmptyTask():
                 return Outcome()
             case TimeTask() as task:
@@ -394,7 +401,8 @@ class _LocalRun:
                 return self._spark(environment, attempt)
             case CallTask() if not isinstance(attempt.task, BashFunctionTask):  # right here, for a debugger
                 assert isinstance(self._dag, DAG)  # noqa: S101
-                return _outcome(perform([self._dag], attempt, facts=self._facts))
+                with limited(attempt.timeout):
+                    return _outcome(perform([self._dag], attempt, facts=self._facts))
             case BaseTask(activity=str(name)) if name in WORK:
                 return environment.run(task_activity(name, self._workplace), attempt)
             case _:

@@ -255,6 +255,33 @@ with DAG("ends", schedule=None, fail_fast=True):
 """,
 }
 
+LIMITS = """
+import time
+
+with DAG("limits", schedule=None):
+    @task(execution_timeout=timedelta(seconds=1), retries=1, retry_delay=0)
+    def slow(): time.sleep(60)
+
+    @task(execution_timeout=timedelta(seconds=1))
+    def catches():
+        try:
+            time.sleep(60)
+        except Exception:
+            pass
+
+    @task.sensor(execution_timeout=timedelta(seconds=1), poke_interval=1, timeout=30)
+    def pokes():
+        time.sleep(60)
+        return True
+
+    @task(execution_timeout=timedelta(seconds=60))
+    def quick(): return 1
+
+    BashOperator(task_id="command", bash_command="sleep 60", execution_timeout=timedelta(seconds=1))
+    slow(), catches(), pokes() >> EmptyOperator(task_id="after"), quick()
+"""
+"""What ends it in a process that is a task's own is a signal in one that is not: of the main thread alone."""
+
 
 WRONG: dict[str, set[str]] = {"beside": set(), "values": {"load", "no_number"}}
 """By case, where the file itself says what is right: the tasks that fail."""
@@ -287,3 +314,17 @@ async def test_every_task_comes_to_the_same(here: Stack, tmp_path: Path, case: s
     assert facts_of(locally) == facts_of(by_temporal)
     if case in WRONG:
         assert {task.key for task in by_temporal.tasks if str(task.state) == "failed"} == WRONG[case]
+
+
+def test_execution_timeout_holds_without_a_server(tmp_path: Path) -> None:
+    file = tmp_path / "dags.py"
+    file.write_text(HEAD.format(marks="") + LIMITS)
+    found = facts_of(run_locally(dag_in(file, "limits")))
+    timed_out = ("failed", 1, ["failed"], ["TaskTimeout"])
+    assert found == {
+        "run": "failed",
+        "slow": ("failed", 2, ["up_for_retry", "failed"], ["TaskTimeout", "TaskTimeout"]),
+        **dict.fromkeys(("catches", "pokes", "command"), timed_out),
+        "after": ("upstream_failed", 0, [], []),
+        "quick": ("success", 1, ["success"], []),
+    }
