@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from pydantic import ValidationError
 
+from ..model.dag.records import DateTakenError
 from ..model.errors import InvalidInputError, explain
 
 
@@ -17,6 +18,8 @@ def bad_requests() -> Iterator[None]:
     """Turns bad input into a BadRequestError; who holds what is asked for stays a conflict (409)."""
     try:
         yield
+    except DateTakenError:
+        raise
     except InvalidInputError as error:
         raise BadRequestError(str(error)) from None
     except ValidationError as error:
