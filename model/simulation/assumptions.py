@@ -8,7 +8,7 @@ from pydantic import AfterValidator, NonNegativeInt, PositiveInt, model_validato
 
 from ..base import Instant, Model, PositiveDuration, Request, iso
 from ..pool.state import SPARK_POOL_SETTINGS, PoolSettings
-from ..spec.tasks import BaseTask, EmptyTask
+from ..spec.tasks import ApprovalTask, BaseTask, EmptyTask, WaitingTask
 from ..spec.tasks.spark import SPARK_POOL
 from ..spec.timetables import DataInterval
 
@@ -42,6 +42,13 @@ def _with_pool_of_spark(pools: Mapping[str, PoolSettings]) -> Mapping[str, PoolS
     return {SPARK_POOL: SPARK_POOL_SETTINGS, **pools}
 
 
+def limit_of(task: BaseTask) -> timedelta | None:
+    """How long a try of *task* may take; None: as long as it likes."""
+    if isinstance(task, EmptyTask) or (isinstance(task, ApprovalTask) and task.defaults is not None):
+        return None
+    return task.timeout if isinstance(task, WaitingTask) else task.execution_timeout
+
+
 class Assumptions(Request):
     """What is not known of the future."""
 
@@ -67,9 +74,19 @@ class Assumptions(Request):
     """By dag_id: where a schedule takes over that was changed; no interval of it begins earlier."""
 
     def of_try(self, dag_id: str, task: BaseTask) -> timedelta:
-        """How long a try takes."""
+        """How long a try takes: no longer than its task lets it."""
         if isinstance(task, EmptyTask):
             return timedelta()
+        wanted, limit = self._wanted(dag_id, task), limit_of(task)
+        return wanted if limit is None else min(wanted, limit)
+
+    def outlasts(self, dag_id: str, task: BaseTask) -> bool:
+        """Whether a try would take longer than its task lets it; what nobody has said the length of is in time."""
+        limit, name = limit_of(task), f"{dag_id}.{task.task_id}"
+        is_said = name in self.durations or "duration" in self.model_fields_set
+        return limit is not None and is_said and self._wanted(dag_id, task) > limit
+
+    def _wanted(self, dag_id: str, task: BaseTask) -> timedelta:
         return self.durations.get(f"{dag_id}.{task.task_id}", self.duration)
 
     def fails(self, dag_id: str, task_id: str, try_number: int) -> bool:

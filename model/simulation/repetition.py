@@ -32,6 +32,7 @@ def may_repeat(specs: Iterable[DagSpec], assumptions: Assumptions) -> bool:
         or spec.schedule.answers_by_moment
         or waited_for(spec.schedule) is not None
         or any(task.start_date is not None or task.end_date is not None for task in spec.tasks)
+        or any(assumptions.outlasts(spec.dag_id, task) for task in spec.tasks)
         for spec in specs
     )
 

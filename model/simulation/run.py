@@ -18,13 +18,15 @@ from ..run.planner import RunEnd
 from ..run.state import DagRunState
 from ..run.task_instances import Failure, Outcome, TaskInstance
 from ..spec.dag import with_default_pools
-from ..spec.tasks import TimeTask
+from ..spec.tasks import BaseTask, TimeTask, WaitingTask
 from ..states import TaskState
 from .assumptions import Assumptions
 from .spans import TrySpan
 from .surroundings import Surroundings
 
 DONE = Outcome()
+TIMED_OUT = Failure(error_type="TaskTimeout", message="its execution_timeout was exceeded")
+GIVEN_UP = Outcome(state=TaskState.FAILED, note="its timeout is over")
 ASSUMED = Failure(error_type="Assumed", message="the simulation has it fail")
 
 
@@ -42,9 +44,9 @@ class AssumingEngine(RunEngine):
             return super()._values_of(task_ids)  # they are written in the DAG
         return [{}] * (1 if assumed is None else assumed)
 
-    def _judged(self, instance: TaskInstance, outcome: Outcome) -> Outcome | Failure:  # noqa: ARG002
+    def _judged(self, instance: TaskInstance, outcome: Outcome) -> Outcome | Failure:
         """It has no results: a branch skips nothing."""
-        return outcome
+        return super()._judged(instance, outcome) if outcome.state is TaskState.FAILED else outcome
 
     def _end_try(self, instance: TaskInstance, outcome: Outcome | Failure) -> None:
         fails = self._assumptions.fails(self.state.spec.dag_id, instance.task_id, instance.try_number)
@@ -167,8 +169,13 @@ class SimulatedRun:
 
     def _done(self, instance: TaskInstance, span: TrySpan) -> None:
         if self._attempts.get(instance.key) is span:
-            self._come_to(instance, DONE)
+            self._come_to(instance, self._work_ended(self.state.spec.by_id[instance.task_id]))
             self.go_on()
+
+    def _work_ended(self, task: BaseTask) -> Outcome | Failure:
+        if not self.world.assumptions.outlasts(self.dag_id, task):
+            return DONE
+        return GIVEN_UP if isinstance(task, WaitingTask) else TIMED_OUT
 
     def stop_attempt(self, key: str) -> None:
         self._come_to(self.state.instances[key], CANCELLED)

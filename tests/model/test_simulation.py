@@ -15,6 +15,7 @@ from tidemill.model.simulation.simulation import Simulation
 from tidemill.model.simulation.summary import most_at_once, summaries
 from tidemill.model.spec.dag import DagSpec
 
+MINUTE = timedelta(minutes=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
@@ -192,6 +193,25 @@ def test_values_that_are_written_in_the_dag_are_as_many_as_they_are(assumed: dic
     mapped = bash("each", "x", expand={"by": {"command": ["a", "b", "c"]}, "into": "fields"})
     tries = after(3, hourly("d", [mapped], schedule="@once"), map_lengths=assumed).tries
     assert len(tries) == found
+
+
+@pytest.mark.parametrize(("task", "lengths", "found"), [
+    (bash("a", "x", execution_timeout=30, retries=1, retry_delay=60), {"duration": MINUTE},
+     [("up_for_retry", 30), ("failed", 30)]),
+    (bash("a", "x", execution_timeout=30), {"durations": {"d.a": MINUTE}}, [("failed", 30)]),
+    (bash("a", "x", execution_timeout=30), {}, [("success", 30)]),
+    (bash("a", "x", execution_timeout=90), {"duration": MINUTE}, [("success", 60)]),
+    ({"kind": "bash_sensor", "task_id": "a", "command": "x", "timeout": 30, "retries": 3}, {"duration": MINUTE},
+     [("failed", 30)]),
+    ({"kind": "bash_sensor", "task_id": "a", "command": "x", "timeout": 30, "soft_fail": True}, {"duration": MINUTE},
+     [("skipped", 30)]),
+])  # fmt: skip
+def test_what_takes_longer_than_it_may_ends_as_in_a_run(
+    task: dict[str, Any], lengths: dict[str, Any], found: list[tuple[str, int]]
+) -> None:
+    tries = after(3, hourly("d", [task], schedule="@once"), **lengths).tries
+    took = [(one.ended_at - one.started_at).total_seconds() for one in tries if one.started_at and one.ended_at]
+    assert list(zip([one.state for one in tries], took, strict=True)) == found
 
 
 def test_two_dags_of_one_name_are_refused() -> None:
