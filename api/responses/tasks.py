@@ -245,7 +245,7 @@ def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> I
     """An instance of a task. *spec*: the version of the DAG that the run has; None where that is not known."""
     return InstanceAnswer(
         **_common(run, view, spec),
-        queued_when=view.queued_at,
+        queued_when=view.first_queued,
         id=uuid_of("instance", run.workflow_id, view.key, view.try_number),
         start_date=view.began,
         end_date=view.ended_at,

@@ -39,8 +39,8 @@ DISRUPTION_DELAY = timedelta(seconds=30)
 """When another try is begun for one that its cluster has ended."""
 CANCELLED = Failure(error_type="Cancelled", message="the attempt was cancelled", retryable=False)
 """What an attempt comes to that was stopped before there was anything to stop."""
-HAS_FAILED = (TaskState.FAILED, TaskState.UP_FOR_RETRY)
-"""States of an instance whose last try has failed."""
+GIVES_UP = frozenset({"TaskTimeout", "AirflowTaskTimeout", "AirflowSensorTimeout", "AirflowFailException"})
+"""Failures of a sensor that are no defect of it: what it waits for does not come."""
 
 
 class RunDriver(Protocol):
@@ -52,6 +52,10 @@ class RunDriver(Protocol):
 
     def changed(self) -> None:
         """Something may follow: `RunEngine.go_on` has to be called."""
+        ...
+
+    def softens_failures(self) -> bool:
+        """Whether `soft_fail` is for failures, too: the history of a run may be older. Asked where it matters alone."""
         ...
 
     # Attempts
@@ -143,7 +147,7 @@ class RunEngine:
         """The state that each instance takes whose attempt is being stopped."""
         self._values: dict[str, list[dict[str, Any]]] = {}
         sizes = {key: size_of(i.xcom) for key, i in state.instances.items()}
-        self._pushed = {key: size for key, size in sizes.items() if state.instances[key].state in HAS_FAILED}
+        self._pushed = {key: size for key, size in sizes.items() if state.instances[key].has_failed}
         """By instance, the size of what its last try had pushed before it failed."""
         self._pushed_size = sum(self._pushed.values())
         self._results_size = sum(sizes.values()) - self._pushed_size
@@ -257,8 +261,7 @@ class RunEngine:
     def _settle(self, instance: TaskInstance, outcome: Outcome | Failure) -> None:
         """Takes note of the end of a try, and plans another if there is to be one."""
         instance.move(TaskState.RUNNING)
-        if isinstance(outcome, Outcome):
-            outcome = self._judged(instance, outcome)
+        outcome = self._judged(instance, outcome) if isinstance(outcome, Outcome) else self._softened(instance, outcome)
         if isinstance(outcome, Outcome) and outcome.state in WAITS:
             self._wait(instance, outcome)
         else:
@@ -309,6 +312,15 @@ class RunEngine:
             if refused:
                 return Failure(error_type="NotOwned", message=refused, retryable=False)
         return self._within_budget(outcome)
+
+    def _softened(self, instance: TaskInstance, failure: Failure) -> Outcome | Failure:
+        """*failure*, or a skip: of a sensor with soft_fail that gives up, whatever of (as in Airflow)."""
+        task = self.state.spec.by_id[instance.task_id]
+        gives_up = isinstance(task, WaitingTask) and task.soft_fail and failure.error_type in GIVES_UP
+        if not gives_up or not self._driver.softens_failures():
+            return failure
+        note = f"soft_fail: {failure.error_type}: {failure.message}"
+        return Outcome(state=TaskState.SKIPPED, note=note, xcom=failure.xcom)
 
     def _within_budget(self, outcome: Outcome) -> Outcome | Failure:
         """*outcome*, or a failure if the run's results together would outgrow what Temporal carries."""

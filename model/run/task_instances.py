@@ -172,6 +172,11 @@ class TaskInstance(OmitDefaults, Record):
         return instance_key(self.task_id, self.map_index)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether its last try has failed, and nobody has said otherwise since."""
+        return self.state in (TaskState.FAILED, TaskState.UP_FOR_RETRY)
+
+    @property
     def began(self) -> datetime | None:
         """When it has begun; one that never ran has, as in Airflow, begun when it ended."""
         return self.started_at or self.ended_at

@@ -120,17 +120,17 @@ class TaskView(OmitNewDefaults, Model):
         """Return each try, in order. The last one is as the task: a person may have marked it since (as in Airflow)."""
         found = [self._ended_try(attempt) for attempt in self.attempts]
         if self.try_number and self.try_number not in {one.try_number for one in found}:
-            found.append(TryView(self.try_number, self.state, self._first_queued, self.started_at, self.ended_at))
+            found.append(TryView(self.try_number, self.state, self.first_queued, self.started_at, self.ended_at))
         return tuple(found)
 
     def _ended_try(self, one: Attempt) -> TryView:
         is_last = one.try_number == self.try_number
         state = self.state if is_last and self.state.finished else one.state
-        queued_at = (self._first_queued if is_last else None) or one.started_at
+        queued_at = (self.first_queued if is_last else None) or one.started_at
         return TryView(one.try_number, state, queued_at, one.started_at, one.ended_at, one.failure)
 
     @property
-    def _first_queued(self) -> datetime | None:
+    def first_queued(self) -> datetime | None:
         """When the last try was queued: one that waits without a worker is queued again each time it goes on."""
         known = [at for at in (self.queued_at, self.started_at) if at is not None]
         return min(known) if self.queued_at is not None else None
@@ -245,7 +245,7 @@ def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
         retry_at=instance.retry_at,
         wake_at=instance.wake_at,
         why=why,
-        error=f"{failure.error_type}: {failure.message}" if failure is not None else None,
+        error=f"{failure.error_type}: {failure.message}" if failure is not None and instance.has_failed else None,
         attempts=tuple(instance.attempts),
         operator=task.operator_name if isinstance(task, AirflowTask) else None,
         map_label=instance.map_label,

@@ -16,7 +16,7 @@ from ..run.planner import RunEnd
 from ..run.state import DagRunState
 from ..run.task_instances import TaskInstance
 from ..spec.dag import DagSpec
-from ..spec.timetables import DagRunInfo
+from ..spec.timetables import Continuous, DagRunInfo
 from ..spec.timetables.assets import waited_for
 from ..states import TaskState
 from .assumptions import Assumptions
@@ -76,7 +76,9 @@ class World(Surroundings):
         found = []
         for dag in self._dags:
             dag_id = dag.state.spec.dag_id
-            if dag.state.broken is not None:
+            if dag.state.broken is not None and isinstance(dag.state.spec.schedule, Continuous):
+                found.append(f"DAG {dag_id}: its runs take no time, so that there is no end of them")
+            elif dag.state.broken is not None:
                 found.append(f"DAG {dag_id} makes no more runs: {dag.state.broken}")
             if dag.overdue >= MAX_NOTED:
                 found.append(

@@ -65,6 +65,9 @@ class Driver:
 
     def changed(self) -> None: ...
 
+    def softens_failures(self) -> bool:
+        return True
+
     def is_under_way(self, key: str) -> bool:
         return key in self.attempts
 

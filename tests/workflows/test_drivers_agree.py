@@ -102,6 +102,15 @@ with DAG("sensors", schedule=None):
     PythonSensor(task_id="hard", python_callable=lambda: False, timeout=2, poke_interval=1)
     BashSensor(task_id="again", bash_command=f"test -e {MARKS}/again || {{ touch {MARKS}/again; exit 1; }}",
                poke_interval=1, mode="reschedule")
+
+    @task.sensor(timeout=10, poke_interval=1, soft_fail=True, retries=2, retry_delay=0)
+    def gives_up(): raise AirflowFailException("it will not come")
+
+    @task.sensor(timeout=10, poke_interval=1, soft_fail=True, retries=1, retry_delay=0)
+    def is_broken(): raise ValueError("a defect")
+
+    gives_up() >> EmptyOperator(task_id="after_it")
+    is_broken()
 """,
     "moments": """
 from datetime import timezone

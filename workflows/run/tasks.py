@@ -166,6 +166,9 @@ class RunTasks:
         self._go_on_asking()
         self.leases.ask_again()
 
+    def softens_failures(self) -> bool:
+        return workflow.patched("soft-fail-of-failures")
+
     def tell_of_try(self, instance: TaskInstance) -> None:
         lineage.task_started(self.state, instance)
         self.notices.tell(Event.ON_EXECUTE, instance)
