@@ -16,7 +16,7 @@ from ...model.dag.row import DagRow, row_of_view
 from ...model.dag.views import DagView, whole_row
 from ...model.run.row import RunRow
 from ...model.run.state import DagRunState, queued_state
-from ...model.run.views import RunDetails, RunView, queued_details
+from ...model.run.views import RunDetails, RunView, details_of_unbegun, queued_details
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ...worker.attempt_starts import AttemptStart
@@ -329,7 +329,8 @@ class CachedClient:
                 else await self.tidemill.runs.describe_workflow(run.workflow_id)
             )
 
-        return await self._of_run(self._details, dag_id, run, ask, ask_now)
+        found = await self._of_run(self._details, dag_id, run, ask, ask_now)
+        return details_of_unbegun(dag_id, run, await self.spec(dag_id)) if found is None and run.never_began else found
 
     async def state(self, dag_id: str, run: RunView) -> DagRunState | None:
         """All that a run knows, with its version of the DAG and the results that are in its history."""
@@ -398,6 +399,8 @@ class CachedClient:
 
         async def ask() -> DagSpec | None:
             state = await self.state(dag_id, run)
+            if state is None and run.never_began:
+                return await self.spec(dag_id)
             # One object for all runs of a version.
             return await self._specs.get((dag_id, state.spec.version), _is(state.spec), LONG) if state else None
 

@@ -11,12 +11,12 @@ from ..spec.dag import DagSpec
 from ..spec.tasks import AirflowTask
 from ..states import RunState, TaskState
 from .forms import InputForm, Response
-from .identity import RunIdentity, RunType
+from .identity import RunIdentity, RunType, TriggeredBy
 from .instance_keys import UNMAPPED, instance_key
 from .planner import RunEnd, RunPlan
 from .progress import Progress, progress
 from .row import RunRow, short_reason
-from .state import RUN_WAS_ENDED, DagRunState
+from .state import RUN_WAS_ENDED, DagRunState, queued_state
 from .task_instances import Attempt, Failure, TaskInstance
 
 
@@ -44,6 +44,11 @@ class RunView(OmitNewDefaults, Model):
     def known_since(self) -> datetime:
         """When it was queued; its run_after where that is not known."""
         return self.queued_at or self.run_after
+
+    @property
+    def never_began(self) -> bool:
+        """Whether it was ended while it was queued: no workflow knows of it."""
+        return self.state.finished and self.started_at is None
 
     @classmethod
     def of(cls, run: RunIdentity, **stands: Any) -> Self:
@@ -179,6 +184,18 @@ def queued_details(state: DagRunState, waits_for: str) -> RunDetails:
     reason = f"its run is queued: {waits_for}"
     done = progress(Counter(state.states.values()))
     return run_details(state, done, lambda instance: instance.reason or reason, RunState.QUEUED)
+
+
+def details_of_unbegun(dag_id: str, run: RunView, spec: DagSpec) -> RunDetails:
+    """Return a run that was ended while it was queued: its tasks are skipped (as in Airflow)."""
+    known = run.model_dump(include={*RunIdentity.model_fields}, exclude_none=True)
+    identity = RunIdentity.model_validate({"triggered_by": TriggeredBy.CLIENT, **known, "dag_id": dag_id})
+    state = queued_state(identity, spec)
+    for instance in state.instances.values():
+        if not instance.state.finished:
+            instance.state, instance.reason = TaskState.SKIPPED, run.reason or f"the run was ended as {run.state}"
+    done = progress(Counter(state.states.values()))
+    return run_details(state, done, lambda instance: instance.reason or "", run.state)
 
 
 def details_without_execution(details: RunDetails, ended_at: datetime) -> RunDetails:

@@ -20,7 +20,7 @@ from ...model.interfaces.run import RunInterface
 from ...model.run.identity import RunIdentity, TriggerRequest, dag_workflow_id
 from ...model.run.revisions import ClearRequest, ReviseQuestion, RunMark
 from ...model.run.state import DagRunState, queued_state
-from ...model.run.views import RunDetails, RunView, details_without_execution, queued_details
+from ...model.run.views import RunDetails, RunView, details_of_unbegun, details_without_execution, queued_details
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
 from ..attempt_starts import AttemptStart, attempt_starts
@@ -113,7 +113,12 @@ class Runs:
         """Return *run* with its tasks, also while it is queued. Raises NotFoundError where it is forgotten."""
         if run.state is RunState.QUEUED and (queued := await self.queued(dag_id, run.run_id)) is not None:
             return queued_details(queued_state(queued.run, await self._spec(dag_id)), queued.why)
-        return await self.describe_workflow(run.workflow_id)
+        try:
+            return await self.describe_workflow(run.workflow_id)
+        except NotFoundError:
+            if not run.never_began:
+                raise
+            return details_of_unbegun(dag_id, run, await self._spec(dag_id))
 
     async def describe_workflow(self, workflow_id: str) -> RunDetails:
         async with clear_errors(f"run {workflow_id!r}", self._caller.task_queue):
