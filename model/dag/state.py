@@ -348,7 +348,9 @@ class DagState(DagAssets, DagBackfills):
 
         *keeps_times*: when it was queued and began also, as in Airflow where a person only says how it has ended.
         """
-        before = next((record for record in self.ledger if record.run_id == run.run_id), None) if keeps_times else None
+        known = next((record for record in self.ledger if record.run_id == run.run_id), None)
+        before = known if keeps_times else None
+        revision = revision.model_copy(update={"ended_as": known.state if known is not None else None})
         self.runs[run.key] = TrackedRun(
             run=run,
             queued_at=before.queued_at if before is not None else now,

@@ -587,6 +587,11 @@ class RunEngine:
         self.stop_all(end.reason)
         self._driver.changed()
 
+    def stay_ended(self, state: RunState) -> None:
+        """Keeps the end that a person has given the run, and its tasks have not, whatever is said of some of them."""
+        if self.end is not None and self.end.state is not state:
+            self.ended = RunEnd(state, f"marked {state}")
+
     def time_out(self) -> None:
         """Ends the run: its `dagrun_timeout` is over."""
         self.end_with(RunEnd(RunState.FAILED, f"dagrun_timeout of {self.state.spec.dagrun_timeout} was exceeded"))

@@ -9,7 +9,7 @@ from ..base import Model, OmitDefaults, Request
 from ..errors import InvalidInputError
 from ..spec.dag import DagSpec
 from ..spec.graph import ancestors
-from ..states import FAILURES, TaskState
+from ..states import FAILURES, RunState, TaskState
 from .instance_keys import split_key
 
 
@@ -62,6 +62,8 @@ class Revision(Model):
     clear: ClearRequest | None = None
     mark: MarkRequest | None = None
     mark_run: RunMark | None = None
+    ended_as: RunState | None = None
+    """How the run had ended, as its DAG knows it; None: it does not."""
 
 
 def selected(spec: DagSpec, states: Mapping[str, TaskState], selection: Selection) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -27,16 +28,20 @@ days = CronPartitionTimetable("0 0 * * *", timezone="UTC", key_format="%Y-%m-%d"
 with DAG("parts", schedule=days, start_date=datetime(2099, 1, 1)):
     EmptyOperator(task_id="x")
 """
-RUNS = "dags/changed/dagRuns"
 
 
 @dataclass
 class Web:
     here: Stack
     client: httpx.AsyncClient
+    dag_id: str
     is_deaf: bool = False
     """Whether questions are not answered."""
     deaf_after_change: bool = False
+
+    @property
+    def runs(self) -> str:
+        return f"dags/{self.dag_id}/dagRuns"
 
     async def send(self, method: str, path: str, body: Any) -> Any:
         """What is answered to a change after which nobody answers questions."""
@@ -54,7 +59,7 @@ async def web(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
         web_server(here.tidemill, Settings(home=tmp_path / "web"), "127.0.0.1", 0) as url,
         httpx.AsyncClient(base_url=f"{url}/api/v2", timeout=60) as client,
     ):
-        made = Web(here, client)
+        made = Web(here, client, f"changed_{uuid4().hex}")  # the service is every test's
 
         def deaf_after(change: Callable[..., Any]) -> Callable[..., Any]:
             async def changed(*arguments: Any, **named: Any) -> Any:
@@ -76,29 +81,29 @@ async def web(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
             monkeypatch.setattr(of, name, deaf_after(getattr(of, name)))
         for of, name in ((Caller, "query"), (Runs, "list"), (Runs, "describe"), (Runs, "find")):
             monkeypatch.setattr(of, name, unless_deaf(getattr(of, name)))
-        await here.tidemill.dags.register(dag("changed", [bash("a", "exit 1")], schedule="@daily", catchup=False))
+        await here.tidemill.dags.register(dag(made.dag_id, [bash("a", "exit 1")], schedule="@daily", catchup=False))
         yield made
 
 
 async def test_each_change_is_answered_as_made(web: Web) -> None:
-    made = await web.send("POST", RUNS, {"dag_run_id": "r", "logical_date": None})
+    made = await web.send("POST", web.runs, {"dag_run_id": "r", "logical_date": None})
     assert (made["dag_run_id"], made["state"]) == ("r", "queued")
-    assert (await web.here.finished("changed", "r")).state is RunState.FAILED
+    assert (await web.here.finished(web.dag_id, "r")).state is RunState.FAILED
 
-    marked = await web.send("PATCH", f"{RUNS}/r/taskInstances/a", {"new_state": "success"})
+    marked = await web.send("PATCH", f"{web.runs}/r/taskInstances/a", {"new_state": "success"})
     assert [(one["task_id"], one["state"]) for one in marked["task_instances"]] == [("a", "success")]
-    assert (await web.here.finished("changed", "r")).state is RunState.SUCCESS
+    assert (await web.here.finished(web.dag_id, "r")).state is RunState.SUCCESS
 
-    assert (await web.send("PATCH", f"{RUNS}/r", {"state": "failed"}))["state"] == "failed"
-    assert (await web.send("POST", f"{RUNS}/r/clear", {"dry_run": False}))["state"] == "queued"
-    assert (await web.here.finished("changed", "r")).state is RunState.FAILED
+    assert (await web.send("PATCH", f"{web.runs}/r", {"state": "failed"}))["state"] == "failed"
+    assert (await web.send("POST", f"{web.runs}/r/clear", {"dry_run": False}))["state"] == "queued"
+    assert (await web.here.finished(web.dag_id, "r")).state is RunState.FAILED
 
-    assert (await web.send("PATCH", "dags/changed", {"is_paused": True}))["is_paused"] is True
-    assert (await web.here.tidemill.dags.describe("changed")).is_paused
+    assert (await web.send("PATCH", f"dags/{web.dag_id}", {"is_paused": True}))["is_paused"] is True
+    assert (await web.here.tidemill.dags.describe(web.dag_id)).is_paused
 
     dates = {"from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-02T00:00:00Z"}
-    backfill = await web.send("POST", "backfills", {"dag_id": "changed", **dates})
-    [known] = (await web.client.get("backfills", params={"dag_id": "changed"})).json()["backfills"]
+    backfill = await web.send("POST", "backfills", {"dag_id": web.dag_id, **dates})
+    [known] = (await web.client.get("backfills", params={"dag_id": web.dag_id})).json()["backfills"]
     assert backfill["id"] == known["id"]
 
 
@@ -123,11 +128,11 @@ async def test_a_list_shows_a_dag_as_its_own_answer_does(web: Web) -> None:
     async def listed() -> dict[str, Any]:
         return {one["dag_id"]: one for one in (await web.client.get("dags")).json()["dags"]}
 
-    await eventually(listed, lambda found: "changed" in found)
-    await web.send("POST", RUNS, {"dag_run_id": "r", "logical_date": None})
-    await web.here.finished("changed", "r")
-    await web.send("PATCH", "dags/changed", {"is_paused": True})
-    row, own = (await listed())["changed"], (await web.client.get("dags/changed")).json()
+    await eventually(listed, lambda found: web.dag_id in found)
+    await web.send("POST", web.runs, {"dag_run_id": "r", "logical_date": None})
+    await web.here.finished(web.dag_id, "r")
+    await web.send("PATCH", f"dags/{web.dag_id}", {"is_paused": True})
+    row, own = (await listed())[web.dag_id], (await web.client.get(f"dags/{web.dag_id}")).json()
     assert {name: row[name] for name in row if row[name] != own[name]} == {}
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from support import Stack, bash, dag
+from support import Stack, bash, dag, eventually
 from tidemill.model.run.revisions import MarkRequest, RunMark
 from tidemill.model.run.views import RunView
 from tidemill.model.states import RunState, TaskState
@@ -47,3 +47,19 @@ async def test_a_mark_that_resumes_what_is_below_has_the_run_begin_anew(here: St
     await here.tidemill.tasks.mark("resumed_below", "r", MarkRequest(tasks=("a",), state=TaskState.SUCCESS))
     await marked(here, "resumed_below", RunState.SUCCESS)
     assert all(new > old for new, old in zip(await times(here, "resumed_below"), before, strict=True))
+
+
+async def test_a_run_that_a_person_has_marked_stays_so_when_tasks_are_marked(here: Stack) -> None:
+    """In Airflow a mark of a task changes a run's state only where something goes on for it."""
+    await here.run_once(dag("stays", [bash("a", "true"), bash("b", "true", "a")]), run_id="r")
+    await here.tidemill.runs.mark("stays", "r", RunMark(state=RunState.FAILED))
+    await marked(here, "stays", RunState.FAILED)
+    before = await times(here, "stays")
+    await here.tidemill.tasks.mark("stays", "r", MarkRequest(tasks=("b",), state=TaskState.SKIPPED))
+
+    async def tasks() -> list[str]:
+        return [str(task.state) for task in (await here.tidemill.runs.describe("stays", "r")).tasks]
+
+    await eventually(tasks, lambda found: found == ["success", "skipped"])
+    assert (await marked(here, "stays", RunState.FAILED)).reason == "marked failed"
+    assert await times(here, "stays") == before

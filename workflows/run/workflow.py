@@ -159,6 +159,8 @@ class DagRunWorkflow:
         current["ended_at"] = before.ended_at if keeps else None
         self._adopt(before.model_copy(update={**current, "started_at": None, "revision": None}))
         self.tasks.leases.give_back([*self.state.leases])
+        if keeps and revision.mark is not None and revision.ended_as is not None:
+            self.tasks.engine.stay_ended(revision.ended_as)
         try:
             self._revise(revision)
         except InvalidInputError as error:
