@@ -1,6 +1,6 @@
 """One run from its first task to its last, as the data that its workflow carries and shows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, ClassVar, Self
@@ -121,16 +121,39 @@ class DagRunState(OmitNewDefaults, Record):
         """The same of some tasks."""
         return {task_id: summarised(i.state for i in self.of_task(task_id)) for task_id in sorted(task_ids)}
 
-    def with_version(self, spec: DagSpec) -> Self:
-        """This run with another version of its DAG: what the versions do not share begins anew, or is gone."""
+    def other_expansions(self, spec: DagSpec) -> list[str]:
+        """Return the tasks that *spec*, another version of the DAG, maps otherwise."""
         old = self.spec
+        return [name for name in spec.by_id if name in old.by_id and old.mapped.get(name) != spec.mapped.get(name)]
 
-        def is_shared(instance: TaskInstance) -> bool:
-            task_id = instance.task_id
-            return task_id in spec.by_id and old.mapped.get(task_id) == spec.mapped.get(task_id)
+    def with_version(self, spec: DagSpec, *, keeps_indexes: bool) -> Self:
+        """Return this run with another version of its DAG: what the versions do not share is gone, or begins anew.
 
-        kept = {key: instance for key, instance in self.instances.items() if is_shared(instance)}
-        return self.model_copy(update={"spec": spec, "instances": kept})
+        With *keeps_indexes* an instance of a task that is mapped otherwise stays as it is where the values are written
+        in the DAG: indexes that are new are made, those that are no more are removed (as in Airflow).
+        """
+        otherwise = self.other_expansions(spec)
+        shared = spec.by_id.keys() - {*otherwise}
+        kept = {key: instance for key, instance in self.instances.items() if instance.task_id in shared}
+        made = self.model_copy(update={"spec": spec, "instances": kept, "tries": {**self.tries}})
+        for task_id in otherwise if keeps_indexes else ():
+            made._take_indexes(task_id, self.of_task(task_id))
+        return made
+
+    def _take_indexes(self, task_id: str, earlier: Sequence[TaskInstance]) -> None:
+        self.tries[task_id] = max((instance.try_number for instance in earlier), default=0)
+        is_written = task_id in self.spec.mapped and not self.spec.mapped_over(task_id)
+        if not is_written or not earlier or earlier[0].map_index == UNMAPPED:
+            return  # expanded when its values are known, with tries of other numbers
+        try:
+            n = len(self.values_of(task_id))
+        except (NotMappableError, InvalidInputError):
+            return
+        for surplus in earlier[n:]:
+            surplus.state, surplus.reason = TaskState.REMOVED, "its index is no more in the version of the DAG"
+        new = [TaskInstance(task_id=task_id, map_index=index) for index in range(len(earlier), n)]
+        if n:
+            self.instances |= {instance.key: instance for instance in [*earlier, *new]}
 
     # Mapped tasks
 

@@ -11,6 +11,7 @@ from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.revisions import ClearRequest, MarkRequest, RunMark
 from tidemill.model.run.views import RunDetails
+from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import TaskState
 
 
@@ -265,6 +266,32 @@ async def test_a_mapped_task_that_is_cleared_with_its_source_is_mapped_anew(here
     details = await here.finished("anew", run.run_id)
     tries = {task.key: task.try_number for task in details.tasks}
     assert (tries["source"], tries["each[0]"], tries["each[1]"]) == (1, 2, 2)
+
+
+async def test_a_new_version_keeps_the_indexes_of_a_mapped_task(here: Stack, tmp_path: Path) -> None:
+    """What has succeeded does not run again as its list has changed: indexes are added, and removed (as in Airflow)."""
+    log = tmp_path / "log"
+
+    def version(*values: str) -> DagSpec:
+        expand = {"by": {"env": [{"X": value} for value in values]}, "into": "fields"}
+        each = bash("each", f"echo $X >> {log}", expand=expand)
+        return dag("more_values", [bash("bad", f"test -e {tmp_path}/ok"), each])
+
+    await here.run_once(version("a", "b"), run_id="r")
+    for values, ran, found in (
+        (("x", "y", "z"), "z", {"each[0]": "success", "each[1]": "success", "each[2]": "success"}),
+        (("x",), "", {"each[0]": "success", "each[1]": "removed", "each[2]": "removed"}),
+    ):
+        log.write_text("")
+        await here.tidemill.dags.register(version(*values))
+        clear = ClearRequest(tasks=("bad",), run_on_latest_version=True)
+        assert await here.tidemill.runs.clear("more_values", "r", clear) == ["bad"]
+        details = await eventually(
+            lambda: here.tidemill.runs.describe("more_values", "r"),
+            lambda shown, found=found: {"bad": "failed", **found} == states(shown),
+        )
+        assert log.read_text().split() == [*ran]
+        assert {task.try_number for task in details.tasks if task.task_id == "each"} == {1}
 
 
 async def test_a_run_goes_on_with_the_latest_version_if_it_is_asked_to(here: Stack) -> None:

@@ -142,7 +142,8 @@ class DagRunWorkflow:
         before.settle_ended()
         fresh = self.state
         if revision.clear is not None and self._takes_latest(revision.clear):
-            before = before.with_version(fresh.spec)
+            is_new = bool(before.other_expansions(fresh.spec)) and workflow.patched("versions-keep-indexes")
+            before = before.with_version(fresh.spec, keeps_indexes=is_new)
         current: dict[str, Any] = {
             "run": fresh.run,
             "past": fresh.past,
