@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 MAX_ENTRIES = 5000
+PATIENCE = 0.2
+"""In seconds."""
 LONGEST = 60.0
 """How long a question may take, in seconds: who asks meanwhile waits for the same one."""
 
@@ -23,8 +25,8 @@ class Cache:
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float, stale: float = 0) -> T:
         """The answer for *key*: held, on its way, or asked for now. Whatever the question raises is not held.
 
-        One that is older than *seconds*, and not than *stale* seconds more, is given while it is asked for anew: nobody
-        waits for a question that takes long.
+        One that is older than *seconds*, and not than *stale* seconds more, is given where asking anew takes more than
+        `PATIENCE`: nobody waits for a question that takes long, and what was not looked at for a while is new.
         """
         found, now = self._held.get(key), time.monotonic()
         if found is not None and found[0] > now:
@@ -33,9 +35,12 @@ class Cache:
         if key not in self._pending:
             self._pending[key] = asyncio.ensure_future(self._ask(key, ask, seconds))
         if found is not None and found[0] + stale > now:
-            self._pending[key].add_done_callback(lambda task: task.cancelled() or task.exception())
-            old: T = found[1]
-            return old
+            asked = self._pending[key]
+            asked.add_done_callback(lambda task: task.cancelled() or task.exception())
+            await asyncio.wait([asked], timeout=PATIENCE)
+            answered = asked.done() and not asked.cancelled() and asked.exception() is None
+            current: T = asked.result() if answered else found[1]
+            return current
         shared: T = await asyncio.shield(self._pending[key])
         return shared
 

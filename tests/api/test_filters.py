@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidemill.api.read import cache
 from tidemill.api.read.cache import Cache
 from tidemill.api.read.filters import begins, contains, cursor_page, like, matches, ordered, page
 from tidemill.api.read.graph import reached
@@ -121,17 +122,17 @@ def test_the_tasks_around_one() -> None:
 
 
 async def test_who_looks_at_once_asks_once() -> None:
-    cache, asked = Cache(max_entries=2), []
+    held, asked = Cache(max_entries=2), []
 
     async def ask() -> int:
         asked.append(1)
         await asyncio.sleep(0.05)
         return len(asked)
 
-    assert await asyncio.gather(*(cache.get(("x",), ask, 60) for _ in range(50))) == [1] * 50
-    cache.forget("x")
-    assert await cache.get(("x",), ask, 0) == 2
-    assert await cache.get(("x",), ask, 0) == 3  # it holds no longer
+    assert await asyncio.gather(*(held.get(("x",), ask, 60) for _ in range(50))) == [1] * 50
+    held.forget("x")
+    assert await held.get(("x",), ask, 0) == 2
+    assert await held.get(("x",), ask, 0) == 3  # it holds no longer
 
     async def fails() -> int:
         asked.append(1)
@@ -139,24 +140,27 @@ async def test_who_looks_at_once_asks_once() -> None:
 
     for _ in range(2):
         with pytest.raises(LookupError):
-            await cache.get(("y",), fails, 60)
+            await held.get(("y",), fails, 60)
     assert len(asked) == 5
 
 
-async def test_what_takes_long_is_given_as_it_was_while_it_is_asked_anew() -> None:
-    cache, answers = Cache(), iter(range(10))
+async def test_what_takes_long_is_given_as_it_was_while_it_is_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, answers, gate = Cache(), iter(range(10)), asyncio.Event()
 
     async def ask() -> int:
-        await asyncio.sleep(0.05)
+        await gate.wait()
         return next(answers)
 
-    assert await cache.get("x", ask, 0, 60) == 0
-    assert await cache.get("x", ask, 0, 60) == 0  # and 1 is on its way
-    await asyncio.sleep(0.2)
-    assert await cache.get("x", ask, 0, 60) == 1
+    gate.set()
+    assert [await held.get("x", ask, 0, 60) for _ in range(3)] == [0, 1, 2], "what is answered at once is new"
+    monkeypatch.setattr(cache, "PATIENCE", 0.01)
+    gate.clear()
+    assert [await held.get("x", ask, 0, 60) for _ in range(3)] == [2, 2, 2]
+    gate.set()
+    monkeypatch.setattr(cache, "PATIENCE", 60)
+    assert await held.get("x", ask, 0, 60) == 3
 
     async def fails() -> int:
         raise LookupError
 
-    await asyncio.sleep(0.2)
-    assert await cache.get("x", fails, 0, 60) == 2  # a listing that fails takes nothing away
+    assert await held.get("x", fails, 0, 60) == 3, "a listing that fails takes nothing away"
