@@ -52,7 +52,8 @@ class DagRunState(OmitNewDefaults, Record):
     spec: DagSpec
     started_at: Instant | None = None
     began_at: Instant | None = None
-    """When a run had begun that a person has said the end of: that changes no times. None: at `started_at`."""
+    """When it has begun, as its DAG has it, or before a person has said its end: that changes no times. None: at
+    `started_at`, when its workflow first did something."""
     ended_at: Instant | None = None
     """When its last execution has ended it, which no later saying of how it has ended moves."""
     instances: dict[str, TaskInstance] = {}

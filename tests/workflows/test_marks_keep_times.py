@@ -21,9 +21,10 @@ async def marked(here: Stack, dag_id: str, state: RunState) -> RunView:
 
 
 async def test_a_mark_of_the_run_moves_no_time(here: Stack) -> None:
-    await here.run_once(dag("run_is_marked", [bash("a", "exit 1")]), run_id="r")
+    details = await here.run_once(dag("run_is_marked", [bash("a", "exit 1")]), run_id="r")
     before = await times(here, "run_is_marked")
     assert None not in before
+    assert details.started_at == before[1], "a run has begun when its DAG says"
     for state in (RunState.SUCCESS, RunState.FAILED):
         await here.tidemill.runs.mark("run_is_marked", "r", RunMark(state=state))
         await marked(here, "run_is_marked", state)

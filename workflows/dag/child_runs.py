@@ -46,6 +46,10 @@ class Changes:
         self.states.update(changed)
 
 
+ADDED_SINCE: Any = {"spec": True, "began_at": True, "revision": {"ended_as": True}}
+"""What does not count in the size of a run's start: its DAG, which counts once, and fields that are newer than 0.2."""
+
+
 class ChildRuns:
     """Starts and follows runs. Rings *alarm* when one has ended; calls *let_go* when one is followed no more."""
 
@@ -135,6 +139,7 @@ class ChildRuns:
         return DagRunState(
             run=tracked.run,
             spec=with_default_pools(self._state.spec),
+            began_at=tracked.started_at,
             past=self._state.past_of(tracked),
             last_update=self._state.last_update,
             is_paused=self._state.is_paused,
@@ -143,11 +148,14 @@ class ChildRuns:
         )
 
     def _size_of_start(self, tracked: TrackedRun) -> int:
-        """How large the input of a run is as JSON. The DAG, its largest part, is written once for all runs."""
+        """How large the input of a run is as JSON. The DAG, its largest part, is written once for all runs.
+
+        Without what a release has added since: how many starts go together is in histories.
+        """
         start = self._start_of(tracked)
         if self._written is None or self._written[0] is not self._state.spec:
             self._written = (self._state.spec, len(start.spec.model_dump_json()))
-        return len(start.model_dump_json(exclude={"spec"})) + len('"spec":,') + self._written[1]
+        return len(start.model_dump_json(exclude=ADDED_SINCE)) + len('"spec":,') + self._written[1]
 
     @property
     def _snapshot(self) -> str | None:

@@ -156,7 +156,7 @@ class DagRunWorkflow:
             current["queued_at"] = fresh.queued_at
             current["missed"] = [name for name in before.missed if name not in names]
         keeps = revision.clear is None and keeps_times(before, revision.mark, revision.mark_run)
-        current["began_at"] = before.began if keeps else None
+        current["began_at"] = before.began if keeps else fresh.began_at
         current["ended_at"] = before.ended_at if keeps else None
         self._adopt(before.model_copy(update={**current, "started_at": None, "revision": None}))
         self.tasks.leases.give_back([*self.state.leases])
