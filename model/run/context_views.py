@@ -11,9 +11,10 @@ import pendulum
 from ..errors import InvalidInputError
 from ..spec.references import RETURN_VALUE
 from ..spec.tasks.base import DEFAULT_POOL
+from ..states import RunState
 from .attempts import TaskAttempt
 from .current_context import get_current_context
-from .facts import Facts, Question, RunSummary, runs_of, successful_before
+from .facts import Facts, Question, RunSummary, runs_before, runs_of
 from .identity import run_key, run_workflow_id
 from .instance_keys import UNMAPPED
 
@@ -123,12 +124,10 @@ class TaskInstanceView:
 
     def get_previous_dagrun(self, state: str | None = None) -> "DagRunView | None":
         """The run of the latest logical date before this one's; with *state*, the latest of those in it."""
-        date = self._attempt.run.logical_date
-        runs = [run for run in runs_of(self._facts, self.dag_id) if state is None or run.state == state]
-        dated = [run for run in runs if run.logical_date is not None and date is not None and run.logical_date < date]
-        found = max(dated, key=lambda run: run.logical_date or run.run_after, default=None)
-        if found is None:
+        before = runs_before(runs_of(self._facts, self.dag_id), self._attempt.run.logical_date, state)
+        if not before:
             return None
+        found = before[0]
         whole = next(iter(runs_of(self._facts, self.dag_id, found.run_id)), found)
         return DagRunView(self.dag_id, whole, self._facts)
 
@@ -249,7 +248,7 @@ class PreviousSuccess:
     @cached_property
     def _found(self) -> RunSummary | None:
         run = self._attempt.run
-        found = successful_before(runs_of(self._facts, run.dag_id), run.logical_date)
+        found = next(iter(runs_before(runs_of(self._facts, run.dag_id), run.logical_date, RunState.SUCCESS)), None)
         if found is None:
             return None
         return next(iter(runs_of(self._facts, run.dag_id, found.run_id)), found)

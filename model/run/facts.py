@@ -96,14 +96,11 @@ def runs_of(facts: RunSource, dag_id: str, run_id: str | None = None) -> list[Ru
     return [RunSummary.model_validate(run) for run in facts.facts(Question(about="runs", dag_id=dag_id, run_id=run_id))]
 
 
-def successful_before(runs: Sequence[RunSummary], date: Instant | None) -> RunSummary | None:
-    """The run of the latest logical date before *date* that has succeeded (as in Airflow)."""
+def runs_before(runs: Sequence[RunSummary], date: Instant | None, state: str | None = None) -> list[RunSummary]:
+    """The runs of a logical date before *date*, the latest first; with *state* those in it alone (as in Airflow)."""
     found = [
-        run
+        (run.logical_date, run)
         for run in runs
-        if date is not None
-        and run.state is RunState.SUCCESS
-        and run.logical_date is not None
-        and run.logical_date < date
+        if date is not None and run.logical_date is not None and run.logical_date < date and state in (None, run.state)
     ]
-    return max(found, key=lambda run: run.logical_date or run.run_after, default=None)
+    return [run for _, run in sorted(found, key=lambda one: one[0], reverse=True)]

@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from .....model.errors import InvalidInputError
-from .....model.run.facts import Question, RunSummary, runs_of, successful_before
+from .....model.run.facts import Question, RunSummary, runs_before, runs_of
+from .....model.states import RunState, TaskState
 from . import OK, Answering, Asking, Message, missing
-
-ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
 
 
 def dag_run(dag_id: str, run: RunSummary, mode: Literal["json", "python"] = "json") -> Message:
@@ -119,7 +118,7 @@ def _breadcrumbs(asking: Asking, message: Message) -> Message:
             "duration": _duration(one),
         }
         for _, one in _instances(asking, {**message, "run_ids": [message["run_id"]]})
-        if one["state"] in ENDED
+        if TaskState(one["state"]).finished
     ]
     return {"type": "TaskBreadcrumbsResult", "breadcrumbs": crumbs}
 
@@ -132,15 +131,9 @@ def _duration(instance: dict[str, Any]) -> float | None:
 
 def _previous_run(asking: Asking, message: Message) -> Message:
     date, state = _instant(message["logical_date"]), message.get("state")
-    before = [
-        run
-        for run in runs_of(asking.worker, message["dag_id"])
-        if run.logical_date is not None and run.logical_date < date and state in (None, str(run.state))
-    ]
-    found = max(before, key=lambda run: run.logical_date or run.run_after, default=None)
-    if found is None:
-        return {"type": "PreviousDagRunResult", "dag_run": None}
-    return {"type": "PreviousDagRunResult", "dag_run": dag_run(message["dag_id"], _whole(asking, message, found))}
+    before = runs_before(runs_of(asking.worker, message["dag_id"]), date, state)
+    found = dag_run(message["dag_id"], _whole(asking, message, before[0])) if before else None
+    return {"type": "PreviousDagRunResult", "dag_run": found}
 
 
 def _whole(asking: Asking, message: Message, run: RunSummary) -> RunSummary:
@@ -150,23 +143,18 @@ def _whole(asking: Asking, message: Message, run: RunSummary) -> RunSummary:
 
 def _previous_success(asking: Asking, _message: Message) -> Message:
     run = asking.attempt.run
-    found = successful_before(runs_of(asking.worker, run.dag_id), run.logical_date)
-    if found is None:
+    before = runs_before(runs_of(asking.worker, run.dag_id), run.logical_date, RunState.SUCCESS)
+    if not before:
         return {"type": "PrevSuccessfulDagRunResult"}
-    known = dag_run(run.dag_id, _whole(asking, {"dag_id": run.dag_id}, found))
+    known = dag_run(run.dag_id, _whole(asking, {"dag_id": run.dag_id}, before[0]))
     names = ("data_interval_start", "data_interval_end", "start_date", "end_date")
     return {"type": "PrevSuccessfulDagRunResult", **{name: known[name] for name in names}}
 
 
 def _previous_instance(asking: Asking, message: Message) -> Message:
     date = message.get("logical_date")
-    before = [
-        run
-        for run in runs_of(asking.worker, message["dag_id"])
-        if run.logical_date is not None and (date is None or run.logical_date < _instant(date))
-    ]
-    before.sort(key=lambda run: run.logical_date or run.run_after, reverse=True)
-    for run in before:
+    latest = _instant(date) if date is not None else datetime.max.replace(tzinfo=UTC)
+    for run in runs_before(runs_of(asking.worker, message["dag_id"]), latest):
         question = {"dag_id": message["dag_id"], "run_ids": [run.run_id], "task_ids": [message["task_id"]]}
         for _, one in _instances(asking, {**question, "map_index": message["map_index"]}):
             if message.get("state") in (None, one["state"]):
