@@ -27,8 +27,11 @@ NAMED = frozenset((
     "action", "action_on_existence", "action_on_non_existence", "entities", "dag_runs",
 ))  # fmt: skip
 """What of a body says what the change is about, on every level: confs, values and notes may hold anything."""
-MAX_VALUES, MAX_LISTED, MAX_DEPTH = 200, 20, 4
-"""How much of a body is in a line: in all, of a list, and so many lists and objects in each other."""
+OF_MANY = frozenset(("actions", "entities", "dag_runs"))
+"""Names of what is a list of objects: those of other names are left out."""
+MAX_VALUES, MAX_LISTED = 200, 20
+"""How much of a body is in a line: in all, and of a list."""
+LARGEST_NUMBER = 10**15
 LEFT_OUT = "..."
 LOGIN_PATHS = ("/auth/", "/api/v2/auth/")
 REFUSED = (401, 403, 429)
@@ -129,22 +132,39 @@ def _object(body: bytes) -> dict[str, Any]:
 
 @dataclass
 class _Named:
-    """What of something given names what a change is about: short texts, and not many."""
+    """What of something given names what a change is about: short texts, and not many; what is left out says so."""
 
     left: int = MAX_VALUES
 
-    def of(self, given: Mapping[str, Any], depth: int = MAX_DEPTH) -> dict[str, Any]:
-        return {name: self._short(value, depth) for name, value in given.items() if name in NAMED and self.left > 0}
+    def of(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        found = {}
+        for name, value in given.items():
+            if name in NAMED:
+                found[name] = self._short(value, may_nest=name in OF_MANY)
+                if self.left <= 0:
+                    return {**found, "more": LEFT_OUT}
+        return found
 
-    def _short(self, value: Any, depth: int) -> Any:
+    def _short(self, value: Any, *, may_nest: bool, depth: int = 2) -> Any:
         self.left -= 1
         match value:
-            case dict() | list() if depth == 0:
+            case dict() if may_nest:
+                return self.of(value)
+            case list() if depth > 0:
+                return self._listed(value, may_nest=may_nest, depth=depth - 1)
+            case dict() | list():
                 return LEFT_OUT
-            case dict():
-                return self.of(value, depth - 1)
-            case list():
-                return [self._short(each, depth - 1) for each in value[:MAX_LISTED] if self.left > 0]
-            case bool() | int() | float() | None:
+            case bool() | None:
+                return value
+            case int() | float() if abs(value) < LARGEST_NUMBER:  # neither is NaN
                 return value
         return str(value)[:LONGEST]
+
+    def _listed(self, values: list[Any], *, may_nest: bool, depth: int) -> list[Any]:
+        found: list[Any] = []
+        for value in values[:MAX_LISTED]:
+            if self.left <= 0:
+                break
+            found.append(self._short(value, may_nest=may_nest, depth=depth))
+        cut = len(values) - len(found)
+        return [*found, f"{LEFT_OUT} {cut} more"] if cut else found

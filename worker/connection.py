@@ -22,7 +22,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from ..activities.names import ASK_AGAIN, DATE_TAKEN
+from ..activities.names import ASK_AGAIN, DATE_TAKEN, INVALID_INPUT
 from ..model.dag.records import DateTakenError
 from ..model.errors import InvalidInputError
 from .converter import ModelsPlugin
@@ -123,7 +123,9 @@ async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
         cause = error.cause
         if not isinstance(cause, ApplicationError):
             raise InvalidInputError(str(cause)) from None
-        refusal = DateTakenError if cause.type == DATE_TAKEN else InvalidInputError
+        # By a worker of 0.2, which has no type for it.
+        of_before = cause.type == INVALID_INPUT and " is taken by run " in cause.message
+        refusal = DateTakenError if cause.type == DATE_TAKEN or of_before else InvalidInputError
         raise refusal(cause.message) from None
     except WorkflowQueryFailedError as error:
         if NONDETERMINISM in str(error):

@@ -119,9 +119,8 @@ def temporal_check(found: str, release: str, store: str) -> Check:
 
 def runs_check(rows: Sequence[DagRow], now: datetime) -> Check:
     """Whether each DAG that may make runs has made those that were due a while before *now*."""
-    late = sorted(
-        row.dag_id for row in rows if row.status == "active" and row.due_at is not None and row.due_at < now - LATE
-    )
+    active = [(row.makes_run_at, row.dag_id) for row in rows if row.status == "active"]
+    late = sorted(dag_id for at, dag_id in active if at is not None and at < now - LATE)
     if not late:
         return Check(name="Runs", ok=True, found=f"{len(rows)} DAGs, none is late")
     remedy = (

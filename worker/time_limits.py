@@ -23,18 +23,21 @@ def limited(limit: timedelta | None) -> Iterator[None]:
     if limit is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    is_over = False
+    is_over, is_at_work = False, True
 
     def end(*_: Any) -> None:
         nonlocal is_over
-        is_over = True
-        raise TimeIsOver
+        if is_at_work:
+            is_over = True
+            raise TimeIsOver
 
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, limit.total_seconds())
     try:
         yield
+        is_at_work = False
     except BaseException:
+        is_at_work = False
         if not is_over:
             raise
     finally:

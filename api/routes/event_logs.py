@@ -214,28 +214,34 @@ def _number(text: Any) -> int | None:
     """What a path or a body gives as a number; None where it is none."""
     try:
         return int(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
+
+
+def _text(value: Any) -> str | None:
+    """What a body gives as a text; None where it is none."""
+    return value if isinstance(value, str) else None
 
 
 def _change(line: dict[str, Any]) -> dict[str, Any]:
     """What a person has changed, or was refused, as Airflow has it."""
     about = line["about"]
+    dag_id, task_id = _text(about.get("dag_id")), _text(about.get("task_id"))
     extra = {name: line[name] for name in ("status", "address", "method", "path", "about", "reason") if name in line}
     return {
         "event_log_id": number_of("change", line["at"], line["path"], str(line["who"])),
         "when": line["at"],
-        "dag_id": about.get("dag_id"),
-        "task_id": about.get("task_id"),
-        "run_id": about.get("dag_run_id") or about.get("run_id"),
+        "dag_id": dag_id,
+        "task_id": task_id,
+        "run_id": _text(about.get("dag_run_id")) or _text(about.get("run_id")),
         "map_index": _number(about.get("map_index")),
         "try_number": None,
         "event": line["operation"] or "refused",
-        "logical_date": about.get("logical_date"),
+        "logical_date": _text(about.get("logical_date")),
         "owner": line["who"],
         "extra": json.dumps(extra),
-        "dag_display_name": about.get("dag_id"),
-        "task_display_name": about.get("task_id"),
+        "dag_display_name": dag_id,
+        "task_display_name": task_id,
     }
 
 

@@ -24,9 +24,6 @@ FIELDS_OF_KINDS = {kind: {*model.model_fields, *map(str, Event)} for kind, model
 """The options that each kind of task has."""
 
 
-"""Airflow's name of the pool of those that name none; here they are in none."""
-
-
 PACKAGE = str(Path(__file__).parents[1])
 Hook = Callable[..., Any]
 

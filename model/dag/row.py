@@ -5,6 +5,7 @@ Imports next to nothing, since the command that lists DAGs imports it.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict
@@ -67,7 +68,9 @@ class DagRow(Model):
     next_dagrun_create_after: Instant | None = None
     next_dagrun_data_interval: Interval | None = None
     due_at: Instant | None = None
-    """When its jitter and its limits have it make the next run; None: nothing or nobody does, or release 0.2 knew."""
+    """When its jitter and its limits have it make the next run; None: nothing does, or it is not known."""
+    knows_due: bool = False
+    """Whether `due_at` says it: a line of release 0.2 does not."""
     max_active_runs: int = 0
     active_runs: int = 0
     queued_runs: int = 0
@@ -85,6 +88,14 @@ class DagRow(Model):
     """Whether it lacks owners, tags or the rest of a text; see `whole_row`."""
     problem: str | None = None
     """Why its workflow cannot go on, where its workflow tasks fail. Known to lists alone."""
+
+    @property
+    def makes_run_at(self) -> datetime | None:
+        """When it makes the next run (UTC), as far as its line tells; None: nothing has it make one."""
+        if self.knows_due:
+            return self.due_at
+        has_room = self.active_runs + self.queued_runs < self.max_active_runs
+        return self.next_dagrun_create_after if has_room else None
 
     @property
     def last_state(self) -> RunState | None:

@@ -350,7 +350,8 @@ class DagState(DagAssets, DagBackfills):
         """
         known = next((record for record in self.ledger if record.run_id == run.run_id), None)
         before = known if keeps_times else None
-        revision = revision.model_copy(update={"ended_as": known.state if known is not None else None})
+        if known is not None:
+            revision = revision.model_copy(update={"ended_as": known.state, "ended_reason": known.reason})
         self.runs[run.key] = TrackedRun(
             run=run,
             queued_at=before.queued_at if before is not None else now,

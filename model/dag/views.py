@@ -158,6 +158,7 @@ def dag_row(state: DagState) -> DagRow:
         next_dagrun_create_after=info.run_after if info is not None else None,
         next_dagrun_data_interval=_interval(info),
         due_at=state.due_at,
+        knows_due=True,
         max_active_runs=spec.max_active_runs,
         active_runs=running,
         queued_runs=len(state.runs) - running,

@@ -109,8 +109,9 @@ def answer_of(task: ApprovalTask, answer: Answer, *, is_default: bool = False) -
     *is_default*: nobody has answered in time.
     """
     check_choice(form_of(task), answer)
-    who = "default" if is_default else answer.by or "somebody"
+    by = "default" if is_default else answer.by
+    who = by or "somebody"
     if task.fail_on_reject and "Reject" in answer.chosen:
         return Failure(error_type="Rejected", message=f"rejected by {who}", retryable=False)
-    chosen = {"chosen_options": list(answer.chosen), "params_input": answer.params, "responded_by": answer.by}
+    chosen = {"chosen_options": list(answer.chosen), "params_input": answer.params, "responded_by": by}
     return Outcome(xcom={RETURN_VALUE: chosen}, note=f"answered by {who}")

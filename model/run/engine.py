@@ -320,7 +320,7 @@ class RunEngine:
         if not gives_up or not self._driver.softens_failures():
             return failure
         note = f"soft_fail: {failure.error_type}: {failure.message}"
-        return Outcome(state=TaskState.SKIPPED, note=note, xcom=failure.xcom)
+        return self._within_budget(Outcome(state=TaskState.SKIPPED, note=note, xcom=failure.xcom))
 
     def _within_budget(self, outcome: Outcome) -> Outcome | Failure:
         """*outcome*, or a failure if the run's results together would outgrow what Temporal carries."""
@@ -587,10 +587,13 @@ class RunEngine:
         self.stop_all(end.reason)
         self._driver.changed()
 
-    def stay_ended(self, state: RunState) -> None:
-        """Keeps the end that a person has given the run, and its tasks have not, whatever is said of some of them."""
-        if self.end is not None and self.end.state is not state:
-            self.ended = RunEnd(state, f"marked {state}")
+    def is_ended_by_its_tasks(self, state: RunState) -> bool:
+        """Whether *state*, in which the run has ended, is what its tasks have come to: else a person has given it."""
+        return self.end is None or self.end.state is state
+
+    def stay_ended(self, end: RunEnd) -> None:
+        """Keeps the end that the run has, whatever is said of some of its tasks."""
+        self.ended = end
 
     def time_out(self) -> None:
         """Ends the run: its `dagrun_timeout` is over."""

@@ -64,6 +64,7 @@ class Revision(Model):
     mark_run: RunMark | None = None
     ended_as: RunState | None = None
     """How the run had ended, as its DAG knows it; None: it does not."""
+    ended_reason: str | None = None
 
 
 def selected(spec: DagSpec, states: Mapping[str, TaskState], selection: Selection) -> list[str]:

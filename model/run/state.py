@@ -142,7 +142,8 @@ class DagRunState(OmitNewDefaults, Record):
         return made
 
     def _take_indexes(self, task_id: str, earlier: Sequence[TaskInstance]) -> None:
-        self.tries[task_id] = max((instance.try_number for instance in earlier), default=0)
+        used = self.tries.get(task_id, 0)
+        self.tries[task_id] = max((instance.try_number for instance in earlier), default=used)
         is_written = task_id in self.spec.mapped and not self.spec.mapped_over(task_id)
         if not is_written or not earlier or earlier[0].map_index == UNMAPPED:
             return  # expanded when its values are known, with tries of other numbers
@@ -152,7 +153,12 @@ class DagRunState(OmitNewDefaults, Record):
             return
         for surplus in earlier[n:]:
             surplus.state, surplus.reason = TaskState.REMOVED, "its index is no more in the version of the DAG"
-        new = [TaskInstance(task_id=task_id, map_index=index) for index in range(len(earlier), n)]
+        for back in earlier[:n]:
+            if back.state is TaskState.REMOVED:
+                back.clear()
+                back.state, back.reason = TaskState.NONE, None
+        numbers = {"try_number": used, "tries_cleared": used}
+        new = [TaskInstance(task_id=task_id, map_index=index, **numbers) for index in range(len(earlier), n)]
         if n:
             self.instances |= {instance.key: instance for instance in [*earlier, *new]}
 

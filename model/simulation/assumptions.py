@@ -44,7 +44,7 @@ def _with_pool_of_spark(pools: Mapping[str, PoolSettings]) -> Mapping[str, PoolS
 
 def limit_of(task: BaseTask) -> timedelta | None:
     """How long a try of *task* may take; None: as long as it likes."""
-    if isinstance(task, EmptyTask) or (isinstance(task, ApprovalTask) and task.defaults is not None):
+    if isinstance(task, EmptyTask):
         return None
     return task.timeout if isinstance(task, WaitingTask) else task.execution_timeout
 
@@ -82,6 +82,8 @@ class Assumptions(Request):
 
     def outlasts(self, dag_id: str, task: BaseTask) -> bool:
         """Whether a try would take longer than its task lets it; what nobody has said the length of is in time."""
+        if isinstance(task, ApprovalTask) and task.defaults is not None:  # they are its answer then
+            return False
         limit, name = limit_of(task), f"{dag_id}.{task.task_id}"
         is_said = name in self.durations or "duration" in self.model_fields_set
         return limit is not None and is_said and self._wanted(dag_id, task) > limit

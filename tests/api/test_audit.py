@@ -14,6 +14,7 @@ from tidemill.api.app import make_app
 from tidemill.api.audit import NAMED
 from tidemill.api.auth.sessions import Access
 from tidemill.api.auth.tokens import Role, TokenFile, create_token
+from tidemill.api.routes.event_logs import _change
 from tidemill.worker.settings import Settings
 from web_stack import Web, nowhere
 
@@ -59,7 +60,10 @@ CHANGES = [
     ("POST", "/api/v2/dags/~/clearDagRuns", {"dag_runs": [{"dag_id": "a", "dag_run_id": "r", "note": "secret"}],
                                               "dry_run": False},
      {"dag_id": "~", "dag_runs": [{"dag_id": "a", "dag_run_id": "r"}], "dry_run": False}),
-    ("POST", "/api/v2/pools", {"name": {"key": "k", "password": "secret"}}, {"name": {"key": "k"}}),
+    ("POST", "/api/v2/pools", {"name": {"key": "k", "password": "secret"}, "slots": 10**30},
+     {"name": "...", "slots": "1" + 30 * "0"}),
+    ("POST", "/api/v2/dags/sales/clearTaskInstances", {"dag_run_id": "r1", "task_ids": [["a", 1]], "dry_run": False},
+     {"dag_id": "sales", "dag_run_id": "r1", "task_ids": [["a", 1]], "dry_run": False}),
 ]  # fmt: skip
 CONTENTS = {
     "conf", "dag_run_conf", "note", "description", "value", "extra", "params_input", "host", "login", "password",
@@ -130,12 +134,33 @@ async def test_depth_hides_nothing(app: FastAPI, tokens: dict[str, str], tmp_pat
     assert [line["path"] for line in lines(tmp_path)] == ["/api/v2/pools"]
 
 
-async def test_many_names_are_cut(app: FastAPI, tokens: dict[str, str], tmp_path: Path) -> None:
-    runs = [{"dag_id": "d" * 9_000, "dag_run_id": "r" * 9_000} for _ in range(100)]
-    actions = [{"action": "delete", "entities": runs} for _ in range(100)]
-    await asked(app, "PATCH", "/api/v2/dags/~/dagRuns", tokens["operator"], {"actions": actions})
+async def test_many_names_are_cut_and_what_is_left_out_says_so(
+    app: FastAPI, tokens: dict[str, str], tmp_path: Path
+) -> None:
+    runs = [{"dag_id": "d" * 300, "dag_run_id": "r" * 300, "map_index": int("7" * 300)} for _ in range(21)]
+    actions = [{"action": "delete", "entities": runs} for _ in range(20)]
+    await asked(app, "PATCH", "/api/v2/dags/~/dagRuns", tokens["operator"], {"actions": actions, "name": "last"})
+    await asked(app, "PATCH", "/api/v2/connections", tokens["operator"],
+                {"actions": [{"action": "delete", "entities": [*map(str, range(21))]}]})  # fmt: skip
+    first, second = lines(tmp_path)
+    assert len(json.dumps(first)) < 100_000
+    assert first["about"]["more"] == "..."
+    assert second["about"]["actions"][0]["entities"][-1] == "... 1 more"
+
+
+@pytest.mark.parametrize("body", [
+    '{"map_index": 1e999}', '{"logical_date": NaN}', '{"dag_id": {"name": "x"}, "task_id": [1], "dag_run_id": 7}',
+])  # fmt: skip
+async def test_no_refused_change_keeps_others_from_being_listed(
+    app: FastAPI, tokens: dict[str, str], tmp_path: Path, body: str
+) -> None:
+    headers = {"Authorization": f"Bearer {tokens['operator']}", "Content-Type": "application/json"}
+    async with client(app) as web:
+        await web.post("/api/v2/backfills", headers=headers, content=body)
     [line] = lines(tmp_path)
-    assert len(json.dumps(line)) < 50_000
+    shown = _change(line)
+    json.dumps(shown, allow_nan=False)
+    assert all(isinstance(shown[name], str | None) for name in ("dag_id", "task_id", "run_id", "logical_date"))
 
 
 @pytest.mark.parametrize(("method", "path", "body", "about"), CHANGES)

@@ -2,16 +2,20 @@
 
 from typing import Any
 
-NO_NEWS = {"is_cut", "due_at"}
+NO_NEWS = {"is_cut", "due_at", "knows_due"}
 """Fields that are written with what they are made of, and for which no line is written anew."""
 NEW_OF_DAGS = {"dag_display_name", "newest_run", "next_dagrun", "next_dagrun_data_interval", "problem"}
 NEW_OF_RUNS = {"partition_key", "problem", "reason", "triggered_by", "triggering_user_name"}
 """Fields of a line that release 0.2 does not write."""
 
 
-def is_line(known: dict[str, Any], line: dict[str, Any], new: set[str]) -> bool:
-    """Return whether *known* is *line*, as this release writes it or as 0.2 does."""
-    return known in (line, {name: value for name, value in line.items() if name not in new})
+def is_line(known: dict[str, Any], line: dict[str, Any], new: set[str], other: tuple[str, ...] = ()) -> bool:
+    """Return whether *known* is *line*, as this release writes it, or as 0.2 does.
+
+    That is without *new*, and with *other* as it has them.
+    """
+    of_before = {name: value for name, value in line.items() if name not in new}
+    return known in (line, of_before | {name: known[name] for name in other if name in known and name in of_before})
 
 
 def without_newest_run(line: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ NOW = at("2026-01-02T12:00")
 
 
 def row(dag_id: str = "d", **fields: Any) -> DagRow:
-    return DagRow.model_validate({"dag_id": dag_id, "due_at": NOW - LATE - timedelta(seconds=1), **fields})
+    due = {"due_at": NOW - LATE - timedelta(seconds=1), "knows_due": True}
+    return DagRow.model_validate({"dag_id": dag_id, **due, **fields})
 
 
 def test_a_dag_that_is_late_is_named() -> None:
@@ -35,3 +36,9 @@ def test_a_dag_that_is_late_is_named() -> None:
 )
 def test_one_that_may_make_no_run_is_not_late(fields: dict[str, Any]) -> None:
     assert runs_check([row(**fields)], NOW).ok
+
+
+@pytest.mark.parametrize(("runs", "ok"), [(0, False), (1, True)])
+def test_a_line_of_the_release_before_is_judged_by_what_it_says(runs: int, ok: bool) -> None:
+    due = {"next_dagrun_create_after": NOW - LATE - timedelta(seconds=1), "max_active_runs": 1, "active_runs": runs}
+    assert runs_check([row(**due, due_at=None, knows_due=False)], NOW).ok is ok

@@ -188,7 +188,7 @@ async def test_what_a_person_is_asked_is_shown_as_it_is_asked(here: Stack) -> No
     assert (late.response, late.form and late.form.subject) == (None, f"{DAY:%Y-%m-%d}: late?")
     assert fallen_back.response is not None
     assert (fallen_back.response.form.subject, fallen_back.response.by) == (f"{DAY:%Y-%m-%d}: fallen_back?", None)
-    assert (await here.result_of(details, "fallen_back"))["responded_by"] is None
+    assert (await here.result_of(details, "fallen_back"))["responded_by"] == "default"
     shown = [detail_of(details.run, None, view) for view in (slow, late, fallen_back)]
     assert [one and one["subject"].split()[-1] for one in shown] == ["slow?", "late?", "fallen_back?"]
 

@@ -46,7 +46,7 @@ class Changes:
         self.states.update(changed)
 
 
-ADDED_SINCE: Any = {"spec": True, "began_at": True, "revision": {"ended_as": True}}
+ADDED_SINCE: Any = {"spec": True, "began_at": True, "revision": {"ended_as": True, "ended_reason": True}}
 """What does not count in the size of a run's start: its DAG, which counts once, and fields that are newer than 0.2."""
 
 

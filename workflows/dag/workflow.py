@@ -99,7 +99,8 @@ class DagWorkflow:
             if self._ripe():
                 break
             row = dag_row(self.state)
-            known_by = row.model_copy(update={"is_cut": False, "due_at": None})  # what they are made of is news
+            # What they are made of is news.
+            known_by = row.model_copy(update={"is_cut": False, "due_at": None, "knows_due": False})
             self._memo.show(row, known_by=known_by, as_before=known_by.model_copy(update={"newest_run": None}))
             await self._alarm.until(self._next_wake())
         await workflow.wait_condition(

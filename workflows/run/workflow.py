@@ -160,12 +160,18 @@ class DagRunWorkflow:
         current["ended_at"] = before.ended_at if keeps else None
         self._adopt(before.model_copy(update={**current, "started_at": None, "revision": None}))
         self.tasks.leases.give_back([*self.state.leases])
-        if keeps and revision.mark is not None and revision.ended_as is not None:
-            self.tasks.engine.stay_ended(revision.ended_as)
+        if keeps and revision.mark is not None:
+            self._stay_ended(revision)
         try:
             self._revise(revision)
         except InvalidInputError as error:
             workflow.logger.warning("run %s is not changed: %s", self.state.run.run_id, error)
+
+    def _stay_ended(self, revision: Revision) -> None:
+        """Keeps the end that a person, or its timeout, has given the run before tasks are marked."""
+        state, engine = revision.ended_as, self.tasks.engine
+        if state is not None and not engine.is_ended_by_its_tasks(state) and workflow.patched("marks-keep-ends"):
+            engine.stay_ended(RunEnd(state, revision.ended_reason or f"marked {state}"))
 
     def _takes_latest(self, request: ClearRequest) -> bool:
         wanted = request.run_on_latest_version
