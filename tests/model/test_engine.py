@@ -219,6 +219,17 @@ def test_a_branch_to_nowhere_fails() -> None:
     assert driver.states == {"a": "failed", "b": "upstream_failed"}
 
 
+def test_what_a_sensor_has_pushed_that_gives_up_counts_as_results() -> None:
+    sensors = [python(f"s{n}", kind="sensor", soft_fail=True) for n in range(6)]
+    driver = Driver(sensors, max_active_tasks=10)
+    driver.begin()
+    pushed = Failure(error_type="AirflowFailException", message="never", retryable=False, xcom={"x": "y" * 200_000})
+    for n in range(6):
+        driver.comes_to(f"s{n}", pushed)
+    states = [str(instance.state) for instance in driver.state.instances.values()]
+    assert states == ["skipped"] * 4 + ["failed"] * 2, "together they have more than a run may have"
+
+
 @pytest.mark.parametrize(("soft_fail", "state"), [(True, "skipped"), (False, "failed")])
 def test_a_sensor_whose_time_is_over(soft_fail: bool, state: str) -> None:
     driver = Driver([python("a", kind="sensor", soft_fail=soft_fail, retries=3)])

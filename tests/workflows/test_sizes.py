@@ -6,12 +6,27 @@ from pathlib import Path
 import pytest
 from support import Stack, bash, dag, empty, eventually, stack, temporal_server
 from tidemill.model.pool.state import PoolSettings
+from tidemill.model.run.attempts import TaskAttempt
+from tidemill.model.run.identity import RunIdentity, RunType, TriggeredBy
 from tidemill.model.run.views import RunDetails
+from tidemill.workflows.run.tasks import size_of_start
 
 
 def ended_well(details: RunDetails, n: int) -> None:
     assert details.state == "success"
     assert details.progress.succeeded == n
+
+
+def test_what_is_new_in_an_attempt_does_not_count_in_its_size() -> None:
+    """How many attempts begin in a step is in the histories of the release before."""
+    spec = dag("sized", [bash("a", "x")])
+    run = RunIdentity(
+        dag_id="sized", run_id="r", run_type=RunType.MANUAL, run_after=datetime(2026, 1, 1, tzinfo=UTC),
+        triggered_by=TriggeredBy.CLI,
+    )  # fmt: skip
+    attempt = TaskAttempt(run=run, task=spec.tasks[0], try_number=3)
+    cleared = attempt.model_copy(update={"tries_cleared": 2})
+    assert size_of_start(cleared) == size_of_start(attempt) < len(cleared.model_dump_json())
 
 
 @pytest.mark.thorough
