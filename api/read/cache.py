@@ -35,11 +35,11 @@ class Cache:
         if key not in self._pending:
             self._pending[key] = asyncio.ensure_future(self._ask(key, ask, seconds))
         if found is not None and found[0] + stale > now:
-            asked = self._pending[key]
-            asked.add_done_callback(lambda task: task.cancelled() or task.exception())
-            await asyncio.wait([asked], timeout=PATIENCE)
-            answered = asked.done() and not asked.cancelled() and asked.exception() is None
-            current: T = asked.result() if answered else found[1]
+            request = self._pending[key]
+            request.add_done_callback(lambda task: task.cancelled() or task.exception())
+            await asyncio.wait([request], timeout=PATIENCE)
+            answered = request.done() and not request.cancelled() and request.exception() is None
+            current: T = request.result() if answered else found[1]
             return current
         shared: T = await asyncio.shield(self._pending[key])
         return shared

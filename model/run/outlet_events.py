@@ -10,12 +10,12 @@ def events_of(
     run: RunIdentity,
     task: BaseTask,
     instance: TaskInstance,
-    said: tuple[OutletEvent, ...],
+    recorded: tuple[OutletEvent, ...],
     execution: str,
     *,
     every: bool = True,
 ) -> list[Emission]:
-    """Return what there is to tell of a try that has succeeded; *said* is what it has told of its outlets itself.
+    """Return what there is to tell of a try that has succeeded; *recorded* is what it has told of its outlets itself.
 
     *execution* is the run's first in Temporal: a try of a run that was run again is another. *every*: see `emissions`.
     """
@@ -28,4 +28,4 @@ def events_of(
     own = {"partition_key": run.partition_key, "partition_date": run.partition_date}
     # The same however often it is told, and another for each try, also of a run that was run again.
     cause = f"{run.dag_id}/{run.run_id}/{instance.key}/{instance.try_number}/{execution}"
-    return emissions(task, said, source, cause, own if run.partition_key is not None else {}, every=every)
+    return emissions(task, recorded, source, cause, own if run.partition_key is not None else {}, every=every)

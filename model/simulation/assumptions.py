@@ -85,8 +85,8 @@ class Assumptions(Request):
         if isinstance(task, ApprovalTask) and task.defaults is not None:  # they are its answer then
             return False
         limit, name = limit_of(task), f"{dag_id}.{task.task_id}"
-        is_said = name in self.durations or "duration" in self.model_fields_set
-        return limit is not None and is_said and self._wanted(dag_id, task) > limit
+        is_given = name in self.durations or "duration" in self.model_fields_set
+        return limit is not None and is_given and self._wanted(dag_id, task) > limit
 
     def _wanted(self, dag_id: str, task: BaseTask) -> timedelta:
         return self.durations.get(f"{dag_id}.{task.task_id}", self.duration)

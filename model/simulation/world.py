@@ -265,5 +265,5 @@ class SimulatedDag:
 
     def _tell_assets(self, run: SimulatedRun, instance: TaskInstance) -> None:
         now = self._world.clock.now
-        for told in events_of(run.state.run, run.state.spec.by_id[instance.task_id], instance, (), ""):
-            self._at(now, partial(self._world.tell_of_asset, told.event.of(told.asset, now)))
+        for emission in events_of(run.state.run, run.state.spec.by_id[instance.task_id], instance, (), ""):
+            self._at(now, partial(self._world.tell_of_asset, emission.event.of(emission.asset, now)))
