@@ -29,7 +29,7 @@ NAMED = frozenset((
 """What of a body says what the change is about, on every level: confs, values and notes may hold anything."""
 OF_MANY = frozenset(("actions", "entities", "dag_runs"))
 """Names of what is a list of objects: those of other names are left out."""
-MAX_VALUES, MAX_LISTED = 200, 20
+MAX_VALUES, MAX_LISTED = 500, 200
 """How much of a body is in a line: in all, and of a list."""
 LARGEST_NUMBER = 10**15
 LEFT_OUT = "..."
@@ -137,12 +137,11 @@ class _Named:
     left: int = MAX_VALUES
 
     def of(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        found = {}
-        for name, value in given.items():
-            if name in NAMED:
-                found[name] = self._short(value, may_nest=name in OF_MANY)
-                if self.left <= 0:
-                    return {**found, "more": LEFT_OUT}
+        found: dict[str, Any] = {}
+        for name in [name for name in given if name in NAMED]:
+            if self.left <= 0:
+                return {**found, "more": LEFT_OUT}
+            found[name] = self._short(given[name], may_nest=name in OF_MANY)
         return found
 
     def _short(self, value: Any, *, may_nest: bool, depth: int = 2) -> Any:

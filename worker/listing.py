@@ -34,9 +34,6 @@ PAGE = 1000
 UNREADABLE = (KeyError, ValueError, RuntimeError)
 """What reading a memo raises that was written with a codec that is not here, or by a release that is too different."""
 
-SILENT = (RuntimeError, LookupError, ValueError, RPCError)
-"""What asking a DAG raises that does not answer, or not so that it can be read."""
-
 
 async def runs_of_dag(client: Client, dag_id: str, but: str = "") -> AsyncIterator[WorkflowExecution]:
     """Every execution of the DAG's runs that Temporal lists; *but* is added to the question."""
@@ -73,7 +70,7 @@ async def dag_rows(client: Client, task_queue: str) -> tuple[list[DagRow], dict[
                 return
             try:
                 rows[dag_id] = await _row_of(client, found.id, dag_id, task_queue)
-            except SILENT as error:
+            except (RuntimeError, LookupError, ValueError, RPCError) as error:
                 problems[dag_id] = str(error)
 
     # Listed first: what the service raises is raised as it is.
@@ -83,20 +80,27 @@ async def dag_rows(client: Client, task_queue: str) -> tuple[list[DagRow], dict[
 
 
 async def whole_rows(client: Client, rows: Sequence[DagRow], task_queue: str) -> list[DagRow]:
-    """*rows*, with the texts of those that are too long for a line; of a DAG that is silent, as it was listed."""
+    """*rows*, with the texts of those that are too long for a line; of a DAG that is silent, as it was listed.
+
+    Waits for no longer than one question may take.
+    """
     room = asyncio.Semaphore(AT_ONCE)
 
     async def whole(row: DagRow) -> DagRow:
-        if not row.is_cut:
-            return row
         handle = client.get_workflow_handle(dag_workflow_id(row.dag_id))
-        try:
-            async with room, clear_errors(f"DAG {row.dag_id!r}", task_queue):
-                return whole_row(row, await query(handle, DagInterface.spec(), rpc_timeout=QUERY_TIMEOUT))
-        except SILENT:
-            return row
+        async with room, clear_errors(f"DAG {row.dag_id!r}", task_queue):
+            return whole_row(row, await query(handle, DagInterface.spec(), rpc_timeout=QUERY_TIMEOUT))
 
-    return [*await asyncio.gather(*map(whole, rows))]
+    requests = {row.dag_id: asyncio.create_task(whole(row)) for row in rows if row.lacks_texts}
+    if requests:
+        await asyncio.wait(requests.values(), timeout=QUERY_TIMEOUT.total_seconds())
+    for task in requests.values():
+        task.cancel()
+    await asyncio.gather(*requests.values(), return_exceptions=True)
+    known = {
+        dag_id: task.result() for dag_id, task in requests.items() if not task.cancelled() and not task.exception()
+    }
+    return [known.get(row.dag_id, row) for row in rows]
 
 
 async def _row_of(client: Client, workflow_id: str, dag_id: str, task_queue: str) -> DagRow:

@@ -206,9 +206,9 @@ class CachedClient:
         async def ask() -> list[DagRow]:
             start = time.monotonic()
             found, _ = await self.tidemill.dags.list()
-            self._listing_took = time.monotonic() - start
-            cut = [row for row in found if row.is_cut]
+            cut = [row for row in found if row.lacks_texts]
             whole = {row.dag_id: row for row in await each(cut, self._whole, _as_listed)}
+            self._listing_took = time.monotonic() - start
             return [whole.get(row.dag_id, row) for row in found]
 
         listed = await self._cache.get(("rows",), ask, max(LISTED, PAUSES * self._listing_took), STALE)

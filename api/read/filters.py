@@ -19,6 +19,8 @@ COMPARED: dict[str, Callable[[Any, Any], bool]] = {"_gte": ge, "_gt": gt, "_lte"
 NOT_FILTERS = {"limit", "offset", "cursor", "order_by"}
 MAX_ORDERS = 10
 LONGEST_PATTERN = 300
+LONGEST_VALUE = 2000
+"""So far a text is looked at: what it takes grows with both lengths."""
 NOTHING = "none"
 """What a filter calls the state of a task that has none."""
 Get = Callable[[Any], Any]
@@ -59,7 +61,7 @@ def contains(value: str | None, pattern: str) -> bool:
     if len(pattern) > LONGEST_PATTERN:
         raise InvalidInputError(f"a pattern has {len(pattern):,} letters, and may have {LONGEST_PATTERN}. Shorten it")
     terms = [term.strip() for term in pattern.split("|") if term.strip()] if "|" in pattern else [pattern]
-    return value is not None and any(like(value.lower(), f"%{term.lower()}%") for term in terms)
+    return value is not None and any(like(value[:LONGEST_VALUE].lower(), f"%{term.lower()}%") for term in terms)
 
 
 def like(text: str, pattern: str) -> bool:

@@ -18,9 +18,11 @@ def _form_in(spec: DagSpec | None, view: TaskView) -> InputForm | None:
     if view.response is not None:
         return view.response.form
     task = spec.by_id.get(view.task_id) if spec is not None else None
-    if view.form is None and isinstance(task, ApprovalTask) and view.state is TaskState.AWAITING_INPUT:
-        return form_of(task, view.why)  # its worker is of release 0.2
-    return view.form
+    if not isinstance(task, ApprovalTask):
+        return view.form
+    if view.form is not None:
+        return form_of(task, view.form.subject)
+    return form_of(task, view.why if view.state is TaskState.AWAITING_INPUT else None)  # its worker is of release 0.2
 
 
 def detail_of(run: RunIdentity, spec: DagSpec | None, view: TaskView) -> dict[str, Any] | None:

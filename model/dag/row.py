@@ -17,6 +17,8 @@ TEXT = 200
 """The longest text that a line keeps; together its fields stay below 3 KB."""
 SOURCE = 300
 NAMES = 300
+LONG_TEXT, MANY_NAMES = 2000, 20_000
+"""The same of what is asked for where a line has less."""
 
 
 class LastRun(Model):
@@ -88,6 +90,11 @@ class DagRow(Model):
     """Whether it lacks owners, tags or the rest of a text; see `whole_row`."""
     problem: str | None = None
     """Why its workflow cannot go on, where its workflow tasks fail. Known to lists alone."""
+
+    @property
+    def lacks_texts(self) -> bool:
+        """Whether its DAG has to be asked for owners, tags or the rest of a text, and can be."""
+        return self.is_cut and self.problem is None
 
     @property
     def makes_run_at(self) -> datetime | None:

@@ -11,7 +11,19 @@ from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, DataInterval
 from .explaining import next_run, why_queued
 from .records import MadeDecision, RunRecord
-from .row import SOURCE, TEXT, DagRow, Interval, LastRun, NewestRun, names_that_fit, timetable_summary
+from .row import (
+    LONG_TEXT,
+    MANY_NAMES,
+    NAMES,
+    SOURCE,
+    TEXT,
+    DagRow,
+    Interval,
+    LastRun,
+    NewestRun,
+    names_that_fit,
+    timetable_summary,
+)
 from .state import DagState
 
 
@@ -126,18 +138,22 @@ def _texts(spec: DagSpec) -> dict[str, Any]:
     }
 
 
-def _cut(name: str, value: Any) -> Any:
+def _cut(name: str, value: Any, text: int = TEXT, names: int = NAMES) -> Any:
     match value:
         case tuple():
-            return names_that_fit(value)
-        case str():
-            return value[-SOURCE:] if name == "source" else value[:TEXT]
+            return names_that_fit(value, names)
+        case str() if name != "source":
+            return value[:text]
     return value
 
 
 def whole_row(row: DagRow, spec: DagSpec) -> DagRow:
-    """Return *row* with the texts that were too long for it. *spec* is the version that it shows."""
-    return row.model_copy(update={**_texts(spec), "is_cut": False})
+    """Return *row* with the texts that were too long for it, up to a length of any use in a list.
+
+    *spec* is the version that it shows.
+    """
+    texts = {name: _cut(name, value, LONG_TEXT, MANY_NAMES) for name, value in _texts(spec).items()}
+    return row.model_copy(update={**texts, "is_cut": False})
 
 
 def dag_row(state: DagState) -> DagRow:
@@ -145,6 +161,7 @@ def dag_row(state: DagState) -> DagRow:
     spec, info, last = state.spec, state.next_info, state.ledger[-1:]
     running, whole = state.running, _texts(state.spec)
     texts = {name: _cut(name, value) for name, value in whole.items()}
+    texts["source"] = texts["source"][-SOURCE:] if texts["source"] is not None else None
     return DagRow(
         dag_id=spec.dag_id,
         **texts,

@@ -4,14 +4,14 @@ from ..base import Model
 from ..errors import InvalidInputError
 from ..spec.graph import ancestors
 from ..spec.references import RETURN_VALUE
-from ..spec.tasks import ApprovalTask
+from ..spec.tasks import ApprovalTask, BaseTask
 from ..states import FAILURES, WAITS, TaskState
 from .forms import InputForm, check_choice
 from .instance_keys import split_key
 from .messages import Answer
 from .revisions import ClearRequest, MarkRequest, RunMark, selected, to_clear
 from .state import DagRunState
-from .task_instances import Failure, Outcome
+from .task_instances import Failure, Outcome, TaskInstance
 
 
 class Change(Model):
@@ -101,6 +101,14 @@ def form_of(task: ApprovalTask, subject: str | None = None) -> InputForm:
         defaults=task.defaults,
         multiple=task.multiple,
     )
+
+
+def form_in(task: BaseTask, instance: TaskInstance) -> InputForm | None:
+    """Return what a person is asked by an instance, or was and has not answered; None: nothing, or not yet."""
+    if isinstance(task, ApprovalTask):
+        return form_of(task, instance.subject) if instance.subject is not None else None
+    deferral = instance.deferral
+    return deferral.form if deferral is not None and deferral.form is not None else instance.form
 
 
 def answer_of(task: ApprovalTask, answer: Answer, *, is_default: bool = False) -> Outcome | Failure:

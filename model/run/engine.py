@@ -19,7 +19,7 @@ from .attempts import TaskAttempt, inline_limit
 from .branching import SKIPMIXIN, skipped_as_pushed, skipped_tasks
 from .changes import Change, answer_of, form_of, run_marked
 from .deferrals import Deferral, TriggerEnd
-from .forms import InputForm, kept_form, response_of_defaults, unanswered
+from .forms import kept_form, response_of_defaults, unanswered
 from .instance_keys import UNMAPPED
 from .mapping import NotMappableError
 from .messages import Answer
@@ -412,7 +412,7 @@ class RunEngine:
         instance.waiting_since = instance.waiting_since or outcome.started_at or self._driver.current_time()
         instance.wake_at, instance.gives_up = outcome.wake_at, outcome.gives_up
         if isinstance(task, ApprovalTask):
-            instance.form = form_of(task, outcome.note)
+            instance.subject = outcome.note
         elif isinstance(task, PokedTask):
             instance.pokes += 1
             instance.wake_at = self._driver.current_time() + poke_delay(task, instance.pokes)
@@ -464,7 +464,8 @@ class RunEngine:
         """The moment has come that a try waits for, or that ends its wait."""
         now = self._driver.current_time()
         if instance.state is TaskState.AWAITING_INPUT:
-            self._keep_defaults(instance, deferral.form)
+            instance.response = response_of_defaults(deferral.form, now)
+            instance.form = kept_form(deferral.form) if deferral.form is not None else None
             self.resume(instance, deferral.woken(unanswered(deferral.form, now)))
         elif deferral.moment is None or now < deferral.moment:
             self._driver.stop_trigger(instance.key)
@@ -512,17 +513,13 @@ class RunEngine:
     def _unanswered(self, instance: TaskInstance) -> Outcome | Failure:
         task = self.state.spec.by_id[instance.task_id]
         assert isinstance(task, ApprovalTask)  # noqa: S101
-        self._keep_defaults(instance, instance.asks or form_of(task))
+        form = form_of(task, instance.subject)
+        instance.response = response_of_defaults(form, self._driver.current_time())
         if task.defaults is not None:
             return answer_of(task, Answer(task=instance.key, chosen=task.defaults), is_default=True)
         if task.soft_fail:
             return Outcome(state=TaskState.SKIPPED, note="nobody answered in time")
         return Failure(error_type="ApprovalTimeout", message=f"nobody answered within {task.timeout}", retryable=False)
-
-    def _keep_defaults(self, instance: TaskInstance, form: InputForm | None) -> None:
-        """Keeps what was asked, and the defaults as its answer where it has some: nobody has answered in time."""
-        instance.response = response_of_defaults(form, self._driver.current_time())
-        instance.form = kept_form(form) if form is not None and instance.response is None else None
 
     def finish_wait(self, instance: TaskInstance, outcome: Outcome | Failure) -> None:
         """A wait without a worker is over, one way or the other."""

@@ -72,6 +72,7 @@ def check_answer(form: InputForm, answer: Answer) -> None:
 
     Schemas that take long to be held against a value are left to the task.
     """
+    check_fields(form, answer)
     prefix = f"task {answer.task!r}: params_input"
     for name, value in answer.params.items():
         if _has_reserved(value):
@@ -97,6 +98,13 @@ def _has_reserved(value: Any) -> bool:
     return isinstance(value, list) and any(map(_has_reserved, value))
 
 
+def check_fields(form: InputForm, answer: Answer) -> None:
+    """Raise InvalidInputError for params that the form does not have."""
+    if unknown := sorted(answer.params.keys() - form.params.keys()):
+        known = f"It has: {', '.join(form.params)}" if form.params else "It has none"
+        raise InvalidInputError(f"task {answer.task!r}: {', '.join(unknown)} is no field of its form. {known}")
+
+
 def check_choice(form: InputForm, answer: Answer) -> None:
     """Raise InvalidInputError for a choice that is not offered."""
     unknown = [choice for choice in answer.chosen if choice not in form.options]
@@ -114,10 +122,7 @@ def answered(form: InputForm, answer: Answer, at: datetime) -> dict[str, Any]:
         raise InvalidInputError(
             f"task {answer.task!r} waits for {', '.join(form.assigned_users)}, and not for {answer.by or 'somebody'}"
         )
-    if unknown := sorted(answer.params.keys() - form.params.keys()):
-        raise InvalidInputError(
-            f"task {answer.task!r}: {', '.join(unknown)} is no field of its form. It has: {', '.join(form.params)}"
-        )
+    check_fields(form, answer)
     params = {**_defaults(form), **answer.params}
     return _heard(answer.chosen, params, at, {"id": answer.by, "name": answer.by} if answer.by else None)
 

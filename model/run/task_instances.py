@@ -136,8 +136,10 @@ class TaskInstance(OmitDefaults, Record):
     map_label: str | None = None
     deferral: Deferral | None = None
     """What it waits for outside of a worker; then how its try goes on."""
+    subject: str | None = None
+    """What a person is asked by an approval, filled in; all else of that is in the DAG."""
     form: InputForm | None = None
-    """What a person is asked, or was and has not answered; while a task of Airflow's waits, `deferral` has it."""
+    """What a person was asked by a task of Airflow's, and has not answered in time."""
     response: Response | None = None
     """What a person was asked in this try, and has answered."""
     attempts: list[Attempt] = []
@@ -163,7 +165,8 @@ class TaskInstance(OmitDefaults, Record):
         """Forgets the result, for another try; earlier tries are kept."""
         self.tries_cleared, self.disruptions = self.try_number, 0
         self.xcom, self.skips, self.pokes, self.gives_up = {}, (), 0, False
-        self.mapped_length = self.map_label = self.deferral = self.form = self.response = None
+        self.mapped_length = self.map_label = self.deferral = self.response = None
+        self.subject = self.form = None
         self.retry_at = self.wake_at = self.waiting_since = None
         self.queued_at = self.started_at = self.ended_at = None
 
@@ -180,11 +183,6 @@ class TaskInstance(OmitDefaults, Record):
     def began(self) -> datetime | None:
         """When it has begun; one that never ran has, as in Airflow, begun when it ended."""
         return self.started_at or self.ended_at
-
-    @property
-    def asks(self) -> InputForm | None:
-        """What a person is asked, or was and has not answered; None: nothing."""
-        return self.deferral.form if self.deferral is not None and self.deferral.form is not None else self.form
 
     @property
     def failure(self) -> Failure | None:

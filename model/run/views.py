@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Self
 
 from ..base import Instant, Model, OmitNewDefaults, iso
 from ..spec.dag import DagSpec
-from ..spec.tasks import AirflowTask
+from ..spec.tasks import AirflowTask, ApprovalTask, Task
 from ..states import RunState, TaskState
+from .changes import form_in
 from .forms import InputForm, Response
 from .identity import RunIdentity, RunType, TriggeredBy
 from .instance_keys import UNMAPPED, instance_key
@@ -244,6 +245,12 @@ def cleared_view(view: TaskView, spec: DagSpec | None) -> TaskView:
     return view.model_copy(update={**changed, "retry_at": None, "wake_at": None})
 
 
+def _shown_form(task: Task, instance: TaskInstance) -> InputForm | None:
+    """What a person is asked; the text of an approval is in the DAG."""
+    form = form_in(task, instance)
+    return form.model_copy(update={"body": None}) if form is not None and isinstance(task, ApprovalTask) else form
+
+
 def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
     task, failure = state.spec.by_id[instance.task_id], instance.failure
     return TaskView(
@@ -266,6 +273,6 @@ def task_view(state: DagRunState, instance: TaskInstance, why: str) -> TaskView:
         attempts=tuple(instance.attempts),
         operator=task.operator_name if isinstance(task, AirflowTask) else None,
         map_label=instance.map_label,
-        form=instance.asks,
+        form=_shown_form(task, instance),
         response=instance.response,
     )

@@ -152,6 +152,7 @@ async def test_what_takes_long_is_given_as_it_was_while_it_is_asked_anew(monkeyp
         return next(answers)
 
     gate.set()
+    monkeypatch.setattr(cache, "PATIENCE", 60)
     assert [await held.get("x", ask, 0, 60) for _ in range(3)] == [0, 1, 2], "what is answered at once is new"
     monkeypatch.setattr(cache, "PATIENCE", 0.01)
     gate.clear()

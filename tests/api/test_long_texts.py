@@ -7,11 +7,11 @@ from support import Stack, dag, empty, eventually
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.settings import Settings
 
-TAGS = [f"{n:03}{'x' * 60}" for n in range(12)]
+TAGS = [f"{n:03}{'w' * 60}" for n in range(12)]
 
 
 async def test_a_dag_is_found_by_its_last_tag_and_its_last_owner(here: Stack, tmp_path: Path) -> None:
-    owner = ", ".join(f"{n:02}{'y' * 50}" for n in range(10))
+    owner = ", ".join(f"{n:02}{'v' * 50}" for n in range(10))
     name = f"{'n' * 250} end"
     await here.tidemill.dags.register(dag("tagged", [empty("a", owner=owner)], tags=TAGS, dag_display_name=name))
 
@@ -24,7 +24,7 @@ async def test_a_dag_is_found_by_its_last_tag_and_its_last_owner(here: Stack, tm
             answer = (await client.get("/dags", params=filters)).raise_for_status()
             return [one["dag_id"] for one in answer.json()["dags"]]
 
-        for filters in ({"tags": TAGS[-1]}, {"owners": f"09{'y' * 50}"}, {"dag_display_name_pattern": "n end"}):
+        for filters in ({"tags": TAGS[-1]}, {"owners": f"09{'v' * 50}"}, {"dag_display_name_pattern": "n end"}):
             assert await eventually(lambda filters=filters: found(**filters), bool) == ["tagged"]
         known = (await client.get("/dagTags", params={"limit": 100})).raise_for_status().json()["tags"]
         assert {*TAGS} <= {*known}

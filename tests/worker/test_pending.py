@@ -35,3 +35,12 @@ def test_whom_a_task_waits_for_is_as_it_is(why: str, shown: str) -> None:
     found = with_pending(details, running, {}, set(), {})
     assert [task.state for task in found.tasks] == ["running", "queued", "none"]
     assert found.tasks[2].why == shown
+
+
+def test_the_words_of_others_are_left_as_they_are_and_take_no_time() -> None:
+    words = f"{', '.join(map(str, range(20_000)))} is queued"
+    run = RunIdentity(dag_id="d", run_id="r", run_type=RunType.MANUAL, run_after=NOW, triggered_by=TriggeredBy.CLI)
+    tasks = (view("a", TaskState.FAILED, words), view("b", TaskState.AWAITING_INPUT, words))
+    details = RunDetails(run=run, state=RunState.RUNNING, started_at=NOW, progress=progress(Counter()), tasks=tasks)
+    found = with_pending(details, {"7": (None, NOW, 1)}, {}, set(), {})
+    assert [task.why for task in found.tasks] == [words, words]

@@ -37,7 +37,8 @@ def list_dags(
     async def work() -> tuple[list[DagRow], dict[str, str]]:
         client, task_queue = await connect(), read_settings().task_queue
         rows, silent = await dag_rows(client, task_queue)
-        return await whole_rows(client, rows, task_queue), silent
+        needs_texts = as_json or owner is not None or tag is not None
+        return await whole_rows(client, rows, task_queue) if needs_texts else rows, silent
 
     def wanted(row: DagRow) -> bool:
         return (

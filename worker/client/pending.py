@@ -10,6 +10,8 @@ from ...model.run.views import RunDetails, TaskView
 from ...model.states import TaskState
 
 KEY = r"[\w.-]+(?:\[\d+\])?"
+HELD_BACK = (TaskState.NONE, TaskState.SCHEDULED)
+"""States of tasks whose `why` is the plan's own: others' words are of any length, and not to be changed."""
 QUEUED = re.compile(rf"(?<![\w.-])(?<!\d )({KEY}(?:, {KEY})*) (?:is|are) queued")
 """What a run says of tasks that another waits for, see `RunPlan.why`; a list that was cut short is left as it is."""
 
@@ -47,8 +49,9 @@ def with_pending(
             task = task.model_copy(update={"why": f"begins again: {lost[task.key]}"})
         elif task.key in without_room:
             task = task.model_copy(update={"why": "waits for a worker with room for a driver of Spark"})
-        # Whom it waits for may be further than the workflow knows.
-        tasks.append(task.model_copy(update={"why": QUEUED.sub(partial(_as_they_are, running), task.why)}))
+        if task.state in HELD_BACK and " queued" in task.why:  # whom it waits for may be further than its run knows
+            task = task.model_copy(update={"why": QUEUED.sub(partial(_as_they_are, running), task.why)})
+        tasks.append(task)
     return details.model_copy(update={"tasks": tuple(tasks)})
 
 

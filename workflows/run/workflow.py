@@ -373,8 +373,7 @@ class DagRunWorkflow:
                 return instance.key
             assert isinstance(task, ApprovalTask)  # noqa: S101
             outcome = answer_of(task, answer)
-            instance.response = response_to(instance.asks or form_of(task), answer, workflow.now())
-            instance.form = None
+            instance.response = response_to(form_of(task, instance.subject), answer, workflow.now())
         self.tasks.engine.finish_wait(instance, outcome)
         return instance.key
 
