@@ -152,8 +152,8 @@ async def test_a_person_is_asked(here: Stack) -> None:
     assert waiting.tasks[0].why == "Publish?"
     with pytest.raises(InvalidInputError, match=r"\['Perhaps'\] is no answer. Choose one of Approve, Reject"):
         await here.tidemill.tasks.respond("asking", run.run_id, Answer(task="ask", chosen=("Perhaps",)))
+    answer = Answer(task="ask", chosen=("Approve",), params={"x": 1})
     with pytest.raises(InvalidInputError, match=r"x is no field of its form\. It has none"):
-        answer = Answer(task="ask", chosen=("Approve",), params={"x": 1})
         await here.tidemill.tasks.respond("asking", run.run_id, answer)
     with pytest.raises(InvalidInputError, match="'publish' does not wait for an answer"):
         await here.tidemill.tasks.respond("asking", run.run_id, Answer(task="publish", chosen=("Approve",)))
