@@ -26,6 +26,7 @@ def view(task_id: str, state: TaskState, why: str = "") -> TaskView:
     ("rule: load, x[1], download are queued; a is failed",
      "rule: download is queued; load, x[1] are running; a is failed"),
     ("rule: load and 7 more are queued", "rule: load and 7 more are queued"),
+    ("16 tasks of all DAGs are queued or running", "16 tasks of all DAGs are queued or running"),
 ])  # fmt: skip
 def test_whom_a_task_waits_for_is_as_it_is(why: str, shown: str) -> None:
     run = RunIdentity(dag_id="d", run_id="r", run_type=RunType.MANUAL, run_after=NOW, triggered_by=TriggeredBy.CLI)

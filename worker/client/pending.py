@@ -58,6 +58,8 @@ def with_pending(
 def _as_they_are(running: Container[str], found: re.Match[str]) -> str:
     """Those that are queued, and those of them that run."""
     keys = found[1].split(", ")
+    if not any(key in running for key in keys):
+        return found[0]
     parts = {"queued": [key for key in keys if key not in running], "running": [key for key in keys if key in running]}
     return "; ".join(
         f"{', '.join(some)} {'is' if len(some) == 1 else 'are'} {state}" for state, some in parts.items() if some
