@@ -36,6 +36,7 @@ from ..read.instances import (
 )
 from ..read.notes import Key, noted
 from ..read.stores import in_time
+from ..refusals import bad_requests
 from ..responses.tasks import (
     ClearBody,
     Dependencies,
@@ -410,7 +411,8 @@ async def _runs_meant(source: CachedClient, dag_id: str, body: ClearBody) -> lis
         if any(dates):
             raise InvalidInputError("dag_run_id and dates exclude each other. Leave the dates out")
         around = {"past": body.include_past, "future": body.include_future}
-        return await chosen_around(source, dag_id, body.dag_run_id, **around)
+        with bad_requests():
+            return await chosen_around(source, dag_id, body.dag_run_id, **around)
     if not any(dates):
         raise InvalidInputError("dag_run_id is missing: name the run, or give start_date or end_date")
     return await chosen_between(source, dag_id, *dates)
@@ -439,7 +441,10 @@ async def try_marking(
 
 
 async def _runs_of(source: CachedClient, dag_id: str, run_id: str, body: InstancePatch) -> list[str]:
-    return await chosen_around(source, dag_id, run_id, past=body.include_past, future=body.include_future)
+    """The runs that a mark is for: of one without a logical date it alone, where a clear is refused (as in Airflow)."""
+    dated = (await source.run(dag_id, run_id)).logical_date is not None
+    around = {"past": dated and body.include_past, "future": dated and body.include_future}
+    return await chosen_around(source, dag_id, run_id, **around)
 
 
 async def _changed_by(
