@@ -1,5 +1,7 @@
 """The names that activities and workflows understand each other by."""
 
+JUST_ENDED = "JustEnded"
+"""The error of a change that has come to a run while it ended: looked at again, the run has ended."""
 TASK_FAILED = "TaskFailed"
 """The task itself failed; the first detail is a `Failure`. Never retried by Temporal."""
 INFRASTRUCTURE = "Infrastructure"

@@ -24,7 +24,7 @@ from ..model.run.revisions import ReviseQuestion
 from ..model.run.state import DagRunState
 from ..model.states import RunState
 from .calling import query, update
-from .names import INVALID_INPUT
+from .names import INVALID_INPUT, JUST_ENDED
 
 QUERY_TIMEOUT = timedelta(seconds=10)
 MAX_QUERIES = 5
@@ -172,9 +172,11 @@ async def _revise_running(handle: WorkflowHandle[Any, Any], question: ReviseQues
         elif question.mark_run is not None:
             await update(handle, RunInterface.set_state(question.mark_run))
     except RPCError as error:  # it has ended between the look and the update: asked again, it is found ended
-        raise ApplicationError(f"the run has just ended: {error}", type="JustEnded") from None
+        raise ApplicationError(f"the run has just ended: {error}", type=JUST_ENDED) from None
     except WorkflowUpdateFailedError as error:
         cause = error.cause
+        if isinstance(cause, ApplicationError) and cause.type == JUST_ENDED:
+            raise ApplicationError(cause.message, type=JUST_ENDED) from None
         raise _refusal(cause.message if isinstance(cause, ApplicationError) else str(cause)) from None
     return Revised(instances=tuple(keys))
 

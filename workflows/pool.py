@@ -141,6 +141,8 @@ class PoolWorkflow:
         """Instances of tasks ask to be let in."""
         for request in requests:
             if self.state.was_returned(request) and workflow.patched("remembers-returns"):
+                if workflow.patched("forgets-returns"):
+                    self.state.forget_return(request)
                 continue
             if self.state.holds(request):
                 workflow.deprecate_patch("keeps-slots")

@@ -146,6 +146,10 @@ class PoolState(OmitNewDefaults, Record):
         """Return whether *request* has been given back already: its asking was overtaken, and nobody wants it."""
         return request.lease_id in self.returned
 
+    def forget_return(self, request: LeaseRequest) -> None:
+        """Take *request* on when it is asked for once more: a run that was reset uses its numbers again."""
+        self.returned = [lease_id for lease_id in self.returned if lease_id != request.lease_id]
+
     def _follow_limit(self, request: LeaseRequest) -> None:
         if request.limit is None:
             return

@@ -8,6 +8,14 @@ from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivationJob
 
 
+QUESTIONS = (
+    "tidemill.answer", "tidemill.backfill", "tidemill.coming", "tidemill.compare", "tidemill.conf", "tidemill.ended",
+    "tidemill.holders", "tidemill.list", "tidemill.load", "tidemill.parse", "tidemill.register", "tidemill.revise",
+    "tidemill.tell",
+)  # fmt: skip
+"""Activities that answer workflows: what they ask is on its way."""
+
+
 class Status(StrEnum):
     """How an execution stands; the names are Temporal's."""
 
@@ -137,6 +145,8 @@ class Execution:
     speculative: bool = False
     """Whether the workflow task only asks for an update: without an answer, no event tells of it."""
     cancel_requested: bool = False
+    suggested_at: int | None = None
+    """How many events there were when it was first suggested to continue as new."""
     sticky: int | None = None
     reset_from: str | None = None
     reset_to: str | None = None
@@ -147,6 +157,15 @@ class Execution:
     @property
     def running(self) -> bool:
         return self.status is Status.RUNNING
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is under way but timers and work that takes its time."""
+        begun = all(child.run_id is not None for child in self.children.values())
+        asked = any(activity.kind.startswith(QUESTIONS) for activity in self.activities.values())
+        failed = any(activity.attempt > 1 and activity.started_at is None for activity in self.activities.values())
+        return (self.task is None and not self.buffered and not self.signals and not self.updates
+                and begun and not asked and not failed)  # fmt: skip
 
     @property
     def next_id(self) -> int:

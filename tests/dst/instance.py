@@ -51,6 +51,8 @@ class Instance:
         self._dead = False
         self.steps = 0
         """How many workflow tasks it has gone through."""
+        self.is_ahead = False
+        """Whether it has answered a workflow task, and the service has not taken the answer."""
         asyncio._set_running_loop(LOOP)
         try:
             self._instance = UnsandboxedWorkflowRunner().create_instance(_details(execution, release))
@@ -84,6 +86,7 @@ class Instance:
 
     def answer(self, step: Step) -> list[WorkflowCommand]:
         """The commands by which the workflow answers *step*, which keeps them. Raises TaskFailedError."""
+        self.is_ahead = True
         commands, flags = self._answer(step, replaying=False)
         step.commands = tuple(map(serialized, commands))
         step.outline = tuple(map(outline_of, commands))

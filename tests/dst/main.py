@@ -24,7 +24,8 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
 from dst.exhaustive import explore_all
-from dst.installation import Plan, draw
+from dst.drawing import draw
+from dst.installation import Plan
 from dst.shrink import shrink
 from dst.simulation import Result, simulate
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
+from tidemill.model.asset.gathering import Unqueue
 from tidemill.model.asset.state import AssetState, ReportedEvent, asset_workflow_id, named_asset
 from tidemill.model.bundle.data import BundleSettings, DagFileState, bundle_workflow_id
 from tidemill.model.bundle.state import BundleState
@@ -20,7 +22,7 @@ from tidemill.model.run.revisions import ClearRequest, MarkRequest, ReviseQuesti
 from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.model.states import TaskState
 
-from .clock import SECOND
+from .clock import SECOND, instant
 from .history import Execution
 from .installation import Folder, Happening, Plan
 from .world import World
@@ -44,6 +46,8 @@ class People:
         """Workflow ids of DAGs and bundles that somebody has ended or reset."""
         self.revised: set[str] = set()
         """Workflow ids of runs that people have cleared, marked or ended."""
+        self.touched: dict[str, datetime] = {}
+        """When somebody has last ended or reset a workflow, by its id."""
 
     def begin(self) -> None:
         """Makes pools and registers DAGs, by hand or by a bundle."""
@@ -93,6 +97,13 @@ class People:
     def _trigger_many(self, arguments: dict[str, Any]) -> None:
         self._update(arguments["dag_id"], "trigger_runs", [{"conf": {}}, {"conf": {"a": 1}}])
 
+    def _trigger_dated(self, arguments: dict[str, Any]) -> None:
+        date = datetime.fromisoformat(arguments["logical_date"])
+        request = {"logical_date": date.isoformat(), "conf": {"dated": True}}
+        if arguments["later"]:
+            request["run_after"] = (instant(self._world.now) + timedelta(seconds=arguments["later"])).isoformat()
+        self._update(arguments["dag_id"], "trigger_run", request)
+
     def _signal_trigger(self, arguments: dict[str, Any]) -> None:
         self._signal(dag_workflow_id(arguments["dag_id"]), "trigger", {"conf": {}})
 
@@ -115,7 +126,8 @@ class People:
     def _clear(self, arguments: dict[str, Any]) -> None:
         tasks = () if arguments["choice"] < 0.2 else (arguments["task"],)
         latest = arguments["choice"] > 0.9
-        wanted = {"downstream": arguments["downstream"], "only_failed": arguments["only_failed"]}
+        around = {"downstream": arguments["downstream"], "upstream": arguments.get("upstream", False)}
+        wanted = {**around, "only_failed": arguments["only_failed"]}
         self._revise(arguments, clear=ClearRequest(tasks=tasks, run_on_latest_version=latest, **wanted))
 
     def _mark(self, arguments: dict[str, Any]) -> None:
@@ -129,20 +141,20 @@ class People:
     def _cancel_run(self, arguments: dict[str, Any]) -> None:
         run = self._a_run(arguments, open_=True)
         if run is not None:
-            self.revised.add(run.workflow_id)
+            self._touch(run)
             self._world.service.cancel(run.workflow_id)
 
     def _terminate_run(self, arguments: dict[str, Any]) -> None:
         run = self._a_run(arguments, open_=True)
         if run is not None:
-            self.revised.add(run.workflow_id)
+            self._touch(run)
             self._world.counts["fault terminated run"] += 1
             self._world.service.terminate(run.workflow_id)
 
     def _reset_run(self, arguments: dict[str, Any]) -> None:
         run = self._a_run(arguments, open_=True)
         if run is not None and run.steps:
-            self.revised.add(run.workflow_id)
+            self._touch(run)
             self._world.counts["fault reset run"] += 1
             self._world.service.reset(run.workflow_id, int(arguments["choice"] * len(run.steps)))
 
@@ -162,9 +174,9 @@ class People:
             self._update(arguments["dag_id"], "set_conf", ConfChange(run_id=queued[0], conf={"changed": True}))
 
     def _answer(self, arguments: dict[str, Any]) -> None:
-        self.answer_approvals()
+        self.answer_approvals("Reject" if arguments["choice"] < 0.4 else "Approve")
 
-    def answer_approvals(self) -> None:
+    def answer_approvals(self, chosen: str = "Approve") -> None:
         """Somebody answers everything that waits for an answer."""
         for run_id in [*self._world.service.executions]:
             run = self._world.service.executions[run_id]
@@ -174,7 +186,7 @@ class People:
             for task in (details or {}).get("tasks", []):
                 if task["state"] == "awaiting_input":
                     key = instance_key(task["task_id"], task.get("map_index", UNMAPPED))
-                    answer = Answer(task=key, chosen=("Approve",), by="somebody")
+                    answer = Answer(task=key, chosen=(chosen,), by="somebody")
                     self._world.update(run.workflow_id, "respond", answer, answered=lambda *_: None)
 
     def end_what_waits_for_the_past(self) -> None:
@@ -257,14 +269,22 @@ class People:
         for dag_id, spec in self.specs.items():
             if self._world.service.open(dag_workflow_id(dag_id)) is None:
                 self.register(spec)
-            self._unpause({"dag_id": dag_id})
-            self._restore_file({"dag_id": dag_id})
-            for name, other, answer in self.answers:
-                if name == "create_backfill" and other == dag_id and isinstance(answer, dict):
-                    self._update(dag_id, "unpause_backfill", answer["backfill_id"])
+            view = self._view(dag_workflow_id(dag_id))
+            if view.get("is_paused"):
+                self._unpause({"dag_id": dag_id})
+            if view.get("is_stale") or view.get("has_import_errors"):
+                self._restore_file({"dag_id": dag_id})
+            for backfill in self._view(dag_workflow_id(dag_id), "backfills") or ():
+                if backfill["is_paused"] and backfill["completed_at"] is None:
+                    self._update(dag_id, "unpause_backfill", backfill["backfill_id"])
         for workflow_id in [*self._world.service.current]:
-            if workflow_id.startswith("asset:"):
+            if workflow_id.startswith("asset:") and self._view(workflow_id).get("is_paused"):
                 self._signal(workflow_id, "unpause")
+
+    def _view(self, workflow_id: str, query: str = "describe") -> Any:
+        """What a workflow answers; nothing where it does not run. Who only looks wakes nobody."""
+        found = self._world.service.open(workflow_id)
+        return (self._world.query(found, query) if found is not None else None) or {}
 
     # Pools and assets
 
@@ -278,7 +298,8 @@ class People:
     def widen_pools(self) -> None:
         """Somebody gives every pool as many slots as any task takes."""
         for name in self._plan.pools:
-            self._set_pool({"pool": name, "slots": 3})
+            if self._view(pool_workflow_id(name)).get("settings", {}).get("slots", 0) < 3:
+                self._set_pool({"pool": name, "slots": 3})
 
     def _emit(self, arguments: dict[str, Any]) -> None:
         name = arguments["asset"]
@@ -291,6 +312,10 @@ class People:
 
     def _pause_asset(self, arguments: dict[str, Any]) -> None:
         self._signal(asset_workflow_id(arguments["asset"]), "pause")
+
+    def _unqueue(self, arguments: dict[str, Any]) -> None:
+        self.disturbed.add(arguments["dag_id"])
+        self._update(arguments["dag_id"], "unqueue", Unqueue(name=arguments["asset"]))
 
     def _unpause_asset(self, arguments: dict[str, Any]) -> None:
         self._signal(asset_workflow_id(arguments["asset"]), "unpause")
@@ -326,15 +351,20 @@ class People:
         self._lost(found)
         return found
 
+    def _touch(self, found: Execution) -> None:
+        """Somebody ends or resets a workflow."""
+        self.touched[found.workflow_id] = instant(self._world.now)
+        if found.kind == "DagRun":
+            self.revised.add(found.workflow_id)
+
     def _lost(self, found: Execution) -> None:
-        """Somebody has ended or reset a workflow: of its DAG, other things hold than before."""
+        """Somebody ends or resets a workflow: of its DAG, other things hold than before."""
+        self._touch(found)
         if found.kind in ("Dag", "DagBundle"):
             self.disturbed.update([found.workflow_id.partition(":")[2]] if found.kind == "Dag" else self.specs)
             self.lost.add(found.workflow_id)
         elif found.kind == "Asset":
             self.lost.add(found.workflow_id)
-        elif found.kind == "DagRun":
-            self.revised.add(found.workflow_id)
 
     def _terminate_any(self, arguments: dict[str, Any]) -> None:
         if (found := self._any(arguments)) is not None:

@@ -45,6 +45,8 @@ class Host(Protocol):
 
     def recorded(self, execution: Execution, event: Event) -> None: ...
 
+    def suggests(self) -> bool: ...
+
 
 @dataclass
 class Service:
@@ -52,7 +54,7 @@ class Service:
 
     host: Host
     suggests_from: int = 4096
-    """From how many events on it is suggested to continue as new."""
+    """From how many events on it may be suggested to continue as new; `Host.suggests` says when."""
     retention: int = 10 * 365 * 86_400 * SECOND
     now: int = 0
     agenda: Agenda = field(default_factory=Agenda)
@@ -368,7 +370,9 @@ class Service:
                 update.delivered = True
                 jobs.append(done_update(update))
         self.agenda.add(self.now + TASK_TIMEOUT, "task_timeout", run_id, token)
-        suggests = started_id >= self.suggests_from
+        if execution.suggested_at is None and started_id >= self.suggests_from and self.host.suggests():
+            execution.suggested_at = started_id
+        suggests = execution.suggested_at is not None
         return execution, Step(_in_order(jobs), self.now, started_id, suggests, started_id)
 
     def on_task_timeout(self, run_id: str, token: int) -> None:

@@ -16,6 +16,8 @@ from .releases import last_release, this_release
 from .work import Work
 from .world import MAX_STEPS, Violation, World
 
+LONG = 1000
+"""Events from which on a history is long enough to be left at once, as a real service suggests."""
 CALM_DAYS = 12
 """So long everything has to come to its end, once nothing goes wrong any more."""
 
@@ -54,10 +56,12 @@ def simulate(plan: Plan, *, trace: bool = False, most_steps: int = MAX_STEPS) ->
         cached=plan.cached,
         suggests_from=plan.suggests_from,
         rates=dict(plan.rates),
-        observe=lambda world, execution, instance: checks.step(world, execution, instance),
+        observe=checks.step,
+        rest=lambda world: checks.still(world, people.touched),
     )
     world.service.retention = int(plan.retention * SECOND)
     world.most_steps = most_steps
+    world.suggests_rarely = plan.suggests_from < LONG
     if trace:
         world.trace = []
     people = People(world, plan, folder, dict(specs))

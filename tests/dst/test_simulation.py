@@ -13,7 +13,9 @@ from tidemill.model.pool.state import PoolState
 from tidemill.model.spec.trigger_rule import TriggerRule
 
 from dst.exhaustive import SYSTEMS, PoolSystem, explore
-from dst.installation import RULES, Plan, draw
+from dst.drawing import draw
+from dst.drawn_tasks import RULES
+from dst.installation import Plan
 from dst.main import OPERATIONS
 from dst.shrink import shrink
 from dst.simulation import simulate

@@ -18,7 +18,7 @@ from tidemill.activities.bundles.registering import (
     TellQuestion,
 )
 from tidemill.activities.holders import Holders, HoldersQuestion
-from tidemill.activities.names import INVALID_INPUT, TASK_FAILED
+from tidemill.activities.names import INVALID_INPUT, JUST_ENDED, TASK_FAILED
 from tidemill.activities.runs import LastExecution, Revised, RunConf, RunsQuestion
 from tidemill.activities.tasks import WORK
 from tidemill.activities.waiting import Moment, Rendered
@@ -176,8 +176,9 @@ class _Try:
         question: TimetableQuery = self._asked(TimetableQuery)
         self._later(self._brief(), lambda: self._complete(self._ticks(question)))
 
-    @staticmethod
-    def _ticks(question: TimetableQuery) -> Ticks:
+    def _ticks(self, question: TimetableQuery) -> Ticks:
+        if self._world.chance("timetable_raises"):
+            return Ticks(error="OSError: the calendar is away")
         try:
             return coming_runs(question)
         except Exception as error:
@@ -189,10 +190,11 @@ class _Try:
 
     _do_backfill_batch = _do_backfill_part
 
-    @staticmethod
-    def _batch(question: BackfillQuestion) -> BackfillBatch:
+    def _batch(self, question: BackfillQuestion) -> BackfillBatch:
+        """As much as there is time for: of a long range a part, which here is drawn."""
         try:
-            return backfill_batch(question.timetable.next_dagrun_info, question, lambda: True)
+            in_time = lambda: not self._world.chance("counts_in_parts")  # noqa: E731
+            return backfill_batch(question.timetable.next_dagrun_info, question, in_time)
         except Exception as error:
             return BackfillBatch(total=0, error=f"{type(error).__name__}: {error}")
 
@@ -309,8 +311,8 @@ class _Try:
             name, argument = "set_task_state", question.mark  # type: ignore[assignment]
 
         def answered(result: Payload | None, failure: ProtoFailure | None) -> None:
-            if failure is not None and failure.application_failure_info.type == "Closed":
-                self._fail(ApplicationError("the run has just ended", type="JustEnded"))
+            if failure is not None and failure.application_failure_info.type in ("Closed", JUST_ENDED):
+                self._fail(ApplicationError("the run has just ended", type=JUST_ENDED))
             elif failure is not None:
                 self._refuse(failure.message)
             elif name == "set_state":
@@ -323,7 +325,7 @@ class _Try:
             self._later(0, lambda: answered(result, failure))
 
         if not self._world.update(question.workflow_id, name, argument, answered=late):
-            self._fail(ApplicationError("the run has just ended", type="JustEnded"))
+            self._fail(ApplicationError("the run has just ended", type=JUST_ENDED))
 
     def _revise_ended(self, found: Execution, question: ReviseQuestion) -> None:
         run = self._world.query(found, "identity", result_type=RunIdentity)
@@ -372,6 +374,8 @@ class _Try:
         if random_.random() < self._world.rates.get("task_fails", 0.1):
             retryable = random_.random() < 0.9
             failure = Failure(error_type="ValueError", message="a drawn failure", retryable=retryable)
+            if random_.random() < self._world.rates.get("disrupted", 0):
+                failure = failure.model_copy(update={"retry_delay": timedelta(seconds=random_.choice((0, 45)))})
             self._fail(ApplicationError(failure.message, failure, type=TASK_FAILED, non_retryable=True))
         elif isinstance(task, PokedTask):
             found = random_.random() < 0.4

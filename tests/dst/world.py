@@ -20,8 +20,14 @@ from .instance import Instance, NondeterminismError, TaskFailedError
 from .releases import Release
 from .service import Service
 
-MAX_STEPS = 12_000
+MAX_STEPS = 5_000
 """Workflow tasks of one seed, replayed ones too; those that have more are few, and cost what a hundred others do."""
+STILL = 3 * SECOND
+"""Nothing happens for so long where nothing is on its way."""
+STILL_EVERY = 60 * SECOND
+"""So often, at first, all workflows are looked at together; then less and less often."""
+SUGGESTS = 0.08
+"""The chance of each workflow task that it is suggested there to continue as new."""
 VISIBILITY_LAG = 5 * SECOND
 """By how much a list may be behind."""
 Answered = Callable[[Payload | None, Failure | None], None]
@@ -74,6 +80,7 @@ class World:
         suggests_from: int = 4096,
         rates: dict[str, float] | None = None,
         observe: Callable[[World, Execution, Instance], None] | None = None,
+        rest: Callable[[World], None] | None = None,
     ) -> None:
         self.seed = seed
         self.random = random.Random(seed)
@@ -89,11 +96,18 @@ class World:
         self.rates = rates or {}
         self.service_down_until = 0
         self.most_steps = MAX_STEPS
+        self.suggests_rarely = False
+        """Whether a long history is suggested to be left at any moment, and not at once."""
         self.calm = False
         """Whether nothing goes wrong any more."""
         self.workers = [SimulatedWorker(n, release=self._drawn_release()) for n in range(workers)]
         self._perform = perform
         self._observe = observe
+        self._rest = rest
+        self._rests_after, self._rest_pause = start, STILL_EVERY
+        self._observed: dict[str, Instance] = {}
+        """Workflows that nobody has in memory, for who only looks at them."""
+        self._most_observed = 60
         self._cached = cached
         self._ids = itertools.count(1)
         self._waiting: dict[str, Answered] = {}
@@ -109,6 +123,8 @@ class World:
     def run_until(self, end: int) -> None:
         """Does all that happens up to *end*."""
         while (at := self._next_at()) is not None and at <= end and not self.violations and not self.cut_short:
+            if at >= self.now + STILL and self.now >= self._rests_after:
+                self._look_around()
             self.now = max(self.now, at)
             if self._is_service_next():
                 self.service.work_until(self.now)
@@ -117,6 +133,21 @@ class World:
                 action()
         self.now = max(self.now, end)
         self.service.now = self.now
+
+    def _look_around(self) -> None:
+        """Has all workflows looked at together, if nothing is on its way between them."""
+        self._rests_after = self.now + self._rest_pause
+        if self._rest is not None and self.is_still:
+            self.counts["moments of rest"] += 1
+            self._rest_pause += self._rest_pause // 8
+            self._rest(self)
+
+    @property
+    def is_still(self) -> bool:
+        """Whether no message, no question and no workflow task is under way, and everybody is there to answer."""
+        if self.service_down_until > self.now or not all(map(self.is_up, self.workers)) or self.has_two_releases:
+            return False
+        return all(each.is_at_rest for each in self.service.executions.values() if each.running)
 
     def _next_at(self) -> int | None:
         times = [self._service_at(), self.agenda.next_at]
@@ -170,6 +201,10 @@ class World:
                 f"{instant(event.at).isoformat()} {execution.workflow_id} {execution.run_id[:8]} "
                 f"{event.event_id} {event.kind} {_facts(event)}"
             )
+
+    def suggests(self) -> bool:
+        """Whether it is suggested now to continue as new: at any moment, where a seed has short histories."""
+        return not self.suggests_rarely or self.random.random() < SUGGESTS
 
     def update_answered(self, update_id: str, result: Payload | None, failure: Failure | None) -> None:
         waiting = self._waiting.pop(update_id, None)
@@ -292,10 +327,11 @@ class World:
             self.counts[f"workflow task {came_to}"] += 1
             self._drop(worker, execution.run_id)
             return
+        instance.is_ahead = False
         if came_to == "nothing":
             return
         instance.steps += 1
-        if self._observe is not None and not instance.release.is_last:
+        if self._observe is not None:
             self._observe(self, execution, instance)
         if not execution.running or self.chance("evict"):
             self._drop(worker, execution.run_id)
@@ -305,7 +341,7 @@ class World:
     def _instance(self, worker: SimulatedWorker, execution: Execution) -> Instance:
         """The workflow in the worker's memory: as it is there, or replayed."""
         cached = worker.cache.pop(execution.run_id, None)
-        if cached is not None and cached.steps != len(execution.steps):
+        if cached is not None and (cached.is_ahead or cached.steps != len(execution.steps)):
             cached.evict()
             cached = None
         if cached is None:
@@ -325,6 +361,23 @@ class World:
             made.replay(execution.steps)
         return made
 
+    def in_memory(self, execution: Execution) -> Instance:
+        """The workflow as some worker has it, or as its history says: who only looks keeps it for the next look."""
+        for worker in self.workers:
+            cached = worker.cache.get(execution.run_id)
+            known = cached is not None and cached.steps == len(execution.steps)
+            if cached is not None and known and not cached.is_ahead and not cached.release.is_last:
+                return cached
+        known = self._observed.pop(execution.run_id, None)
+        if known is None or known.steps > len(execution.steps):
+            known = Instance(execution, self._releases[0])
+        self.counts["steps"] += len(execution.steps) - known.steps
+        known.replay(execution.steps[known.steps :])
+        self._observed[execution.run_id] = known
+        if len(self._observed) > self._most_observed:
+            self._observed.pop(next(iter(self._observed))).evict()
+        return known
+
     def _drop(self, worker: SimulatedWorker, run_id: str) -> None:
         cached = worker.cache.pop(run_id, None)
         if cached is not None:
@@ -334,11 +387,7 @@ class World:
         """What the workflow answers; of one that has ended, too. None where it refuses."""
         if not execution.steps:
             return None
-        instance = self.replayed(execution)
-        try:
-            result, _ = instance.query(name, self.to_payloads(*arguments))
-        finally:
-            instance.evict()
+        result, _ = self.in_memory(execution).query(name, self.to_payloads(*arguments))
         return None if result is None else self.value(result, result_type)
 
     # What goes wrong
@@ -402,6 +451,7 @@ class World:
         for worker in self.workers:
             self.kill(worker, self.random.randint(SECOND, 10 * SECOND))
         self._waiting.clear()
+        self._observed.clear()
         self.service, _ = self._snapshot
         self._snapshot = None
         self.service.now = self.now

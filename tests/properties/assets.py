@@ -16,7 +16,8 @@ def picture(workflow: Any) -> dict[str, Any]:
     """What the next look at an asset compares with."""
     state = workflow.state
     return {"numbered": state.numbered, "outbox": {dag: len(out) for dag, out in state.outbox.items()},
-            "paused": state.is_paused, "notices": state.notices}  # fmt: skip
+            "paused": state.is_paused, "notices": state.notices, "causes": {event.cause for event in state.events},
+            "held": [event.cause for event in state.held]}  # fmt: skip
 
 
 def picture_of_watcher(workflow: Any) -> dict[str, Any]:

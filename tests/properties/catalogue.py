@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 Found = Iterator[str]
@@ -19,6 +21,9 @@ class Property:
     level: str
     text: str
     check: Callable[..., Found]
+
+
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass
@@ -38,10 +43,57 @@ class Look:
     """Whether the history is so long that the workflow may hold things back to continue as new."""
     idle: bool
     """Whether the workflow's main loop has nothing more to do, and sleeps."""
+    jobs: Sequence[Any] = ()
+    """What the workflow was told in this workflow task, as the SDK's activation jobs."""
+    refused: Collection[str] = ()
+    """The ids of updates that it has refused in this workflow task."""
+    answered: Collection[str] = ()
+    """The ids of updates that it has carried out by the end of this workflow task."""
+    exact: bool = False
+    """Whether what is due has been told by now, as in the simulation: a real service fires a timer late."""
+    timers: Sequence[datetime] | None = None
+    """When the timers fire that the service keeps for it; None: not known, or one has just fired."""
+    began: datetime = EPOCH
+    """When the execution has begun; only where time is exact."""
+    is_much_too_long: bool = False
+    """Whether the history has become twice as long since that was suggested; only where time is exact."""
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What properties make of the workflow once for all of them."""
 
     @property
     def state(self) -> Any:
         return self.object.state
+
+    @cached_property
+    def messages(self) -> list[tuple[str, Any]]:
+        """Name and first argument of each signal and update of this workflow task, as plain JSON, in their order."""
+        found = []
+        for job in self.jobs:
+            if job.HasField("signal_workflow"):
+                found.append((job.signal_workflow.signal_name, _plain(job.signal_workflow.input)))
+            elif job.HasField("do_update") and job.do_update.protocol_instance_id not in self.refused:
+                found.append((job.do_update.name, _plain(job.do_update.input)))
+        return found
+
+    def messages_of(self, *names: str) -> list[Any]:
+        """The first arguments of the messages of these names that have been dealt with."""
+        return [argument for name, argument in self._dealt_with if name in names]
+
+    @cached_property
+    def _dealt_with(self) -> list[tuple[str, Any]]:
+        waiting = {
+            job.do_update.name
+            for job in self.jobs
+            if job.HasField("do_update") and job.do_update.protocol_instance_id not in {*self.refused, *self.answered}
+        }
+        return [(name, argument) for name, argument in self.messages if name not in waiting]
+
+
+def _plain(payloads: Sequence[Any]) -> Any:
+    """The first of *payloads* as plain JSON; None where it is none, or in another encoding."""
+    if not payloads or not payloads[0].metadata.get("encoding", b"").startswith(b"json/"):
+        return None
+    return json.loads(payloads[0].data)
 
 
 PROPERTIES: list[Property] = []

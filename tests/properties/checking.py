@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 from dst.clock import SECOND, instant
@@ -12,7 +13,7 @@ from tidemill.model.dag.ticks import TimetableQuery, coming_runs
 from tidemill.model.run.identity import scheduled_run
 from tidemill.model.states import TaskState
 
-from . import assets, dags, pools, runs
+from . import assets, dags, messages, owed, pools, runs, schedules, still  # noqa: F401 - each adds its properties to the catalogue
 from .catalogue import PROPERTIES, Look, of_level, sleeps
 from .ends import Ended
 from .histories import Installation
@@ -26,8 +27,6 @@ PICTURES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "DagBundle": assets.picture_of_bundle,
 }
 BY_KIND = {kind: of_level(kind) for kind in PICTURES}
-FOLLOWED = ("DagRun", "Dag")
-"""Kinds whose next execution is compared with the one before, too."""
 
 
 class Checks:
@@ -37,8 +36,13 @@ class Checks:
         self._before: dict[str, dict[str, Any]] = {}
         self._restores = 0
 
-    def look(self, kind: str, key: str, look: Look) -> Iterator[tuple[str, str]]:
-        """What does not hold of a workflow after one of its workflow tasks, by the name of the property."""
+    def look(self, kind: str, key: str, look: Look, follows: str | None = None) -> Iterator[tuple[str, str]]:
+        """What does not hold of a workflow after one of its workflow tasks, by the name of the property.
+
+        *key*: its execution; *follows*: the execution that has continued as this one.
+        """
+        if key not in self._before and follows is not None:
+            self._before[key] = self._before.pop(follows, {})
         look.before = self._before.get(key, {})
         if look.before.get("resumes") and look.state.revision is None:
             look.before = {}  # it goes on from what the execution before has left
@@ -47,8 +51,15 @@ class Checks:
                 yield known.name, f"{look.workflow_id}: {about}"
         self._before[key] = PICTURES[kind](look.object)
 
+    def forget(self, execution: Execution) -> None:
+        """A worker of the last release has answered: what it has done in its workflow task is not looked at."""
+        self._before[execution.run_id] = {}
+
     def step(self, world: Any, execution: Execution, instance: Any) -> None:
-        """Looks at a workflow of the simulation."""
+        """Looks at a workflow of the simulation, unless a worker of the last release has answered."""
+        if instance.release.is_last:
+            self.forget(execution)
+            return
         if self._restores != world.counts["restores"]:  # what was seen has not been
             self._restores = world.counts["restores"]
             self._before.clear()
@@ -65,12 +76,30 @@ class Checks:
             view_of(execution),
             step.suggests_continue_as_new,
             sleeps(instance.implementation),
+            step.jobs,
+            *_answers(execution),
+            exact=True,
+            began=instant(execution.started_at),
+            is_much_too_long=execution.suggested_at is not None and step.length > 2 * execution.suggested_at + 60,
+            timers=_timers(execution),
         )
-        for name, about in self.look(execution.kind, execution.run_id, look):
+        for name, about in self.look(execution.kind, execution.run_id, look, execution.continued_from):
             world.violate(name, about)
         if execution.kind == "DagRun":
             for found in workflow.state.instances.values():
                 world.states[str(found.state)] += 1
+
+    def still(self, world: Any, touched: dict[str, datetime]) -> None:
+        """Looks at all workflows together, in a moment in which nothing is on its way."""
+        newest = {key: world.service.executions[run_id] for key, run_id in world.service.current.items()}
+        newest = {key: each for key, each in newest.items() if each.steps}
+        running = {key: each for key, each in newest.items() if each.running}
+        kinds = {key: each.kind for key, each in running.items()}
+        objects = {key: world.in_memory(each).object for key, each in running.items()}
+        seen = still.Still(instant(world.now), objects, newest, kinds, touched)
+        for known in of_level("still"):
+            for about in known.check(seen):
+                world.violate(known.name, about)
 
     @staticmethod
     def is_settled(world: Any) -> bool:
@@ -134,6 +163,25 @@ class Checks:
         return ended
 
 
+def _answers(execution: Execution) -> tuple[set[str], set[str]]:
+    """The updates that the last workflow task of *execution* has refused, and those that it has carried out."""
+    refused, carried_out = set(), set()
+    for event in reversed(execution.events):
+        if event.kind == "WorkflowTaskCompleted":
+            break
+        if event.kind == "WorkflowExecutionUpdateCompleted":
+            (carried_out if event.data["failure"] is None else refused).add(event.data["update_id"])
+    return refused, carried_out
+
+
+def _timers(execution: Execution) -> list[datetime] | None:
+    """When the timers of *execution* fire; None where something has come that it has not been told."""
+    if execution.task is not None:
+        return None
+    started = [execution.events[event_id - 1] for event_id in execution.timers.values()]
+    return [instant(event.at + event.data["duration"]) for event in started]
+
+
 def check_history(execution: Any) -> Iterator[tuple[str, str]]:
     """What does not hold of one history."""
     for known in of_level("history"):
@@ -155,12 +203,17 @@ def _deleted(world: Any, people: Any) -> set[str]:
     return keys | {f"manual__{key}" for key in keys}
 
 
-def _foreseen(spec: Any, now: Any) -> set[str] | None:
-    """The keys of the runs that the timetable of *spec* has up to *now*; None where they cannot be told."""
+JUST_NOW = timedelta(seconds=30)
+"""What has fallen due since then may be on its way."""
+
+
+def _foreseen(spec: Any, now: Any) -> dict[str, bool] | None:
+    """The keys of the runs that the timetable of *spec* has up to *now*, and whether each has to be there; None where
+    they cannot be told."""
     schedule = spec.schedule
     if schedule.answers_by_moment or not schedule.periodic or schedule.kind in ("asset", "partitioned_asset"):
         return None
-    last, keys = None, set()
+    last, keys = None, {}
     for _ in range(500):
         question = TimetableQuery(
             timetable=schedule, restriction=spec.restriction, last=last, now=now, folder=None, bundle=None, limit=20
@@ -169,7 +222,9 @@ def _foreseen(spec: Any, now: Any) -> set[str] | None:
         for info in infos:
             if info.run_after > now:
                 return keys
-            keys.add(scheduled_run(spec.dag_id, schedule, info).key)
+            keys[scheduled_run(spec.dag_id, schedule, info).key] = (
+                info.run_after + (spec.jitter or timedelta()) < now - JUST_NOW
+            )
             last = info.data_interval
         if not infos:
             return keys

@@ -25,7 +25,9 @@ def picture(workflow: Any) -> dict[str, Any]:
     state = workflow.state
     return {
         "runs": {key: tracked.state for key, tracked in state.runs.items()},
-        "ledger": {record.run_id for record in state.ledger},
+        "ids": {key: tracked.run.run_id for key, tracked in state.runs.items()},
+        "of_backfill": {key: tracked.backfill_id for key, tracked in state.runs.items() if tracked.backfill_id},
+        "ledger": {record.run_id: record.state for record in state.ledger},
         "last": state.last_automated_interval,
         "held_up": state.held_up,
         "paused": state.is_paused,
@@ -34,7 +36,12 @@ def picture(workflow: Any) -> dict[str, Any]:
         "backfills_made": state.backfills_made,
         "limit": state.spec.max_active_runs,
         "taken": [*state.gathering.taken] if state.gathering is not None else [],
-        "moves": state.start_date_moves,
+        "rows": [row.name for row in state.gathering.rows] if state.gathering is not None else [],
+        "heard": [one.event.cause for one in state.gathering.heard] if state.gathering is not None else [],
+        "heard_names": [one.event.name for one in state.gathering.heard] if state.gathering is not None else [],
+        "file": (state.file.is_stale, state.file.import_error),
+        "skipped": sum(backfill.skipped for backfill in state.backfills),
+        "backfills": {b.backfill_id: (b.is_paused, b.cancelled, b.succeeded, b.failed) for b in state.backfills},
     }
 
 

@@ -23,8 +23,9 @@ class Ended:
         self.executions = executions
         """The newest execution of each workflow."""
         self.now = now
-        self.foreseen: dict[str, set[str]] = {}
-        """By DAG that nobody has disturbed, the keys of the runs that its timetable has for it."""
+        self.foreseen: dict[str, dict[str, bool]] = {}
+        """By DAG that nobody has disturbed, the keys of the runs that its timetable has for it, and whether each has
+        to be there by now."""
         self.unanswered: list[str] = []
         self.triggered: dict[str, list[str]] = {}
         """By DAG, the run_ids that people were answered with."""
@@ -119,9 +120,9 @@ def every_foreseen_run_was_made(ended: Ended) -> Found:
         }
         made |= {key for key, tracked in dag.state.runs.items() if tracked.run.run_type is RunType.SCHEDULED}
         made |= {key for key in dag.state.dates if key in keys}
-        if missing := keys - made - ended.deleted:
+        if missing := {key for key, is_over in keys.items() if is_over} - made - ended.deleted:
             yield f"{dag_id}: {len(missing)} are missing, such as {min(missing)}"
-        if surplus := made - keys:
+        if surplus := made - keys.keys():
             yield f"{dag_id}: {len(surplus)} too many, such as {min(surplus)}"
 
 

@@ -18,6 +18,8 @@ def picture(workflow: Any) -> dict[str, Any]:
     state = workflow.state
     return {
         "held": {lease_id: lease.parked for lease_id, lease in state.held.items()},
+        "waiting": {*state.waiting},
+        "returned": {*state.returned},
         "slots": state.settings.slots,
         "recovers": workflow._given_back is not None,
         "as_of": state.limit_as_of,

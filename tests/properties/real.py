@@ -115,8 +115,17 @@ class LookingRunner(UnsandboxedWorkflowRunner):
             memo["view"],
             act.continue_as_new_suggested,
             sleeps(made),
+            act.jobs,
+            *_answers(completion),
         )
-        self.found += self._checks.look(det.info.workflow_type, execution, look)
+        self.found += self._checks.look(det.info.workflow_type, execution, look, det.info.continued_run_id)
+
+
+def _answers(completion: Any) -> tuple[set[str], set[str]]:
+    """The updates that a workflow task has refused, and those that it has carried out."""
+    responses = [c.update_response for c in completion.successful.commands if c.HasField("update_response")]
+    refused = {response.protocol_instance_id for response in responses if response.HasField("rejected")}
+    return refused, {response.protocol_instance_id for response in responses if response.HasField("completed")}
 
 
 async def violated_by(client: Client, query: str, home: Path, most: int | None = None) -> list[str]:

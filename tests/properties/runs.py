@@ -31,8 +31,10 @@ def picture(workflow: Any) -> dict[str, Any]:
     state = workflow.state
     return {
         "instances": {
-            key: (i.state, i.try_number, len(i.attempts), i.tries_cleared) for key, i in state.instances.items()
+            key: (i.state, i.try_number, len(i.attempts), i.tries_cleared, i.retry_at or i.wake_at)
+            for key, i in state.instances.items()
         },
+        "ending": workflow.tasks.engine.end is not None or workflow.tasks.ended is not None,
         "paused": state.is_paused,
         "started_at": state.started_at,
         "notices": state.notices,
@@ -41,6 +43,7 @@ def picture(workflow: Any) -> dict[str, Any]:
         "run": (state.run.dag_id, state.run.run_id, state.run.logical_date),
         "version": state.spec.version,
         "leases_made": state.leases_made,
+        "leases": {held.lease_id for held in state.leases.values()},
         "ended": workflow.tasks.ended,
         "past": dict(state.past.states) if state.past is not None else {},
         "resumes": state.revision is not None,
@@ -92,7 +95,7 @@ def task_moves_are_legal(look: Look) -> Found:
 @prop(LEVEL)
 def ended_tasks_move_only_by_people(look: Look) -> Found:
     """A task that has ended moves again only when it is cleared or marked."""
-    for key, (old, _, _, cleared), now in _tries(look):
+    for key, (old, _, _, cleared, *_), now in _tries(look):
         by_people = now.tries_cleared != cleared or (now.reason or "").startswith(BY_PEOPLE) or look.object.tasks.ended
         if old in FINISHED and now.state is not old and not by_people and now.tries_cleared != now.try_number:
             yield f"{key} went from {old} to {now.state}: {now.reason}"
@@ -101,7 +104,7 @@ def ended_tasks_move_only_by_people(look: Look) -> Found:
 @prop(LEVEL)
 def try_numbers_never_fall(look: Look) -> Found:
     """The number of a task's try never falls."""
-    for key, (_, tries, _, _), now in _tries(look):
+    for key, (_, tries, *_), now in _tries(look):
         if now.try_number < tries:
             yield f"{key}: {now.try_number} after {tries}"
 
@@ -109,7 +112,7 @@ def try_numbers_never_fall(look: Look) -> Found:
 @prop(LEVEL)
 def one_try_at_a_time(look: Look) -> Found:
     """Within one workflow task a task that has work to do begins at most one try."""
-    for key, (_, tries, _, _), now in _tries(look):
+    for key, (_, tries, *_), now in _tries(look):
         if now.try_number > tries + 1 and not isinstance(look.state.spec.by_id[now.task_id], EmptyTask):
             yield f"{key}: {now.try_number} after {tries}"
 
@@ -117,7 +120,7 @@ def one_try_at_a_time(look: Look) -> Found:
 @prop(LEVEL)
 def tries_are_kept(look: Look) -> Found:
     """What a task's earlier tries came to is never forgotten."""
-    for key, (_, _, kept, _), now in _tries(look):
+    for key, (_, _, kept, *_), now in _tries(look):
         if len(now.attempts) < kept:
             yield f"{key}: {len(now.attempts)} of {kept} tries are left"
 
@@ -500,7 +503,7 @@ def depends_on_past_holds(look: Look) -> Found:
 @prop(LEVEL)
 def removed_tasks_stay_out(look: Look) -> Found:
     """A task that is not for the date of its run never begins."""
-    for key, (old, _, _, _), now in _tries(look):
+    for key, (old, *_), now in _tries(look):
         if old is TaskState.REMOVED and now.state is not TaskState.REMOVED:
             yield f"{key} is {now.state}"
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from ...activities.names import INVALID_INPUT, calls_queue
 from ...activities.runs import Revised, revise_run
@@ -94,6 +94,8 @@ class DagWorkflow:
             try:
                 await self._step()
             except Exception as error:
+                if is_cancelled_exception(error) and workflow.patched("cancels-while-asking"):
+                    raise
                 # Raised on, the server would retry this task for ever: the DAG would hang, unseen.
                 self.state.break_down(f"{type(error).__name__}: {error}", workflow.now())
             if self._ripe():

@@ -1,7 +1,7 @@
 """Asks pools to let tasks of a run in, one pool after the other, and gives back what is no longer needed."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -39,9 +39,11 @@ NOTE_AFTER = timedelta(seconds=1)
 class Leases:
     """The leases of one run. What is held is part of the run's state; messages are sent from here."""
 
-    def __init__(self, state: DagRunState, plan: RunPlan) -> None:
+    def __init__(self, state: DagRunState, plan: RunPlan, wake: Callable[[], None]) -> None:
+        """*wake*: has the run look whether its history is too long; else it would only ask, for ever."""
         self._state = state
         self._plan = plan
+        self._wake = wake
         self._messages = PoolMessages(self._ask_pool)
         self._free: list[tuple[int, HeldLease]] = []
         """Leases that a task has just left, with how many slots each has: see `let_go`."""
@@ -148,6 +150,11 @@ class Leases:
             await workflow.sleep(pause)
             pause = min(2 * pause, REMIND_LAST)
             self._ask_unanswered()
+            self._wake_run()
+
+    def _wake_run(self) -> None:
+        if workflow.patched("goes-on-as-new-while-asking"):
+            self._wake()
 
     def _ask_unanswered(self) -> None:
         by_pool: dict[str, list[LeaseRequest]] = {}
@@ -261,6 +268,7 @@ class Leases:
                     f"{iso(workflow.now().replace(microsecond=0))}, and is again every {ASK_AGAIN.total_seconds():g} s"
                 )
             await workflow.sleep(ASK_AGAIN)
+            self._wake_run()
 
     async def _make_limit(self, pool: str, key: str) -> None:
         """A limit is a pool that is made when it is first asked."""

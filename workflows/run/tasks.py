@@ -66,7 +66,7 @@ class RunTasks:
         self._triggers = Triggers(state, self.engine.end_trigger, self._fail_run)
         self._deadlines = Deadlines(state, self._clocks, self.notices)
         self._budget = CommandBudget()
-        self.leases = Leases(self.state, self.plan)
+        self.leases = Leases(self.state, self.plan, self.changed)
 
     @property
     def plan(self) -> RunPlan:

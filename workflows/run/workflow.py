@@ -12,6 +12,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
+from ...activities.names import JUST_ENDED
 from ...activities.runs import LastExecution, load_run
 from ...model.errors import InvalidInputError
 from ...model.interfaces.calls import SignalCall
@@ -57,6 +58,8 @@ class DagRunWorkflow:
         self._adopt(state)
         self._messages: set[asyncio.Task[None]] = set()
         self._ready = False
+        self._is_closing = False
+        """Whether the end of the run is being told: what is changed now would be lost with it."""
         self._looks_again = False
         self._untold: set[str] = set()
         """Tasks whose state the DAG has not been told, though the next run looks back at them."""
@@ -246,6 +249,7 @@ class DagRunWorkflow:
 
     async def _end_early(self, end: RunEnd) -> None:
         """Winds up a run that is being cancelled, and still tells the DAG."""
+        self._is_closing = True
         self.tasks.engine.end_with(end)
         await self.tasks.all_stopped()
         await self._wind_up(end)
@@ -262,6 +266,7 @@ class DagRunWorkflow:
         await workflow.wait_condition(lambda: not self._messages)
 
     async def _report(self, end: RunEnd) -> None:
+        self._is_closing = True
         self.tasks.engine.ended = end
         self.state.ended_at = self.state.ended_at or workflow.now()
         self._show(end)
@@ -320,10 +325,16 @@ class DagRunWorkflow:
         self.tasks.leases.granted(answer)
         self.tasks.changed()
 
+    async def _can_be_changed(self) -> None:
+        """Waits until the run knows its tasks. Raises ApplicationError, JUST_ENDED, where its end is being told."""
+        await workflow.wait_condition(lambda: self._ready)
+        if self._is_closing and workflow.patched("changes-come-too-late"):
+            raise ApplicationError("the run has just ended", type=JUST_ENDED)
+
     @workflow.update
     async def clear_tasks(self, request: ClearRequest) -> list[str]:
         """Has tasks run again; those that run are stopped first. Returns the instances."""
-        await workflow.wait_condition(lambda: self._ready)
+        await self._can_be_changed()
         with refusing():
             if request.run_on_latest_version:
                 raise InvalidInputError(
@@ -335,7 +346,7 @@ class DagRunWorkflow:
     @workflow.update
     async def set_task_state(self, request: MarkRequest) -> list[str]:
         """Gives tasks a state without running them; those that run are stopped first. Returns the instances."""
-        await workflow.wait_condition(lambda: self._ready)
+        await self._can_be_changed()
         with refusing():
             mark, *others = self._marks(request)
         instances = self._revised(mark)
@@ -352,7 +363,7 @@ class DagRunWorkflow:
     @workflow.update
     async def set_state(self, mark: RunMark) -> RunState:
         """Ends the run as success or failed: what runs is stopped, what waits is skipped."""
-        await workflow.wait_condition(lambda: self._ready)
+        await self._can_be_changed()
         self._mark_run(mark)
         return RunState(mark.state)
 
