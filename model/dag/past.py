@@ -1,6 +1,7 @@
 """What the runs of a DAG have to know of each other, where tasks depend on the run before."""
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from ..run.identity import RunIdentity
 from ..run.messages import DagUpdate, TasksEnded
@@ -48,6 +49,13 @@ class DagPast(DagData):
     def after(self, before: str) -> list[TrackedRun]:
         """The runs under way that look back at the run *before*."""
         return [t for t in self.runs.values() if t.previous == before and t.state is RunState.RUNNING]
+
+    def number_by_time(self, now: datetime) -> None:
+        """Has messages to runs be numbered from *now* on: runs follow none that is older than one that they know.
+
+        A DAG that was ended and begins anew, or that was reset, does not know how far its numbers had come.
+        """
+        self.last_update = max(self.last_update, int(now.timestamp()))
 
     def update_for_run(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> DagUpdate:
         """What a run under way has to hear: all of the run before it, or only what has *changed* there."""

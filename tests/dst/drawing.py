@@ -12,6 +12,7 @@ from tidemill.model.pool.state import PLENTY
 from tidemill.model.spec.dag import read_dag
 
 from .drawn_tasks import KINDS, RULES, DrawnTasks
+from .hunts import every_hunt
 from .installation import Happening, Plan
 
 HOUR = timedelta(hours=1)
@@ -28,6 +29,8 @@ PEOPLE = {
 }  # fmt: skip
 """What people do, and how often each where a seed has it."""
 OF_ASSETS = ("emit", "unqueue", "pause_asset")
+HUNTS = 24
+"""How many a seed has at most, of those that can be caught in it."""
 WIDE = 2 * PLENTY
 """The slots of a pool in which runs may pass slots on from task to task."""
 TWO_RELEASES = 0.2
@@ -92,6 +95,7 @@ class Drawing:
             suggests_from=self.random.choice((20, 30, 60, 4096)),
             retention=self.random.choice((10 * 365 * 86400.0, 86400.0 * 3)),
             happenings=happenings,
+            hunts=self.hunts() if self.chance(0.85) else [],
             rates=self.rates(troubled=troubled),
             two_releases=two_releases,
         )
@@ -107,8 +111,8 @@ class Drawing:
                 rates["activity_raises"] = 0.02
             if self.chance(0.2):
                 rates["told_twice"] = 0.1
-            if self.chance(0.1):
-                rates["timetable_raises"] = 0.2
+            if self.chance(0.2):
+                rates["timetable_raises"] = 0.4
         if self.chance(0.3):
             rates["counts_in_parts"] = 0.5
         if self.chance(0.3):
@@ -298,6 +302,17 @@ class Drawing:
             arguments["key"] = random_.choice((None, None, "a", "b"))
         back = [Happening(self.after(at), undone[name], arguments)] if name in undone else []
         return [Happening(at, name, arguments), *back]
+
+    def hunts(self) -> list[dict[str, Any]]:
+        """A part of all that there are, another one for each seed, so that each has its turn."""
+        every = every_hunt()
+        random.Random("hunts").shuffle(every)
+        first = (self.seed * HUNTS) % len(every)
+        chosen = (every + every)[first : first + HUNTS]
+        delays = (0.0, 0.0, 0.002, 0.02, 0.05, 0.5, 2.0)
+        return [
+            {"kind": kind, "sees": sees, "does": does, "delay": self.random.choice(delays)} for kind, sees, does in chosen
+        ]
 
     def changes(self, dag: dict[str, Any]) -> dict[str, Any]:
         """What another version of the DAG has otherwise."""

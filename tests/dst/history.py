@@ -164,7 +164,7 @@ class Execution:
         begun = all(child.run_id is not None for child in self.children.values())
         asked = any(activity.kind.startswith(QUESTIONS) for activity in self.activities.values())
         failed = any(activity.attempt > 1 and activity.started_at is None for activity in self.activities.values())
-        return (self.task is None and not self.buffered and not self.signals and not self.updates
+        return (self.task is None and self.task_attempt == 1 and not self.buffered and not self.signals and not self.updates
                 and begun and not asked and not failed)  # fmt: skip
 
     @property

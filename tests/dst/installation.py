@@ -37,6 +37,8 @@ class Plan:
     retention: float
     happenings: list[Happening]
     rates: dict[str, float]
+    hunts: list[dict[str, Any]] = field(default_factory=list)
+    """What waits for its moment: the kind of workflow, what it `sees`, what it `does`, after which `delay`."""
     two_releases: bool = False
     """Whether workers are of the last release and of this one in turns, until all is calm."""
 
@@ -54,7 +56,7 @@ class Plan:
     @property
     def size(self) -> int:
         """How much there is that could be left out."""
-        return len(self.happenings) + len(self.rates) + sum(1 + len(dag["tasks"]) for dag in self.dags)
+        return len(self.happenings) + len(self.hunts) + len(self.rates) + sum(1 + len(dag["tasks"]) for dag in self.dags)
 
 
 class Folder:

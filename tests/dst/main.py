@@ -47,13 +47,13 @@ class Seed:
     seconds: float
     days: float = 0
     counts: Counter[str] = field(default_factory=Counter)
-    states: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
     violations: list[tuple[str, str]] = field(default_factory=list)
 
 
 def run_seed(seed: int) -> Seed:
     """Runs one seed. What it raises is a violation, too."""
-    logging.disable(logging.WARNING)
+    logging.disable(logging.CRITICAL)
     began = time.monotonic()
     try:
         result = simulate(draw(seed))
@@ -62,7 +62,7 @@ def run_seed(seed: int) -> Seed:
         found = [("no-defect-of-the-simulation", f"{type(error).__name__}: {error}\n{where}")]
         return Seed(seed, time.monotonic() - began, violations=found)
     violations = [(found.name, str(found)) for found in result.violations]
-    return Seed(seed, time.monotonic() - began, result.days, result.counts, result.states, violations)
+    return Seed(seed, time.monotonic() - began, result.days, result.counts, result.reached, violations)
 
 
 def _seeds(first: int, minutes: float, seeds: int | None) -> Iterator[int]:
@@ -106,7 +106,7 @@ def _ahead(seeds: Iterator[int], done: list[Seed], jobs: int, over: threading.Ev
 def report(done: list[Seed]) -> None:
     """Prints what was reached."""
     counts: Counter[str] = Counter()
-    states: Counter[str] = Counter()
+    reached: Counter[str] = Counter()
     for seed in done:
         counts += seed.counts
         states += seed.states
@@ -157,7 +157,7 @@ def show(plan: Plan, *, trace: bool) -> int:
 
 
 def main() -> int:
-    logging.disable(logging.WARNING)  # workflows say what they pass over, which here is what is drawn
+    logging.disable(logging.CRITICAL)  # workflows say what they pass over, which here is what is drawn
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--seeds", type=int, help="so many, however long that takes")

@@ -73,6 +73,47 @@ class People:
         self._world.counts[f"action {happening.name}"] += 1
         handler(happening.arguments)
 
+    def ask_dag(self, dag_id: str, name: str, *arguments: Any) -> None:
+        """Sends an update to a DAG; its answer is kept."""
+        self._update(dag_id, name, *arguments)
+
+    def send(self, execution: Execution, name: str, *arguments: Any) -> None:
+        """Sends a signal to a workflow; one that is for DAGs, to the DAG of a run."""
+        workflow_id = execution.workflow_id
+        if execution.kind == "DagRun":
+            workflow_id = dag_workflow_id(workflow_id.split(":")[1])
+        if workflow_id.startswith("dag:") and name == "pause":
+            self.disturbed.add(workflow_id.removeprefix("dag:"))
+        self._signal(workflow_id, name, *arguments)
+
+    def may_lose(self, execution: Execution) -> bool:
+        """Whether an operator may end or reset a workflow: none that workers of the last release would begin anew."""
+        return not (self._world.has_two_releases and execution.kind in ("Asset", "Pool"))
+
+    def lose(self, execution: Execution) -> None:
+        """Takes note that somebody ends or resets a workflow."""
+        self._lost(execution)
+
+    def act(self, name: str, dag_id: str) -> None:
+        """Does something to a DAG, at a moment that nobody has planned."""
+        drawn = self._world.random
+        since, backfills = self._plan.start.isoformat(), ("pause_backfill", "unpause_backfill", "cancel_backfill")
+        names = {
+            "trigger_run": "trigger", "trigger_runs": "trigger_many", "revise": "clear", "create_backfill": "backfill",
+            "restore": "restore_file", **dict.fromkeys(backfills, "change_backfill"),
+        }  # fmt: skip
+        spec = self.specs[dag_id]
+        earlier = self._plan.start - timedelta(seconds=self._plan.seconds)
+        assets = sorted(known for known in self._world.service.current if known.startswith("asset:")) or ["asset:none"]
+        arguments = {
+            "dag_id": dag_id, "choice": drawn.random(), "task": drawn.choice(spec.tasks).task_id, "change": name,
+            "downstream": drawn.random() < 0.5, "only_failed": False, "key": None, "from": earlier.isoformat(),
+            "to": since, "max_active_runs": drawn.choice((1, 2)), "run_backwards": False, "reprocess_behavior": "completed",
+            "asset": drawn.choice(assets).removeprefix("asset:"),
+            "changes": drawn.choice(({"max_active_tasks": 2}, {"description": f"{drawn.random()}"})),
+        }  # fmt: skip
+        self.do(Happening(0, names.get(name, name), arguments))
+
     def register(self, spec: DagSpec) -> None:
         self._world.service.start("Dag", dag_workflow_id(spec.dag_id), self._world.to_payloads(spec))
         self._update(spec.dag_id, "register", spec)
@@ -201,6 +242,18 @@ class People:
                     self.revised.add(run.workflow_id)
                     mark = RunMark.model_validate({"state": "success"})
                     self._update(dag_id, "revise_run", ReviseQuestion(workflow_id=run.workflow_id, mark_run=mark))
+
+    def end_orphans(self) -> None:
+        """Somebody cancels runs that their DAG does not know, since an operator has ended it: nobody unpauses them."""
+        for run_id in [*self._world.service.executions]:
+            run = self._world.service.executions[run_id]
+            dag_id = dag_workflow_id(run.workflow_id.split(":")[1]) if run.kind == "DagRun" else ""
+            if dag_id not in self.lost or not run.running or not run.steps:
+                continue
+            dag = self._world.service.open(dag_id)
+            known = self._world.in_memory(dag).object.state.runs.values() if dag is not None and dag.steps else ()
+            if run.workflow_id not in {tracked.run.workflow_id for tracked in known}:
+                self._world.service.cancel(run.workflow_id)
 
     # DAGs
 

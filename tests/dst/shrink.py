@@ -42,6 +42,10 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
     for part in (n // 2, n // 4, 1):
         for start in range(0, n if part else 0, max(part, 1)):
             yield _without(plan, happenings=plan.happenings[:start] + plan.happenings[start + part :])
+    n = len(plan.hunts)
+    for part in (n // 2, 1):
+        for start in range(0, n if part else 0, max(part, 1)):
+            yield _without(plan, hunts=plan.hunts[:start] + plan.hunts[start + part :])
     for number in range(len(plan.dags) if len(plan.dags) > 1 else 0):
         gone = plan.dags[number]["dag_id"]
         left = [each for each in plan.happenings if each.arguments.get("dag_id") != gone]

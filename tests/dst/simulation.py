@@ -9,10 +9,15 @@ from typing import Any
 from tidemill.activities.worker_context import WorkerContext  # noqa: F401 - registers nothing; the models need no worker
 from tidemill.model.spec.dag import read_dag
 
+from properties.catalogue import Look
+
 from .clock import SECOND, microseconds
+from .history import Execution
+from .hunts import Hunts
 from .installation import Folder, Happening, Plan
 from .people import People
 from .releases import last_release, this_release
+from .situations import situations
 from .work import Work
 from .world import MAX_STEPS, Violation, World
 
@@ -29,7 +34,8 @@ class Result:
     plan: Plan
     violations: list[Violation]
     counts: Counter[str]
-    states: Counter[str]
+    reached: Counter[str]
+    """How often each situation was reached, by its name."""
     days: float
     world: World
     trace: list[str] = field(default_factory=list)
@@ -56,7 +62,7 @@ def simulate(plan: Plan, *, trace: bool = False, most_steps: int = MAX_STEPS) ->
         cached=plan.cached,
         suggests_from=plan.suggests_from,
         rates=dict(plan.rates),
-        observe=checks.step,
+        observe=lambda world, execution, instance: _observe(world, checks.step(world, execution, instance), execution, hunts),
         rest=lambda world: checks.still(world, people.touched),
     )
     world.service.retention = int(plan.retention * SECOND)
@@ -65,6 +71,7 @@ def simulate(plan: Plan, *, trace: bool = False, most_steps: int = MAX_STEPS) ->
     if trace:
         world.trace = []
     people = People(world, plan, folder, dict(specs))
+    hunts = Hunts(world, people, plan.hunts)
     people.begin()
     for happening in plan.happenings:
         _plan_happening(world, people, happening)
@@ -77,7 +84,13 @@ def simulate(plan: Plan, *, trace: bool = False, most_steps: int = MAX_STEPS) ->
         for name, about in checks.end(world, people, plan, specs):
             world.violate(name, about)
     days = (world.now - start) / SECOND / 86_400
-    return Result(plan, world.violations, world.counts, world.states, days, world, world.trace or [])
+    return Result(plan, world.violations, world.counts, world.reached, days, world, world.trace or [])
+
+
+def _observe(world: World, look: Look | None, execution: Execution, hunts: Hunts) -> None:
+    if look is not None:
+        world.reached.update(situations(look, execution))
+        hunts.saw(look, execution)
 
 
 def _plan_happening(world: World, people: People, happening: Happening) -> None:
@@ -107,6 +120,8 @@ def _settle(world: World, people: People, checks: Any) -> None:
         people.answer_approvals()
         people.unpause_all()
         people.widen_pools()  # of which an operator may have ended one at the last moment
+        if rounds > 1:
+            people.end_orphans()
         if rounds > 3:
             people.end_what_waits_for_the_past()
         pause = min(2 * pause, 86_400 * SECOND)

@@ -79,7 +79,7 @@ class World:
         cached: int = 20,
         suggests_from: int = 4096,
         rates: dict[str, float] | None = None,
-        observe: Callable[[World, Execution, Instance], None] | None = None,
+        observe: Callable[[World, Execution, Instance], object] | None = None,
         rest: Callable[[World], None] | None = None,
     ) -> None:
         self.seed = seed
@@ -91,7 +91,8 @@ class World:
         self.agenda = Agenda()
         self.violations: list[Violation] = []
         self.counts: Counter[str] = Counter()
-        self.states: Counter[str] = Counter()
+        self.reached: Counter[str] = Counter()
+        """How often each situation was reached, by its name."""
         self.trace: list[str] | None = None
         self.rates = rates or {}
         self.service_down_until = 0

@@ -49,6 +49,8 @@ class Look:
     """The ids of updates that it has refused in this workflow task."""
     answered: Collection[str] = ()
     """The ids of updates that it has carried out by the end of this workflow task."""
+    kind: str = ""
+    """The type of the workflow; only where time is exact."""
     exact: bool = False
     """Whether what is due has been told by now, as in the simulation: a real service fires a timer late."""
     timers: Sequence[datetime] | None = None
@@ -57,6 +59,10 @@ class Look:
     """When the execution has begun; only where time is exact."""
     is_much_too_long: bool = False
     """Whether the history has become twice as long since that was suggested; only where time is exact."""
+    scheduled: Sequence[Any] = ()
+    """The activities that it has asked for in this workflow task; only where time is exact."""
+    memory: dict[str, Any] = field(default_factory=dict)
+    """What properties keep of the workflow from one look to the next."""
     shared: dict[str, Any] = field(default_factory=dict)
     """What properties make of the workflow once for all of them."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,10 +11,20 @@ from typing import Any
 from dst.clock import SECOND, instant
 from dst.history import Execution, Status
 from tidemill.model.dag.ticks import TimetableQuery, coming_runs
-from tidemill.model.run.identity import scheduled_run
+from tidemill.model.run.identity import run_key, run_workflow_id, scheduled_run
 from tidemill.model.states import TaskState
 
-from . import assets, dags, messages, owed, pools, runs, schedules, still  # noqa: F401 - each adds its properties to the catalogue
+from . import (  # noqa: F401 - each adds its properties to the catalogue
+    assets,
+    attempts,
+    dags,
+    messages,
+    owed,
+    pools,
+    runs,
+    schedules,
+    still,
+)
 from .catalogue import PROPERTIES, Look, of_level, sleeps
 from .ends import Ended
 from .histories import Installation
@@ -34,6 +45,7 @@ class Checks:
 
     def __init__(self) -> None:
         self._before: dict[str, dict[str, Any]] = {}
+        self._memory: dict[str, dict[str, Any]] = {}
         self._restores = 0
 
     def look(self, kind: str, key: str, look: Look, follows: str | None = None) -> Iterator[tuple[str, str]]:
@@ -44,6 +56,7 @@ class Checks:
         if key not in self._before and follows is not None:
             self._before[key] = self._before.pop(follows, {})
         look.before = self._before.get(key, {})
+        look.memory = self._memory.setdefault(look.workflow_id, {})
         if look.before.get("resumes") and look.state.revision is None:
             look.before = {}  # it goes on from what the execution before has left
         for known in BY_KIND[kind]:
@@ -54,19 +67,21 @@ class Checks:
     def forget(self, execution: Execution) -> None:
         """A worker of the last release has answered: what it has done in its workflow task is not looked at."""
         self._before[execution.run_id] = {}
+        self._memory.pop(execution.workflow_id, None)
 
-    def step(self, world: Any, execution: Execution, instance: Any) -> None:
-        """Looks at a workflow of the simulation, unless a worker of the last release has answered."""
+    def step(self, world: Any, execution: Execution, instance: Any) -> Look | None:
+        """Looks at a workflow of the simulation, unless a worker of the last release has answered: then None."""
         if instance.release.is_last:
             self.forget(execution)
-            return
+            return None
         if self._restores != world.counts["restores"]:  # what was seen has not been
             self._restores = world.counts["restores"]
             self._before.clear()
+            self._memory.clear()
         workflow, step = instance.object, execution.steps[-1]
         closed = None if execution.running else str(execution.status)
         if workflow is None or execution.kind not in PICTURES or not hasattr(workflow, "state"):
-            return
+            return None
         look = Look(
             execution.workflow_id,
             instant(step.at),
@@ -78,16 +93,16 @@ class Checks:
             sleeps(instance.implementation),
             step.jobs,
             *_answers(execution),
+            kind=execution.kind,
             exact=True,
             began=instant(execution.started_at),
             is_much_too_long=execution.suggested_at is not None and step.length > 2 * execution.suggested_at + 60,
             timers=_timers(execution),
+            scheduled=_scheduled(execution),
         )
         for name, about in self.look(execution.kind, execution.run_id, look, execution.continued_from):
             world.violate(name, about)
-        if execution.kind == "DagRun":
-            for found in workflow.state.instances.values():
-                world.states[str(found.state)] += 1
+        return look
 
     def still(self, world: Any, touched: dict[str, datetime]) -> None:
         """Looks at all workflows together, in a moment in which nothing is on its way."""
@@ -96,7 +111,7 @@ class Checks:
         running = {key: each for key, each in newest.items() if each.running}
         kinds = {key: each.kind for key, each in running.items()}
         objects = {key: world.in_memory(each).object for key, each in running.items()}
-        seen = still.Still(instant(world.now), objects, newest, kinds, touched)
+        seen = still.Still(instant(world.now), objects, newest, kinds, touched, lambda each: world.in_memory(each).object)
         for known in of_level("still"):
             for about in known.check(seen):
                 world.violate(known.name, about)
@@ -145,8 +160,16 @@ class Checks:
         for each in newest.values():
             each.view = view_of(each)
         ended.restored = world.counts["fault restored"] > 0
+        ended.registered = {dag_id: spec.version for dag_id, spec in people.specs.items()}
+        ended.notices = _notices(world)
         ended.deleted = _deleted(world, people)
-        ended.lost = people.lost
+        ended.lost, ended.touched = people.lost, people.touched
+        for name, dag_id, answer in people.answers:
+            made = answer if isinstance(answer, list) else [answer]
+            for run in made if name in ("trigger_run", "trigger_runs", "set_conf") else ():
+                if isinstance(run, dict) and not ended.deleted:
+                    key = run_key(_date(run.get("logical_date")), run["run_id"])
+                    ended.confs[run_workflow_id(dag_id, key)] = run.get("conf", {})
         for name, dag_id, answer in people.answers:
             if name == "trigger_run" and isinstance(answer, dict):
                 ended.triggered.setdefault(dag_id, []).append(answer["run_id"])
@@ -174,6 +197,17 @@ def _answers(execution: Execution) -> tuple[set[str], set[str]]:
     return refused, carried_out
 
 
+def _scheduled(execution: Execution) -> list[Any]:
+    """The activities that the last workflow task of *execution* has asked for."""
+    found = []
+    for event in reversed(execution.events):
+        if event.kind == "WorkflowTaskCompleted":
+            break
+        if event.kind == "ActivityTaskScheduled":
+            found.append(event.data["activity"])
+    return found
+
+
 def _timers(execution: Execution) -> list[datetime] | None:
     """When the timers of *execution* fire; None where something has come that it has not been told."""
     if execution.task is not None:
@@ -195,12 +229,30 @@ def view_of(execution: Execution) -> dict[str, Any] | None:
     return None if payload is None else dict(json.loads(payload.data))
 
 
+def _notices(world: Any) -> dict[str, int]:
+    """By run, how many notices were sent in all its executions; of runs that nobody has touched, or had run again."""
+    found: dict[str, int] = {}
+    begun: Counter[str] = Counter()
+    for each in world.service.executions.values():
+        if each.kind == "DagRun":
+            begun[each.workflow_id] += each.continued_from is None
+            if each.reset_from or str(each.status) in ("Terminated", "Canceled"):
+                begun[each.workflow_id] += 1
+            asked = [e.data["activity"].kind for e in each.events if e.kind == "ActivityTaskScheduled"]
+            found[each.workflow_id] = found.get(each.workflow_id, 0) + asked.count("tidemill.notify")
+    return {workflow_id: sent for workflow_id, sent in found.items() if begun[workflow_id] == 1}
+
+
 def _deleted(world: Any, people: Any) -> set[str]:
     """Run ids and keys that people have deleted; as many as may be."""
     if not world.counts["action delete_run"]:
         return set()
     keys = {workflow_id.split(":", 2)[2] for workflow_id in people.revised}
     return keys | {f"manual__{key}" for key in keys}
+
+
+def _date(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 JUST_NOW = timedelta(seconds=30)

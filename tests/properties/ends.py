@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -29,7 +30,15 @@ class Ended:
         self.unanswered: list[str] = []
         self.triggered: dict[str, list[str]] = {}
         """By DAG, the run_ids that people were answered with."""
+        self.registered: dict[str, str] = {}
+        """By DAG, the version that somebody has registered last, or saved in its file."""
+        self.notices: dict[str, int] = {}
+        """By run, how many notices were sent."""
         self.deleted: set[str] = set()
+        self.confs: dict[str, dict[str, Any]] = {}
+        """By run, the conf that people were answered with last."""
+        self.touched: Collection[str] = ()
+        """Workflow ids of what somebody has ended or reset."""
         self.restored = False
         self.lost: set[str] = set()
         """Workflow ids of DAGs that somebody has ended or reset: they have no memory of what was before."""
@@ -70,7 +79,7 @@ def slots_are_given_back(ended: Ended) -> Found:
     for workflow_id, pool in ended.of_kind("Pool"):
         for lease_id, lease in pool.state.held.items():
             holder = ended.executions.get(lease.request.holder)
-            if holder is None or str(holder.status) != "Terminated":
+            if holder is None or lease.request.holder not in ended.touched:
                 yield f"{workflow_id}: {lease_id} of {holder.status if holder is not None else None}"
 
 
@@ -224,3 +233,32 @@ def nothing_is_pending(ended: Ended) -> Found:
     for workflow_id, execution in ended.executions.items():
         if execution.running and execution.task_attempt > 2:
             yield f"{workflow_id}: attempt {execution.task_attempt}"
+
+
+@prop(LEVEL)
+def the_last_version_is_in_place(ended: Ended) -> Found:
+    """A DAG has the version that was registered last, or that is in its file."""
+    for dag_id, version in ended.registered.items():
+        dag = ended.objects.get(f"dag:{dag_id}")
+        running = dag is not None and ended.executions[f"dag:{dag_id}"].running
+        known = running and f"dag:{dag_id}" not in ended.lost and not ended.restored
+        if known and dag.state.spec.version != version:
+            yield f"{dag_id}: {dag.state.spec.version}, and {version} was registered"
+
+
+@prop(LEVEL)
+def each_notice_is_sent(ended: Ended) -> Found:
+    """As many notices were sent of a run as it has counted: none is forgotten, none is sent twice."""
+    for workflow_id, sent in ended.notices.items():
+        run = ended.objects.get(workflow_id)
+        if run is not None and not ended.restored and run.state.notices != sent:
+            yield f"{workflow_id}: {sent} of {run.state.notices}"
+
+
+@prop(LEVEL)
+def a_run_has_the_conf_that_was_asked_for(ended: Ended) -> Found:
+    """A run has the conf that whoever triggered it was answered with, or that was set last while it was queued."""
+    for workflow_id, conf in ended.confs.items():
+        run = ended.objects.get(workflow_id)
+        if run is not None and not ended.restored and run.state.run.conf != conf:
+            yield f"{workflow_id}: {run.state.run.conf}, and {conf} was asked for"

@@ -173,7 +173,7 @@ def the_heaviest_task_starts_first(look: Look) -> Found:
 @prop(LEVEL)
 def fail_fast_ends_all_others(look: Look) -> Found:
     """With fail_fast, when a task fails, nothing but teardowns is left that could go on."""
-    if not look.before or not look.idle or not look.state.spec.fail_fast or _changed_by_people(look):
+    if not look.before or not look.idle or look.holding or not look.state.spec.fail_fast or _changed_by_people(look):
         return
     tasks = look.state.spec.by_id
     failed = [
@@ -211,12 +211,12 @@ def a_retry_comes_after_its_delay(look: Look) -> Found:
 @prop(LEVEL)
 def nobody_sleeps_too_long(look: Look) -> Found:
     """No task waits for a time that is over."""
-    if not look.exact or look.closed is not None:
+    if look.timers is None or look.closed is not None or any(timer <= look.now + LATE for timer in look.timers):
         return
     for key, instance in look.state.instances.items():
         at = instance.retry_at if instance.state is S.UP_FOR_RETRY else instance.wake_at
         waits = instance.state in (*WAITS, S.UP_FOR_RETRY)
-        if waits and at is not None and max(at, look.began, instance.waiting_since or at) < look.now - LATE:
+        if waits and at is not None and max(at, look.began) < look.now - LATE:
             yield f"{key} is {instance.state}, since {at}"
 
 
@@ -319,6 +319,8 @@ def branches_leave_out_what_they_did_not_choose(look: Look) -> Found:
     for instance, attempt in _new_ends(look):
         task = look.state.spec.by_id[instance.task_id]
         if attempt.state is not S.SUCCESS or instance.state is not S.SUCCESS or not task.do_xcom_push:
+            continue
+        if _by_people(instance.reason):
             continue
         expected = skipped_by_value(look.state.spec, task, value_of(instance))
         if expected is not None and {*instance.skips} != expected:

@@ -502,9 +502,10 @@ def depends_on_past_holds(look: Look) -> Found:
 
 @prop(LEVEL)
 def removed_tasks_stay_out(look: Look) -> Found:
-    """A task that is not for the date of its run never begins."""
+    """A task that is not for the date of its run never begins, unless a person has said so."""
     for key, (old, *_), now in _tries(look):
-        if old is TaskState.REMOVED and now.state is not TaskState.REMOVED:
+        by_people = (now.reason or "").startswith(BY_PEOPLE)
+        if old is TaskState.REMOVED and now.state is not TaskState.REMOVED and not by_people:
             yield f"{key} is {now.state}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -32,6 +33,8 @@ class Still:
     kinds: dict[str, str]
     touched: dict[str, datetime] = field(default_factory=dict)
     """When somebody has last ended or reset a workflow."""
+    as_it_ended: Callable[[Any], Any] = lambda _: None
+    """The workflow object of an execution that has closed."""
 
     def of_kind(self, kind: str) -> list[tuple[str, Any]]:
         return [(key, made) for key, made in self.objects.items() if self.kinds[key] == kind]
@@ -86,11 +89,14 @@ def runs_look_back_at_what_is(still: Still) -> Found:
     for run_id, run in still.of_kind("DagRun"):
         past, spec = run.state.past, run.state.spec
         dag_id = f"dag:{run.state.run.dag_id}"
-        if past is None or dag_id not in still.objects or not run._ready:
+        if past is None or dag_id not in still.objects or not run._ready or dag_id in still.touched:
             continue
-        for other_id, other in still.of_kind("DagRun"):
-            mine = other.state.run.dag_id == run.state.run.dag_id and other.state.run.run_id == past.run_id
-            if not mine or not other._ready or still.was_touched(dag_id, run_id, other_id):
+        for other_id, execution in still.executions.items():
+            if not other_id.startswith(f"run:{run.state.run.dag_id}:") or still.was_touched(run_id, other_id):
+                continue
+            by_itself = execution.running or str(execution.status) in ("Completed", "Failed")
+            other = still.as_it_ended(execution) if by_itself and not execution.reset_from else None
+            if other is None or other.state.run.run_id != past.run_id or not other._ready:
                 continue
             for task_id, known in past.states.items():
                 instance = other.state.instances.get(task_id)

@@ -177,8 +177,9 @@ class ChildRuns:
         if not reports and self._is_about_to_close(tracked, tries):
             await workflow.sleep(CLOSING)  # the execution before is just about to close
             await self.start(tracked, tries + 1)
-        elif not reports:
-            return  # it is running: whoever started it, its end will be found out
+        elif not reports:  # it is running: whoever started it, its end will be found out
+            if workflow.patched("tells-what-it-adopts"):
+                self.tell([tracked])
         elif backfill is None:
             self.finish(reports[0])
         elif backfill.request.reprocess_behavior.again(reports[0].state):

@@ -86,10 +86,19 @@ class DagWorkflow:
         self._ask_again_at: datetime | None = None
         self._pause = ASK_AGAIN_FIRST
         self._tie_again_at: datetime | None = None
+        self._was_reset = False
+        workflow.register_random_seed_callback(self._reset)
+
+    def _reset(self, _: int) -> None:
+        """Take note that an operator has reset the workflow: only then does Temporal give it another seed."""
+        self._was_reset = True
+        self._alarm.fire()
 
     @workflow.run
     async def run(self, *_: Any) -> None:
         """Creates each run when it is due, for ever."""
+        if workflow.info().continued_run_id is None and workflow.patched("numbers-by-time"):
+            self.state.number_by_time(workflow.now())
         while True:
             try:
                 await self._step()
@@ -98,6 +107,7 @@ class DagWorkflow:
                     raise
                 # Raised on, the server would retry this task for ever: the DAG would hang, unseen.
                 self.state.break_down(f"{type(error).__name__}: {error}", workflow.now())
+            self._ask_broken_later()
             if self._ripe():
                 break
             row = dag_row(self.state)
@@ -118,6 +128,10 @@ class DagWorkflow:
 
     async def _step(self) -> None:
         """Everything that can be done now."""
+        if self._was_reset and workflow.patched("tells-all-after-reset"):
+            self._was_reset = False
+            self.state.number_by_time(workflow.now())
+            self._runs.tell_all()
         self._ask_broken_again()
         if self.state.waits_for_a_date(workflow.now()):
             workflow.deprecate_patch("future-runs-take-no-slot")
@@ -173,6 +187,12 @@ class DagWorkflow:
         elif workflow.now() >= self._ask_again_at:
             self._ask_again_at, self._pause = None, min(2 * self._pause, ASK_AGAIN_LAST)
             self.state.replan()
+
+    def _ask_broken_later(self) -> None:
+        """Sets when a timetable is asked again that has raised in this step: nothing else may wake the DAG for that."""
+        broken = self.state.broken is not None and self.state.is_broken_by_timetable
+        if broken and self._ask_again_at is None and workflow.patched("asks-until-a-timetable-answers"):
+            self._ask_again_at = workflow.now() + self._pause
 
     def _ripe(self) -> bool:
         """Whether to go on as new: when no run is under way, or after holding runs back for a while in vain.

@@ -325,10 +325,14 @@ class DagRunWorkflow:
         self.tasks.leases.granted(answer)
         self.tasks.changed()
 
-    async def _can_be_changed(self) -> None:
-        """Waits until the run knows its tasks. Raises ApplicationError, JUST_ENDED, where its end is being told."""
+    async def _can_be_changed(self, *, to_another_end: bool = False) -> None:
+        """Waits until the run knows its tasks. Raises ApplicationError, JUST_ENDED, where a change comes too late.
+
+        That is while its end is told; and before, where it ends whatever its tasks do, unless *to_another_end*.
+        """
         await workflow.wait_condition(lambda: self._ready)
-        if self._is_closing and workflow.patched("changes-come-too-late"):
+        too_late = self._is_closing or (self.tasks.ended is not None and not to_another_end)
+        if too_late and workflow.patched("changes-come-too-late"):
             raise ApplicationError("the run has just ended", type=JUST_ENDED)
 
     @workflow.update
@@ -363,7 +367,7 @@ class DagRunWorkflow:
     @workflow.update
     async def set_state(self, mark: RunMark) -> RunState:
         """Ends the run as success or failed: what runs is stopped, what waits is skipped."""
-        await self._can_be_changed()
+        await self._can_be_changed(to_another_end=True)
         self._mark_run(mark)
         return RunState(mark.state)
 
