@@ -18,6 +18,7 @@ LEVELS = {
     "DagBundle": "A bundle",
     "history": "One history",
     "installation": "All histories together",
+    "still": "All workflows together, while nothing is on its way",
     "end": "When faults have stopped and everything has come to rest",
 }
 HEAD = """# Properties

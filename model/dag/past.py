@@ -1,9 +1,10 @@
 """What the runs of a DAG have to know of each other, where tasks depend on the run before."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from ..run.identity import RunIdentity
+from ..run.instance_keys import split_key
 from ..run.messages import DagUpdate, TasksEnded
 from ..run.past import Past, remembered, run_before
 from ..states import RunState, TaskState
@@ -23,6 +24,16 @@ class DagPast(DagData):
         past = next((r.all_past(self.unknown_past()) for r in self.ledger if r.run_id == run_id), {})
         self.ledger = [record for record in self.ledger if record.run_id != run_id]
         return past
+
+    def begin_again(self, tracked: TrackedRun, instances: Collection[str]) -> dict[str, TaskState]:
+        """Takes note that tasks of a run that had ended begin anew: the next run waits for them until they end again.
+
+        *instances* are those that are cleared. Returns what runs that look back at it have to hear.
+        """
+        tasks = {split_key(key)[0] for key in instances} & remembered(self.spec)
+        anew = dict.fromkeys(sorted(tasks), TaskState.NONE)
+        tracked.past = {**tracked.past, **anew}
+        return anew
 
     def past_of(self, tracked: TrackedRun) -> Past | None:
         """The run before, if tasks depend on it: what is known of it now."""

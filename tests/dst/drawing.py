@@ -77,6 +77,8 @@ class Drawing:
         two_releases = random.Random(f"releases {self.seed}").random() < TWO_RELEASES
         for dag in dags if two_releases else ():
             dag.pop("rerun_with_latest_version", None)  # the last release knows nothing of it
+        if two_releases:
+            self.people = [name for name in self.people if name != "unqueue"]
         happenings = self.happenings(dags)
         troubled = self.chance(0.75)
         if troubled:
@@ -95,7 +97,7 @@ class Drawing:
             suggests_from=self.random.choice((20, 30, 60, 4096)),
             retention=self.random.choice((10 * 365 * 86400.0, 86400.0 * 3)),
             happenings=happenings,
-            hunts=self.hunts() if self.chance(0.85) else [],
+            hunts=self.hunts(two_releases=two_releases) if self.chance(0.85) else [],
             rates=self.rates(troubled=troubled),
             two_releases=two_releases,
         )
@@ -303,7 +305,7 @@ class Drawing:
         back = [Happening(self.after(at), undone[name], arguments)] if name in undone else []
         return [Happening(at, name, arguments), *back]
 
-    def hunts(self) -> list[dict[str, Any]]:
+    def hunts(self, *, two_releases: bool) -> list[dict[str, Any]]:
         """A part of all that there are, another one for each seed, so that each has its turn."""
         every = every_hunt()
         random.Random("hunts").shuffle(every)
@@ -311,7 +313,9 @@ class Drawing:
         chosen = (every + every)[first : first + HUNTS]
         delays = (0.0, 0.0, 0.002, 0.02, 0.05, 0.5, 2.0)
         return [
-            {"kind": kind, "sees": sees, "does": does, "delay": self.random.choice(delays)} for kind, sees, does in chosen
+            {"kind": kind, "sees": sees, "does": does, "delay": self.random.choice(delays)}
+            for kind, sees, does in chosen
+            if not (two_releases and does == "unqueue")
         ]
 
     def changes(self, dag: dict[str, Any]) -> dict[str, Any]:

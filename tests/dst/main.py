@@ -13,6 +13,7 @@ import json
 import logging
 import multiprocessing
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -28,17 +29,15 @@ from dst.drawing import draw
 from dst.installation import Plan
 from dst.shrink import shrink
 from dst.simulation import Result, simulate
+from dst.situations import every_situation
 
 PLANS = Path(__file__).parents[2] / "build" / "dst"
-OPERATIONS = (
-    "action trigger", "action pause", "action clear", "action mark", "action mark_run", "action register",
-    "action backfill", "action answer", "action emit", "action delete_run", "action set_pool", "action stale",
-    "fault kill", "fault cut off", "fault service away", "fault restored", "fault evict", "fault reset",
-    "fault terminated", "registered anew", "replays", "workflow task refused", "activity tidemill.load_run",
-)  # fmt: skip
-"""What has to have happened before silence means anything."""
-
-
+KEPT = Path(__file__).parent / "plans"
+"""Plans that have violated a property: tests run them again and again."""
+NEXT = PLANS / "next"
+"""Keeps the first seed that has not been run yet."""
+OFTEN = 3
+"""So often a situation has to have been reached before silence means anything."""
 @dataclass
 class Seed:
     """What came of one seed, as it travels from one process to another."""
@@ -121,12 +120,25 @@ def report(done: list[Seed]) -> None:
         "people:",
         ", ".join(f"{k.removeprefix('action ')} {n:,}" for k, n in counts.most_common() if k.startswith("action")),
     )
-    print("states:", ", ".join(f"{k} {n:,}" for k, n in states.most_common()))
-    missing = [name for name in OPERATIONS if not any(k.startswith(name) for k in counts)]
-    if missing:
-        print("not reached:", ", ".join(missing))
+    every = every_situation()
+    often = sum(reached[name] >= OFTEN for name in every)
+    print(f"situations: {sum(reached[name] > 0 for name in every)} of {len(every)} reached, {often} at least {OFTEN} times")
+    for name in every if names_all else ():
+        if reached[name] < OFTEN:
+            print(f"  {reached[name]} times: {name}")
     bad = Counter(name for seed in done for name, _ in seed.violations[:1])
     print("violations:", ", ".join(f"{name} {n}" for name, n in bad.most_common()) or "0")
+
+
+def next_seed() -> int:
+    """The first seed that no run without `--from` has had."""
+    return int(NEXT.read_text()) if NEXT.is_file() else 1
+
+
+def seed_of_commit() -> int:
+    """A seed that is another one for each commit: 0 where there is no commit to ask."""
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=PLANS.parents[1], capture_output=True, text=True, check=False)
+    return int(asked.stdout[:7], 16) if asked.returncode == 0 else 0
 
 
 def make_smaller(seed: Seed, seconds: float) -> None:
@@ -161,7 +173,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--seeds", type=int, help="so many, however long that takes")
-    parser.add_argument("--from", dest="first", type=int, default=1)
+    parser.add_argument("--from", dest="first", type=int, help="the first seed; where the last run has ended")
+    parser.add_argument("--reach", action="store_true", help="name the situations that were reached seldom or never")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--stop", action="store_true", help="end at the first violation")
     parser.add_argument("--seed", type=int, help="this one alone")
@@ -175,9 +188,17 @@ def main() -> int:
     if arguments.seed is not None:
         return show(draw(arguments.seed), trace=arguments.trace)
     failed = not explore_all(larger=arguments.exhaustive)
-    done = run_many(arguments.first, arguments.minutes, arguments.seeds, arguments.jobs, stops=arguments.stop)
-    report(done)
+    first = arguments.first if arguments.first is not None else next_seed()
+    done = run_many(first, arguments.minutes, arguments.seeds, arguments.jobs, stops=arguments.stop)
+    last = max((seed.seed for seed in done), default=first)
+    print(f"seeds {first} to {last}")
+    if arguments.first is None:
+        NEXT.parent.mkdir(parents=True, exist_ok=True)
+        NEXT.write_text(str(last + 1))
+    report(done, names_all=arguments.reach)
     bad = [seed for seed in done if seed.violations]
+    if bad:
+        print(f"a plan that stays violated belongs into {KEPT.relative_to(PLANS.parents[1])}, where tests run it")
     for seed in bad[:3]:
         if seed.violations[0][0] != "no-defect-of-the-simulation":
             make_smaller(seed, arguments.shrink_seconds)

@@ -185,22 +185,21 @@ def every_situation() -> list[str]:
 NEVER = {
     "take_over comes": "nobody moves in from Airflow while the simulation runs",
     "assign comes": "which bundle may register a DAG is asked in tests/bundles",
-    "confirm_removals comes": "as `take_over`: tests/bundles",
-    "configure comes": "as `take_over`: tests/bundles",
-    "look_now comes": "as `take_over`: tests/bundles",
-    "refresh comes": "as `take_over`: tests/bundles",
+    "confirm_removals comes": "what only a bundle is told is asked in tests/bundles",
+    "configure comes": "what only a bundle is told is asked in tests/bundles",
+    "look_now comes": "what only a bundle is told is asked in tests/bundles",
+    "refresh comes": "what only a bundle is told is asked in tests/bundles",
     "passed_on comes to a Pool full": "slots are passed on only where plenty are free",
-    "passed_on comes to a Pool with some who wait": "as before",
+    "passed_on comes to a Pool with some who wait": "slots are passed on only where nobody waits for some",
     "passed_on comes to a Pool that looks for the dead": "it looks only while somebody waits",
     "finds a task that is running": "a task is seen as queued until its try has ended",
-    "finds a task that waits for its worker": None,
 }
 """Parts of names of situations that cannot be, with the reason."""
 
 
 def why_never(name: str) -> str | None:
     """Why a situation cannot be; None: it can."""
-    return next((reason for part, reason in NEVER.items() if reason is not None and part in name), None)
+    return next((reason for part, reason in NEVER.items() if part in name), None)
 
 
 # Counting

@@ -11,12 +11,12 @@ from tidemill.model.bundle.data import DagFileState
 from tidemill.model.dag.assignment import Assignment
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.backfill_walk import BackfillBatch
-from tidemill.model.dag.records import RunRecord
+from tidemill.model.dag.records import RunRecord, TrackedRun
 from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import Ticks
 from tidemill.model.dag.views import dag_row, dag_view, run_views
 from tidemill.model.errors import InvalidInputError, OtherBundleError
-from tidemill.model.run.identity import TriggerRequest, manual_run
+from tidemill.model.run.identity import TriggerRequest, backfill_run, manual_run
 from tidemill.model.run.messages import RunReport
 from tidemill.model.run.past import Past
 from tidemill.model.run.planner import RunPlan
@@ -220,3 +220,15 @@ def test_a_history_of_the_release_before_takes_what_was_registered_by_hand() -> 
     assert not state.is_replaced_by_hand(of_bundle("a"))
     assert state.register(of_bundle(None, tags=["x"]), START, by_hand_too=False)
     assert not state.is_replaced_by_hand(of_bundle(None))
+
+
+def test_runs_of_backfills_take_no_room() -> None:
+    """A backfill has a limit of its own: the schedule goes on beside it."""
+    spec = dag("d", [], schedule="@daily", start_date="2026-01-01T00:00:00Z", max_active_runs=1)
+    now = at("2026-01-02")
+    state = DagState(spec=spec, registered_at=now)
+    info = DagRunInfo(run_after=now, data_interval=DataInterval(start=at("2026-01-01"), end=now))
+    run = backfill_run("d", spec.schedule, info, {})
+    state.runs[run.key] = TrackedRun(run=run, queued_at=now)
+    state.start(state.runs[run.key], now)
+    assert state.room(now) == 1
