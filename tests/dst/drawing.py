@@ -23,7 +23,8 @@ FAULTS = (
 RATES = ("slow", "evict", "unsticky", "thinks_long", "dies_at_task", "dies_after_task", "dies_before_telling")
 PEOPLE = {
     "trigger": 4, "trigger_many": 1, "trigger_dated": 2, "signal_trigger": 2, "pause": 2, "clear": 4, "mark": 3,
-    "mark_run": 2, "register": 2, "backfill": 2, "change_backfill": 1.5, "delete_run": 1, "set_conf": 0.8, "set_pool": 1,
+    "mark_run": 2, "register": 2, "backfill": 2, "change_backfill": 1.5, "delete_run": 1, "set_conf": 0.8,
+    "set_pool": 1,
     "answer": 1.5, "emit": 2, "unqueue": 0.5, "cancel_run": 0.7, "pause_asset": 0.7, "stale": 0.5, "broken": 0.5,
     "terminate_run": 0.6, "reset_run": 0.8,
 }  # fmt: skip
@@ -54,7 +55,9 @@ class Drawing:
         self.seconds = self.base.total_seconds() * self.random.randint(2, 5 if self.base <= HOUR else 3)
         self.assets = [f"asset{n}" for n in range(self.random.choice((0, 0, 1, 2)))]
         self.rules = self.random.sample(RULES, 3)
-        self.pools = {f"pool{n}": self.random.choice((1, 1, 2, 3, WIDE)) for n in range(self.random.choice((0, 1, 1, 2)))}
+        self.pools = {
+            f"pool{n}": self.random.choice((1, 1, 2, 3, WIDE)) for n in range(self.random.choice((0, 1, 1, 2)))
+        }
         self.kinds = ["bash", *self.random.sample([kind for kind in KINDS if kind != "bash"], 3)]
         self.people = self.random.sample([*PEOPLE], self.random.choice((3, 6, len(PEOPLE))))
         self._moments: list[float] = []
@@ -169,7 +172,11 @@ class Drawing:
         if not _is_valid(fields):
             fields.pop("groups", None)
             fields["tasks"] = [
-                {"kind": "bash", "command": "x", **{name: task[name] for name in ("task_id", "upstream") if name in task}}
+                {
+                    "kind": "bash",
+                    "command": "x",
+                    **{name: task[name] for name in ("task_id", "upstream") if name in task},
+                }
                 for task in fields["tasks"]
             ]
             for task in fields["tasks"]:
@@ -302,8 +309,12 @@ class Drawing:
         if name in OF_ASSETS:
             arguments["asset"] = random_.choice(self.assets)
             arguments["key"] = random_.choice((None, None, "a", "b"))
-        back = [Happening(self.after(at), undone[name], arguments)] if name in undone else []
-        return [Happening(at, name, arguments), *back]
+        made = [Happening(at, name, arguments)]
+        if name in undone:
+            made.append(Happening(self.after(at), undone[name], arguments))
+        if name == "pause_asset":  # what is held has to be there
+            made.append(Happening((at + made[-1].at) / 2, "emit", arguments | {"key": None}))
+        return made
 
     def hunts(self, *, two_releases: bool) -> list[dict[str, Any]]:
         """A part of all that there are, another one for each seed, so that each has its turn."""

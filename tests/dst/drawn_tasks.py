@@ -27,7 +27,8 @@ RULES = (
 )
 KINDS = {
     "bash": 2, "empty": 1.5, "branch": 1.5, "short_circuit": 1, "sensor": 1.5, "airflow": 2, "approval": 1,
-    "wait_until": 1, "trigger_dag": 0.6, "activity": 0.6, "latest_only": 0.5, "mapped": 2, "group": 1.5, "external": 0.5,
+    "wait_until": 1, "trigger_dag": 0.6, "activity": 0.6, "latest_only": 0.5, "mapped": 2, "group": 1.5,
+    "external": 0.5, "python": 1.5,
 }  # fmt: skip
 """The kinds of tasks, and how often each is drawn where a seed has it."""
 
@@ -105,6 +106,9 @@ class DrawnTasks:
             case "activity":
                 task = {"kind": "activity", "task_id": task_id, "activity_type": "foreign", "queue": "others"}
                 task["execution_timeout"] = 3600  # nothing else says that its worker is lost
+            case "python" if self._made:
+                above = self._random.choice(self._made)["task_id"]
+                task = {"kind": kind, "task_id": task_id, "args": [reference(above)], "upstream": [above]}
             case "mapped":
                 values = [*range(self._random.choice((1, 2, 3)))]
                 task = {"kind": "python", "task_id": task_id, "expand": {"by": {"value": values}}}

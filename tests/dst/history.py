@@ -7,7 +7,6 @@ from typing import Any
 from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivationJob
 
-
 QUESTIONS = (
     "tidemill.answer", "tidemill.backfill", "tidemill.coming", "tidemill.compare", "tidemill.conf", "tidemill.ended",
     "tidemill.holders", "tidemill.list", "tidemill.load", "tidemill.parse", "tidemill.register", "tidemill.revise",
@@ -164,8 +163,8 @@ class Execution:
         begun = all(child.run_id is not None for child in self.children.values())
         asked = any(activity.kind.startswith(QUESTIONS) for activity in self.activities.values())
         failed = any(activity.attempt > 1 and activity.started_at is None for activity in self.activities.values())
-        return (self.task is None and self.task_attempt == 1 and not self.buffered and not self.signals and not self.updates
-                and begun and not asked and not failed)  # fmt: skip
+        waits = self.task is None and self.task_attempt == 1 and not (self.buffered or self.signals or self.updates)
+        return waits and begun and not asked and not failed
 
     @property
     def next_id(self) -> int:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 OF_TASKS = (
     "clear", "clear below", "mark success", "mark failed", "mark skipped", "mark run success", "mark run failed",
-    "pause", "pause briefly", "cancel", "terminate", "reset", "go on as new", "answer", "reject", "kill", "other release",
+    "pause", "pause briefly", "cancel", "terminate", "reset", "go on as new", "answer", "reject", "kill",
+    "other release",
 )  # fmt: skip
 """What happens to a run that is caught with a task in some state, or with a task that waits for something."""
 OF_DAGS = (
@@ -212,4 +213,3 @@ def _caught(look: Look, sees: str) -> str | None:
         if instance.state == sees or (sees in WAITS and WAITS[sees](look, key, instance)):
             return key
     return None
-

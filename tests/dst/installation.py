@@ -10,6 +10,7 @@ from typing import Any
 from tidemill.model.bundle.data import Listing
 from tidemill.model.spec.dag import DagSpec
 
+
 @dataclass
 class Happening:
     """Something that a person does, or that goes wrong, *at* a time from the beginning."""
@@ -56,7 +57,9 @@ class Plan:
     @property
     def size(self) -> int:
         """How much there is that could be left out."""
-        return len(self.happenings) + len(self.hunts) + len(self.rates) + sum(1 + len(dag["tasks"]) for dag in self.dags)
+        return (
+            len(self.happenings) + len(self.hunts) + len(self.rates) + sum(1 + len(dag["tasks"]) for dag in self.dags)
+        )
 
 
 class Folder:

@@ -1,7 +1,8 @@
 """`make dst`: runs installations seed after seed, and tells what was reached and which properties do not hold.
 
-make dst                                   two minutes on all cores
-make dst ARGS="--minutes 5 --from 1000"    other seeds, for longer
+make dst                                   two minutes on all cores, with seeds that no run before has had
+make dst ARGS="--minutes 5 --from 1000"    seeds of one's own, for longer
+make dst ARGS="--seeds 200 --reach"        which situations were reached seldom or never
 make dst ARGS="--seed 17 --trace"          one seed, event by event
 make dst ARGS="--plan build/dst/17.json"   a plan that was made smaller
 """
@@ -24,8 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
-from dst.exhaustive import explore_all
 from dst.drawing import draw
+from dst.exhaustive import explore_all
 from dst.installation import Plan
 from dst.shrink import shrink
 from dst.simulation import Result, simulate
@@ -38,6 +39,8 @@ NEXT = PLANS / "next"
 """Keeps the first seed that has not been run yet."""
 OFTEN = 3
 """So often a situation has to have been reached before silence means anything."""
+
+
 @dataclass
 class Seed:
     """What came of one seed, as it travels from one process to another."""
@@ -102,13 +105,13 @@ def _ahead(seeds: Iterator[int], done: list[Seed], jobs: int, over: threading.Ev
                 return
 
 
-def report(done: list[Seed]) -> None:
-    """Prints what was reached."""
+def report(done: list[Seed], *, names_all: bool) -> None:
+    """Prints what was reached; with *names_all* also each situation that was not, or seldom."""
     counts: Counter[str] = Counter()
     reached: Counter[str] = Counter()
     for seed in done:
         counts += seed.counts
-        states += seed.states
+        reached += seed.reached
     days = sum(seed.days for seed in done)
     print(f"{days:,.0f} simulated days, {counts['workflow tasks']:,} workflow tasks, {counts['events']:,} events, "
           f"{counts['replays']:,} replays; {counts['seeds cut short']} seeds cut short")  # fmt: skip
@@ -122,7 +125,8 @@ def report(done: list[Seed]) -> None:
     )
     every = every_situation()
     often = sum(reached[name] >= OFTEN for name in every)
-    print(f"situations: {sum(reached[name] > 0 for name in every)} of {len(every)} reached, {often} at least {OFTEN} times")
+    once = sum(reached[name] > 0 for name in every)
+    print(f"situations: {once} of {len(every)} reached, {often} at least {OFTEN} times")
     for name in every if names_all else ():
         if reached[name] < OFTEN:
             print(f"  {reached[name]} times: {name}")
@@ -137,7 +141,9 @@ def next_seed() -> int:
 
 def seed_of_commit() -> int:
     """A seed that is another one for each commit: 0 where there is no commit to ask."""
-    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=PLANS.parents[1], capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=PLANS.parents[1], capture_output=True, text=True, check=False
+    )
     return int(asked.stdout[:7], 16) if asked.returncode == 0 else 0
 
 

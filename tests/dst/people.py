@@ -108,7 +108,8 @@ class People:
         arguments = {
             "dag_id": dag_id, "choice": drawn.random(), "task": drawn.choice(spec.tasks).task_id, "change": name,
             "downstream": drawn.random() < 0.5, "only_failed": False, "key": None, "from": earlier.isoformat(),
-            "to": since, "max_active_runs": drawn.choice((1, 2)), "run_backwards": False, "reprocess_behavior": "completed",
+            "to": since, "max_active_runs": drawn.choice((1, 2)), "run_backwards": False,
+            "reprocess_behavior": "completed",
             "asset": drawn.choice(assets).removeprefix("asset:"),
             "changes": drawn.choice(({"max_active_tasks": 2}, {"description": f"{drawn.random()}"})),
         }  # fmt: skip

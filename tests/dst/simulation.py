@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from properties.catalogue import Look
 from tidemill.activities.worker_context import WorkerContext  # noqa: F401 - registers nothing; the models need no worker
 from tidemill.model.spec.dag import read_dag
-
-from properties.catalogue import Look
 
 from .clock import SECOND, microseconds
 from .history import Execution
@@ -62,7 +61,9 @@ def simulate(plan: Plan, *, trace: bool = False, most_steps: int = MAX_STEPS) ->
         cached=plan.cached,
         suggests_from=plan.suggests_from,
         rates=dict(plan.rates),
-        observe=lambda world, execution, instance: _observe(world, checks.step(world, execution, instance), execution, hunts),
+        observe=lambda world, execution, instance: _observe(
+            world, checks.step(world, execution, instance), execution, hunts
+        ),
         rest=lambda world: checks.still(world, people.touched),
     )
     world.service.retention = int(plan.retention * SECOND)

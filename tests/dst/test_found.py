@@ -157,7 +157,7 @@ def test_a_run_that_waits_for_a_pool_that_is_missing_goes_on_as_new() -> None:
 
 
 def test_a_slot_that_was_given_back_once_can_be_asked_for_again(world: World) -> None:
-    """A run that was reset uses its numbers again: it waited for ever, since the pool took its asking for an old one."""
+    """A run that was reset uses its numbers again: it waited for ever, taken for one that wants nothing any more."""
     state = PoolState(name="p", settings=PoolSettings(slots=1))
     execution = world.service.start("Pool", "pool:p", world.to_payloads(state))
     assert execution is not None

@@ -46,7 +46,7 @@ def a_worker_is_given_the_present_try(look: Look) -> Found:
 
 @prop(LEVEL)
 def a_worker_is_given_the_results_upstream(look: Look) -> Found:
-    """A try is given what the tasks upstream that it names have left, of its own index where they are mapped together."""
+    """A try is given what the tasks upstream that it names have left; of a mapped group, those of its own index."""
     spec, instances = look.state.spec, look.state.instances
     owing = Owing(look.state)
     for _, attempt, instance in _given(look):
@@ -81,9 +81,9 @@ def a_mapped_try_is_given_its_value(look: Look) -> Found:
             source = look.state.instances.get(values[XCOM_REFERENCE])
             values = source.xcom.get(RETURN_VALUE) if source is not None else None
         given = attempt["task"].get("kwargs", {}).get("value")
-        if isinstance(values, list | tuple) and instance.map_index < len(values):
-            if given != values[instance.map_index]:
-                yield f"{instance.key} is given {given} of {values}"
+        known = isinstance(values, list | tuple) and instance.map_index < len(values)
+        if known and given != values[instance.map_index]:
+            yield f"{instance.key} is given {given} of {values}"
 
 
 @prop(LEVEL)

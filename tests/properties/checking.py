@@ -111,7 +111,9 @@ class Checks:
         running = {key: each for key, each in newest.items() if each.running}
         kinds = {key: each.kind for key, each in running.items()}
         objects = {key: world.in_memory(each).object for key, each in running.items()}
-        seen = still.Still(instant(world.now), objects, newest, kinds, touched, lambda each: world.in_memory(each).object)
+        seen = still.Still(
+            instant(world.now), objects, newest, kinds, touched, lambda each: world.in_memory(each).object
+        )
         for known in of_level("still"):
             for about in known.check(seen):
                 world.violate(known.name, about)

@@ -111,9 +111,9 @@ def marks_of_runs_are_followed(look: Look) -> Found:
     """A run that a person marks ends as it is marked."""
     marks = look.messages_of("set_state")
     end = look.object.tasks.ended
-    if len(look.messages_of("set_task_state", "clear_tasks", "set_state")) == 1 and marks:
-        if end is None or end.state != marks[0]["state"]:
-            yield f"it ends as {end}, and was marked {marks[0]['state']}"
+    alone = len(look.messages_of("set_task_state", "clear_tasks", "set_state")) == 1 and bool(marks)
+    if alone and (end is None or end.state != marks[0]["state"]):
+        yield f"it ends as {end}, and was marked {marks[0]['state']}"
 
 
 @prop(RUN)
@@ -288,9 +288,9 @@ def events_of_assets_are_heard(look: Look) -> Found:
                 yield f"{event['cause']} of {event['name']} is forgotten"
             counts = not delivery.get("history") and event.get("partition_key") is None
             held = look.state.is_paused and look.state.spec.asset_backlog == "airflow"
-            if counts and not held and event["cause"] not in gathering.taken and event["name"] not in rows and not made:
-                if any(one.event.cause == event["cause"] for one in gathering.heard) and not _was_known(look, event):
-                    yield f"{event['name']} does not count as there, after {event['cause']}"
+            waits = any(one.event.cause == event["cause"] for one in gathering.heard) and not _was_known(look, event)
+            if counts and not held and waits and event["name"] not in rows and not made:
+                yield f"{event['name']} does not count as there, after {event['cause']}"
 
 
 def _was_known(look: Look, event: dict[str, Any]) -> bool:
@@ -325,9 +325,9 @@ def who_asks_a_pool_is_known(look: Look) -> Found:
     given_back = {*_together(look.messages_of("give_back"))} | {*look.before["returned"]}
     for request in _together(look.messages_of("ask")):
         lease_id = request["lease_id"]
-        if lease_id not in look.state.held and lease_id not in look.state.waiting:
-            if lease_id not in given_back and not _answers(look):
-                yield f"{lease_id} is forgotten"
+        known = look.state.held.keys() | look.state.waiting.keys() | given_back
+        if lease_id not in known and not _answers(look):
+            yield f"{lease_id} is forgotten"
 
 
 @prop(POOL)
@@ -337,8 +337,7 @@ def who_waits_is_not_forgotten(look: Look) -> Found:
         return
     given_back = {*_together(look.messages_of("give_back"))}
     now = look.state.held.keys() | look.state.waiting.keys()
-    for lease_id in (look.before["held"].keys() | look.before["waiting"]) - now - given_back:
-        yield lease_id
+    yield from (look.before["held"].keys() | look.before["waiting"]) - now - given_back
 
 
 @prop(POOL)

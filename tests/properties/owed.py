@@ -10,10 +10,10 @@ from typing import Any
 from tidemill.model.run.instance_keys import UNMAPPED, split_key
 from tidemill.model.spec.notifiers import Event
 from tidemill.model.spec.tasks import EmptyTask, SparkWork
-from tidemill.model.states import FINISHED, TaskState
+from tidemill.model.states import TaskState
 
 from .catalogue import Found, Look, prop
-from .rules import RUN, Owing, lengths, retry_delays, skipped_by_value, value_of
+from .rules import ACTIVE, BUSY, OVER, RUN, Owing, lengths, retry_delays, skipped_by_value, value_of
 
 LEVEL = "DagRun"
 ROUNDING = timedelta(milliseconds=1)
@@ -88,7 +88,12 @@ def a_task_ends_unrun_for_a_reason(look: Look) -> Found:
     owing = _owing(look)
     for key, instance in look.state.instances.items():
         before = _before(look, key)
-        if before is None or before[0] is not S.NONE or instance.state not in UNRUN or len(instance.attempts) > before[2]:
+        if (
+            before is None
+            or before[0] is not S.NONE
+            or instance.state not in UNRUN
+            or len(instance.attempts) > before[2]
+        ):
             continue
         nothing = (instance.reason or "").startswith("there is nothing to map it over")
         if _by_people(instance.reason) or nothing or owing.waits_for_values(instance.task_id):
@@ -126,7 +131,7 @@ def what_is_scheduled_has_asked_for_its_slots(look: Look) -> Found:
     spec, busy = look.state.spec, _busy(look)
     if busy >= spec.max_active_tasks:
         return
-    active = Counter(i.task_id for i in look.state.instances.values() if i.state.is_active)
+    active = Counter(i.task_id for i in look.state.instances.values() if i.state in ACTIVE)
     for key, instance in look.state.instances.items():
         task = spec.by_id[instance.task_id]
         limit = task.max_active_tis_per_dagrun
@@ -142,7 +147,7 @@ def what_is_scheduled_has_asked_for_its_slots(look: Look) -> Found:
 
 
 def _busy(look: Look) -> int:
-    return sum(i.state in (S.QUEUED, S.RUNNING, S.SHUTDOWN) for i in look.state.instances.values())
+    return sum(i.state in BUSY for i in look.state.instances.values())
 
 
 @prop(LEVEL)
@@ -185,9 +190,34 @@ def fail_fast_ends_all_others(look: Look) -> Found:
         return
     stopping = look.object.tasks.engine._stopping
     for key, instance in look.state.instances.items():
-        left = instance.state not in FINISHED and key not in stopping
+        left = instance.state not in OVER and key not in stopping
         if left and not tasks[instance.task_id].is_teardown:
             yield f"{key} is {instance.state}, {failed[0]} has failed"
+
+
+@prop(LEVEL)
+def fail_fast_waits_for_a_failure(look: Look) -> Found:
+    """Tasks are ended by fail_fast only when a task has failed that is no teardown."""
+    if not look.before or _changed_by_people(look):
+        return
+    tasks = look.state.spec.by_id
+    failed = any(i.state is S.FAILED and not tasks[i.task_id].is_teardown for i in look.state.instances.values())
+    for key, instance in look.state.instances.items():
+        before = _before(look, key)
+        new = before is not None and before[0] is not instance.state and (instance.reason or "").startswith("fail_fast")
+        if new and not (failed and look.state.spec.fail_fast):
+            yield f"{key} is {instance.state}: {instance.reason}"
+
+
+@prop(LEVEL)
+def a_run_that_is_ended_stops_its_work(look: Look) -> Found:
+    """When a person, or its timeout, has ended a run, all that is under way is being stopped, and nothing is left."""
+    if look.object.tasks.ended is None or not look.idle or look.closed is not None:
+        return
+    stopping = look.object.tasks.engine._stopping
+    for key, instance in look.state.instances.items():
+        if instance.state not in OVER and key not in stopping:
+            yield f"{key} is {instance.state}, and the run has ended: {look.object.tasks.ended.reason}"
 
 
 # Times
@@ -228,7 +258,11 @@ def whoever_waits_for_a_time_has_a_timer(look: Look) -> Found:
     for key, instance in look.state.instances.items():
         at = instance.retry_at if instance.state is S.UP_FOR_RETRY else instance.wake_at
         waits = instance.state in (*WAITS, S.UP_FOR_RETRY)
-        if waits and at is not None and not any(at - ROUNDING <= timer <= max(at, look.now) + LATE for timer in look.timers):
+        if (
+            waits
+            and at is not None
+            and not any(at - ROUNDING <= timer <= max(at, look.now) + LATE for timer in look.timers)
+        ):
             yield f"{key} is {instance.state} until {at}, timers are {look.timers}"
 
 
@@ -273,7 +307,12 @@ def deadlines_are_told_in_time(look: Look) -> Found:
             yield f"{name or 'the run'} is told of, and has time until {due + after}"
         over = look.exact and look.idle and not ended and look.closed is None and look.object._ready
         coming = any(timer <= look.now + LATE for timer in look.timers or [look.now])
-        if over and not coming and name not in look.state.missed and max(due + after, look.state.started_at or look.now) < look.now - LATE:
+        if (
+            over
+            and not coming
+            and name not in look.state.missed
+            and max(due + after, look.state.started_at or look.now) < look.now - LATE
+        ):
             yield f"{name or 'the run'} had time until {due + after}"
 
 
@@ -300,11 +339,6 @@ def everybody_is_told_of_each_try(look: Look) -> Found:
         if name == "":
             wanted += len(spec.callbacks.get(Event.DEADLINE_MISS, ()))
         elif name in spec.by_id:
-            task = spec.by_id[name]
-            each = len(task.callbacks.get(Event.SLA_MISS, ())) + len(spec.callbacks.get(Event.SLA_MISS, ()))
-            least = 0 if each else 0
-            if each and look.state.notices - look.before["notices"] < least:
-                yield name
             return  # how many instances were late at that moment is not known here
     if look.state.notices - look.before["notices"] != wanted:
         yield f"{look.state.notices - look.before['notices']} and not {wanted}"

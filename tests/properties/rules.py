@@ -11,12 +11,18 @@ from tidemill.model.run.instance_keys import UNMAPPED, instance_key, split_key
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.references import RETURN_VALUE, XCOM_REFERENCE
 from tidemill.model.spec.trigger_rule import TriggerRule
-from tidemill.model.states import FINISHED, TaskState
+from tidemill.model.states import TaskState
 
 RUN = "run"
 S = TaskState
 BAD = (S.FAILED, S.UPSTREAM_FAILED)
 A_DAY = timedelta(days=1)
+BUSY = (S.QUEUED, S.RUNNING, S.SHUTDOWN)
+"""States that count against max_active_tasks and pools."""
+ACTIVE = (*BUSY, S.DEFERRED, S.AWAITING_INPUT)
+"""States that count against limits on the instances of one task."""
+OVER = (S.SUCCESS, S.FAILED, S.SKIPPED, S.UPSTREAM_FAILED, S.REMOVED)
+"""States of a task that goes on only when a person says so."""
 
 
 # Trigger rules
@@ -163,7 +169,7 @@ class Owing:
         verdict = owed_by_rule(TriggerRule.ALL_SUCCESS, setups)
         if verdict == RUN:
             verdict = self._by_own_rule(key, task)
-            if any(state not in FINISHED for state in self.states(key, self.graph.work_torn_down(task_id))):
+            if any(state not in OVER for state in self.states(key, self.graph.work_torn_down(task_id))):
                 verdict = None
         if verdict in (RUN, None) and (end := self._end_by_values(task_id)) is not None:
             return end
@@ -172,7 +178,7 @@ class Owing:
     def _by_own_rule(self, key: str, task: Any) -> str | TaskState | None:
         if task.trigger_rule is not TriggerRule.ALL_DONE_SETUP_SUCCESS or not task.upstream:
             return owed_by_rule(task.trigger_rule, self.states(key, task.upstream))
-        if any(state not in FINISHED for state in self.states(key, task.upstream)):
+        if any(state not in OVER for state in self.states(key, task.upstream)):
             return None
         setups = self.states(key, [other for other in task.upstream if self.spec.by_id[other].is_setup])
         if setups and all(state is S.SKIPPED for state in setups):
@@ -182,7 +188,9 @@ class Owing:
     def _end_by_values(self, task_id: str) -> TaskState | None:
         """How a mapped task ends whose values never come."""
         if self.waits_for_values(task_id):
-            above = [self.state.instances[other].state for other in self._sources(task_id) if len(self._keys[other]) == 1]
+            above = [
+                self.state.instances[other].state for other in self._sources(task_id) if len(self._keys[other]) == 1
+            ]
             if any(state in BAD for state in above):
                 return S.UPSTREAM_FAILED
             if S.SKIPPED in above:
@@ -199,7 +207,7 @@ class Owing:
     def values_are_there(self, task_id: str) -> bool:
         """Whether all that a mapped task is mapped over has ended."""
         above = [key for other in self._sources(task_id) for key in self._keys[other]]
-        return all(self.state.instances[key].state in FINISHED for key in above)
+        return all(self.state.instances[key].state in OVER for key in above)
 
     def is_skipped_by_another(self, key: str) -> bool:
         """Whether a branch or a short circuit that has succeeded has left the instance out."""

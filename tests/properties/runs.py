@@ -18,6 +18,7 @@ from tidemill.model.states import FAILURES, FINISHED, TRANSITIONS, RunState, Tas
 
 from .catalogue import Found, Look, prop
 from .lines import NEW_OF_RUNS, is_line
+from .rules import ACTIVE, BUSY
 
 UNDER_WAY = (TaskState.QUEUED, TaskState.RUNNING, TaskState.SHUTDOWN, TaskState.RESTARTING)
 WAITS = (TaskState.DEFERRED, TaskState.AWAITING_INPUT, TaskState.UP_FOR_RESCHEDULE)
@@ -230,7 +231,7 @@ def _stopping(look: Look) -> set[str]:
 @prop(LEVEL)
 def max_active_tasks_holds(look: Look) -> Found:
     """No more tasks of a run are queued or running than max_active_tasks; those that are being stopped may be more."""
-    busy = sum(i.state.holds_a_worker for i in look.state.instances.values())
+    busy = sum(i.state in BUSY for i in look.state.instances.values())
     stopping = len(_stopping(look))
     if busy - stopping > look.state.spec.max_active_tasks:
         yield f"{busy} tasks, {stopping} of them being stopped"
@@ -239,7 +240,7 @@ def max_active_tasks_holds(look: Look) -> Found:
 @prop(LEVEL)
 def max_active_tis_per_dagrun_holds(look: Look) -> Found:
     """No more instances of a task are active in a run than its own limit."""
-    active = Counter(i.task_id for i in look.state.instances.values() if i.state.is_active)
+    active = Counter(i.task_id for i in look.state.instances.values() if i.state in ACTIVE)
     for task in look.state.spec.tasks:
         limit = task.max_active_tis_per_dagrun
         if limit is not None and active[task.task_id] > limit + len(_stopping(look)):
@@ -369,30 +370,6 @@ def the_plan_knows_of_pauses(look: Look) -> Found:
 
 
 @prop(LEVEL)
-def nothing_that_can_be_decided_is_left(look: Look) -> Found:
-    """After a workflow task, no task waits that its trigger rule would let run, end or skip at once."""
-    if look.idle and not look.holding:
-        plan = look.object.tasks.plan
-        for key, state in look.state.states.items():
-            if state is TaskState.NONE and plan._judge(key) is not None and look.object.tasks.ended is None:
-                yield f"{key}: {plan._judge(key)}"
-
-
-@prop(LEVEL)
-def a_free_slot_is_taken(look: Look) -> Found:
-    """While a run has room, no scheduled task waits that needs nobody's leave."""
-    tasks, spec = look.object.tasks, look.state.spec
-    idle = look.idle and not look.state.is_paused and tasks.ended is None
-    if not idle or look.holding or tasks.plan._ready.busy >= spec.max_active_tasks:
-        return
-    for key, instance in look.state.instances.items():
-        task = spec.by_id[instance.task_id]
-        free = not needs_lease(task, look.state.parallelism) and task.max_active_tis_per_dagrun is None
-        if instance.state is TaskState.SCHEDULED and free:
-            yield f"{key} waits, {tasks.plan._ready.busy} are busy"
-
-
-@prop(LEVEL)
 def work_is_under_way_for_who_is_busy(look: Look) -> Found:
     """A task is queued, running or being stopped exactly as long as something is under way for it."""
     busy = {key for key, instance in look.state.instances.items() if instance.state in UNDER_WAY}
@@ -408,59 +385,6 @@ def only_work_is_stopped(look: Look) -> Found:
 
 
 # Order
-
-
-def _rule_lets_run(rule: TriggerRule, states: list[TaskState]) -> bool:
-    """The rules of Airflow written down once more, for tasks all of whose upstreams are known."""
-    n = Counter(states)
-    good, skipped = n[TaskState.SUCCESS], n[TaskState.SKIPPED]
-    bad, removed = n[TaskState.FAILED] + n[TaskState.UPSTREAM_FAILED], n[TaskState.REMOVED]
-    ended = good + skipped + bad + removed
-    every = ended == len(states)
-    match rule:
-        case TriggerRule.ALL_SUCCESS:
-            return every and good + removed == len(states)
-        case TriggerRule.ALL_FAILED:
-            return every and bad + removed == len(states)
-        case TriggerRule.ALL_DONE:
-            return every
-        case TriggerRule.ONE_SUCCESS:
-            return good > 0
-        case TriggerRule.ONE_FAILED:
-            return bad > 0
-        case TriggerRule.ONE_DONE:
-            return good + bad > 0
-        case TriggerRule.NONE_FAILED:
-            return every and not bad
-        case TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS:
-            return every and not bad and good > 0
-        case TriggerRule.NONE_SKIPPED:
-            return every and not skipped
-        case TriggerRule.ALL_SKIPPED:
-            return every and skipped == len(states)
-        case TriggerRule.ALL_DONE_MIN_ONE_SUCCESS:
-            return every and good > 0
-        case TriggerRule.ALWAYS | TriggerRule.ALL_DONE_SETUP_SUCCESS:  # the latter is a teardown's, see `setups`
-            return True
-    raise ValueError(f"what does {rule} let run?")
-
-
-@prop(LEVEL)
-def a_task_starts_by_its_trigger_rule(look: Look) -> Found:
-    """A task leaves its place only when its trigger rule is met by the states of the tasks upstream."""
-    spec, before = look.state.spec, look.before.get("instances", {})
-    changed = {split_key(key)[0] for key in _moved(look) if look.state.instances[key].tries_cleared}
-    for key in _moved(look):
-        instance = look.state.instances[key]
-        started = instance.state in (TaskState.SCHEDULED, TaskState.QUEUED)
-        if not started or before[key][0] is not TaskState.NONE or instance.map_index >= 0:
-            continue
-        task = spec.by_id[instance.task_id]
-        if task.is_teardown or changed & {*task.upstream} or any(spec.by_id[u].is_setup for u in task.upstream):
-            continue
-        above = [i.state for upstream in task.upstream for i in look.state.of_task(upstream)]
-        if task.upstream and not _rule_lets_run(task.trigger_rule, above):
-            yield f"{key} is {instance.state}, {task.trigger_rule} of {[str(state) for state in above]}"
 
 
 @prop(LEVEL)

@@ -8,7 +8,8 @@ from typing import Any
 
 from tidemill.model.dag.backfill_request import ReprocessBehavior
 from tidemill.model.run.identity import RunType
-from tidemill.model.spec.assets.condition import holds
+from tidemill.model.spec.assets.condition import holds, leaves
+from tidemill.model.spec.assets.identity import Asset
 from tidemill.model.spec.timetables import DagRunInfo, TimeRestriction, waited_for
 from tidemill.model.states import RunState
 
@@ -30,7 +31,14 @@ def next_run(state: Any, last: Any, now: datetime) -> DagRunInfo | None:
         earliest = state.resume_at if earliest is None else max(earliest, state.resume_at)
     bounds = TimeRestriction(earliest=earliest, latest=spec.restriction.latest, catchup=spec.catchup)
     moment = None if spec.catchup and not spec.schedule.answers_by_moment else now
-    key = (spec.schedule.model_dump_json(), earliest, bounds.latest, spec.catchup, last and (last.start, last.end), moment)
+    key = (
+        spec.schedule.model_dump_json(),
+        earliest,
+        bounds.latest,
+        spec.catchup,
+        last and (last.start, last.end),
+        moment,
+    )
     if key not in _NEXT:
         if len(_NEXT) > 5000:
             _NEXT.clear()
@@ -120,7 +128,9 @@ def without_catchup_the_latest_is_made(look: Look) -> Found:
     state = look.state
     if not look.before or state.spec.catchup or not _periodic(look) or state.spec.jitter is not None:
         return
-    if state.spec.schedule.answers_by_moment or any(name in ("register", "create_backfill") for name, _ in look.messages):
+    if state.spec.schedule.answers_by_moment or any(
+        name in ("register", "create_backfill") for name, _ in look.messages
+    ):
         return
     new = [t.run for k, t in state.runs.items() if k not in look.before["runs"] and not t.again]
     made = sorted((r for r in new if r.run_type is RunType.SCHEDULED), key=lambda r: r.run_after)
@@ -140,7 +150,11 @@ def queued_runs_start_where_there_is_room(look: Look) -> Found:
     running = [t for t in state.runs.values() if t.state is RunState.RUNNING]
     counted = sum(t.run.run_type is not RunType.BACKFILL for t in running)
     for tracked in state.runs.values():
-        if tracked.state is not RunState.QUEUED or _earliest(look, tracked.run) > look.now or len(running) >= MOST_RUNNING:
+        if (
+            tracked.state is not RunState.QUEUED
+            or _earliest(look, tracked.run) > look.now
+            or len(running) >= MOST_RUNNING
+        ):
             continue
         if tracked.run.run_type is RunType.BACKFILL or counted < state.spec.max_active_runs:
             yield f"{tracked.run.run_id} waits, {counted} of {state.spec.max_active_runs} run"
@@ -181,12 +195,19 @@ def a_run_that_waits_for_a_date_is_woken(look: Look) -> Found:
         yield f"{min(dates)}: {look.timers}"
 
 
+def _names_assets_alone(condition: Any) -> bool:
+    """Whether a DAG waits for assets, and for no alias or reference, of which another asset may be."""
+    return all(isinstance(leaf, Asset) for leaf in leaves(condition))
+
+
 @prop(LEVEL)
 def runs_of_assets_are_made_where_there_is_room(look: Look) -> Found:
     """As soon as all assets that a DAG waits for are there, and there is room, a run is made."""
     state, gathering = look.state, look.state.gathering
     condition = waited_for(state.spec.schedule)
     if condition is None or gathering is None or not _free(look) or state.spec.schedule.kind == "partitioned_asset":
+        return
+    if not _names_assets_alone(condition):
         return
     names = {row.name for row in gathering.rows}
     there = names and holds(condition, lambda leaf: getattr(leaf, "name", None) in names)
@@ -200,7 +221,7 @@ def a_run_of_assets_has_them(look: Look) -> Found:
     condition = waited_for(look.state.spec.schedule)
     if not look.before or condition is None or look.state.spec.schedule.kind == "partitioned_asset":
         return
-    if any(name == "register" for name, _ in look.messages):
+    if any(name == "register" for name, _ in look.messages) or not _names_assets_alone(condition):
         return
     names = {*look.before["rows"]}
     names |= {event["name"] for delivery in look.messages_of("asset_events") for event in delivery["events"]}

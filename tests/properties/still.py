@@ -122,7 +122,8 @@ def pools_and_runs_agree_who_has_slots(still: Still) -> Found:
                 granted = pool_id in held.pools[: held.granted]
                 known = held.lease_id in pool.state.held or (not granted and held.lease_id in pool.state.waiting)
                 if not known:
-                    yield f"{run_id}: {key} {'holds' if granted else 'waits for'} slots of {pool_id}, which does not know"
+                    what = "holds" if granted else "waits for"
+                    yield f"{run_id}: {key} {what} slots of {pool_id}, which does not know"
     for pool_id, pool in still.of_kind("Pool"):
         for lease_id, lease in pool.state.held.items():
             holder = lease.request.holder
@@ -182,6 +183,6 @@ def triggers_are_watched(still: Still) -> Found:
         for key, instance in run.state.instances.items():
             deferral = instance.deferral
             waits = instance.state is TaskState.DEFERRED and deferral is not None
-            if waits and deferral.trigger is not None and deferral.moment is None and run._ready:
-                if not any(each.startswith(f"{key}/") and each.endswith("/trigger") for each in pending):
-                    yield f"{run_id}: {key}"
+            watched = any(each.startswith(f"{key}/") and each.endswith("/trigger") for each in pending)
+            if waits and deferral.trigger is not None and deferral.moment is None and run._ready and not watched:
+                yield f"{run_id}: {key}"
