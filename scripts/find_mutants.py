@@ -3,6 +3,7 @@
 mutmut makes the changes, in a copy of the checkout in build/mutants, and remembers there what it has tried.
 
 Usage: python scripts/find_mutants.py [--show] [name of a module ...]
+       python scripts/find_mutants.py --worlds [--sample N] [name of a module ...]
 """
 
 import argparse
@@ -58,6 +59,12 @@ def print_survivors(codes: dict[str, int]) -> None:
             print(name, *changed, sep="\n", end="\n\n")
 
 
+def try_on_worlds(arguments: list[str]) -> int:
+    """Change the deciding code, and count which changes the simulated worlds notice."""
+    command = [sys.executable, "-P", str(ROOT / "tests" / "dst" / "mutants.py"), *arguments]
+    return subprocess.run(command, check=False).returncode
+
+
 def main() -> int:
     """Try all changes that were not tried before, and print the score of each module."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -85,4 +92,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    given = sys.argv[1:]
+    sys.exit(try_on_worlds([each for each in given if each != "--worlds"]) if "--worlds" in given else main())

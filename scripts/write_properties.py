@@ -33,6 +33,18 @@ under seeds; the same code checks those of workflows and histories on what each 
 `tests/dst/test_service_model.py` runs the same scripts on both, and their histories are alike event type by event
 type.
 
+What is owed to tasks and schedules is said by rules that are written down once more (`tests/properties/rules.py`,
+`owed.py`, `schedules.py`), and by nothing that the product decides by. `tests/properties/test_refusals.py` alters by hand
+what simulated workflows have shown, and each of those properties has to refuse it.
+
+## Where promises are hard to keep
+
+Situations are derived from the tables of states and messages (`tests/dst/situations.py`): each message in each condition
+of the workflow that it comes to, each change of a person in each state of a task, each wait met by a continue-as-new, a
+pause, an end, a reset, another release, each limit at its edge. A seed has *hunts*: people and faults that wait until
+they see a workflow in a certain situation, and then strike (`tests/dst/hunts.py`). `make dst` prints how many situations
+were reached; `--reach` names those that were reached seldom or never.
+
 """
 FAULTS = """## What goes wrong
 
@@ -45,10 +57,11 @@ FAULTS = """## What goes wrong
 | the service is away | for seconds to minutes; its timers fire when it is back |
 | the store is an older copy of itself | the last minutes are lost, workers start anew |
 | clocks of workers | ahead or behind by seconds or minutes |
-| continue-as-new | after 60, 100, 200 or 4,096 events, and refused while something new has come |
+| continue-as-new | suggested at any moment after 20, 30 or 60 events, or at 4,096, or where a hunt strikes; refused while something new has come |
 | an operator | terminates, cancels or resets any workflow: a run, a DAG, a pool, a limit, an asset, a watcher, a bundle |
 | lists | lag by up to five seconds |
-| releases | in every fourth seed workers are of the last release and of this one in turns, each with its own workflow classes |
+| timetables | raise, again and again; ranges of backfills are counted in parts |
+| releases | in every fifth seed workers are of the last release and of this one in turns, each with its own workflow classes |
 | people | trigger, clear, mark, pause, register, backfill, delete, answer, change pools, remove and break files |
 
 ## What the model of the service leaves out

@@ -41,7 +41,6 @@ class PoolWorkflow:
         self._given_back: set[str] | None = None
         """Leases given back while those who hold slots are being asked; None: nobody is."""
         self._was_reset = False
-        workflow.register_random_seed_callback(self._reset)
 
     def _reset(self, _: int) -> None:
         """Take note that an operator has reset the workflow: only then does Temporal give it another seed."""
@@ -51,6 +50,7 @@ class PoolWorkflow:
     @workflow.run
     async def run(self, _: PoolState) -> None:
         """Grants what is free whenever something changes, for ever."""
+        workflow.register_random_seed_callback(self._reset)  # not in __init__: a replay makes the object earlier
         if workflow.info().continued_run_id is None and workflow.patched("asks-holders"):
             await self._learn_holders()
         while True:

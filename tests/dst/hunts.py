@@ -65,7 +65,8 @@ class Hunts:
         if self._world.calm or look.closed is not None:
             return
         for hunt in [*self._left.get(execution.kind, ())]:
-            if (key := _caught(look, hunt["sees"])) is not None:
+            if keys := _caught(look, hunt["sees"]):
+                key = self._world.random.choice(keys)
                 self._left[execution.kind].remove(hunt)
                 self._world.counts["hunts"] += 1
                 delay = int(hunt["delay"] * SECOND)
@@ -204,12 +205,13 @@ def _dag_of(execution: Execution) -> str:
     return execution.workflow_id.split(":")[1]
 
 
-def _caught(look: Look, sees: str) -> str | None:
-    """A task, or "", by which a workflow is in a situation; None: it is not."""
+def _caught(look: Look, sees: str) -> list[str]:
+    """The tasks by which a workflow is in a situation; "" where that is of no task; none: it is not."""
     kind = look.kind
     if sees in CONDITIONS[kind]:
-        return "" if CONDITIONS[kind][sees](look) else None
-    for key, instance in look.state.instances.items():
-        if instance.state == sees or (sees in WAITS and WAITS[sees](look, key, instance)):
-            return key
-    return None
+        return [""] if CONDITIONS[kind][sees](look) else []
+    return [
+        key
+        for key, instance in look.state.instances.items()
+        if instance.state == sees or (sees in WAITS and WAITS[sees](look, key, instance))
+    ]

@@ -307,3 +307,36 @@ SCENARIOS["a child that ends with its parent"] = (
     ("end", "a"),
     ("end", "b"),
 )
+SCENARIOS |= {
+    "two signals that come meanwhile": (
+        ("start", "a", "timer", "busy 1", "wait 2"), ("until", "a", "WorkflowTaskStarted", 2), ("signal", "a"), ("signal", "a"),
+    ),
+    "two signals before going on as new": (
+        ("start", "a", "timer", "busy 1", "continue", "timer"), ("until", "a", "WorkflowTaskStarted", 2), ("signal", "a"), ("signal", "a"),
+    ),
+    "a signal and a cancellation at once": (
+        ("start", "a", "timer", "busy 1", "wait 2"), ("until", "a", "WorkflowTaskStarted", 2), ("signal", "a"), ("cancel", "a"),
+    ),
+    "a signal, then terminated": (
+        ("start", "a", "timer", "busy 1", "wait 2"), ("until", "a", "WorkflowTaskStarted", 2), ("signal", "a"), ("terminate", "a"),
+    ),
+    "an update, then a signal, then an update": (
+        ("start", "a", "wait 2"), ("until", "a", "WorkflowTaskCompleted"), ("update", "a", "now"),
+        ("until", "a", "WorkflowTaskCompleted", 2), ("signal", "a"), ("until", "a", "WorkflowTaskCompleted", 3),
+        ("update", "a", "now"), ("until", "a", "WorkflowTaskCompleted", 4), ("signal", "a"),
+    ),
+    "refused twice, then taken": (
+        ("start", "a", "wait 1"), ("until", "a", "WorkflowTaskCompleted"), ("update", "a", "refused"), ("update", "a", "refused"),
+        ("update", "a", "now"), ("signal", "a"),
+    ),
+    "reset twice to one place": (
+        ("start", "a", "timer", "wait 1", "timer 0.3"), ("until", "a", "TimerStarted"), ("until", "a", "WorkflowTaskCompleted", 2),
+        ("reset", "a", 0), ("until", "a", "WorkflowTaskCompleted", 2), ("reset", "a", 0), ("until", "a", "WorkflowTaskCompleted", 2),
+        ("signal", "a"), ("end", "a"),
+    ),
+    "reset after it has ended": (("start", "a", "timer", "timer"), ("end", "a"), ("reset", "a", 1), ("end", "a")),
+    "reset of one with two signals": (
+        ("start", "a", "timer", "wait 2", "timer"), ("until", "a", "WorkflowTaskCompleted", 2), ("signal", "a"),
+        ("until", "a", "WorkflowTaskCompleted", 3), ("signal", "a"), ("end", "a"), ("reset", "a", 0), ("end", "a"),
+    ),
+}  # fmt: skip

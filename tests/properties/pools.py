@@ -63,6 +63,13 @@ def a_free_slot_is_given(look: Look) -> Found:
             yield f"{request.lease_id} wants {request.slots}, {free} are free"
 
 
+def _comes_first(request: Any, other: Any) -> bool:
+    """Whether a request is of more weight, or as heavy and of an older run (as in Airflow)."""
+    if request.priority_weight != other.priority_weight:
+        return bool(request.priority_weight > other.priority_weight)
+    return bool(request.date < other.date)
+
+
 @prop(LEVEL)
 def the_heaviest_is_let_in_first(look: Look) -> Found:
     """Of requests that fit, the heaviest is granted first, then that of the oldest run."""
@@ -72,7 +79,7 @@ def the_heaviest_is_let_in_first(look: Look) -> Found:
         ):  # what is learnt of an earlier pool is no grant
             continue
         for request in look.state.waiting.values():
-            if request.slots <= lease.request.slots and request.order < lease.request.order:
+            if request.slots <= lease.request.slots and _comes_first(request, lease.request):
                 yield f"{lease.request.lease_id} before {request.lease_id}"
 
 

@@ -87,7 +87,6 @@ class DagWorkflow:
         self._pause = ASK_AGAIN_FIRST
         self._tie_again_at: datetime | None = None
         self._was_reset = False
-        workflow.register_random_seed_callback(self._reset)
 
     def _reset(self, _: int) -> None:
         """Take note that an operator has reset the workflow: only then does Temporal give it another seed."""
@@ -97,6 +96,7 @@ class DagWorkflow:
     @workflow.run
     async def run(self, *_: Any) -> None:
         """Creates each run when it is due, for ever."""
+        workflow.register_random_seed_callback(self._reset)  # not in __init__: a replay makes the object earlier
         if workflow.info().continued_run_id is None and workflow.patched("numbers-by-time"):
             self.state.number_by_time(workflow.now())
         while True:
