@@ -310,6 +310,14 @@ class Drawing:
             arguments["asset"] = random_.choice(self.assets)
             arguments["key"] = random_.choice((None, None, "a", "b"))
         made = [Happening(at, name, arguments)]
+        if name == "emit":  # several at once wait for a DAG together
+            made *= random_.choice((1, 2, 3))
+        if name == "set_conf":  # a run has to wait for its date
+            later = self.start + timedelta(seconds=at + 7.5)
+            made.insert(
+                0, Happening(at, "trigger_dated", arguments | {"logical_date": later.isoformat(), "later": 300})
+            )
+            made[-1] = Happening(at + 1.0, name, arguments)
         if name in undone:
             made.append(Happening(self.after(at), undone[name], arguments))
         if name == "pause_asset":  # what is held has to be there

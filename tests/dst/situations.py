@@ -52,6 +52,7 @@ CONDITIONS: dict[str, dict[str, Condition]] = {
         "paused": lambda look: bool(_before(look, "paused")),
         "with work under way": lambda look: _any_before(look, S.QUEUED, S.RUNNING),
         "with waits": lambda look: _any_before(look, S.DEFERRED, S.AWAITING_INPUT, S.UP_FOR_RESCHEDULE, S.UP_FOR_RETRY),
+        "with a branch that has chosen": lambda look: any(i.skips for i in look.state.instances.values()),
         "that stops work": lambda look: bool(look.object.tasks.engine._stopping),
         "that takes up an earlier execution": lambda look: not look.object._ready or bool(_before(look, "resumes")),
         "with a long history": _is_draining,

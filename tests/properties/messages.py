@@ -230,6 +230,8 @@ def a_deleted_run_is_gone(look: Look) -> Found:
     for run_id in look.messages_of("delete_run"):
         if any(record.run_id == run_id for record in look.state.ledger):
             yield f"{run_id} is among those that have ended"
+        if run_id in look.state.dates.values():
+            yield f"{run_id} holds its date"
 
 
 @prop(DAG)

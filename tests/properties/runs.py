@@ -98,6 +98,7 @@ def ended_tasks_move_only_by_people(look: Look) -> Found:
     """A task that has ended moves again only when it is cleared or marked."""
     for key, (old, _, _, cleared, *_), now in _tries(look):
         by_people = now.tries_cleared != cleared or (now.reason or "").startswith(BY_PEOPLE) or look.object.tasks.ended
+        by_people = by_people or bool(look.messages_of("clear_tasks"))
         if old in FINISHED and now.state is not old and not by_people and now.tries_cleared != now.try_number:
             yield f"{key} went from {old} to {now.state}: {now.reason}"
 

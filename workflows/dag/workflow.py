@@ -432,7 +432,7 @@ class DagWorkflow:
         keeps_times = revised.keeps_times
         if keeps_times or revision.mark_run is not None:
             # The marker for either: a worker of the release before would take what the run reports for an old message.
-            keeps_times = workflow.patched("run-marks-keep-times") or keeps_times
+            keeps_times = workflow.patched("run-marks-keep-times")
         self.state.revise(revised.run, revision, workflow.now(), keeps_times=keeps_times)
         if revision.clear is not None:
             self._tell_of_clear(self.state.runs[key], revised.instances)
