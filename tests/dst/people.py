@@ -46,6 +46,8 @@ class People:
         """Workflow ids of DAGs and bundles that somebody has ended or reset."""
         self.revised: set[str] = set()
         """Workflow ids of runs that people have cleared, marked or ended."""
+        self.deleted: set[str] = set()
+        """run_ids of runs that people have deleted, or tried to."""
         self.touched: dict[str, datetime] = {}
         """When somebody has last ended or reset a workflow, by its id."""
 
@@ -206,6 +208,7 @@ class People:
             self.revised.add(run.workflow_id)
             state = self._world.query(run, "identity")
             if state is not None:
+                self.deleted.add(state["run_id"])
                 self._update(arguments["dag_id"], "delete_run", state["run_id"])
 
     def _set_conf(self, arguments: dict[str, Any]) -> None:

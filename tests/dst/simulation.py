@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from properties.catalogue import Look
+from temporalio import workflow
 from tidemill.activities.worker_context import WorkerContext  # noqa: F401 - registers nothing; the models need no worker
 from tidemill.model.spec.dag import read_dag
 
@@ -42,6 +44,13 @@ class Result:
 
 def simulate(plan: Plan, *, trace: bool = False, most_steps: int = MAX_STEPS) -> Result:
     """Runs *plan* to its end, to the first violation, or until it has taken *most_steps*."""
+    with warnings.catch_warnings():  # an operator ends a DAG or a run while somebody waits for an answer
+        for ignored in (workflow.UnfinishedUpdateHandlersWarning, workflow.UnfinishedSignalHandlersWarning):
+            warnings.simplefilter("ignore", ignored)
+        return _simulated(plan, trace=trace, most_steps=most_steps)
+
+
+def _simulated(plan: Plan, *, trace: bool, most_steps: int) -> Result:
     from properties.checking import Checks
 
     start = microseconds(plan.start)

@@ -250,7 +250,7 @@ def _deleted(world: Any, people: Any) -> set[str]:
     if not world.counts["action delete_run"]:
         return set()
     keys = {workflow_id.split(":", 2)[2] for workflow_id in people.revised}
-    return keys | {f"manual__{key}" for key in keys}
+    return keys | {f"manual__{key}" for key in keys} | people.deleted
 
 
 def _date(text: str | None) -> datetime | None:

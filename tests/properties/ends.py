@@ -260,5 +260,6 @@ def a_run_has_the_conf_that_was_asked_for(ended: Ended) -> Found:
     """A run has the conf that whoever triggered it was answered with, or that was set last while it was queued."""
     for workflow_id, conf in ended.confs.items():
         run = ended.objects.get(workflow_id)
-        if run is not None and not ended.restored and run.state.run.conf != conf:
+        known = not ended.restored and f"dag:{workflow_id.split(':')[1]}" not in ended.lost
+        if run is not None and known and run.state.run.conf != conf:
             yield f"{workflow_id}: {run.state.run.conf}, and {conf} was asked for"
