@@ -18,7 +18,7 @@ MOST_STARTS = 10
 def _given(look: Look) -> Any:
     """The attempts that workers have been given in this workflow task, as plain JSON, with their activities."""
     for activity in look.scheduled:
-        plain = activity.input and activity.input[0].metadata.get("encoding", b"").startswith(b"json/")
+        plain = activity.input and activity.input[0].metadata.get("encoding") == b"json/plain"
         if not plain or "/" not in activity.activity_id or activity.activity_id.endswith("/trigger"):
             continue
         attempt = json.loads(activity.input[0].data)

@@ -97,7 +97,7 @@ class Look:
 
 def _plain(payloads: Sequence[Any]) -> Any:
     """The first of *payloads* as plain JSON; None where it is none, or in another encoding."""
-    if not payloads or not payloads[0].metadata.get("encoding", b"").startswith(b"json/"):
+    if not payloads or payloads[0].metadata.get("encoding") != b"json/plain":
         return None
     return json.loads(payloads[0].data)
 
