@@ -19,6 +19,8 @@ LEVEL = "DagRun"
 ROUNDING = timedelta(milliseconds=1)
 LATE = timedelta(seconds=11)
 """A timer begins when its workflow task is completed, which may take ten seconds: so late may what it wakes be."""
+ASK_AHEAD = 200
+"""Of tasks that wait for the same slots, as many have asked at a time."""
 S = TaskState
 UNRUN = (S.SKIPPED, S.UPSTREAM_FAILED)
 WAITS = (S.DEFERRED, S.AWAITING_INPUT, S.UP_FOR_RESCHEDULE)
@@ -132,6 +134,11 @@ def what_is_scheduled_has_asked_for_its_slots(look: Look) -> Found:
     if busy >= spec.max_active_tasks:
         return
     active = Counter(i.task_id for i in look.state.instances.values() if i.state in ACTIVE)
+    asking = Counter(
+        _alike(look, i.task_id)
+        for key, i in look.state.instances.items()
+        if i.state is S.SCHEDULED and key in look.state.leases
+    )
     for key, instance in look.state.instances.items():
         task = spec.by_id[instance.task_id]
         limit = task.max_active_tis_per_dagrun
@@ -142,8 +149,17 @@ def what_is_scheduled_has_asked_for_its_slots(look: Look) -> Found:
         lease = look.state.leases.get(key)
         if not pooled:
             yield f"{key} waits for nobody, {busy} of {spec.max_active_tasks} are busy"
+        elif lease is None and asking[_alike(look, task.task_id)] >= ASK_AHEAD:
+            continue  # so many ask at a time: a pool knows who is next, and is not flooded
         elif lease is None or lease.granted >= len(lease.pools):
             yield f"{key} has asked nobody: {lease}"
+
+
+def _alike(look: Look, task_id: str) -> tuple[Any, ...]:
+    """What says which instances can stand in for each other where they wait for slots."""
+    task = look.state.spec.by_id[task_id]
+    limited = task_id if task.max_active_tis_per_dag is not None else None
+    return limited, task.pool, task.pool_slots, look.state.spec.weights[task_id]
 
 
 def _busy(look: Look) -> int:
