@@ -1,7 +1,7 @@
-"""Variables and connections that people keep through the web or the command line, encrypted, in a database.
+"""Variables and connections that people and tasks keep, encrypted, in a database.
 
 Off unless `TIDEMILL_FERNET_KEY` is set (Airflow: `[core] fernet_key`). The database is that of the archive, or the one
-that `TIDEMILL_SECRETS_DATABASE` names. The backend of the user's own, the environment and the file go before it.
+that `TIDEMILL_SECRETS_DATABASE` names.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from sqlalchemy import Column, Connection, Engine, LargeBinary, MetaData, String, Table, delete, insert, select, update
@@ -20,10 +19,10 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from ..model.errors import InvalidInputError, SecretStoreError
 from .database import engine
+from .store import LONGEST_NAME, Kept, Kind
 
-Kind = Literal["variable", "connection"]
 KEY, DATABASE, ARCHIVE = "TIDEMILL_FERNET_KEY", "TIDEMILL_SECRETS_DATABASE", "TIDEMILL_ARCHIVE"
-LONGEST_NAME, LARGEST = 250, 2**20
+LARGEST = 2**20
 TABLES = MetaData()
 KEPT = Table(
     "tidemill_secrets",
@@ -33,15 +32,6 @@ KEPT = Table(
     Column("text", LargeBinary, nullable=False),
     Column("description", String, nullable=True),
 )
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A variable's value, or a connection as JSON, as it was kept."""
-
-    name: str
-    text: str
-    description: str | None
 
 
 class SecretStore:
@@ -74,20 +64,6 @@ class SecretStore:
         except (SQLAlchemyError, OSError) as error:
             reason = str(error).split("\n", 1)[0]
             raise SecretStoreError(f"the store of variables and connections does not answer: {reason}") from None
-
-    # What tasks ask
-
-    def get_variable(self, key: str) -> str | None:
-        return self._text("variable", key)
-
-    def get_connection(self, conn_id: str) -> str | None:
-        return self._text("connection", conn_id)
-
-    def _text(self, kind: Kind, name: str) -> str | None:
-        found = self.find(kind, name)
-        return None if found is None else found.text
-
-    # What people ask
 
     def find(self, kind: Kind, name: str) -> Kept | None:
         """Return what is kept as *name*; None if there is nothing. Raises SecretStoreError."""

@@ -22,7 +22,9 @@ from ..model.spec.references import texts
 from .masking import PROCESS_MASKER, Masker
 
 if TYPE_CHECKING:
-    from .secret_store import Kind, SecretStore
+    from .attempts.key_values import KeyValues
+    from .secret_store import SecretStore
+    from .store import Kind, Store
 
 SENSITIVE = (
     "password", "secret", "token", "api_key", "apikey", "passphrase", "private_key", "access_key", "passwd", "bearer",
@@ -33,7 +35,7 @@ SENSITIVE = (
 SENSITIVE_WORDS, WORDS = frozenset(("pass", "pwd", "sas")), re.compile("[^a-z0-9]+")
 """What is so only as a whole word of a name: `db_pass`, and no `passengers`."""
 STORED = "the store"
-"""Where those are found that people keep through the web or the command line."""
+"""Where those are found that tasks set, and that people keep through the web or the command line."""
 SECRETS_COUNT_FOR_SECONDS = 60.0
 """How long an answer of a backend of the user's own is used before it is asked again."""
 
@@ -117,21 +119,27 @@ def _text(value: Any) -> str | None:
 
 @cache
 def backends() -> list[Backend]:
-    """Those that are asked, in order: the user's own, the environment, the file, the store (Airflow's order)."""
+    """Those that are asked before the store, in order: the user's own, the environment, the file (as in Airflow)."""
     found: list[Backend] = []
     if name := os.environ.get("TIDEMILL_SECRETS_BACKEND"):
         found.append(CachingBackend(_made(name)))
     found.append(Environment())
     if path := os.environ.get("TIDEMILL_SECRETS_FILE"):
         found.append(File(Path(path)))
-    if (kept := store()) is not None:
-        found.append(kept)
     return found
 
 
+def store(files: "KeyValues | None" = None) -> "Store | None":
+    """The store of variables and connections; *files* are where tasks keep values. None where nothing can be kept."""
+    from .store import Store
+
+    encrypted = _encrypted()
+    return Store(encrypted, files) if encrypted is not None or files is not None else None
+
+
 @cache
-def store() -> "SecretStore | None":
-    """The store that people keep variables and connections in; None where this process has no key of one."""
+def _encrypted() -> "SecretStore | None":
+    """The part of the store that has a key; None where this process has none."""
     if not os.environ.get("TIDEMILL_FERNET_KEY"):
         return None
     try:
@@ -197,6 +205,14 @@ def question_of_worker(**question: Any) -> dict[str, Any]:
     return _worker(**question)
 
 
+def _answer_of_worker(**question: Any) -> dict[str, Any]:
+    """What the worker answers. Raises InvalidInputError for what it refuses."""
+    answer = question_of_worker(**question)
+    if "error" in answer:
+        raise InvalidInputError(answer["error"])
+    return answer
+
+
 def refuse_lookups() -> None:
     """Has this process look up nothing from now on: what it works out comes into Temporal's history."""
     global _worker
@@ -204,15 +220,13 @@ def refuse_lookups() -> None:
     _worker = lambda **_: {"error": message}  # noqa: E731
 
 
-def look_up(kind: str, name: str) -> str | None:
-    """The text of the `variable` or `connection` called *name*; None if nobody has it."""
+def look_up(kind: str, name: str, files: "KeyValues | None" = None) -> str | None:
+    """The text of the `variable` or `connection` called *name*; None if nobody has it. *files*: as for `store`."""
     if _worker is not None:
-        answer = _worker(look_up=kind, name=name)
-        if "error" in answer:
-            raise InvalidInputError(answer["error"])
-        found: str | None = answer["text"]
+        found: str | None = _answer_of_worker(look_up=kind, name=name)["text"]
         return found
-    for backend in backends():
+    kept = store(files)
+    for backend in [*backends(), *([kept] if kept is not None else [])]:
         text = backend.get_variable(name) if kind == "variable" else backend.get_connection(name)
         if text is not None:
             if not isinstance(backend, Environment | File):  # what these have, every process knows as secret anyway
@@ -222,23 +236,22 @@ def look_up(kind: str, name: str) -> str | None:
     return None
 
 
-def names_of(kind: "Kind") -> dict[str, str]:
+def names_of(kind: "Kind", files: "KeyValues | None" = None) -> dict[str, str]:
     """By name, where each `variable` or `connection` is found; those of a backend are known to it alone."""
-    found: dict[str, str] = {}
+    kept = store(files)
+    found: dict[str, str] = dict.fromkeys(kept.names(kind), STORED) if kept is not None else {}
     for backend in backends():
         if isinstance(backend, File):
             found |= dict.fromkeys(backend.content.get(f"{kind}s", {}), "TIDEMILL_SECRETS_FILE")
-        if backend is store():
-            found |= {name: found.get(name, STORED) for name in backend.names(kind)}
     for name in [*found, *(name.split("_", 2)[2].lower() for name in _all_of_environment(kind))]:
         if (before := _name_in_environment(kind, name)) is not None:
             found[name] = before
     return found
 
 
-def place_of(kind: "Kind", name: str) -> str | None:
+def place_of(kind: "Kind", name: str, files: "KeyValues | None" = None) -> str | None:
     """Where the `variable` or `connection` called *name* is found; None where none but a backend may know it."""
-    return _name_in_environment(kind, name) or names_of(kind).get(name)
+    return _name_in_environment(kind, name) or names_of(kind, files).get(name)
 
 
 _NO_FILE: dict[str, Any] = {}
@@ -333,8 +346,12 @@ def secrets_below(extra: Any, *, all_of_it: bool = False) -> Iterator[Any]:
 _MISSING: Any = object()
 
 
+class NotKnownError(InvalidInputError):
+    """Nobody has the variable or the connection."""
+
+
 class Variable:
-    """Airflow's Variable, as far as tasks read it."""
+    """Airflow's Variable."""
 
     @staticmethod
     def get(key: str, default: Any = _MISSING, deserialize_json: bool = False) -> Any:
@@ -347,16 +364,18 @@ class Variable:
             return json.loads(text) if deserialize_json else text
         if default is not _MISSING:
             return default
-        raise InvalidInputError(
-            f"variable {key!r} is not set. Set TIDEMILL_VAR_{key.upper()}, or add it to your backend"
-        )
+        raise NotKnownError(f"variable {key!r} is not set. Set TIDEMILL_VAR_{key.upper()}, or add it to your backend")
 
     @staticmethod
-    def set(key: str, *_: Any, **__: Any) -> None:
-        """Variables are set where they are kept, and not by tasks."""
-        raise InvalidInputError(
-            f"variable {key!r} cannot be set by a task. Set it where it is kept, or return the value as a result"
-        )
+    def set(key: str, value: Any, description: str | None = None, serialize_json: bool = False) -> None:
+        """Keeps the variable in the store. Raises InvalidInputError where that is refused, or cannot be."""
+        text = json.dumps(value, indent=2) if serialize_json else str(value)
+        _answer_of_worker(store="set", of="variables", key=key, value=text, description=description)
+
+    @staticmethod
+    def delete(key: str) -> None:
+        """Removes the variable from the store. Raises InvalidInputError where that is refused."""
+        _answer_of_worker(store="delete", of="variables", key=key)
 
 
 class Connection:
@@ -397,7 +416,7 @@ class Connection:
         if text is not None:
             return cls.read(conn_id, text)
         name = f"TIDEMILL_CONN_{conn_id.upper()}"
-        raise InvalidInputError(f"connection {conn_id!r} is not set. Set {name} to a URI, or add it to your backend")
+        raise NotKnownError(f"connection {conn_id!r} is not set. Set {name} to a URI, or add it to your backend")
 
     @classmethod
     def read(cls, conn_id: str, text: str) -> "Connection":
@@ -472,10 +491,10 @@ class _Reader:
         return self._read(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value, or *default* where there is none."""
+        """The value, or *default* where there is none. Raises InvalidInputError where that cannot be known."""
         try:
             return self._read(name)
-        except InvalidInputError:
+        except NotKnownError:
             return default
 
 

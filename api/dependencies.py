@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Query, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from ..activities.attempts.key_values import KeyValues
 from ..model.errors import InvalidInputError
 from ..model.states import TaskState
 from .read.cached_client import CachedClient
@@ -50,6 +51,15 @@ def parameters_of(app: FastAPI) -> dict[tuple[str, str], set[str]]:
 
 
 Source = Annotated[CachedClient, Depends(_source)]
+
+
+async def _values(request: Request) -> KeyValues:
+    source: CachedClient = request.app.state.source
+    return source.values
+
+
+Values = Annotated[KeyValues, Depends(_values)]
+"""What tasks keep by themselves."""
 Limit = Annotated[int, Query(ge=0, le=MAX_LIMIT)]
 
 

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from ..activities.attempts.key_values import KeyValues
+from ..activities.attempts.lifecycle import ChildListener
 from ..activities.attempts.outcomes import outcome_of
 from ..activities.dag_files import root_of
+from ..activities.masking import Masker
 from ..activities.processes.children import airflow_variables
-from ..activities.secrets import names_of
 from ..activities.work.dag_code import Code
 from ..activities.work.dag_import import import_code
 from ..activities.worker_context import has_airflow
 from ..model.errors import InvalidInputError
-from ..model.run.attempts import TaskAttempt
+from ..model.run.attempts import TaskAttempt, task_path
 from ..model.run.deferrals import TriggerEnd
 from ..model.run.facts import Facts, Question
 from ..model.run.task_instances import Outcome
@@ -103,6 +104,9 @@ class _LocalWorker:
     request: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        run, task = self.attempt.run, self.attempt.task
+        path = task_path(run.dag_id, run.run_id, task.task_id, self.attempt.map_index)
+        self._listener = ChildListener(None, Masker(), key_values=self._values, task=path)
         self.request = {"attempt": self.attempt.model_dump(mode="json")}
 
     def imported(self) -> Code:
@@ -115,10 +119,8 @@ class _LocalWorker:
         """Nobody masks what is printed here."""
 
     def ask(self, **question: Any) -> dict[str, Any]:
-        if "store" in question:
-            return self._values.answer(question)
-        if "names" in question:
-            return {"names": [*names_of(question["names"])]}
+        if {"store", "names", "look_up"} & question.keys():
+            return self._listener.answer(question)
         if "trigger" in question:
             return {"error": "no run can be started without a server. Use `tidemill dags trigger`"}
         return {"ending": False}

@@ -44,6 +44,11 @@ class Settings(FolderSettings, DagSettings, TaskSettings, SparkSettings, WorkerS
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(env_prefix="TIDEMILL_", extra="ignore")
 
     @property
+    def results_url(self) -> str:
+        """Where results of tasks are kept, and values that tasks keep themselves."""
+        return self.xcom_url or (self.home.resolve() / "xcom").as_uri()
+
+    @property
     def web_home(self) -> Path:
         """Where the web keeps its own, as an absolute path."""
         return (self.api_home or self.home).resolve()

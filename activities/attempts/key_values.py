@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -15,6 +16,10 @@ from pydantic import BaseModel
 from ...model.errors import InvalidInputError, NotAllowedError
 
 LARGEST = 1024 * 1024
+LONGEST_NAME = 200
+"""In bytes: of a file's name, without its ending and what is put before it while it is written."""
+CUT = "%~"
+"""In the name of a file: what stands for the rest of its key. No quoted key has it."""
 ANY_TASK = "*"
 VARIABLES = "variables"
 """Where variables are kept that tasks have set."""
@@ -26,6 +31,7 @@ class Kept(BaseModel):
     value: Any
     updated_at: datetime
     expires_at: datetime | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,11 +87,14 @@ class KeyValues:
         is_over = kept.expires_at is not None and kept.expires_at <= datetime.now(UTC)
         return None if is_over else kept
 
-    def put(self, scope: str, key: str, value: Any, expires_at: str | None = None) -> None:
-        """Keeps *value* as *key* until *expires_at*, in ISO 8601. Raises ValueError for one that is too large."""
-        text = json.dumps({"value": value, "expires_at": expires_at, "updated_at": datetime.now(UTC).isoformat()})
+    def put(
+        self, scope: str, key: str, value: Any, expires_at: str | None = None, description: str | None = None
+    ) -> None:
+        """Keeps *value* as *key* until *expires_at*, in ISO 8601. Raises InvalidInputError if it is too large."""
+        known = {"expires_at": expires_at, "updated_at": datetime.now(UTC).isoformat(), "description": description}
+        text = json.dumps({"key": key, "value": value, **known})
         if len(text) > LARGEST:
-            raise ValueError(f"{key!r} has {len(text):,} bytes, and may have {LARGEST:,}. Keep a path instead")
+            raise InvalidInputError(f"{key!r} has {len(text):,} bytes, and may have {LARGEST:,}. Keep a path instead")
         store, path = fsspec.core.url_to_fs(self._path(scope, key))
         if not isinstance(store, LocalFileSystem):  # object stores show a file when it is whole
             with store.open(path, "wb") as file:
@@ -111,8 +120,15 @@ class KeyValues:
             found = store.ls(path, detail=False)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        names = [str(name).rpartition("/")[2] for name in found]
-        return sorted(unquote(name.removesuffix(".json")) for name in names if name.endswith(".json"))
+        names = [str(name).rpartition("/")[2] for name in found if str(name).endswith(".json")]
+        return sorted(self._key_of(scope, name.removesuffix(".json")) for name in names)
+
+    def _key_of(self, scope: str, name: str) -> str:
+        """The key that is kept under the name of a file."""
+        if CUT not in name:
+            return unquote(name)
+        with fsspec.open(f"{self._folder(scope)}/{name}.json", "r") as file:
+            return str(json.load(file)["key"])
 
     def _folder(self, scope: str) -> str:
         if any(part in ("", ".", "..") for part in scope.split("/")):
@@ -120,7 +136,10 @@ class KeyValues:
         return f"{self.url}/{quote(scope, safe='/=')}"
 
     def _path(self, scope: str, key: str) -> str:
-        return f"{self._folder(scope)}/{quote(key, safe='')}.json"
+        name = quote(key, safe="")
+        if len(name) > LONGEST_NAME:  # no file may be called so
+            name = f"{name[: LONGEST_NAME // 2]}{CUT}{sha256(key.encode()).hexdigest()[:32]}"
+        return f"{self._folder(scope)}/{name}.json"
 
 
 def _asset_scope(kind: str, asset: str) -> str:

@@ -34,7 +34,8 @@ from ..names import TASK_FAILED
 from ..processes.call import Answer, ServerGone
 from ..processes.forks import CodePlace, ImportFailed
 from ..processes.messages import Rendered, TriggerEvent
-from ..secrets import look_up, names_of, new_masker
+from ..secrets import STORED, look_up, names_of, new_masker, place_of, store
+from ..store import Kept
 from ..worker_context import WorkerContext
 from .beside_log import RENDERED, keep_beside
 from .folder import EXIT, RESULT, AttemptFolder
@@ -297,9 +298,11 @@ class ChildListener:
             if kind not in LOOKED_UP:
                 return {"error": f"{kind!r} is nothing that is looked up. Ask for a variable or a connection"}
             if "names" in question:
-                return {"names": [name for name in names_of(kind) if self._owns.problem(kind, name) is None]}
+                return {
+                    "names": [name for name in names_of(kind, self._key_values) if not self._owns.problem(kind, name)]
+                }
             self._owns.check(kind, question["name"])
-            return {"text": look_up(kind, question["name"])}
+            return {"text": look_up(kind, question["name"], self._key_values)}
         except NotAllowedError as error:
             if self._refused is not None:
                 self._refused("look_up", str(error))
@@ -307,7 +310,8 @@ class ChildListener:
         except InvalidInputError as error:
             return {"error": str(error)}
         except Exception as error:
-            return {"error": f"the secrets backend failed: {type(error).__name__}: {self.masker.masked(str(error))}"}
+            where = "what is kept" if "store" in question else "the secrets backend"
+            return {"error": f"{where} failed: {type(error).__name__}: {self.masker.masked(str(error))}"}
 
     def _may_keep(self, _: dict[str, Any]) -> bool:
         """Whether the process works for the task whose values it asks for. One of one task need not say for which."""
@@ -325,18 +329,29 @@ class ChildListener:
         if question["of"] in ("asset_name", "asset_uri"):
             self._owns.check("asset", question["asset"])
         elif question["of"] == "variables":
-            if question["store"] == "clear":
-                return {"error": "variables are deleted one by one: each may be somebody else's"}
-            if question["store"] != "keys":
-                self._owns.check("variable", question["key"])
+            return self._variables(question)
         elif not self._may_keep(question):
             raise NotAllowedError("these are values of a task that this process does not work for")
-        answer = self._key_values.answer(question, self._task)
-        if question["of"] != "variables":
-            return answer
-        if "keys" in answer:
-            answer["keys"] = [key for key in answer["keys"] if self._owns.problem("variable", key) is None]
-        return answer
+        return self._key_values.answer(question, self._task)
+
+    def _variables(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Sets or deletes a variable in the store: the one that people see, too.
+
+        Raises NotAllowedError for one of others, InvalidInputError for what cannot be kept.
+        """
+        key, kept = str(question.get("key", "")), store(self._key_values)
+        self._owns.check("variable", key)
+        if kept is None:
+            raise InvalidInputError(f"variable {key!r} cannot be kept: nobody keeps any here")
+        if question["store"] == "delete":
+            kept.remove("variable", key)
+            return {}
+        if question["store"] != "set":
+            raise InvalidInputError(f"variables are set and deleted one by one, not: {question['store']}")
+        by = f"set by {self._task}" if self._task not in (None, ANY_TASK) else None
+        kept.put("variable", Kept(key, str(question["value"]), question.get("description") or by))
+        place = place_of("variable", key, self._key_values)
+        return {"hidden_by": place} if place not in (None, STORED) else {}
 
 
 def workplace_watch(workplace: WorkerContext, timeout: timedelta | None, **more: Any) -> AttemptSupervisor:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...model.authoring.dags import DAG, paused_at_creation
 from ...model.errors import InvalidInputError, NotAllowedError
+from ...model.json_values import no_json_number
 from ...model.spec.dag import DagSource, DagSpec
 from .airflow_detection import NeedsAirflow, noticing
 from .dag_code import Code, digest_of, shown_path
@@ -43,7 +44,7 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offer
         notices += moving_start_dates(path) if code.dags or code.airflow_dags else []
         specs = [_spec(dag, source) for dag in code.dags]
         notices += [notice for spec in specs for notice in spark_notices(spec, path)]
-        dags = [spec.model_dump(mode="json") for spec in specs]
+        dags = [_as_json(spec) for spec in specs]
         return _with_airflow({"dags": dags, "notices": notices}, code, source)
     except NeedsAirflow:
         return {"needs_airflow": True}
@@ -58,6 +59,14 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offer
         return {"error": message, "lacks_a_module": isinstance(error, ImportError)}
 
 
+def _as_json(spec: DagSpec) -> dict[str, Any]:
+    """The DAG as it travels. Raises InvalidInputError for a number in it that would be lost on the way."""
+    dag = spec.model_dump(mode="json")
+    if (found := no_json_number(dag)) is not None:
+        raise InvalidInputError(f"DAG {spec.dag_id!r}: {found.removeprefix('.')} is no number that JSON has")
+    return dag
+
+
 def _with_airflow(result: dict[str, Any], code: Code, source: DagSource) -> dict[str, Any]:
     """*result*, and the DAGs of the file that are written for Airflow."""
     if code.airflow_dags:
@@ -65,7 +74,7 @@ def _with_airflow(result: dict[str, Any], code: Code, source: DagSource) -> dict
 
         for dag in code.airflow_dags:
             spec, notices = spec_of(dag, source, paused_at_creation=paused_at_creation.get())
-            result["dags"].append(spec.model_dump(mode="json"))
+            result["dags"].append(_as_json(spec))
             result["notices"] += [*notices, *spark_notices(spec, code.path)]
     return result
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
+from ...activities.attempts.key_values import KeyValues
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
 from ...model.dag.row import DagRow, row_of_view
@@ -69,6 +70,8 @@ class CachedClient:
 
     def __init__(self, tidemill: Tidemill, settings: Settings) -> None:
         self.tidemill, self.settings = tidemill, settings
+        self.values = KeyValues.beside(settings.results_url)
+        """What tasks keep by themselves: state, and variables where nobody has a key."""
         self.replays = Replays()
         self._cache = Cache()
         self._states, self._details, self._specs = Cache(MAX_STATES), Cache(MAX_DETAILS), Cache(MAX_SPECS)

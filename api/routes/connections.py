@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Response
 from pydantic import ConfigDict, Field
 
-from ...activities.secret_store import LONGEST_NAME, Kept
 from ...activities.secrets import STORED, Connection, names_of, place_of, store
+from ...activities.store import LONGEST_NAME, Kept
 from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError
 from ...worker.shown_secrets import HIDDEN, fields_of
-from ..dependencies import Limit, Offset, UpdateMask
+from ..dependencies import Limit, Offset, UpdateMask, Values
 from ..read.filters import matches, ordered, page
 from ..responses.common import Answer, Body
 from ..responses.connection_types import forms
@@ -173,33 +173,33 @@ async def get_connection(connection_id: str) -> ConnectionAnswer:
 
 
 @router.post("/api/v2/connections", status_code=201)
-async def make_connection(body: ConnectionBody) -> ConnectionAnswer:
+async def make_connection(values: Values, body: ConnectionBody) -> ConnectionAnswer:
     """Keeps a connection, encrypted."""
-    await in_thread(KEPT.create, body)
+    await in_thread(KEPT.create, values, body)
     return await get_connection(body.connection_id)
 
 
 @router.patch("/api/v2/connections")
-async def change_connections(body: BulkBody[ConnectionBody]) -> BulkAnswer:
+async def change_connections(values: Values, body: BulkBody[ConnectionBody]) -> BulkAnswer:
     """Keeps, changes and removes several connections of the store."""
-    answer: BulkAnswer = await in_thread(KEPT.change_many, body)
+    answer: BulkAnswer = await in_thread(KEPT.change_many, values, body)
     return answer
 
 
 @router.patch("/api/v2/connections/{connection_id}")
 async def change_connection(
-    connection_id: str, body: ConnectionBody, update_mask: UpdateMask = None
+    values: Values, connection_id: str, body: ConnectionBody, update_mask: UpdateMask = None
 ) -> ConnectionAnswer:
     """Changes a connection of the store; what comes back as it was shown (`***`) stays."""
     if body.connection_id != connection_id:
         message = f"the body is about {body.connection_id!r}, and the path about {connection_id!r}: name one"
         raise HTTPException(400, message)
-    await in_thread(KEPT.change, body, update_mask)
+    await in_thread(KEPT.change, values, body, update_mask)
     return await get_connection(connection_id)
 
 
 @router.delete("/api/v2/connections/{connection_id}", status_code=204)
-async def remove_connection(connection_id: str) -> Response:
+async def remove_connection(values: Values, connection_id: str) -> Response:
     """Removes a connection from the store."""
-    await in_thread(KEPT.remove, connection_id)
+    await in_thread(KEPT.remove, values, connection_id)
     return Response(status_code=204)

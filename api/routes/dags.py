@@ -334,8 +334,7 @@ def row_source(spec: DagSpec) -> str:
 def _read_source(source: CachedClient, place: DagSource) -> str | None:
     """The file as it was kept with the version, else as it is now, if it is the same."""
     if place.snapshot is not None and place.name is not None:
-        results = source.settings.xcom_url or (source.settings.home / "xcom").resolve().as_uri()
-        kept = Snapshots(f"{results.rstrip('/')}/_code", source.settings.web_home / "snapshots")
+        kept = Snapshots(f"{source.settings.results_url.rstrip('/')}/_code", source.settings.web_home / "snapshots")
         try:
             folder = kept.lay_out(place.snapshot)
             return (folder / place.name).read_text()

@@ -8,8 +8,9 @@ from typing import Any, Generic
 
 from fastapi import Request
 
-from ...activities.secret_store import Kept, Kind, SecretStore
+from ...activities.attempts.key_values import KeyValues
 from ...activities.secrets import STORED, place_of, store
+from ...activities.store import Kept, Kind, Store
 from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError
 from ..auth.tokens import Role
@@ -18,7 +19,10 @@ from .bulk import B, BulkAnswer, BulkBody, BulkOutcomes, Create, Delete, Update
 
 
 class KeptKind(Generic[B]):
-    """Variables or connections, as they are kept in the store. Its methods wait for a database: for threads alone."""
+    """Variables or connections, as they are kept in the store. Its methods wait for a database: for threads alone.
+
+    *files* are where tasks keep variables if there is no key.
+    """
 
     def __init__(
         self, kind: Kind, name_of: Callable[[B], str], kept: Callable[[B, Kept | None, list[str] | None], Kept]
@@ -28,64 +32,61 @@ class KeptKind(Generic[B]):
         self.name_of = name_of
         self._kept = kept
 
-    @property
-    def store(self) -> SecretStore:
-        """The store. Raises ConflictError where there is none."""
-        found = store()
-        if found is None:
+    def _store(self, files: KeyValues) -> Store:
+        return store(files) or Store(None, files)
+
+    def create(self, files: KeyValues, body: B) -> None:
+        """Raises ConflictError where the name is taken, also by what goes before the store, and where no key is."""
+        name, there = self.name_of(body), self._store(files)
+        place = place_of(self.kind, name, files)
+        if place is None and there.encrypted is None:
             raise ConflictError(
                 f"{self.kind}s come from the environment, a secrets file or a backend of the workers. "
                 "To keep them here, set TIDEMILL_FERNET_KEY for the web and for workers: docs/security.md"
             )
-        return found
-
-    def create(self, body: B) -> None:
-        """Raises ConflictError where the name is taken, also by what goes before the store."""
-        name, there = self.name_of(body), self.store
-        place = place_of(self.kind, name)
         if place is not None or not there.add(self.kind, self._kept(body, None, None)):
             raise ConflictError(f"{self.kind} {name!r} is taken: it is in {place or STORED}. Change that one")
 
-    def change(self, body: B, fields: list[str] | None) -> None:
+    def change(self, files: KeyValues, body: B, fields: list[str] | None) -> None:
         """Raises NotFoundError where nothing is kept by that name."""
-        name = self.name_of(body)
-        before = self.store.find(self.kind, name)
-        if before is None or not self.store.change(self.kind, self._kept(body, before, fields)):
-            raise self._missing(name)
+        name, there = self.name_of(body), self._store(files)
+        before = there.find(self.kind, name)
+        if before is None or not there.change(self.kind, self._kept(body, before, fields)):
+            raise self._missing(files, name)
 
-    def remove(self, name: str) -> None:
+    def remove(self, files: KeyValues, name: str) -> None:
         """Raises NotFoundError where nothing is kept by that name."""
-        if not self.store.remove(self.kind, name):
-            raise self._missing(name)
+        if not self._store(files).remove(self.kind, name):
+            raise self._missing(files, name)
 
-    def _missing(self, name: str) -> NotFoundError:
-        place = place_of(self.kind, name)
+    def _missing(self, files: KeyValues, name: str) -> NotFoundError:
+        place = place_of(self.kind, name, files)
         suffix = f": it is in {place}, and is changed there" if place is not None else ""
         return NotFoundError(f"the store has no {self.kind} {name!r}{suffix}")
 
-    def change_many(self, body: BulkBody[B]) -> BulkAnswer:
+    def change_many(self, files: KeyValues, body: BulkBody[B]) -> BulkAnswer:
         """Carry out every action, each as a whole or not at all; a value that cannot be kept is told by itself."""
         outcomes = BulkOutcomes()
         for action in body.actions:
-            for entity, name in outcomes.planned(action, self.name_of, {*self.store.names(self.kind)}):
+            for entity, name in outcomes.planned(action, self.name_of, {*self._store(files).names(self.kind)}):
                 try:
-                    self._change_one(action, entity, name)
+                    self._change_one(files, action, entity, name)
                 except (ConflictError, InvalidInputError) as error:
                     outcomes.failed(action.action, error)
                 else:
                     outcomes.done(action.action, name)
         return outcomes.answer
 
-    def _change_one(self, action: Create[B] | Update[B] | Delete[B], entity: Any, name: str) -> None:
+    def _change_one(self, files: KeyValues, action: Create[B] | Update[B] | Delete[B], entity: Any, name: str) -> None:
         match action:
             case Delete():
-                self.remove(name)
+                self.remove(files, name)
             case Update():
-                self.change(entity, action.update_mask)
-            case Create() if self.store.find(self.kind, name) is not None:
-                self.change(entity, None)
+                self.change(files, entity, action.update_mask)
+            case Create() if self._store(files).find(self.kind, name) is not None:
+                self.change(files, entity, None)
             case Create():
-                self.create(entity)
+                self.create(files, entity)
 
 
 def may_see(request: Request) -> bool:

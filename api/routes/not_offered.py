@@ -34,8 +34,8 @@ FORBIDDEN: dict[tuple[str, str], str] = {
     ("GET", "/api/v2/config"): CONFIG,
     ("GET", "/api/v2/config/section/{section}/option/{option}"): CONFIG,
     ("POST", DAG_RUN + "/taskInstances/{task_id}/xcomEntries"): RESULTS,
-    ("PATCH", DAG_RUN + "/taskInstances/{task_id}/xcomEntries/{xcom_key}"): RESULTS,
-    ("DELETE", DAG_RUN + "/taskInstances/{task_id}/xcomEntries/{xcom_key}"): RESULTS,
+    ("PATCH", DAG_RUN + "/taskInstances/{task_id}/xcomEntries/{xcom_key:path}"): RESULTS,
+    ("DELETE", DAG_RUN + "/taskInstances/{task_id}/xcomEntries/{xcom_key:path}"): RESULTS,
     ("GET", "/ui/teams"): "there are no teams: a namespace of Temporal is a team's",
 }
 """What is not allowed here: some of it Airflow forbids too, unless its operator has set that it is allowed. Pages of

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import APIRouter, HTTPException, Query, Response
 from pydantic import AwareDatetime, JsonValue, field_validator
 
-from ...activities.attempts.key_values import Kept, KeyValues, asset_scopes
+from ...activities.attempts.key_values import Kept, asset_scopes
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import task_path
 from ...model.run.instance_keys import UNMAPPED
@@ -82,16 +82,11 @@ class TaskValues(Answer):
     total_entries: int
 
 
-def _values(source: CachedClient) -> KeyValues:
-    results = source.settings.xcom_url or (source.settings.home / "xcom").resolve().as_uri()
-    return KeyValues.beside(results)
-
-
 async def _kept(source: CachedClient, scopes: tuple[str, ...]) -> dict[str, Kept]:
     """What is kept in *scopes*, by its key; of one key in several of them that of the first."""
 
     def read() -> dict[str, Kept]:
-        values = _values(source)
+        values = source.values
         found = {key: (scope, key) for scope in reversed(scopes) for key in values.keys(scope)}
         kept = {key: values.find(scope, name) for key, (scope, name) in sorted(found.items())}
         return {key: one for key, one in kept.items() if one is not None}
@@ -101,7 +96,7 @@ async def _kept(source: CachedClient, scopes: tuple[str, ...]) -> dict[str, Kept
 
 async def _one(source: CachedClient, scopes: tuple[str, ...], key: str) -> Kept:
     for scope in scopes:
-        found = await _answered(partial(_values(source).find, scope, key))
+        found = await _answered(partial(source.values.find, scope, key))
         if found is not None:
             return found
     raise NotFoundError(f"nothing is kept as {key!r}")
@@ -110,14 +105,14 @@ async def _one(source: CachedClient, scopes: tuple[str, ...], key: str) -> Kept:
 async def _put(source: CachedClient, scope: str, key: str, value: JsonValue, until: datetime | None) -> Response:
     text = until.isoformat() if until is not None else None
     try:
-        return await _changed(lambda: _values(source).put(scope, key, value, text))
+        return await _changed(lambda: source.values.put(scope, key, value, text))
     except ValueError as error:
         raise InvalidInputError(f"value: {error}") from None
 
 
 async def _delete(source: CachedClient, scopes: tuple[str, ...], key: str | None = None) -> Response:
     def remove() -> None:
-        values = _values(source)
+        values = source.values
         for scope in scopes:
             for name in values.keys(scope) if key is None else [key]:
                 values.delete(scope, name)
@@ -193,7 +188,9 @@ async def get_values_of_task(
 ) -> TaskValues:  # fmt: skip
     """What the task instance keeps."""
     kept = await _kept(source, await _of_task(source, dag_id, dag_run_id, task_id, map_index))
-    part = page([TaskValue(key=key, **one.model_dump()) for key, one in kept.items()], limit, offset)
+    part = page(
+        [TaskValue(key=key, **one.model_dump(exclude={"description"})) for key, one in kept.items()], limit, offset
+    )
     return TaskValues(task_state_store=part.items, total_entries=part.total)
 
 
@@ -218,7 +215,7 @@ async def get_value_of_task(
 ) -> TaskValue:
     """A value that the task instance keeps."""
     one = await _one(source, await _of_task(source, dag_id, dag_run_id, task_id, map_index), key)
-    return TaskValue(key=key, **one.model_dump())
+    return TaskValue(key=key, **one.model_dump(exclude={"description"}))
 
 
 @router.put(OF_TASK + "/{key:path}", status_code=204)

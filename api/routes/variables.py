@@ -6,11 +6,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from pydantic import Field
 
-from ...activities.secret_store import LONGEST_NAME, Kept
+from ...activities.attempts.key_values import KeyValues
 from ...activities.secrets import STORED, is_sensitive, names_of, place_of, store
+from ...activities.store import LONGEST_NAME, Kept
 from ...worker.connection import NotFoundError
 from ...worker.shown_secrets import HIDDEN
-from ..dependencies import Limit, Offset, UpdateMask
+from ..dependencies import Limit, Offset, UpdateMask, Values
 from ..read.filters import matches, ordered, page
 from ..responses.common import Answer, Body
 from .bulk import BulkAnswer, BulkBody
@@ -54,30 +55,32 @@ def _to_keep(body: VariableBody, before: Kept | None, fields: list[str] | None) 
 KEPT = KeptKind[VariableBody]("variable", lambda body: body.key, _to_keep)
 
 
-def _all(*, seen: bool) -> list[VariableAnswer]:
-    return [_shown(key, place, seen=seen) for key, place in names_of("variable").items()]
+def _all(files: KeyValues, *, seen: bool) -> list[VariableAnswer]:
+    return [_shown(files, key, place, seen=seen) for key, place in names_of("variable", files).items()]
 
 
-def _shown(key: str, place: str, *, seen: bool) -> VariableAnswer:
-    there = store()
+def _shown(files: KeyValues, key: str, place: str, *, seen: bool) -> VariableAnswer:
+    there = store(files)
     kept = there.find("variable", key) if there is not None and place == STORED else None
-    value, description = HIDDEN, f"of {place}"
-    if kept is not None:
+    value, description, encrypted = HIDDEN, f"of {place}", False
+    if there is not None and kept is not None:
         value = kept.text if seen and not is_sensitive(key) else HIDDEN
         description = kept.description or description
-    return VariableAnswer(key=key, value=value, description=description, is_encrypted=place == STORED, team_name=None)
+        encrypted = there.is_encrypted("variable", key)
+    return VariableAnswer(key=key, value=value, description=description, is_encrypted=encrypted, team_name=None)
 
 
-def _one(key: str, *, seen: bool) -> VariableAnswer:
-    place = place_of("variable", key)
+def _one(files: KeyValues, key: str, *, seen: bool) -> VariableAnswer:
+    place = place_of("variable", key, files)
     if place is None:
         raise NotFoundError(f"this server's host knows no variable {key!r}")
-    return _shown(key, place, seen=seen)
+    return _shown(files, key, place, seen=seen)
 
 
 @router.get("/api/v2/variables")
 async def get_variables(
     request: Request,
+    values: Values,
     limit: Limit = 50,
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
@@ -87,46 +90,46 @@ async def get_variables(
     """Variables of the store, of this host's environment and secrets file; those of a backend are known to it alone."""
     keys: dict[str, Any] = {name: lambda one: one.key for name in ("id", "key", "_key", "variable_key")}
     wanted = {"variable_key_pattern": variable_key_pattern, "variable_key_prefix_pattern": variable_key_prefix_pattern}
-    known = await in_thread(lambda: _all(seen=may_see(request)))
+    known = await in_thread(lambda: _all(values, seen=may_see(request)))
     found = ordered([one for one in known if matches(one, wanted, keys)], order_by, keys)
     part = page(found, limit, offset)
     return {"variables": part.items, "total_entries": part.total}
 
 
-@router.get("/api/v2/variables/{variable_key}")
-async def get_variable(request: Request, variable_key: str) -> VariableAnswer:
+@router.get("/api/v2/variables/{variable_key:path}")
+async def get_variable(request: Request, values: Values, variable_key: str) -> VariableAnswer:
     """A variable; its value where it is of the store, no secret, and an operator asks."""
-    shown: VariableAnswer = await in_thread(lambda: _one(variable_key, seen=may_see(request)))
+    shown: VariableAnswer = await in_thread(lambda: _one(values, variable_key, seen=may_see(request)))
     return shown
 
 
 @router.post("/api/v2/variables", status_code=201)
-async def make_variable(request: Request, body: VariableBody) -> VariableAnswer:
+async def make_variable(request: Request, values: Values, body: VariableBody) -> VariableAnswer:
     """Keeps a variable, encrypted."""
-    await in_thread(KEPT.create, body)
-    return await get_variable(request, body.key)
+    await in_thread(KEPT.create, values, body)
+    return await get_variable(request, values, body.key)
 
 
 @router.patch("/api/v2/variables")
-async def change_variables(body: BulkBody[VariableBody]) -> BulkAnswer:
+async def change_variables(values: Values, body: BulkBody[VariableBody]) -> BulkAnswer:
     """Keeps, changes and removes several variables of the store."""
-    answer: BulkAnswer = await in_thread(KEPT.change_many, body)
+    answer: BulkAnswer = await in_thread(KEPT.change_many, values, body)
     return answer
 
 
-@router.patch("/api/v2/variables/{variable_key}")
+@router.patch("/api/v2/variables/{variable_key:path}")
 async def change_variable(
-    request: Request, variable_key: str, body: VariableBody, update_mask: UpdateMask = None
+    request: Request, values: Values, variable_key: str, body: VariableBody, update_mask: UpdateMask = None
 ) -> VariableAnswer:
     """Changes a variable of the store."""
     if body.key != variable_key:
         raise HTTPException(400, f"the body is about {body.key!r}, and the path about {variable_key!r}: name one")
-    await in_thread(KEPT.change, body, update_mask)
-    return await get_variable(request, variable_key)
+    await in_thread(KEPT.change, values, body, update_mask)
+    return await get_variable(request, values, variable_key)
 
 
-@router.delete("/api/v2/variables/{variable_key}", status_code=204)
-async def remove_variable(variable_key: str) -> Response:
+@router.delete("/api/v2/variables/{variable_key:path}", status_code=204)
+async def remove_variable(values: Values, variable_key: str) -> Response:
     """Removes a variable from the store."""
-    await in_thread(KEPT.remove, variable_key)
+    await in_thread(KEPT.remove, values, variable_key)
     return Response(status_code=204)

@@ -145,7 +145,7 @@ async def get_results(
     return ResultCollection(xcom_entries=entries, total_entries=part.total)
 
 
-@router.get(INSTANCE + "/xcomEntries/{xcom_key}")
+@router.get(INSTANCE + "/xcomEntries/{xcom_key:path}")
 async def get_result(
     source: Source,
     dag_id: str,

@@ -1,11 +1,12 @@
 """A backfill as its author asks for it."""
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
 from pydantic import PositiveInt, model_validator
 
 from ..base import Instant, Request, iso
+from ..json_values import Conf
 from ..states import RunState
 
 
@@ -33,7 +34,7 @@ class BackfillRequest(Request):
     run_backwards: bool = False
     reprocess_behavior: ReprocessBehavior = ReprocessBehavior.NONE
     max_active_runs: PositiveInt = 10
-    conf: dict[str, Any] = {}
+    conf: Conf = {}
     dry_run: bool = False
 
     @model_validator(mode="after")

@@ -1,11 +1,10 @@
 """Turning a trigger into a run: checked against the DAG's params, its interval worked out."""
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from ..base import Instant, Model, Request
 from ..errors import InvalidInputError, explain
+from ..json_values import Conf
 from ..run.identity import RunIdentity, TriggeredBy, TriggerRequest, manual_run
 from ..sizes import check_conf_size
 from ..spec.dag import DagSpec
@@ -39,7 +38,7 @@ class ConfChange(Request):
     """Another conf for a run that has not begun."""
 
     run_id: str
-    conf: dict[str, Any]
+    conf: Conf
 
 
 class TriggerAnswer(Model):

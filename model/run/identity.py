@@ -13,6 +13,7 @@ from ..asset.events import AssetEvent
 from ..asset.gathering import Taken
 from ..asset.partitioning import TakenPartition
 from ..base import Instant, Model, OmitNewDefaults, Request, iso, to_utc
+from ..json_values import Conf
 from ..sizes import json_size
 from ..spec.timetables import CronPartition, DagRunInfo, DataInterval
 from ..spec.timetables.base import BaseTimetable
@@ -292,7 +293,7 @@ class TriggerRequest(OmitNewDefaults, Request):
     run_after: Instant | None = None
     data_interval_start: Instant | None = None
     data_interval_end: Instant | None = None
-    conf: dict[str, Any] = {}
+    conf: Conf = {}
     triggered_by: TriggeredBy | None = None
     run_type: Literal["manual", "asset_materialization"] = "manual"
     triggering_user_name: str | None = Field(default=None, max_length=100)

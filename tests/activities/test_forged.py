@@ -81,7 +81,8 @@ def test_variables_are_not_cleared_and_values_of_others_assets_not_touched(tmp_p
     kept = KeyValues(f"file://{tmp_path}")
     kept.put("variables", "b_key", 1)
     mine = conversation(tmp_path)
-    assert "one by one" in mine.answer({"store": "clear", "of": "variables", "key": "a_key"})["error"]
+    for store in ("clear", "keys", "get"):
+        assert "one by one" in mine.answer({"store": store, "of": "variables", "key": "a_key"})["error"]
     for of in ("asset_name", "asset_uri"):
         for store in ("get", "set", "delete", "clear", "keys"):
             question = {"store": store, "of": of, "asset": "b_sales", "key": "k", "value": 1}

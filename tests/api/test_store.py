@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -14,12 +15,16 @@ from cryptography.fernet import Fernet
 from support import Stack, bash, dag, eventually, run_command, stack
 from test_access import SECRET, client
 from tidemill.activities import secrets
-from tidemill.activities.secret_store import Kept, SecretStore
+from tidemill.activities.attempts.key_values import VARIABLES, KeyValues
+from tidemill.activities.dag_files import parse_dag_file
+from tidemill.activities.secret_store import SecretStore
 from tidemill.activities.secrets import Connection, Variable
+from tidemill.activities.store import Kept
 from tidemill.api.app import make_app
 from tidemill.api.auth.sessions import Access
 from tidemill.api.auth.tokens import Role, TokenFile, create_token
 from tidemill.model.errors import InvalidInputError, SecretStoreError
+from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.settings import Settings
@@ -41,14 +46,14 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def use_key(monkeypatch: pytest.MonkeyPatch, *keys: str) -> None:
     monkeypatch.setenv("TIDEMILL_FERNET_KEY", ",".join(keys))
     secrets.backends.cache_clear()
-    secrets.store.cache_clear()
+    secrets._encrypted.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def afterwards() -> Any:
     yield
     secrets.backends.cache_clear()
-    secrets.store.cache_clear()
+    secrets._encrypted.cache_clear()
 
 
 @dataclass
@@ -278,3 +283,80 @@ async def test_the_command_line_keeps_and_removes(here: Stack, tmp_path: Path, m
     for kind, name in (("variables", "by_hand"), ("connections", "db")):
         assert run_command(here, kind, "delete", name).returncode == 0
         assert run_command(here, kind, "delete", name).returncode != 0
+
+
+SETS = """
+from tidemill import DAG, Variable, task
+
+with DAG("moves", params={"to": None, "forget": False}):
+    @task
+    def move(params):
+        if params["to"] is not None:
+            Variable.set("cursor", params["to"])
+        if params["forget"]:
+            Variable.delete("cursor")
+        return Variable.get("cursor", default="nothing")
+
+    move()
+"""
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_what_a_task_sets_people_see_change_and_remove(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyed: bool
+) -> None:
+    if keyed:
+        monkeypatch.setenv("TIDEMILL_SECRETS_DATABASE", f"sqlite:///{tmp_path / 'kept.db'}")
+        use_key(monkeypatch, Fernet.generate_key().decode())
+    file = tmp_path / "moves.py"
+    file.write_text(SETS)
+    [spec] = (await asyncio.to_thread(parse_dag_file, file)).dags
+    async with (
+        stack(server, tmp_path / "home") as here,
+        web_server(here.tidemill, Settings(home=tmp_path / "home"), "127.0.0.1", 0) as url,
+        httpx.AsyncClient(base_url=f"{url}{API}", timeout=60) as asking,
+    ):
+        await here.tidemill.dags.register(spec)
+
+        async def moved(**conf: Any) -> Any:
+            run = await here.tidemill.runs.trigger("moves", TriggerRequest(conf=conf))
+            return await here.result_of(await here.finished("moves", run.run_id), "move")
+
+        assert await moved(to="monday") == "monday"
+        shown = (await asking.get("/variables/cursor")).json()
+        assert (shown["value"], shown["is_encrypted"]) == ("monday", keyed)
+        assert shown["description"].startswith("set by dag_id=moves/")
+        assert [one["key"] for one in (await asking.get("/variables")).json()["variables"]] == ["cursor"]
+        listed = await asyncio.to_thread(run_command, here, "variables", "get", "cursor")
+        assert listed.stdout.strip() == "monday"
+        changed = await asking.patch("/variables/cursor", json={"key": "cursor", "value": "sunday"})
+        assert changed.status_code == 200, changed.text
+        assert await moved() == "sunday"
+        assert await moved(forget=True) == "nothing"
+        assert (await asking.get("/variables/cursor")).status_code == 404
+        await moved(to="tuesday")
+        assert (await asking.delete("/variables/cursor")).status_code == 204
+        assert await moved() == "nothing"
+
+
+async def test_what_was_kept_without_a_key_is_taken_over(tmp_path: Path, database: Path) -> None:
+    assert database
+    files = KeyValues.beside((tmp_path / "xcom").as_uri())
+    files.put(VARIABLES, "cursor", "monday")
+    kept = secrets.store(files)
+    assert kept is not None
+    assert kept.find("variable", "cursor") == Kept("cursor", "monday")
+    kept.put("variable", Kept("cursor", "sunday"))
+    assert (files.keys(VARIABLES), kept.get_variable("cursor")) == ([], "sunday")
+    assert kept.is_encrypted("variable", "cursor")
+    assert kept.remove("variable", "cursor")
+    assert not kept.remove("variable", "cursor")
+
+
+async def test_a_variable_with_slashes_is_read_changed_and_removed(web: Web) -> None:
+    body = {"key": "folder/sub/v w", "value": "1"}
+    assert (await web.client.post("/variables", json=body)).status_code == 201
+    for path in ("/variables/folder/sub/v w", "/variables/folder%2Fsub%2Fv%20w"):
+        assert (await web.client.get(path)).json()["value"] == "1"
+    assert (await web.client.patch("/variables/folder%2Fsub%2Fv%20w", json={**body, "value": "2"})).status_code == 200
+    assert (await web.client.delete("/variables/folder%2Fsub%2Fv%20w")).status_code == 204

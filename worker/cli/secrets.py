@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import httpx
 import typer
 
-from ...activities.secrets import STORED, Connection, Variable, mask_names, names_of, place_of, store
+from ...activities.secrets import STORED, Connection, Variable, look_up, mask_names, names_of, place_of, store
 from ...model.errors import InvalidInputError, SecretStoreError
 from ..settings import read_settings
 from ..shown_secrets import fields_of
 from .output import Json, console, fail, make_table, print_json
 
 if TYPE_CHECKING:
-    from ...activities.secret_store import Kind, SecretStore
+    from ...activities.attempts.key_values import KeyValues
+    from ...activities.store import Kind, Store
 
 variables = typer.Typer(no_args_is_help=True, add_completion=False)
 connections = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -27,19 +28,19 @@ TEST_TIMEOUT = 10.0
 @variables.command("list")
 def list_variables(as_json: Json = False) -> None:
     """List the variables of the environment, the secrets file and the store, by name. A backend's are not known."""
-    show_names(names_of("variable"), as_json, "VARIABLE")
+    show_names(found(lambda: names_of("variable", values())), as_json, "VARIABLE")
 
 
 @variables.command("get")
 def get_variable(key: Annotated[str, typer.Argument(help="The variable's name.")]) -> None:
     """Print a variable as a task would get it."""
-    typer.echo(found(lambda: Variable.get(key)))
+    typer.echo(variable_of(key))
 
 
 @variables.command("test")
 def test_variable(key: Annotated[str, typer.Argument(help="The variable's name.")]) -> None:
     """Say whether a task would find the variable. Exit code 1 if not."""
-    found(lambda: Variable.get(key))
+    variable_of(key)
     console.print(f"variable {key} is there")
 
 
@@ -79,12 +80,25 @@ def delete_connection(conn_id: Annotated[str, typer.Argument(help="The connectio
     remove("connection", conn_id)
 
 
+def values() -> "KeyValues":
+    """Return where tasks keep variables if there is no key."""
+    from ...activities.attempts.key_values import KeyValues
+
+    return KeyValues.beside(read_settings().results_url)
+
+
+def variable_of(key: str) -> str:
+    """Return a variable as a task would get it; one clear line where there is none."""
+    text: str | None = found(lambda: look_up("variable", key, values()))
+    return found(lambda: Variable.get(key)) if text is None else text
+
+
 def keep(kind: "Kind", name: str, text: str, description: str | None) -> None:
     """Keep or change what is called *name*."""
-    from ...activities.secret_store import Kept  # of an extra that not every installation has
+    from ...activities.store import Kept
 
     there, kept = the_store(), Kept(name, text, description)
-    before = place_of(kind, name) or STORED
+    before = place_of(kind, name, values()) or STORED
     if before != STORED:
         fail(f"{kind} {name!r} is in {before}, which goes before the store. Change it there")
     if not found(lambda: there.change(kind, kept)):
@@ -100,21 +114,19 @@ def remove(kind: "Kind", name: str) -> None:
     console.print(f"{kind} {name} is removed")
 
 
-def the_store() -> "SecretStore":
-    """Return the store; one clear line where there is none."""
-    there: SecretStore | None = found(store)
-    if there is None:
-        fail(
-            "there is no store of variables and connections. Set TIDEMILL_FERNET_KEY, and TIDEMILL_SECRETS_DATABASE or "
-            "TIDEMILL_ARCHIVE: docs/security.md says how"
-        )
+def the_store() -> "Store":
+    """Return the store; without a key it has what tasks have set, and takes nothing new."""
+    from ...activities.store import Store
+
+    there: Store | None = found(lambda: store(values()))
+    assert there is not None  # noqa: S101
     return there
 
 
 @connections.command("list")
 def list_connections(as_json: Json = False) -> None:
     """List the connections of the environment, the secrets file and the store, by name. A backend's are not known."""
-    show_names(names_of("connection"), as_json, "CONNECTION")
+    show_names(found(lambda: names_of("connection")), as_json, "CONNECTION")
 
 
 @connections.command("get")

@@ -341,7 +341,7 @@ def render_task(
         attempt = state.attempt(TaskInstance(task_id=task, try_number=1), "render")
         try:
             settings = read_settings()
-            return rendered_locally(attempt, settings.xcom_url or (settings.home.resolve() / "xcom").as_uri())
+            return rendered_locally(attempt, settings.results_url)
         except ApplicationError as error:
             fail(error.message)
 

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 
 from .decoding import decoder
@@ -73,19 +74,34 @@ def _framed(content: list[Any]) -> bytes:
     return len(data).to_bytes(LENGTH, "big") + data
 
 
+@cache
+def comms_with_words() -> Any:
+    """The SDK's way to its supervisor, which says of a denied variable or connection why: the SDK drops the words."""
+    from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied, ErrorType
+    from airflow.sdk.execution_time.comms import CommsDecoder, ErrorResponse
+
+    class WithWords(CommsDecoder):  # type: ignore[misc]
+        def _from_frame(self, frame: Any) -> Any:
+            answer = super()._from_frame(frame)
+            if isinstance(answer, ErrorResponse) and answer.error == ErrorType.PERMISSION_DENIED:
+                raise AirflowSecretsBackendAccessDenied((answer.detail or {}).get("message"))
+            return answer
+
+    return WithWords
+
+
 @contextmanager
 def answered(answer: Answer, comms: Callable[..., Any] | None = None) -> Iterator[None]:
     """In the block, what Airflow's SDK asks in this process, and in those that it starts, is answered by *answer*.
 
-    *comms* makes the end that asks; None: the SDK's own.
+    *comms* makes the end that asks; None: the SDK's own, with the words of denials.
     """
     from airflow.sdk.execution_time import task_runner
-    from airflow.sdk.execution_time.comms import CommsDecoder
 
     mine, theirs = socket.socketpair()
     before = os.dup(0)
     os.dup2(theirs.fileno(), 0)
-    made = comms or CommsDecoder
+    made = comms or comms_with_words()
     task_runner.SUPERVISOR_COMMS = made(socket=theirs, body_decoder=decoder(), err_decoder=decoder())
     thread = threading.Thread(target=Wire(mine, answer).serve, name="airflow-supervisor", daemon=True)
     thread.start()

@@ -17,7 +17,7 @@ from ...processes import channel
 from ..failures import print_failure
 from .answers import Asking
 from .answers.table import answer
-from .supervisor_socket import answered
+from .supervisor_socket import answered, comms_with_words
 from .task_report import TaskReport
 
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ _current: ContextVar[str] = ContextVar("tidemill_trigger", default="")
 
 def comms_for_many(**options: Any) -> Any:
     """Airflow's way to its supervisor, for many that ask at the same time: one question after the other, each whole."""
-    from airflow.sdk.execution_time.comms import CommsDecoder
 
-    class ForMany(CommsDecoder):  # type: ignore[misc]
+    class ForMany(comms_with_words()):  # type: ignore[misc]
         def _make_frame(self, msg: Any) -> Any:
             frame = super()._make_frame(msg)
             return type(frame)(id=frame.id, body=frame.body, context_carrier={NAME: _current.get()})

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .....model.errors import InvalidInputError
 from .....model.run.attempts import TaskAttempt
 from .....model.run.facts import Question
 from ..task_report import TaskReport
@@ -30,6 +31,13 @@ class Asking:
     report: TaskReport
     worker: AnswerSource
 
+    def ask(self, **question: Any) -> dict[str, Any]:
+        """What the worker answers. Raises InvalidInputError for what it refuses, and for what it cannot do now."""
+        answer = self.worker.ask(**question)
+        if "error" in answer:
+            raise InvalidInputError(answer["error"])
+        return answer
+
     def is_own(self, message: Message) -> bool:
         """Whether *message* is about the run of this try."""
         run = self.attempt.run
@@ -40,5 +48,8 @@ Answering = Callable[[Asking, Message], Message | None]
 
 
 def missing(error: str, **detail: Any) -> Message:
-    """That there is no such thing, as an answer: *error* is one of Airflow's ErrorType."""
+    """That there is no such thing, as an answer: *error* is one of Airflow's ErrorType.
+
+    Whoever asks has to look at it: `table.LOOKED_AT` says where Airflow's SDK does. All else is raised in the task.
+    """
     return {"type": "ErrorResponse", "error": error, "detail": detail}

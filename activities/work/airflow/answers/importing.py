@@ -6,7 +6,7 @@ from typing import Any
 
 from .....model.errors import InvalidInputError
 from .....model.run.facts import Question
-from ....secrets import question_of_worker
+from ....secrets import look_up, question_of_worker
 from ..task_report import TaskReport
 from . import Asking, Message
 from .secrets import ANSWERS
@@ -19,6 +19,8 @@ class _Worker:
     """The worker, as far as a file may ask it."""
 
     def ask(self, **question: Any) -> dict[str, Any]:
+        if "look_up" in question:  # also where a file is read without a worker
+            return {"text": look_up(question["look_up"], question["name"])}
         return question_of_worker(**question)
 
     def facts(self, question: Question) -> Any:

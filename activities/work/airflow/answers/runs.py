@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from .....model.errors import InvalidInputError
 from .....model.run.facts import Question, RunSummary, runs_before, runs_of
@@ -20,21 +20,20 @@ def dag_run(dag_id: str, run: RunSummary, mode: Literal["json", "python"] = "jso
 def _run(asking: Asking, message: Message) -> Message:
     found = runs_of(asking.worker, message["dag_id"], message["run_id"])
     if not found:
-        return _no_run(message)
+        _no_run(message)
     return {"type": "DagRunResult", **dag_run(message["dag_id"], found[0])}
 
 
 def _run_state(asking: Asking, message: Message) -> Message:
     found = runs_of(asking.worker, message["dag_id"], message["run_id"])
     if not found:
-        return _no_run(message)
+        _no_run(message)
     asking.report.other_run = f"run {message['run_id']!r} of DAG {message['dag_id']!r} is {found[0].state}"
     return {"type": "DagRunStateResult", "state": str(found[0].state)}
 
 
-def _no_run(message: Message) -> Message:
-    reason = f"DAG {message['dag_id']!r} has no run {message['run_id']!r}"
-    return missing("GENERIC_ERROR", message=reason)
+def _no_run(message: Message) -> NoReturn:
+    raise InvalidInputError(f"DAG {message['dag_id']!r} has no run {message['run_id']!r}")
 
 
 def _run_count(asking: Asking, message: Message) -> Message:
@@ -189,17 +188,18 @@ def _dag(asking: Asking, message: Message) -> Message:
 
 
 def _trigger(asking: Asking, message: Message) -> Message:
-    """Starts a run; a try that is started again finds the one that it has started before."""
+    """Starts a run; a try that is started again finds the one that it has started before.
+
+    Raises InvalidInputError where no run was started.
+    """
     wanted = {key: value for key, value in message.items() if key not in ("type", "state") and value is not None}
     for name in ("logical_date", "run_after"):
         if isinstance(wanted.get(name), datetime):
             wanted[name] = wanted[name].isoformat()
-    answer = asking.worker.ask(trigger=wanted, attempt=asking.attempt.model_dump(mode="json"))
+    answer = asking.ask(trigger=wanted, attempt=asking.attempt.model_dump(mode="json"))
     if answer.get("exists"):
         asking.report.other_run = f"run {message['run_id']!r} of DAG {message['dag_id']!r} is there already"
         return missing("DAGRUN_ALREADY_EXISTS", dag_id=message["dag_id"], run_id=message["run_id"])
-    if "error" in answer:
-        return missing("GENERIC_ERROR", message=answer["error"])
     return OK
 
 

@@ -21,7 +21,7 @@ def _of_asset(_asking: Asking, message: Message) -> dict[str, str]:
 
 def _get(scope: Scope, answer: str, error: str) -> Answering:
     def get(asking: Asking, message: Message) -> Message:
-        kept = asking.worker.ask(store="get", **scope(asking, message), key=message["key"])
+        kept = asking.ask(store="get", **scope(asking, message), key=message["key"])
         if not kept.get("found"):
             return missing(error, key=message["key"])
         return {"type": answer, "value": kept["value"]}
@@ -34,7 +34,7 @@ def _set(scope: Scope) -> Answering:
         expires: Any = message.get("expires_at")
         until = expires.astimezone(UTC).isoformat() if isinstance(expires, datetime) else expires
         values = {"key": message["key"], "value": message["value"], "expires_at": until}
-        asking.worker.ask(store="set", **scope(asking, message), **values)
+        asking.ask(store="set", **scope(asking, message), **values)
         return OK
 
     return put
@@ -42,7 +42,7 @@ def _set(scope: Scope) -> Answering:
 
 def _delete(scope: Scope) -> Answering:
     def delete(asking: Asking, message: Message) -> Message:
-        asking.worker.ask(store="delete", **scope(asking, message), key=message["key"])
+        asking.ask(store="delete", **scope(asking, message), key=message["key"])
         return OK
 
     return delete
@@ -50,7 +50,7 @@ def _delete(scope: Scope) -> Answering:
 
 def _clear(scope: Scope) -> Answering:
     def clear(asking: Asking, message: Message) -> Message:
-        asking.worker.ask(store="clear", **scope(asking, message))
+        asking.ask(store="clear", **scope(asking, message))
         return OK
 
     return clear

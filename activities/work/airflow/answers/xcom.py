@@ -11,8 +11,7 @@ from . import Answering, Asking, Message, missing
 def _set(asking: Asking, message: Message) -> Message | None:
     run, task = asking.attempt.run, asking.attempt.task
     if (message["dag_id"], message["run_id"], message["task_id"]) != (run.dag_id, run.run_id, task.task_id):
-        reason = f"results of {message['task_id']!r} are its own: a task can set none but its own"
-        return missing("GENERIC_ERROR", message=reason)
+        raise InvalidInputError(f"results of {message['task_id']!r} are its own: a task can set none but its own")
     try:
         json.dumps(message["value"], allow_nan=False, default=str)
     except ValueError as error:
