@@ -307,6 +307,9 @@ class _LocalRun:
     def softens_failures(self) -> bool:
         return True
 
+    def tears_down(self) -> bool:
+        return True
+
     def is_under_way(self, key: str) -> bool:
         return key in self._attempts
 

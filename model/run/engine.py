@@ -6,7 +6,7 @@ no clock, waits for nothing and starts nothing by itself.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -113,6 +113,10 @@ class RunDriver(Protocol):
 
     # What others are told
 
+    def tears_down(self) -> bool:
+        """Whether teardowns go on where a run ends early: not in a history of a release before."""
+        ...
+
     def tell_of_try(self, instance: TaskInstance) -> None:
         """A try begins."""
         ...
@@ -142,6 +146,8 @@ class RunEngine:
         self.state = state
         self.ended: RunEnd | None = None
         """How the run ends whatever its tasks do; None: as they do."""
+        self._tears_down = False
+        """Whether teardowns go on where it ends so."""
         self._driver = driver
         self._stopping: dict[str, TaskState] = {}
         """The state that each instance takes whose attempt is being stopped."""
@@ -156,7 +162,7 @@ class RunEngine:
     def _made_plan(self) -> RunPlan:
         state = self.state
         plan = RunPlan(state.spec, state.states, state.past, state.parallelism, by_index=self._by_index)
-        plan.paused = self.state.is_paused
+        plan.paused, plan.ending = self.state.is_paused, self._tears_down
         for instance in self.state.instances.values():
             plan.skip(instance.key, instance.skips)
         return plan
@@ -164,7 +170,30 @@ class RunEngine:
     @property
     def end(self) -> RunEnd | None:
         """How the run ends; None: it goes on."""
-        return self.ended or self.plan.end()
+        if self.ended is None:
+            return self.plan.end()
+        if self.is_tearing_down:
+            return None
+        return self._ended_by_teardown() or self.ended
+
+    @property
+    def is_tearing_down(self) -> bool:
+        """Whether the run ends as somebody has said, or its timeout has, as soon as its teardowns have ended."""
+        return self._tears_down and any(self._unfinished_teardowns())
+
+    def _unfinished_teardowns(self) -> Iterator[TaskInstance]:
+        return (i for i in self._teardowns() if not i.state.finished)
+
+    def _teardowns(self) -> Iterator[TaskInstance]:
+        return (i for i in self.state.instances.values() if self.state.spec.by_id[i.task_id].is_teardown)
+
+    def _ended_by_teardown(self) -> RunEnd | None:
+        """How a teardown ends a run that was marked success (Airflow: on_failure_fail_dagrun)."""
+        if not self._tears_down or self.ended is None or self.ended.state is not RunState.SUCCESS:
+            return None
+        failing = (i.key for i in self._teardowns() if self.state.spec.by_id[i.task_id].on_failure_fail_dagrun)
+        failed = sorted(key for key in failing if self.state.instances[key].state is TaskState.FAILED)
+        return RunEnd(RunState.FAILED, f"{failed[0]} failed") if failed else None
 
     # What the plan decides
 
@@ -175,6 +204,15 @@ class RunEngine:
             self.plan.carry_out(self._expand, self._follow)
             wanted, returned = _drained(self.plan.wanted_leases), _drained(self.plan.returned_leases)
             lets_in = self._driver.exchange_slots(wanted, returned)
+            lets_in = self._tears_down_where_stuck() or lets_in
+
+    def _tears_down_where_stuck(self) -> bool:
+        """A run in which nothing can move any more ends early, too, if it has teardowns left."""
+        end = self.plan.end() if self.ended is None else None
+        if end is None or not any(self._unfinished_teardowns()) or not self._driver.tears_down():
+            return False
+        self.end_with(end)
+        return True
 
     def hold(self) -> None:
         """Starts nothing more: slots that pools have granted are given back."""
@@ -575,14 +613,24 @@ class RunEngine:
 
     def mark_run(self, mark: RunMark, *, keeps_ends: bool) -> None:
         """Ends the run as a person has marked it; see `run_marked`."""
-        self.apply(run_marked(self.state, mark, keeps_ends=keeps_ends))
+        self._decide_on_teardowns()
+        change = run_marked(self.state, mark, keeps_ends=keeps_ends, keeps_teardowns=self._tears_down)
+        self.apply(change)
         self.end_with(RunEnd(RunState(mark.state), f"marked {mark.state}"))
 
-    def end_with(self, end: RunEnd) -> None:
-        """Ends the run whatever its tasks do: those that run are stopped, the others skipped."""
+    def end_with(self, end: RunEnd, *, tears_down: bool = True) -> None:
+        """Ends the run whatever its tasks do: those that run are stopped, the others skipped.
+
+        Teardowns go on, as in Airflow, and the run ends with them; not so if it does not *tears_down*.
+        """
         self.ended = end
+        self._decide_on_teardowns(tears_down=tears_down)
         self.stop_all(end.reason)
         self._driver.changed()
+
+    def _decide_on_teardowns(self, *, tears_down: bool = True) -> None:
+        self._tears_down = tears_down and any(self._unfinished_teardowns()) and self._driver.tears_down()
+        self.plan.ending = self._tears_down
 
     def is_ended_by_its_tasks(self, state: RunState) -> bool:
         """Whether *state*, in which the run has ended, is what its tasks have come to: else a person has given it."""
@@ -593,13 +641,17 @@ class RunEngine:
         self.ended = end
 
     def time_out(self) -> None:
-        """Ends the run: its `dagrun_timeout` is over."""
+        """Ends the run: its `dagrun_timeout` is over. One that ends already ends as was said."""
+        if self.is_tearing_down:
+            return
         self.end_with(RunEnd(RunState.FAILED, f"dagrun_timeout of {self.state.spec.dagrun_timeout} was exceeded"))
 
     def stop_all(self, reason: str) -> None:
-        """Stops what runs, and skips what has not ended."""
+        """Stops what runs, and skips what has not ended; but for teardowns, where they go on."""
         for instance in self.state.instances.values():
             if instance.key in self._stopping:
+                continue
+            if self._tears_down and self.state.spec.by_id[instance.task_id].is_teardown:
                 continue
             if self._driver.is_under_way(instance.key):
                 self._stop(instance, TaskState.SKIPPED, reason)

@@ -60,6 +60,8 @@ class RunPlan:
         self.states = dict(states)
         self.past = past
         self.paused = False
+        self.ending = False
+        """The run ends early, and only its teardowns go on: neither a pause nor the past holds them."""
         self._order = {task_id: n for n, task_id in enumerate(topological(spec.upstreams))}
         self._setups = setup_rules(spec.by_id)
         self._concerned = self._setups.concerned()
@@ -262,7 +264,7 @@ class RunPlan:
         """What follows from all that was recorded, to the point where only outcomes can tell more."""
         decisions = self._stop_rest() if self._stopped_by is not None else []
         decisions.extend(self._judge_changed())
-        if self.paused:
+        if self.paused and not self.ending:
             self.hold()
         else:
             for key in self._ready.take(self.states):
@@ -334,7 +336,7 @@ class RunPlan:
 
     def _schedule(self, key: str, task: BaseTask) -> Decision | None:
         held = held_by_past(task, self.past, self.spec.downstreams[task.task_id])
-        if held is not None:
+        if held is not None and not self.ending:
             self._held[key] = held
             return None
         if task.task_id in self.spec.mapped and task.task_id not in self._expanded:

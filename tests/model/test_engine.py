@@ -68,6 +68,9 @@ class Driver:
     def softens_failures(self) -> bool:
         return True
 
+    def tears_down(self) -> bool:
+        return True
+
     def is_under_way(self, key: str) -> bool:
         return key in self.attempts
 
@@ -383,3 +386,79 @@ def test_a_failure_of_its_own_costs_a_retry_beside_those_of_its_cluster() -> Non
         driver.wakes("a")
     driver.comes_to("a", Failure(error_type="E", message=""))
     assert (driver.states["a"], driver.state.instances["a"].try_number) == ("failed", 4)
+
+
+SET_UP_AND_WORKED = [
+    python("s", is_setup=True),
+    python("w", "s"),
+    python("after", "w"),
+    python("t", "w", "s", is_teardown=True),
+    python("alone", "w", is_teardown=True),
+]
+
+
+def working() -> Driver:
+    driver = Driver([*SET_UP_AND_WORKED])
+    driver.begin()
+    driver.comes_to("s", result(None))
+    assert driver.attempts == ["w"]
+    return driver
+
+
+@pytest.mark.parametrize(
+    ("how", "of_work", "end"),
+    [
+        ("success", "success", RunEnd(RunState.SUCCESS, "marked success")),
+        ("failed", "failed", RunEnd(RunState.FAILED, "marked failed")),
+        ("timeout", "skipped", RunEnd(RunState.FAILED, "dagrun_timeout of None was exceeded")),
+        ("cancelled", "skipped", RunEnd(RunState.FAILED, "the run was cancelled")),
+    ],
+)
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_run_that_ends_early_tears_down_first(how: str, of_work: str, end: RunEnd, paused: bool) -> None:
+    driver = working()
+    driver.engine.plan.paused = paused
+    if how in ("success", "failed"):
+        driver.engine.mark_run(RunMark.model_validate({"state": how}), keeps_ends=True)
+    elif how == "timeout":
+        driver.engine.time_out()
+    else:
+        driver.engine.end_with(end)
+    driver.comes_to("w", Failure(error_type="Cancelled", message="", retryable=False))
+    assert driver.engine.end is None
+    assert (driver.states["w"], driver.states["after"]) == (of_work, "skipped")
+    assert driver.attempts == ["t", "alone"]
+    driver.engine.time_out()
+    driver.comes_to("t", result(None))
+    assert driver.engine.end is None
+    driver.comes_to("alone", FAILED)
+    assert driver.engine.end == end, "a teardown that fails does not change how the run ends"
+
+
+def test_a_teardown_that_runs_goes_on_where_its_run_is_marked() -> None:
+    driver = working()
+    driver.comes_to("w", result(None))
+    assert driver.attempts == ["after", "t", "alone"]
+    driver.engine.mark_run(RunMark(state="success"), keeps_ends=True)
+    assert ("stop", "t") not in driver.told
+    assert ("stop", "after") in driver.told
+
+
+def test_a_teardown_that_is_to_fail_its_run_fails_one_that_was_marked_success() -> None:
+    driver = Driver([python("w"), python("t", "w", is_teardown=True, on_failure_fail_dagrun=True)])
+    driver.begin()
+    driver.engine.mark_run(RunMark(state="success"), keeps_ends=True)
+    driver.comes_to("w", Failure(error_type="Cancelled", message="", retryable=False))
+    driver.comes_to("t", FAILED)
+    assert driver.engine.end == RunEnd(RunState.FAILED, "t failed")
+
+
+def test_a_run_in_which_nothing_can_move_tears_down() -> None:
+    tasks = [python("a"), python("b", "a", trigger_rule="all_skipped"), python("t", "b", is_teardown=True)]
+    driver = Driver(tasks)
+    driver.state.instances["a"].state = TaskState.REMOVED
+    driver.engine = RunEngine(driver.state, driver)
+    driver.begin()
+    assert driver.states == {"a": "removed", "b": "skipped", "t": "queued"}
+    driver.comes_to("t", result(None))
+    assert driver.engine.end == RunEnd(RunState.FAILED, "deadlock: nothing can start b, t")

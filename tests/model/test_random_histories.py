@@ -70,6 +70,9 @@ class History:
     def softens_failures(self) -> bool:
         return True
 
+    def tears_down(self) -> bool:
+        return True
+
     def is_under_way(self, key: str) -> bool:
         return key in self.under_way
 

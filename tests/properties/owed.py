@@ -227,13 +227,30 @@ def fail_fast_waits_for_a_failure(look: Look) -> Found:
 
 @prop(LEVEL)
 def a_run_that_is_ended_stops_its_work(look: Look) -> Found:
-    """When a person, or its timeout, has ended a run, all that is under way is being stopped, and nothing is left."""
+    """When a person, or its timeout, has ended a run, all that is under way is being stopped; teardowns alone go on."""
     if look.object.tasks.ended is None or not look.idle or look.closed is not None:
         return
-    stopping = look.object.tasks.engine._stopping
+    engine = look.object.tasks.engine
     for key, instance in look.state.instances.items():
-        if instance.state not in OVER and key not in stopping:
+        goes_on = engine._tears_down and look.state.spec.by_id[instance.task_id].is_teardown
+        if instance.state not in OVER and key not in engine._stopping and not goes_on:
             yield f"{key} is {instance.state}, and the run has ended: {look.object.tasks.ended.reason}"
+
+
+@prop(LEVEL)
+def an_end_tears_down(look: Look) -> Found:
+    """However a run ends, a teardown runs whose setups have succeeded: none is skipped because of that end."""
+    end = look.object.tasks.ended
+    if end is None or not look.exact or not look.before or end.reason.startswith("a defect"):
+        return
+    for key, instance in look.state.instances.items():
+        if not look.state.spec.by_id[instance.task_id].is_teardown:
+            continue
+        if look.before.get("ended") is None and instance.state is S.SKIPPED and instance.reason == end.reason:
+            yield f"{key} is skipped by the end of its run: {end.reason}"
+        unrun = look.closed in ("Completed", "Failed") and instance.state in UNRUN and not _by_people(instance.reason)
+        if unrun and look.object.tasks.engine._tears_down and _owing(look).owed(key) == RUN:
+            yield f"{key} is {instance.state}, and what it tears down was set up"
 
 
 # Times

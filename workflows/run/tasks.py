@@ -180,6 +180,9 @@ class RunTasks:
     def softens_failures(self) -> bool:
         return workflow.patched("soft-fail-of-failures")
 
+    def tears_down(self) -> bool:
+        return workflow.patched("ends-tear-down")
+
     def tell_of_try(self, instance: TaskInstance) -> None:
         lineage.task_started(self.state, instance)
         self.notices.tell(Event.ON_EXECUTE, instance)

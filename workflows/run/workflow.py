@@ -123,7 +123,7 @@ class DagRunWorkflow:
             if isinstance(error, workflow.ContinueAsNewError):
                 raise
             if is_cancelled_exception(error):
-                await self._end_early(RunEnd(RunState.FAILED, "the run was cancelled"))
+                await self._end_early(RunEnd(RunState.FAILED, "the run was cancelled"), tears_down=True)
             elif isinstance(error, Exception):
                 message = f"a defect of tidemill: {type(error).__name__}: {error}"
                 await self._end_early(RunEnd(RunState.FAILED, message))
@@ -194,7 +194,7 @@ class DagRunWorkflow:
     async def _to_the_end(self) -> RunEnd:
         while True:
             # What is in flight does not carry over: before it goes on as new, a run lets it finish.
-            draining = self._has_to_go_on_as_new()
+            draining = self.tasks.ended is None and self._has_to_go_on_as_new()
             if draining:
                 self.tasks.engine.hold()
             else:
@@ -247,12 +247,16 @@ class DagRunWorkflow:
 
     # The end
 
-    async def _end_early(self, end: RunEnd) -> None:
-        """Winds up a run that is being cancelled, and still tells the DAG."""
-        self._is_closing = True
-        self.tasks.engine.end_with(end)
-        await self.tasks.all_stopped()
-        await self._wind_up(end)
+    async def _end_early(self, end: RunEnd, *, tears_down: bool = False) -> None:
+        """Winds up a run that is being cancelled, and still tells the DAG; first it *tears_down* what it has set up."""
+        self.tasks.engine.end_with(end, tears_down=tears_down)
+        if self.tasks.engine.is_tearing_down:
+            end = await self._to_the_end()
+            self._is_closing = True
+        else:
+            self._is_closing = True
+            await self.tasks.all_stopped()
+            await self._wind_up(end)
         await self._report(end)
         lineage.run_ended(self.state, end.state)
 
@@ -328,7 +332,8 @@ class DagRunWorkflow:
     async def _can_be_changed(self, *, to_another_end: bool = False) -> None:
         """Waits until the run knows its tasks. Raises ApplicationError, JUST_ENDED, where a change comes too late.
 
-        That is while its end is told; and before, where it ends whatever its tasks do, unless *to_another_end*.
+        That is while its end is told; and before, where it ends whatever its tasks do, unless *to_another_end*: that is
+        the run's own, or that of a teardown for which it waits.
         """
         await workflow.wait_condition(lambda: self._ready)
         too_late = self._is_closing or (self.tasks.ended is not None and not to_another_end)
@@ -350,13 +355,19 @@ class DagRunWorkflow:
     @workflow.update
     async def set_task_state(self, request: MarkRequest) -> list[str]:
         """Gives tasks a state without running them; those that run are stopped first. Returns the instances."""
-        await self._can_be_changed()
+        await self._can_be_changed(to_another_end=self._is_of_teardowns(request))
         with refusing():
             mark, *others = self._marks(request)
         instances = self._revised(mark)
         for change in others:
             self._revised(change)
         return instances
+
+    def _is_of_teardowns(self, request: MarkRequest) -> bool:
+        """Whether *request* is about teardowns for which the run waits, and nothing else."""
+        known = self.state.spec.by_id
+        named = [known.get(split_key(task)[0]) for task in request.tasks]
+        return self.tasks.engine.is_tearing_down and all(task is not None and task.is_teardown for task in named)
 
     def _marks(self, request: MarkRequest) -> list[Change]:
         """What a mark changes, and what goes on for it. Raises InvalidInputError."""
@@ -414,7 +425,8 @@ class DagRunWorkflow:
     @workflow.query
     def describe(self) -> RunDetails:
         """The run and every task: state, tries, times, and why a task is not running."""
-        end = self.tasks.ended.state if self.tasks.ended is not None else None
+        ended = None if self.tasks.engine.is_tearing_down else self.tasks.ended
+        end = ended.state if ended is not None else None
         details = run_details(self.state, progress(self.tasks.plan.counts), self.tasks.why, end)
         before = self.state.revision
         return details if before is None else details.model_copy(update={"goes_on_from": before.execution})

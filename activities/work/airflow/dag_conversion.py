@@ -122,6 +122,8 @@ def _fields_of(dag: Any, notices: list[str]) -> dict[str, Any]:
         notices.append(f"DAG {dag.dag_id!r}: max_active_tasks = {max_active} counts as {MAX_ACTIVE_TASKS}")
     if dag.access_control:
         notices.append(f"DAG {dag.dag_id!r}: access_control changes nothing here: tokens may be bound to tags")
+    if dag.dagrun_timeout is not None and any(task.is_teardown for task in dag.tasks):
+        notices.append(f"DAG {dag.dag_id!r}: its teardowns also run at its dagrun_timeout, where Airflow skips them")
     alerts = [*_alerts(dag, notices)]
     timetable = dag.timetable
     return {
