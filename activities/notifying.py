@@ -21,6 +21,10 @@ from .work import mail, webhook
 from .worker_context import WorkerContext
 
 TIMEOUT_SECONDS = 60
+NOTIFIER_FAILED = "NotifierFailed"
+"""The type of an ApplicationError that is the notifier's own, and nothing of this worker's."""
+TRIES = 4
+"""As often is a notifier tried that fails by itself: within seven seconds."""
 
 
 class NotifyActivities:
@@ -31,15 +35,24 @@ class NotifyActivities:
     def notify(self, notice: Notice) -> None:
         """Delivers *notice*. A worker that is killed in between has it delivered again, under the same key."""
         with stopping_cleanly():
-            match notice.notifier:
-                case FunctionNotifier() as notifier:
-                    self._call(notice, notifier)
-                case CommandNotifier() as notifier:
-                    run_command(notifier.command, notice, self._workplace)
-                case WebhookNotifier() as notifier:
-                    post(notifier, notice, self._workplace)
-                case EmailNotifier() as notifier:
-                    send_mail(notifier, notice, self._workplace)
+            try:
+                self._deliver(notice)
+            except ApplicationError as error:
+                if error.type != NOTIFIER_FAILED or error.non_retryable or activity.info().attempt < TRIES:
+                    raise
+                # The end of its run waits for it.
+                raise ApplicationError(error.message, type=error.type, non_retryable=True) from None
+
+    def _deliver(self, notice: Notice) -> None:
+        match notice.notifier:
+            case FunctionNotifier() as notifier:
+                self._call(notice, notifier)
+            case CommandNotifier() as notifier:
+                run_command(notifier.command, notice, self._workplace)
+            case WebhookNotifier() as notifier:
+                post(notifier, notice, self._workplace)
+            case EmailNotifier() as notifier:
+                send_mail(notifier, notice, self._workplace)
 
     def _call(self, notice: Notice, notifier: FunctionNotifier) -> None:
         attempt = notice.call_of(notifier)
@@ -102,7 +115,7 @@ def _beside_its_file(notice: Notice, workplace: WorkerContext) -> str:
 
 
 def _failed(how: str) -> ApplicationError:
-    return ApplicationError(f"the notifier's command {how}", type="NotifierFailed")
+    return ApplicationError(f"the notifier's command {how}", type=NOTIFIER_FAILED)
 
 
 def post(notifier: WebhookNotifier, notice: Notice, workplace: WorkerContext) -> None:
@@ -122,9 +135,9 @@ def post(notifier: WebhookNotifier, notice: Notice, workplace: WorkerContext) ->
         webhook.sent(request) if workplace.network is None else _sent_by_task("webhook", request, notice, workplace)
     )
     if "error" in answer:
-        raise ApplicationError(f"{name} cannot be reached: {answer['error']}", type="NotifierFailed")
+        raise ApplicationError(f"{name} cannot be reached: {answer['error']}", type=NOTIFIER_FAILED)
     if answer["status"] >= 400:
-        raise ApplicationError(f"{name} answered {answer['status']}", type="NotifierFailed")
+        raise ApplicationError(f"{name} answered {answer['status']}", type=NOTIFIER_FAILED)
 
 
 def connection_of(conn_id: str, notice: Notice, workplace: WorkerContext) -> Connection:
@@ -132,7 +145,7 @@ def connection_of(conn_id: str, notice: Notice, workplace: WorkerContext) -> Con
     owns = notice.attempt.owns
     if owns is not None and (refused := owns.problem("connection", conn_id)) is not None:
         workplace.refused_of(notice.attempt)("notify", refused)
-        raise ApplicationError(refused, type="NotifierFailed", non_retryable=True)
+        raise ApplicationError(refused, type=NOTIFIER_FAILED, non_retryable=True)
     return Connection.get(conn_id)
 
 
@@ -171,7 +184,7 @@ def send_mail(notifier: EmailNotifier, notice: Notice, workplace: WorkerContext)
 
 def _failed_mail(notifier: EmailNotifier, why: str, *, again: bool = True) -> ApplicationError:
     message = f"SMTP connection {notifier.conn_id!r}: {why}"
-    return ApplicationError(message, type="NotifierFailed", non_retryable=not again)
+    return ApplicationError(message, type=NOTIFIER_FAILED, non_retryable=not again)
 
 
 def subject_of(facts: Mapping[str, str]) -> str:

@@ -41,7 +41,7 @@ from .beside_log import RENDERED, keep_beside
 from .folder import EXIT, RESULT, AttemptFolder
 from .key_values import ANY_TASK, KeyValues
 from .log import AttemptLog, last_printed
-from .outcomes import failure_of_child, outcome_of, unanswered
+from .outcomes import check_size, failure_of_child, outcome_of, unanswered
 from .run_lookup import LookupProxy
 from .storage import until_stored
 from .supervision import AttemptSupervisor, infrastructure_error, stopping_cleanly, task_failure
@@ -108,7 +108,9 @@ def _kept(workplace: WorkerContext, attempt: TaskAttempt, outcome: Outcome) -> O
     """
     watch = workplace_watch(workplace, None)  # the work has ended within its own time
     message = f"the result of {attempt.name} cannot be kept at {workplace.results.url}"
-    return until_stored(lambda: workplace.results.put(attempt, outcome), message, watch)
+    kept = until_stored(lambda: workplace.results.put(attempt, outcome), message, watch)
+    check_size(kept)
+    return kept
 
 
 def made_folder(workplace: WorkerContext, attempt: TaskAttempt) -> AttemptFolder:

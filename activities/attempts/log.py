@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..masking import Masker
+from ..processes.unicode import plain_json
 from ..work.logs import RECORD
 from .log_end import LogEnd
 from .lossy_file import LossyFile
@@ -161,7 +162,7 @@ def _own(level: str, message: str) -> dict[str, Any]:
 def _record(text: str) -> dict[str, Any] | None:
     """The record of `logging` in *text*; None if it is something else that begins with the same mark."""
     try:
-        found = json.loads(text)
+        found = plain_json(text)
     except ValueError:
         return None
     if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in RECORD_FIELDS):
@@ -193,7 +194,7 @@ def last_printed(path: Path) -> str | None:
 def _event(line: str) -> str:
     if line.startswith("{"):
         try:
-            record = json.loads(line)
+            record = plain_json(line)
         except ValueError:
             return ""
         return "" if "logger" in record else str(record.get("event", "")).strip()

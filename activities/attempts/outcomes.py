@@ -11,13 +11,18 @@ from .supervision import task_failure
 
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """How a process ends that the kernel has ended, or a shell whose last command was."""
+LONGEST_NOTE = 4000
+"""In characters: what a task says of why it is skipped, or waits."""
+LARGEST = 1_900_000
+"""In bytes: what Temporal takes as what an activity has come to, and some room."""
 
 
 def outcome_of(result: dict[str, Any], masker: Masker | None = None) -> Outcome:
     """The outcome that *result* tells of. Raises the task's failure if it tells of one, without any secret."""
     if "failure" in result:
         raise task_failure(failure_of_child(result["failure"], masker))
-    return Outcome.model_validate(result["outcome"])
+    outcome = Outcome.model_validate(result["outcome"])
+    return outcome if outcome.note is None else outcome.model_copy(update={"note": outcome.note[:LONGEST_NOTE]})
 
 
 def failure_of_child(given: Mapping[str, Any], masker: Masker | None = None) -> Failure:
@@ -47,3 +52,13 @@ def unanswered(code: int, *, memory: bool = False) -> Failure:
         message = "the task's templates took more than 10 s of processor time. Do such work in the task itself"
         return Failure(error_type="TemplateError", message=message, retryable=False)
     return Failure(error_type="ProcessEnded", message=f"the task's process {describe_exit(code, memory=memory)}")
+
+
+def check_size(outcome: Outcome) -> None:
+    """Raises the task's failure where *outcome*, without results kept elsewhere, is more than Temporal takes."""
+    size = len(outcome.model_dump_json())
+    if size > LARGEST:
+        events = len(outcome.asset_events)
+        message = f"what the task says of its end has {size:,} bytes ({events} events of assets among it)"
+        message += f"; at most {LARGEST:,} travel. Write it to a file, and say where that is"
+        raise task_failure(Failure(error_type="ResultTooLarge", message=message, retryable=False))

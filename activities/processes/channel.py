@@ -10,6 +10,8 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from .unicode import plain_json
+
 INLINE_BYTES = 64 * 1024
 """Larger messages go through a memory file: a socket's buffer holds about 200 KB."""
 LARGEST_MESSAGE = 128 * 2**20
@@ -74,7 +76,7 @@ def receive(end: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
         if data == _IN_FILE:
             data = _content(descriptors)
         try:
-            message = json.loads(data)
+            message = plain_json(data)
         except RecursionError:
             raise ValueError("a message is nested too deeply") from None
         if not isinstance(message, dict):

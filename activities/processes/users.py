@@ -5,7 +5,6 @@ opened, and only then reads it or gives it away.
 """
 
 import ctypes
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from .unicode import plain_json
 
 LARGEST_FILE = 128 * 2**20
 """No file of a child is read that has more bytes."""
@@ -103,7 +104,7 @@ def read_left(path: Path, user: RunAs | None) -> dict[str, Any] | None:
         if foreign or not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_FILE:
             return None
         try:
-            content = json.loads(file.read(LARGEST_FILE))
+            content = plain_json(file.read(LARGEST_FILE))
         except (ValueError, RecursionError):
             return None
     return content if isinstance(content, dict) else None

@@ -16,6 +16,8 @@ OURS = (*(f"{Path(__file__).parents[2] / layer}/" for layer in LAYERS), "<frozen
 """Where the frames of a traceback begin that tell its author nothing."""
 MESSAGE = 4000
 FRAMES = 20
+LINE = 500
+"""The most characters of a message, frames of a traceback, and characters of each that are kept."""
 
 
 def describe_failure(error: BaseException) -> Failure:
@@ -27,7 +29,7 @@ def describe_failure(error: BaseException) -> Failure:
     return Failure(
         error_type=type(cause).__name__,
         message=masked(message)[:MESSAGE],
-        traceback=tuple(masked(line) for line in lines_of(cause)[-FRAMES:]),
+        traceback=tuple(masked(line)[:LINE] for line in lines_of(cause)[-FRAMES:]),
         kinds=tuple(kind.__name__ for kind in type(cause).__mro__[1:] if kind is not object),
         retryable=not isinstance(error, AirflowFailException),
     )

@@ -286,7 +286,8 @@ def checked(xcom: dict[str, Any]) -> dict[str, Any]:
     """*xcom* as JSON. Raises InvalidInputError for what JSON cannot hold, or too much of it."""
     try:
         plain: dict[str, Any] = to_jsonable_python(xcom, inf_nan_mode="constants")
-        size = len(json.dumps(plain, allow_nan=False))
+        text = json.dumps(plain, allow_nan=False, ensure_ascii=False)
+        size = len(text.encode())
     except (PydanticSerializationError, TypeError, ValueError) as error:
         raise InvalidInputError(f"the task's result is not JSON: {error}. Return plain data, or a path to it") from None
     if size > XCOM_LIMIT:

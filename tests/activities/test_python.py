@@ -66,6 +66,30 @@ async def test_the_traceback_ends_in_the_users_own_line(here: Stack) -> None:
     assert failure.traceback[-1].endswith('int("not a number")')
 
 
+@pytest.mark.parametrize(
+    ("how", "state", "told"),
+    [
+        ("undecodable", "failed", "ValueError: cannot read caf\\udce9.csv"),
+        ("undecodable_skip", "skipped", "no caf\\udce9.csv"),
+        ("undecodable_result", "failed", "InvalidInputError: the task's result is not JSON"),
+    ],
+)
+async def test_what_cannot_be_encoded_is_the_try_s_own_end(
+    here: Stack, tmp_path: Path, how: str, state: str, told: str
+) -> None:
+    """As of files whose names are no UTF-8: the body has run once, and what it says is kept."""
+    count = tmp_path / "count"
+    details = await behaved(here, how, str(count))
+    task = details.tasks[0]
+    assert (str(task.state), task.try_number, count.read_text()) == (state, 1, "x")
+    assert (task.error or task.why).startswith(told)
+
+
+async def test_what_a_task_says_of_its_skip_is_cut(here: Stack) -> None:
+    details = await behaved(here, "long_skip")
+    assert (details.state, details.tasks[0].why) == (RunState.SUCCESS, "y" * 4000)
+
+
 async def test_skipping_and_failing_for_good(here: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_RETRIES", "3")
     skipped, failed = await behaved(here, "skip"), await behaved(here, "fail")

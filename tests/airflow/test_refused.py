@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_stack import DAGS, airflow_place, needs_airflow, read_file, register
+from airflow_stack import DAGS, airflow_place, emptied_out, needs_airflow, read_file, register
 from support import Stack, stack
 from tidemill.activities.attempts.key_values import VARIABLES, KeyValues
 from tidemill.model.run.identity import TriggerRequest
@@ -18,7 +18,16 @@ pytestmark = needs_airflow
 
 
 @pytest.fixture
-async def airflow(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
+def out(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where tasks write how often they have run."""
+    folder = emptied_out()
+    monkeypatch.setenv("TEST_OUT", str(folder))
+    return folder
+
+
+@pytest.fixture
+async def airflow(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Path) -> AsyncIterator[Stack]:
+    assert out
     monkeypatch.setenv("TIDEMILL_CONN_UNREADABLE", "{no json")
     home = tmp_path / "home"
     place = airflow_place(home)
@@ -59,6 +68,19 @@ async def test_what_cannot_be_kept_or_read_fails_its_task(airflow: Stack) -> Non
     for key in ("broken", "broken_in_template"):
         assert "JSONDecodeError" in found[key][1]
     assert "connection 'unreadable' cannot be read" in found["unreadable"][1]
+
+
+async def test_what_cannot_be_encoded_is_the_try_s_own_end(airflow: Stack, out: Path) -> None:
+    details = await run_once(airflow, "undecodable")
+    assert {path.name: path.read_text() for path in out.iterdir()} == dict.fromkeys(
+        ("raises", "skips", "returns", "pushes"), "x"
+    )
+    found = {task.task_id: (str(task.state), task.try_number, task.error or task.why) for task in details.tasks}
+    assert found["raises"] == ("failed", 1, "ValueError: cannot read caf\\udce9.csv")
+    assert found["skips"][:2] == ("skipped", 1)
+    for key in ("returns", "pushes"):
+        assert found[key][:2] == ("failed", 1)
+        assert "surrogates not allowed" in found[key][2], "as Airflow's SDK says it"
 
 
 async def test_variables_of_tasks_are_those_of_people(airflow: Stack, monkeypatch: pytest.MonkeyPatch) -> None:

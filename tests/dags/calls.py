@@ -56,6 +56,18 @@ with DAG("behaviours", heartbeat_timeout=4) as behaviours:
             return {1, 2, object()}
         if how == "too_much":
             return "x" * 67_200_000
+        if how.startswith("undecodable"):
+            name = os.fsdecode(b"caf\xe9.csv")  # as os.listdir says it
+            with Path(mark).open("a") as count:
+                count.write("x")
+            if how == "undecodable_skip":
+                raise AirflowSkipException(f"no {name}")
+            if how == "undecodable_result":
+                return [name]
+            print("reading", name)
+            raise ValueError(f"cannot read {name}")
+        if how == "long_skip":
+            raise AirflowSkipException("y" * 5_000_000)
         if how == "leave_a_daemon":
             subprocess.Popen(["sleep", mark], start_new_session=True)
         if how == "sleep":

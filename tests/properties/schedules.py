@@ -88,7 +88,8 @@ def no_run_of_the_schedule_is_late(look: Look) -> Found:
     if info is None:
         return
     due = info.run_after + (state.spec.jitter or timedelta())
-    if due < look.now - LATE and look.began < look.now - LATE:
+    wakes = look.timers is None or any(timer <= look.now for timer in look.timers)  # the service was away meanwhile
+    if due < look.now - LATE and look.began < look.now - LATE and not wakes:
         yield f"{info.run_after}, and {_active(look)} of {state.spec.max_active_runs} are active"
     waits = look.timers is None or any(timer <= max(due, look.now) + LATE for timer in look.timers)
     if due >= look.now and not waits:

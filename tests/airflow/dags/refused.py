@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
+from pathlib import Path
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Connection, Param, Variable, task
+from airflow.sdk.exceptions import AirflowSkipException
 
 STARTS = datetime(2026, 1, 1)
 
@@ -58,6 +61,35 @@ with DAG("refused_values", schedule=None, start_date=STARTS):
     broken_in_template("{{ var.value.get('broken', 'D') }}")
     unreadable()
     state()
+
+with DAG("undecodable", schedule=None, start_date=STARTS):
+    NAME = os.fsdecode(b"caf\xe9.csv")
+
+    def counted(what):
+        with Path(os.environ["TEST_OUT"], what).open("a") as file:
+            file.write("x")
+
+    @task
+    def raises():
+        counted("raises")
+        raise ValueError(f"cannot read {NAME}")
+
+    @task
+    def skips():
+        counted("skips")
+        raise AirflowSkipException(f"no {NAME}")
+
+    @task
+    def returns():
+        counted("returns")
+        return [NAME]
+
+    @task
+    def pushes(ti):
+        counted("pushes")
+        ti.xcom_push("k", {NAME: 1})
+
+    raises(), skips(), returns(), pushes()
 
 with DAG("sets_a_cursor", schedule=None, start_date=STARTS, params={"to": "", "delete": False}):
 

@@ -13,7 +13,7 @@ def _set(asking: Asking, message: Message) -> Message | None:
     if (message["dag_id"], message["run_id"], message["task_id"]) != (run.dag_id, run.run_id, task.task_id):
         raise InvalidInputError(f"results of {message['task_id']!r} are its own: a task can set none but its own")
     try:
-        json.dumps(message["value"], allow_nan=False, default=str)
+        json.dumps(message["value"], allow_nan=False, ensure_ascii=False, default=str).encode()
     except ValueError as error:
         raise InvalidInputError(f"the result {message['key']!r} is not JSON: {error}. Return plain data") from None
     asking.report.xcom[message["key"]] = message["value"]
