@@ -32,29 +32,33 @@ class NotifyActivities:
         self._workplace = workplace
 
     @activity.defn(name="tidemill.notify", no_thread_cancel_exception=True)
-    def notify(self, notice: Notice) -> None:
-        """Delivers *notice*. A worker that is killed in between has it delivered again, under the same key."""
+    def notify(self, notice: Notice) -> dict[str, Any] | None:
+        """Delivers *notice*, and returns what its function has pushed (None before 0.4, and where it is none).
+
+        A worker that is killed in between has it delivered again, under the same key.
+        """
         with stopping_cleanly():
             try:
-                self._deliver(notice)
+                return self._deliver(notice)
             except ApplicationError as error:
                 if error.type != NOTIFIER_FAILED or error.non_retryable or activity.info().attempt < TRIES:
                     raise
                 # The end of its run waits for it.
                 raise ApplicationError(error.message, type=error.type, non_retryable=True) from None
 
-    def _deliver(self, notice: Notice) -> None:
+    def _deliver(self, notice: Notice) -> dict[str, Any] | None:
         match notice.notifier:
             case FunctionNotifier() as notifier:
-                self._call(notice, notifier)
+                return self._call(notice, notifier)
             case CommandNotifier() as notifier:
                 run_command(notifier.command, notice, self._workplace)
             case WebhookNotifier() as notifier:
                 post(notifier, notice, self._workplace)
             case EmailNotifier() as notifier:
                 send_mail(notifier, notice, self._workplace)
+        return None
 
-    def _call(self, notice: Notice, notifier: FunctionNotifier) -> None:
+    def _call(self, notice: Notice, notifier: FunctionNotifier) -> dict[str, Any] | None:
         attempt = notice.call_of(notifier)
         folder = self._workplace.attempt_folder(attempt)
         if (earlier := folder.ending(RESULT)) is None:
@@ -65,8 +69,9 @@ class NotifyActivities:
                 self._workplace, attempt, folder, work, AttemptSupervisor(None), calls_code=True, log_url=log_url
             )
             earlier = forks.result
-        outcome_of(earlier)
+        outcome = self._workplace.results.put(attempt, outcome_of(earlier))
         self._workplace.leftovers.add(folder.path)
+        return outcome.xcom or None
 
 
 def environment(notice: Notice, base_url: str | None = None) -> dict[str, str]:

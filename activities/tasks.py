@@ -32,7 +32,7 @@ def _of_command(attempt: TaskAttempt, ended: ChildResult) -> Outcome:
     started_at = instant(end["started"])
     if isinstance(attempt.task, BashSensorTask) and end["code"] in (0, attempt.task.retry_exit_code or end["code"]):
         return poked(attempt, end["code"] == 0, started_at, f"the command {describe_end(end)}")
-    if end["code"] != 0 and end["code"] in getattr(attempt.task, "skip_on_exit_code", ()):
+    if end["code"] in getattr(attempt.task, "skip_on_exit_code", ()):
         return Outcome(state=TaskState.SKIPPED, started_at=started_at, note=f"exit code {end['code']}")
     if end["code"] != 0:
         message = end.get("error") or f"the command {describe_end(end)}"

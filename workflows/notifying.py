@@ -1,6 +1,7 @@
 """Sends a notice, as runs and assets do."""
 
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -12,10 +13,14 @@ from .calls import INFRASTRUCTURE
 TIMEOUT = timedelta(minutes=2)
 
 
-async def send_notice(notice: Notice, summary: str) -> None:
-    """Tells whoever is to be told of *notice*; *summary* is what Temporal's UI shows. A failure is logged."""
+async def send_notice(notice: Notice, summary: str) -> dict[str, Any]:
+    """Tells whoever is to be told of *notice*, and returns what it has pushed. A failure is logged.
+
+    *summary*: what Temporal's UI shows.
+    """
+    pushed: dict[str, Any] | None = None
     try:
-        await workflow.execute_activity_method(
+        pushed = await workflow.execute_activity_method(
             NotifyActivities.notify,
             notice,
             start_to_close_timeout=TIMEOUT,
@@ -24,3 +29,4 @@ async def send_notice(notice: Notice, summary: str) -> None:
         )
     except ActivityError as error:
         workflow.logger.warning("%s could not be told: %s", notice.key, error.cause)
+    return pushed or {}

@@ -207,9 +207,8 @@ def run_in_child(
             connect=connect,
             began=folder.claim,
         )
-        if log.last_line is None and (failure := (answer.result or {}).get("failure")) is not None:
-            # It failed before its work began, and who looks for the reason looks into the log.
-            log.feed(f"{failure['error_type']}: {failure['message']}\n".encode())
+        if not log.has_error and (failure := (answer.result or {}).get("failure")) is not None:
+            log.error(f"{failure['error_type']}: {failure['message']}")  # who looks for the reason looks into the log
     if answer.result is None:
         raise task_failure(unanswered(answer.code, memory=answer.memory))
     if "failure" in answer.result:

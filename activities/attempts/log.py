@@ -20,6 +20,8 @@ from .lossy_file import LossyFile
 
 worker_log = logging.getLogger(__name__)
 TAIL_LINES = 200
+INDENT = " " * 4
+"""Before each further line of a record's text."""
 LONGEST_LINE = 64 * 1024
 """Of a longer line without an end the beginning is written as a line of its own."""
 LONGEST_RECORD = 2**20
@@ -46,6 +48,8 @@ class AttemptLog:
         self._masker = masker
         self._form = form
         self._rest = b""
+        self.has_error = False
+        """Whether there is a record of an error in it."""
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._file = LossyFile(path)
         self._free = limit // 2 - self._file.size
@@ -69,6 +73,11 @@ class AttemptLog:
     def note(self, message: str) -> None:
         """Writes a line of the worker's own."""
         self._write(_own("info", self._masker.masked(message)))
+        self._flush()
+
+    def error(self, message: str) -> None:
+        """Writes an error of the worker's own."""
+        self._write(_own("error", message))
         self._flush()
 
     def _flush(self) -> None:
@@ -109,8 +118,8 @@ class AttemptLog:
 
     @property
     def last_line(self) -> str | None:
-        """The last line that was printed and is not empty; records of `logging` do not count."""
-        return next((line.strip() for line in reversed(self._tail) if line.strip()), None)
+        """The last line that was printed, be it empty (as in Airflow); records of `logging` do not count."""
+        return self._tail[-1].strip() if self._tail else None
 
     @property
     def tail(self) -> tuple[str, ...]:
@@ -137,6 +146,7 @@ class AttemptLog:
 
     def _write(self, record: dict[str, Any]) -> None:
         record["event"] = self._masker.masked(record["event"])
+        self.has_error = self.has_error or record["level"] in ("error", "critical")
         line = self._formatted(record)
         if len(line) > self._free:
             if not self._end.is_begun:
@@ -171,9 +181,10 @@ def _record(text: str) -> dict[str, Any] | None:
 
 
 def as_text(record: dict[str, Any]) -> str:
-    """*record* as people read it."""
+    """*record* as people read it: one line, and those of its text that follow, indented."""
+    event = record["event"].replace("\n", f"\n{INDENT}")
     where = f" {record['logger']}:" if record.get("logger") not in (None, "root") else ""
-    return f"{record['timestamp']} {record['level'].upper():<7}{where} {record['event']}"
+    return f"{record['timestamp']} {record['level'].upper():<7}{where} {event}"
 
 
 def _now() -> str:
@@ -181,24 +192,26 @@ def _now() -> str:
 
 
 def last_printed(path: Path) -> str | None:
-    """The last line in the log at *path* that was printed and is not empty, whatever form it was written in."""
+    """The last line in the log at *path* that was printed, whatever form it was written in."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - LONGEST_LINE))
-            lines = file.read().decode(errors="replace").splitlines()
+            lines = file.read().decode(errors="replace").removesuffix("\n").split("\n")
     except FileNotFoundError:
         return None
-    return next((event for line in reversed(lines) if (event := _event(line))), None)
+    return next((event for line in reversed(lines) if (event := _printed(line)) is not None), None)
 
 
-def _event(line: str) -> str:
+def _printed(line: str) -> str | None:
+    """What was printed as *line*; None if that is a record, or no whole one."""
     if line.startswith("{"):
         try:
             record = plain_json(line)
         except ValueError:
-            return ""
-        return "" if "logger" in record else str(record.get("event", "")).strip()
-    return line.partition(" ")[2].partition(" ")[2].strip()
+            return None
+        return None if "logger" in record else str(record.get("event", "")).strip()
+    found = line.partition(" ")[2].partition(" ")
+    return found[2].strip() if found[1] and not line.startswith(INDENT) else None
 
 
 def last_lines(path: Path, lines: int = 15) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from ...model.exceptions import AirflowFailException
 from ...model.run.task_instances import Failure
 from ..secrets import masked
 from .dag_code import shown_path
+from .logs import log_failure
 
 LAYERS = ("activities", "model", "tidemill", "worker", "workflows")
 OURS = (*(f"{Path(__file__).parents[2] / layer}/" for layer in LAYERS), "<frozen importlib", "<frozen runpy")
@@ -55,10 +55,10 @@ def place_of(error: BaseException) -> str | None:
 
 
 def print_failure(error: BaseException) -> None:
-    """Prints *error* with its causes as Python does, without frames that are not the user's."""
+    """Has *error* in the log as one entry, with its causes as Python shows them, without frames that are not theirs."""
     trace = traceback.TracebackException.from_exception(error)
     _keep_theirs(trace)
-    print("".join(trace.format()), end="", file=sys.stderr)
+    log_failure("".join(trace.format()).rstrip("\n"))
 
 
 def _keep_theirs(trace: traceback.TracebackException) -> None:

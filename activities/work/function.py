@@ -5,6 +5,7 @@ Shared by Python tasks (in a fork), by PySpark functions (in a driver), and by r
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import json
 import signal
@@ -24,7 +25,7 @@ from ...model.authoring.nodes import Node
 from ...model.authoring.other_python import OtherPython
 from ...model.authoring.own_operators import OperatorWork
 from ...model.errors import InvalidInputError
-from ...model.exceptions import AirflowSkipException
+from ...model.exceptions import AirflowException, AirflowSkipException
 from ...model.run.attempts import CallbackCall, TaskAttempt
 from ...model.run.context import context, resolve
 from ...model.run.context_views import date_of
@@ -32,6 +33,7 @@ from ...model.run.current_context import running
 from ...model.run.facts import Facts
 from ...model.run.poking import poked
 from ...model.run.task_instances import Outcome
+from ...model.spec.notifiers import Event
 from ...model.spec.references import RETURN_VALUE
 from ...model.spec.tasks import SensorTask
 from ...model.spec.tasks.code import CallTask
@@ -77,6 +79,7 @@ def _tell_rendered(job: Job, fields: dict[str, Any]) -> None:
         job.tell(rendered=rendered)
 
 
+FAILED = (Event.ON_FAILURE, Event.ON_RETRY)
 _stopped: list[bool] = []
 
 
@@ -120,7 +123,8 @@ def perform(
         with running(values):
             if attempt.callback is not None:
                 call_back(dags, attempt, attempt.callback, values)
-                return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
+                ended = Outcome(started_at=started, xcom=checked(values["ti"].pushed))
+                return {"outcome": ended.model_dump(mode="json")}
             result = work(find_node(dags, attempt), attempt, values, given, dag_of(dags, attempt), on_rendered)
         outcome = _ended(attempt, result, started)
         recorded = tuple(values["outlet_events"].recorded())
@@ -250,7 +254,24 @@ def call_back(dags: list[DAG], attempt: TaskAttempt, called: CallbackCall, value
         ti = values["ti"]
         ti.state, ti.max_tries = str(about.state), about.max_tries
         ti.start_date, ti.end_date = date_of(about.started_at), date_of(about.ended_at)
-    functions[called.number]({**values, "exception": called.reason, "reason": called.reason})
+    elif called.event is not Event.ON_EXECUTE and not called.of_run:
+        values["ti"].end_date = date_of(datetime.now(UTC))
+    exception = exception_of(called.reason) if called.event in FAILED and not called.of_run else None
+    functions[called.number]({**values, "exception": exception, "reason": called.reason})
+
+
+def exception_of(reason: str | None) -> BaseException | None:
+    """What a task has failed with, as it is told: an exception of Python's own by its type, else AirflowException."""
+    if reason is None:
+        return None
+    name, _, message = reason.partition(": ")
+    kind = getattr(builtins, name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        try:
+            return kind(message)
+        except TypeError:  # such as UnicodeDecodeError, which takes five arguments
+            return AirflowException(reason)
+    return AirflowException(reason)
 
 
 def _callbacks_of(dags: list[DAG], attempt: TaskAttempt, called: CallbackCall) -> list[Callable[..., Any]]:

@@ -37,6 +37,14 @@ class ToWorker(logging.Handler):
             self.handleError(record)
 
 
+def log_failure(text: str) -> None:
+    """Has the worker write *text*, of a failure, as one error; where there is no worker, it is printed."""
+    if any(isinstance(handler, ToWorker) for handler in logging.getLogger().handlers):
+        logging.getLogger("task").error("%s", text)
+    else:
+        print(text, file=sys.stderr)
+
+
 def set_up() -> None:
     """Logs from INFO on, and prints line by line."""
     # New ones: those of the parent were made for a file, and believe that they can seek.

@@ -67,7 +67,7 @@ class TemplateSettings:
     def environment(self, *, native: bool = False) -> Environment:
         """Jinja as these settings have it; a name that is not there is an error, as in Airflow."""
         kind = _NativeSandboxed if native else _Sandboxed
-        usual = {"undefined": StrictUndefined, "cache_size": 0, "keep_trailing_newline": True}
+        usual = {"undefined": StrictUndefined, "cache_size": 0}
         made = kind(**{**usual, "loader": FileSystemLoader(self.folders), **self.options})
         made.filters.update({**FILTERS, **self.filters})
         return made

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
+from ...activities.attempts.log import INDENT
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import attempt_path
 from ...model.run.instance_keys import UNMAPPED
@@ -57,30 +58,60 @@ async def get_log(
         return StreamingResponse(_lines(log), media_type=NDJSON)
     data = await in_time(partial(log.read, offset, -1 if full_content else MAX_BYTES + 1), READ_TIMEOUT)
     part = data if full_content else data[:MAX_BYTES]
-    if len(part) < len(data) or goes_on:  # a line that is not whole yet waits for its end
-        part = part[: part.rfind(b"\n") + 1] or part
-    events = [event_of(line) for line in part.decode(errors="replace").splitlines()]
+    if len(part) < len(data) or goes_on:  # what is not whole yet waits for its end
+        part = part[: end_of_entries(part, to_come=len(part) < len(data))] or part
+    events = entries_of(part)
     if not events and not offset and not goes_on and not log.is_there:
         events = [{"event": f"There is no log of this try on this server's host: looked for at {log.places}"}]
     more = str(offset + len(part)) if goes_on or len(part) < len(data) else None
     if NDJSON in accept:
-        body = "".join(json.dumps(event) + "\n" for event in events)
-        return PlainTextResponse(body, media_type=NDJSON, headers={TOKEN: more} if more is not None else None)
+        return PlainTextResponse(
+            _ndjson(events), media_type=NDJSON, headers={TOKEN: more} if more is not None else None
+        )
     return JSONResponse({"content": events, "continuation_token": more})
 
 
 async def _lines(log: TaskLog) -> AsyncIterator[str]:
-    """The lines of a log that is complete, as JSON."""
+    """The entries of a log that is complete, as JSON."""
     offset, rest = 0, b""
     while data := await in_time(partial(log.read, offset, MAX_BYTES), READ_TIMEOUT):
         offset += len(data)
-        *whole, rest = (rest + data).split(b"\n")
-        yield "".join(json.dumps(event_of(line.decode(errors="replace"))) + "\n" for line in whole)
-    if rest:
-        yield json.dumps(event_of(rest.decode(errors="replace"))) + "\n"
+        rest += data
+        end = end_of_entries(rest, to_come=True)
+        yield _ndjson(entries_of(rest[:end]))
+        rest = rest[end:]
+    yield _ndjson(entries_of(rest))
     if not offset and not log.is_there:
-        message = f"There is no log of this try on this server's host: looked for at {log.places}"
-        yield json.dumps({"event": message}) + "\n"
+        yield _ndjson([{"event": f"There is no log of this try on this server's host: looked for at {log.places}"}])
+
+
+def _ndjson(events: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(event) + "\n" for event in events)
+
+
+def end_of_entries(data: bytes, *, to_come: bool) -> int:
+    """Where in *data* the last entry ends that is whole: with its line, or, if more is *to_come*, where another begins.
+
+    0 where there is none. An entry goes on in the lines below it that are indented.
+    """
+    end = data.rfind(b"\n") + 1
+    if not to_come:
+        return end
+    begins = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
+    while begins and data.startswith(INDENT.encode(), begins):
+        begins = data.rfind(b"\n", 0, begins - 1) + 1
+    return begins or end
+
+
+def entries_of(data: bytes) -> list[dict[str, Any]]:
+    """The entries of a log, each with the indented lines that follow it, as Airflow's structured logs have them."""
+    found: list[dict[str, Any]] = []
+    for line in data.decode(errors="replace").removesuffix("\n").split("\n") if data else ():
+        if found and "level" in found[-1] and line.startswith(INDENT):
+            found[-1]["event"] += "\n" + line.removeprefix(INDENT)
+        else:
+            found.append(event_of(line))
+    return found
 
 
 @router.get(INSTANCE + "/externalLogUrl/{try_number}")

@@ -71,14 +71,17 @@ class TaskInstanceView:
     ) -> Any:
         """The value that a task upstream returned or pushed; for a list of tasks, a list of values.
 
-        Without *task_ids*, what the task itself has pushed (as in Airflow 3). Of a task that is not upstream, and of
+        Without *task_ids*, what the task itself has pushed (as in Airflow 3); in a callback also what its try has, and
+        with *include_prior_dates* what it has left in the latest run before. Of a task that is not upstream, and of
         another run (*dag_id*, *run_id*), what it has left by now; with *include_prior_dates* also the latest before.
         """
         one = not isinstance(task_ids, list | tuple | set | frozenset)
         if task_ids is None:
             if dag_id not in (None, self.dag_id) or run_id not in (None, self.run_id):
                 raise InvalidInputError("xcom_pull of another run: say which tasks are meant, by task_ids")
-            return self.pushed.get(key, default)
+            if key in self.pushed or not (include_prior_dates or self._attempt.callback is not None):
+                return self.pushed.get(key, default)
+            task_ids, map_indexes = self.task_id, None if self.map_index == UNMAPPED else self.map_index
         wanted = [task_ids] if isinstance(task_ids, str) else [*task_ids]
         runs = self._runs_to_ask(dag_id or self.dag_id, run_id, include_prior_dates)
         found = [self._pulled(task_id, key, dag_id or self.dag_id, runs, include_prior_dates) for task_id in wanted]

@@ -72,7 +72,7 @@ async def test_what_is_printed_and_logged_is_in_the_log_with_time_and_level(here
         "printed",
         "tidemill_dag_file_isolation: an info",
         "tidemill_dag_file_isolation: a warning of",
-        "two lines",
+        "    two lines",
         "to stderr",
         "of a subprocess",
     ]

@@ -1,6 +1,7 @@
 """DAGs for tests of branches, mapped tasks, sensors, setups and teardowns."""
 
 import os
+import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -183,6 +184,34 @@ with DAG(
         return 1
 
     [bad(), good()]
+
+
+def pushes(context):  # type: ignore[no-untyped-def]
+    """A callback that pushes what it has seen."""
+    ti, error = context["ti"], context["exception"]
+    seen = [type(error).__name__, str(error), ti.end_date is not None, ti.xcom_pull(key="own")]
+    ti.xcom_push("of_first", [*seen, context["params"]["sleeps"]])
+    time.sleep(context["params"]["sleeps"])
+
+
+def pushes_after(context):  # type: ignore[no-untyped-def]
+    context["ti"].xcom_push("of_second", context["ti"].xcom_pull(key="of_first"))
+
+
+with DAG("pushing_callbacks", params={"sleeps": 1}):
+
+    @task(on_failure_callback=[pushes, pushes_after])
+    def pushing(ti):
+        ti.xcom_push("own", 7)
+        raise ValueError("no")
+
+    @task
+    def cursor(ti):
+        before = ti.xcom_pull(key="at", include_prior_dates=True)
+        ti.xcom_push("at", (before or 0) + 1)
+        return before
+
+    pushing(), cursor()
 
 
 with DAG("secretive"):

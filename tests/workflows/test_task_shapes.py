@@ -286,3 +286,28 @@ async def test_a_cleared_source_gives_its_mapped_task_new_instances(
     assert [key for key in states(details) if key.startswith("square")] == ["square[0]", "square[1]", "square[2]"]
     assert await here.result_of(details, "square[2]") == 4
     assert {task.key: task.try_number for task in details.tasks}["square[0]"] == 2
+
+
+async def test_callbacks_are_called_in_order_and_push(here: Stack, shapes: dict[str, DagSpec]) -> None:
+    """As in Airflow: the exception itself, the end of the try, what the task has pushed, one after the other."""
+    first, second = [await here.run_once(shapes["pushing_callbacks"], logical_date=DAY.replace(day=n)) for n in (1, 2)]
+    seen = ["ValueError", "no", True, 7, 1]
+    assert await here.result_of(first, "pushing", "of_first") == seen
+    assert await here.result_of(first, "pushing", "of_second") == seen
+    assert await here.result_of(second, "cursor") == 1, "what it has pushed in the run before"
+
+
+async def test_a_notifier_that_fails_is_given_up_soon(here: Stack, tmp_path: Path) -> None:
+    """The end of the run waits for it."""
+    count = tmp_path / "count"
+    notifier = {"kind": "command", "command": f"echo x >> {count}; exit 3"}
+    details = await here.run_once(dag("alarmed", [empty("a")], callbacks={"on_success_callback": [notifier]}))
+    assert details.state == "success"
+    assert count.read_text().split() == ["x"] * 4
+
+
+async def test_the_last_line_and_the_codes_of_a_command_are_airflow_s(here: Stack) -> None:
+    tasks = [bash("empty_at_last", "echo one; echo; echo"), bash("skips", "exit 0", skip_on_exit_code=[0, 5])]
+    details = await here.run_once(dag("commands", tasks))
+    assert states(details) == {"empty_at_last": "success", "skips": "skipped"}
+    assert await here.result_of(details, "empty_at_last") == ""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from .decoding import decoder
@@ -105,9 +107,12 @@ def answered(answer: Answer, comms: Callable[..., Any] | None = None) -> Iterato
     task_runner.SUPERVISOR_COMMS = made(socket=theirs, body_decoder=decoder(), err_decoder=decoder())
     thread = threading.Thread(target=Wire(mine, answer).serve, name="airflow-supervisor", daemon=True)
     thread.start()
+    stdin = sys.stdin
     try:
-        yield
+        with Path(os.devnull).open() as sys.stdin:  # who reads it waits for no answer of the worker's
+            yield
     finally:
+        sys.stdin = stdin
         del task_runner.SUPERVISOR_COMMS
         theirs.close()
         os.dup2(before, 0)
