@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from ..attempts.supervision import AttemptSupervisor, beating, stopping_cleanly
 from ..names import BUNDLE_PROBLEM
 from ..processes.users import acting_as
 from ..worker_context import WorkerContext
-from .listing import Tree
+from .listing import COMPANIONS, Tree
 from .parsing import FileToParse, parsed
 from .snapshots import is_inside
 from .sources import source_for
@@ -30,6 +31,14 @@ LISTING_TIMEOUT = 60
 LISTING = Path(__file__).with_name("listing.py")
 NOT_KEPT = frozenset({"keytab", "pipeline_spec"})
 """Fields of tasks whose files are not kept with a version: keys, and what names further files of its folder."""
+
+
+@dataclass(frozen=True)
+class KeptFiles:
+    """The files of a folder that a version has; to *links* of them it only has links."""
+
+    names: set[str]
+    links: set[str]
 
 
 class FileActivities:
@@ -88,7 +97,8 @@ class FileActivities:
         root = source.root(question.revision)
         started, start = time.time(), time.monotonic()
         with acting_as(user):
-            before = Tree(root).digest(question.path, question.extras)
+            tree = Tree(root, syntax=settings.dag_ignore_file_syntax)
+            before = tree.digest(question.path, question.extras)
 
         def refused(operation: str, reason: str) -> None:
             about = {"file": f"{settings.name}/{question.path}"}
@@ -110,9 +120,11 @@ class FileActivities:
         answer = parsed(forks, airflow, file, AttemptSupervisor(file.timeout, too_long=TimeoutError))
         seconds = time.monotonic() - start
         with acting_as(user):
-            modules = Tree(root).closure(question.path)
+            tree = Tree(root, syntax=settings.dag_ignore_file_syntax)
+            modules, companions = tree.closure(question.path), {*tree.companions(question.path)}
+            links = {name for name in companions if tree.is_linked(name)}
         metrics.parsed(settings.name, timedelta(seconds=seconds), failed="error" in answer)
-        read = {*answer.get("files", question.extras)}
+        read = {*answer.get("files", question.extras)} - {COMPANIONS}
         try:
             specs = [read_dag(spec) for spec in answer.get("dags", ())]
             for kind, name in (used for spec in specs for used in spec.names_used()):
@@ -121,14 +133,17 @@ class FileActivities:
             answer, specs = {"error": str(error), "not_allowed": isinstance(error, NotAllowedError)}, []
         if answer.get("not_allowed"):
             refused("define", answer["error"])
-        needed = modules | read | referenced(specs, root, question.path)
+        explicit = modules | read | referenced(specs, root, question.path)
         is_live = "outside" in answer and settings.kind == "folder"
-        dags = self._keep(question, root, needed, specs, is_live=is_live)
-        extras = tuple(sorted(needed - modules))
-        after = Tree(root)  # looked at last: what was kept is no older than what it is known by
+        kept = KeptFiles(names=explicit | companions, links=links - explicit)
+        dags = self._keep(question, root, kept, specs, is_live=is_live)
+        extras = (COMPANIONS, *sorted(explicit - modules - companions))
+        # looked at last: what was kept is no older than what it is known by
+        after = Tree(root, syntax=settings.dag_ignore_file_syntax)
         with acting_as(user):
+            watched = (explicit | after.watched(question.path)) - modules
             changing = after.digest(question.path, question.extras) != before or any(
-                after.changed_since(extra, started) for extra in extras
+                after.changed_since(name, started) for name in watched
             )
             digest = CHANGING if changing else after.digest(question.path, extras)
         return ParseResult(
@@ -140,10 +155,11 @@ class FileActivities:
         )
 
     def _keep(
-        self, question: ParseQuestion, root: Path, needed: set[str], specs: list[DagSpec], *, is_live: bool
+        self, question: ParseQuestion, root: Path, files: "KeptFiles", specs: list[DagSpec], *, is_live: bool
     ) -> tuple[ParsedDag, ...]:
         settings, snapshots = question.settings, self._workplace.snapshots
-        snapshot = snapshots.keep(root, needed, self._workplace.user_of(settings.name)) if specs else None
+        user = self._workplace.user_of(settings.name)
+        snapshot = snapshots.keep(root, files.names, user, links=files.links) if specs else None
         kept = []
         for spec in specs:
             assert spec.source is not None  # noqa: S101

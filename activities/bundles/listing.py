@@ -31,6 +31,14 @@ LARGEST_HASHED = 256 * 1024 * 1024
 LARGEST_IGNORE_FILE = 1024 * 1024
 MAX_MEMORY = 4 * 2**30
 TRIES = 20
+COMPANIONS = "./"
+"""Among the other files of a DAG file: all of the folder that its tasks may ask for when they run."""
+MOST_COMPANIONS, MOST_BYTES = 1000, 16 * 2**20
+"""So many files, and bytes of them, are kept with a version beside what it imports."""
+LINKED_ABOVE = 8 * 2**20
+"""Larger files are not kept: a version has a link to them."""
+KEYS = (".keytab", ".key", ".pem", ".p12", ".pfx", ".jks")
+"""How the names of files end that are not kept, so that no store has them: a version has a link to them, too."""
 _parsing = threading.Lock()
 NAMED = 5
 """So many of the files that are passed over are named."""
@@ -39,8 +47,13 @@ NAMED = 5
 class Tree:
     """The files below a folder as they are now. Symbolic links are followed; loops are reported and passed over."""
 
-    def __init__(self, root: Path, cache: dict[str, Any] | None = None, *, syntax: str = "glob") -> None:
+    def __init__(
+        self, root: Path, cache: dict[str, Any] | None = None, *, syntax: str = "glob", ignores: bool = True
+    ) -> None:
+        """*ignores*: whether ignore files count."""
         self.root = root
+        self._ignores = ignores
+        self._together: dict[tuple[str, bool], list[str] | None] = {}
         self.warnings: list[str] = []
         self.unreadable: list[str] = []
         """Folders and archives whose files are not known now."""
@@ -65,7 +78,10 @@ class Tree:
 
     def digest(self, name: str, extras: list[str] | tuple[str, ...] = ()) -> str:
         """Of the file *name*, of the local modules that it imports, and of the other files *extras*."""
-        parts = [(part, self.fact(part)[0]) for part in sorted({*self.closure(name), *extras})]
+        names = {*self.closure(name), *extras}
+        if COMPANIONS in names:
+            names |= self.watched(name)
+        parts = [(part, self.fact(part)[0]) for part in sorted(names)]
         return sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def closure(self, name: str) -> set[str]:
@@ -79,6 +95,51 @@ class Tree:
                     found.add(imported)
                     open_ends.append(imported)
         return found
+
+    def companions(self, name: str) -> list[str]:
+        """The files of the folder that tasks of the file *name* may ask for when they run: all of them.
+
+        Where they are too many, without what ignore files name; else those of the file's own folder, if they are few.
+        """
+        own = Path(name[: name.index(".zip/")] if ".zip/" in name else name).parent.as_posix()
+        for place, ignores in ((".", False), (".", True), (own, True)):
+            if (found := self._few_below(place, ignores=ignores)) is not None:
+                return found
+        return []
+
+    def watched(self, name: str) -> set[str]:
+        """Those of the `companions` whose change is one of the file *name*: a change of another DAG file is not."""
+        return {part for part in self.companions(name) if not self._has_own_dags(part)}
+
+    def is_linked(self, name: str) -> bool:
+        """Whether a version has a link to the file *name*, and not its content."""
+        try:
+            return name.lower().endswith(KEYS) or (self.root / name).stat().st_size > LINKED_ABOVE
+        except OSError:
+            return False
+
+    def _few_below(self, place: str, *, ignores: bool) -> list[str] | None:
+        """The files below the folder *place*; None if they are too many, or too large."""
+        if (place, ignores) not in self._together:
+            self._together[place, ignores] = self._looked_below(place, ignores=ignores)
+        return self._together[place, ignores]
+
+    def _looked_below(self, place: str, *, ignores: bool) -> list[str] | None:
+        quiet, folder = Tree(self.root, syntax=self._syntax, ignores=ignores), self.root / place
+        found, size = [], 0
+        for path in quiet._walk(folder, (), {os.path.realpath(folder)}):
+            name = self._relative(path)
+            try:
+                size += 0 if self.is_linked(name) else path.stat().st_size
+            except OSError:
+                continue
+            found.append(name)
+            if len(found) > MOST_COMPANIONS or size > MOST_BYTES:
+                return None
+        return found
+
+    def _has_own_dags(self, name: str) -> bool:
+        return name.endswith((".py", ".zip")) and self.may_define_dags(name)
 
     def changed_since(self, name: str, moment: float) -> bool:
         """Whether a file was written at *moment* or later (seconds since 1970)."""
@@ -193,6 +254,8 @@ class Tree:
 
     def _rules(self, folder: Path) -> list["Rule"]:
         """What the folder's ignore file says, for it and what is below it."""
+        if not self._ignores:
+            return []
         try:
             lines = read_small(folder / IGNORE_FILE).split("\n")
         except FileNotFoundError:

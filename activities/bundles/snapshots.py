@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,6 +19,8 @@ import fsspec
 from ..processes.users import RunAs, acting_as
 
 SNAPSHOT = re.compile("[0-9a-f]{20}")
+LINK = "->"
+"""In a list of files, in the place of a digest: how the path begins that a link leads to."""
 LARGEST = 64 * 1024 * 1024
 """Larger files, such as jars, are not kept: they are used where they are."""
 
@@ -52,6 +54,10 @@ def _is_as_kept(folder: Path, files: Mapping[str, str]) -> bool:
         return False
     found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     there = {path.relative_to(folder).as_posix(): path for path in found}
+    links = {name: target.removeprefix(LINK) for name, target in files.items() if target.startswith(LINK)}
+    if any(name not in there or not _leads_to(there.pop(name), target) for name, target in links.items()):
+        return False
+    files = {name: digest for name, digest in files.items() if name not in links}
     if os.geteuid() == 0:  # whose tasks may write everywhere, unless they run as others: they compile what they import
         there = {name: path for name, path in there.items() if path.parent.name != "__pycache__"}
     if there.keys() != files.keys() or any(path.is_symlink() for path in there.values()):
@@ -60,6 +66,10 @@ def _is_as_kept(folder: Path, files: Mapping[str, str]) -> bool:
         return all(sha256(path.read_bytes()).hexdigest() == files[name] for name, path in there.items())
     except FileNotFoundError:  # another worker puts it in place at this moment
         return False
+
+
+def _leads_to(path: Path, target: str) -> bool:
+    return path.is_symlink() and str(path.readlink()) == target
 
 
 def _content(path: Path) -> bytes | None:
@@ -81,13 +91,16 @@ class Snapshots:
     url: str
     local_folder: Path
 
-    def keep(self, root: Path, names: Iterable[str], user: RunAs | None = None) -> str:
-        """Keeps the files *names* below *root* that *user* can read, who the tasks run as.
+    def keep(self, root: Path, names: Iterable[str], user: RunAs | None = None, links: Collection[str] = ()) -> str:
+        """Keeps the files *names* below *root* that *user* can read, who the tasks run as; of *links* where they are.
 
         Returns the id of the snapshot, which their content determines.
         """
         files: dict[str, str] = {}
         for name in sorted({name for name in names if is_inside(name)}):
+            if name in links:
+                files[name] = f"{LINK}{root / name}"
+                continue
             with acting_as(user):
                 content = _content(root / name)
             if content is not None:
@@ -144,6 +157,11 @@ class Snapshots:
             whole = Path(making, "files")
             whole.mkdir()
             for name, digest in files.items():
+                if digest.startswith(LINK) and is_inside(name):
+                    path = whole / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.symlink_to(digest.removeprefix(LINK))
+                    continue
                 content = self._get(f"blobs/{digest}")
                 if not is_inside(name) or sha256(content).hexdigest() != digest:
                     raise SnapshotDamagedError(
@@ -192,7 +210,7 @@ class Snapshots:
         found: set[str] = set()
         for snapshot in snapshots:
             found.update(json.loads(self._get(f"manifests/{snapshot}.json")).values())
-        return found
+        return {digest for digest in found if not digest.startswith(LINK)}
 
     def _put(self, name: str, content: bytes) -> None:
         files, path = fsspec.core.url_to_fs(f"{self.url.rstrip('/')}/{name}")

@@ -414,7 +414,7 @@ async def test_no_file_hurts_another(folder: Folder) -> None:
 
     for name in good[:5]:
         folder.one(f"{name}.py", name, command="echo again")
-    folder.write("bad_never_ends.py", HOSTILE["never_ends"] + "\n")
+    folder.write("bad_never_ends.py", HOSTILE["never_ends"] + "\n# a DAG of tidemill\n")
     before = open_files()
     files = await folder.look()
     assert [files[f"{name}.py"].parses for name in good[:6]] == [2, 2, 2, 2, 2, 1]
