@@ -84,7 +84,7 @@ def test_a_worker_imports_neither_spark_nor_pandas() -> None:
     code = (
         "import sys; import tidemill.worker.cli.dag_commands, tidemill.worker.plugin\n"
         "import tidemill.activities.work.fork_server\n"
-        "print(sorted({name.split('.')[0] for name in sys.modules} & {'pyspark', 'pandas', 'sqlparse', 'matplotlib'}))"
+        "print(sorted({name.split('.')[0] for name in sys.modules} & {'pyspark', 'pandas', 'sqlglot', 'matplotlib'}))"
     )
     told = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
     assert told.stdout.strip() == "[]"

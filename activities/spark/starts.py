@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ...model.errors import InvalidInputError
 from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Outcome, StagedOutput, StagedTable
 from ...model.spec.references import RETURN_VALUE
@@ -221,14 +222,12 @@ class SparkStart:
 
     def statements(self) -> list[str]:
         """The SQL statements of the task, templates filled in."""
-        import sqlparse  # of the extra that Spark tasks need, and no other worker
-        from sqlparse.exceptions import SQLParseError
+        from .sql_statements import statements_of  # needs what is of the extra for Spark
 
         try:
-            found = [part.strip().rstrip(";") for part in sqlparse.split(str(self.filled["sql"]))]
-        except SQLParseError as error:
-            raise invalid(f"the task's SQL cannot be split into statements: {error}") from None
-        statements = [statement for statement in found if has_code(statement)]
+            statements = statements_of(str(self.filled["sql"]))
+        except InvalidInputError as error:
+            raise invalid(str(error)) from None
         if not statements:
             raise invalid("there is no statement in the task's SQL. Write one")
         return statements
@@ -237,14 +236,6 @@ class SparkStart:
 def cluster_name(work: SparkStart) -> str:
     """Return what a cluster knows the attempt by: the name of its driver's pod, the tag of its YARN application."""
     return f"tidemill-{work.attempt.uuid.hex}"
-
-
-def has_code(statement: str) -> bool:
-    """Whether there is more to *statement* than comments."""
-    from sqlparse.lexer import tokenize
-    from sqlparse.tokens import Comment
-
-    return any(kind not in Comment and text.strip() for kind, text in tokenize(statement))
 
 
 def sql_of(attempt: TaskAttempt, returned: Outcome, taken: timedelta) -> TaskAttempt:
