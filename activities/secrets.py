@@ -23,8 +23,9 @@ from .masking import PROCESS_MASKER, Masker
 
 if TYPE_CHECKING:
     from .attempts.key_values import KeyValues
+    from .kept import Kind
     from .secret_store import SecretStore
-    from .store import Kind, Store
+    from .store import Store
 
 SENSITIVE = (
     "password", "secret", "token", "api_key", "apikey", "passphrase", "private_key", "access_key", "passwd", "bearer",

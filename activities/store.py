@@ -7,30 +7,15 @@ results, as in an Airflow without a key; people see, change and remove those, an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ..model.errors import InvalidInputError
 from .attempts.key_values import VARIABLES
+from .kept import NO_KEY, Kept, Kind
 
 if TYPE_CHECKING:
     from .attempts.key_values import KeyValues
     from .secret_store import SecretStore
-
-LONGEST_NAME = 250
-NO_KEY = (
-    "there is no store with a key. Set TIDEMILL_FERNET_KEY, and TIDEMILL_SECRETS_DATABASE or TIDEMILL_ARCHIVE: "
-    "docs/security.md says how"
-)
-Kind = Literal["variable", "connection"]
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A variable's value, or a connection as JSON, as it was kept."""
-
-    name: str
-    text: str
-    description: str | None = None
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,13 @@ from ...model.spec.owned import OwnedNames
 from ...model.spec.references import texts
 from ...model.states import WAITS
 from .. import metrics, tracing
+from ..kept import Kept
 from ..masking import Masker
 from ..names import TASK_FAILED
 from ..processes.call import Answer, ServerGone
 from ..processes.forks import CodePlace, ImportFailed
 from ..processes.messages import Rendered, TriggerEvent
 from ..secrets import STORED, look_up, names_of, new_masker, place_of, store
-from ..store import Kept
 from ..worker_context import WorkerContext
 from .beside_log import RENDERED, keep_beside
 from .folder import EXIT, RESULT, AttemptFolder

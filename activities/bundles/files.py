@@ -13,7 +13,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from ...model.bundle.data import CHANGING, Listing, ListQuestion, ParsedDag, ParseQuestion, ParseResult
+from ...model.bundle.data import CHANGING, BundleSettings, Listing, ListQuestion, ParsedDag, ParseQuestion, ParseResult
 from ...model.errors import InvalidInputError, NotAllowedError
 from ...model.spec.dag import DagSpec, read_dag
 from ...model.spec.owned import OwnedNames
@@ -65,6 +65,8 @@ class FileActivities:
         answer = _listed(
             {
                 "root": str(root),
+                "home": os.path.realpath(self._workplace.home),
+                "is_live": settings.kind == "folder",
                 "syntax": settings.dag_ignore_file_syntax,
                 "safe_mode": settings.dag_discovery_safe_mode,
                 "extras": question.extras,
@@ -97,7 +99,7 @@ class FileActivities:
         root = source.root(question.revision)
         started, start = time.time(), time.monotonic()
         with acting_as(user):
-            tree = Tree(root, syntax=settings.dag_ignore_file_syntax)
+            tree = self._tree(root, settings)
             before = tree.digest(question.path, question.extras)
 
         def refused(operation: str, reason: str) -> None:
@@ -120,8 +122,9 @@ class FileActivities:
         answer = parsed(forks, airflow, file, AttemptSupervisor(file.timeout, too_long=TimeoutError))
         seconds = time.monotonic() - start
         with acting_as(user):
-            tree = Tree(root, syntax=settings.dag_ignore_file_syntax)
+            tree = self._tree(root, settings)
             modules, companions = tree.closure(question.path), {*tree.companions(question.path)}
+            watched = tree.watched(question.path)
             links = {name for name in companions if tree.is_linked(name)}
         metrics.parsed(settings.name, timedelta(seconds=seconds), failed="error" in answer)
         read = {*answer.get("files", question.extras)} - {COMPANIONS}
@@ -137,13 +140,12 @@ class FileActivities:
         is_live = "outside" in answer and settings.kind == "folder"
         kept = KeptFiles(names=explicit | companions, links=links - explicit)
         dags = self._keep(question, root, kept, specs, is_live=is_live)
-        extras = (COMPANIONS, *sorted(explicit - modules - companions))
+        extras = (COMPANIONS, *sorted(explicit - modules - watched))
         # looked at last: what was kept is no older than what it is known by
-        after = Tree(root, syntax=settings.dag_ignore_file_syntax)
+        after = self._tree(root, settings)
         with acting_as(user):
-            watched = (explicit | after.watched(question.path)) - modules
             changing = after.digest(question.path, question.extras) != before or any(
-                after.changed_since(name, started) for name in watched
+                after.changed_since(name, started) for name in (explicit | watched) - modules
             )
             digest = CHANGING if changing else after.digest(question.path, extras)
         return ParseResult(
@@ -153,6 +155,10 @@ class FileActivities:
             seconds=seconds,
             extras=extras,
         )
+
+    def _tree(self, root: Path, settings: BundleSettings) -> Tree:
+        home, is_live = os.path.realpath(self._workplace.home), settings.kind == "folder"
+        return Tree(root, syntax=settings.dag_ignore_file_syntax, home=home, is_live=is_live)
 
     def _keep(
         self, question: ParseQuestion, root: Path, files: "KeptFiles", specs: list[DagSpec], *, is_live: bool

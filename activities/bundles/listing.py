@@ -33,10 +33,16 @@ MAX_MEMORY = 4 * 2**30
 TRIES = 20
 COMPANIONS = "./"
 """Among the other files of a DAG file: all of the folder that its tasks may ask for when they run."""
-MOST_COMPANIONS, MOST_BYTES = 1000, 16 * 2**20
+MAX_COMPANIONS, MAX_BYTES = 1000, 16 * 2**20
 """So many files, and bytes of them, are kept with a version beside what it imports."""
 LINKED_ABOVE = 8 * 2**20
 """Larger files are not kept: a version has a link to them."""
+CODE = (
+    ".py", ".sql", ".hql", ".ddl", ".sh", ".bash", ".r", ".scala", ".j2", ".jinja", ".jinja2", ".tmpl", ".html",
+    ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".zip",
+)  # fmt: skip
+"""How the names of files end that people write. Of a live folder all others may be what tasks write: a version has
+links to them, and a change of theirs makes none."""
 KEYS = (".keytab", ".key", ".pem", ".p12", ".pfx", ".jks")
 """How the names of files end that are not kept, so that no store has them: a version has a link to them, too."""
 _parsing = threading.Lock()
@@ -48,11 +54,21 @@ class Tree:
     """The files below a folder as they are now. Symbolic links are followed; loops are reported and passed over."""
 
     def __init__(
-        self, root: Path, cache: dict[str, Any] | None = None, *, syntax: str = "glob", ignores: bool = True
+        self,
+        root: Path,
+        cache: dict[str, Any] | None = None,
+        *,
+        syntax: str = "glob",
+        ignores: bool = True,
+        home: str | None = None,
+        is_live: bool = False,
     ) -> None:
-        """*ignores*: whether ignore files count."""
+        """*ignores*: whether ignore files count; *home*: the folder of workers, which is passed over.
+
+        *is_live*: whether tasks may write there.
+        """
         self.root = root
-        self._ignores = ignores
+        self._ignores, self._home, self._is_live = ignores, home, is_live
         self._together: dict[tuple[str, bool], list[str] | None] = {}
         self.warnings: list[str] = []
         self.unreadable: list[str] = []
@@ -109,12 +125,14 @@ class Tree:
 
     def watched(self, name: str) -> set[str]:
         """Those of the `companions` whose change is one of the file *name*: a change of another DAG file is not."""
-        return {part for part in self.companions(name) if not self._has_own_dags(part)}
+        return {part for part in self.companions(name) if not self._has_own_dags(part) and not self.is_linked(part)}
 
     def is_linked(self, name: str) -> bool:
         """Whether a version has a link to the file *name*, and not its content."""
+        if name.lower().endswith(KEYS) or (self._is_live and not name.lower().endswith(CODE)):
+            return True
         try:
-            return name.lower().endswith(KEYS) or (self.root / name).stat().st_size > LINKED_ABOVE
+            return (self.root / name).stat().st_size > LINKED_ABOVE
         except OSError:
             return False
 
@@ -125,7 +143,8 @@ class Tree:
         return self._together[place, ignores]
 
     def _looked_below(self, place: str, *, ignores: bool) -> list[str] | None:
-        quiet, folder = Tree(self.root, syntax=self._syntax, ignores=ignores), self.root / place
+        quiet = Tree(self.root, syntax=self._syntax, ignores=ignores, home=self._home)
+        folder = self.root / place
         found, size = [], 0
         for path in quiet._walk(folder, (), {os.path.realpath(folder)}):
             name = self._relative(path)
@@ -134,7 +153,7 @@ class Tree:
             except OSError:
                 continue
             found.append(name)
-            if len(found) > MOST_COMPANIONS or size > MOST_BYTES:
+            if len(found) > MAX_COMPANIONS or size > MAX_BYTES:
                 return None
         return found
 
@@ -245,6 +264,8 @@ class Tree:
                 continue
             if is_folder:
                 real = os.path.realpath(path)
+                if real == self._home:
+                    continue
                 if real in seen:
                     self.warnings.append(f"{self._relative(path)} is a symbolic link into a loop: it is passed over")
                     continue
@@ -398,8 +419,9 @@ def _modules_of(archive: Path) -> list[str]:
 def listed(question: dict[str, Any]) -> dict[str, Any]:
     """The answer to *question*.
 
-    It has `root`, `syntax`, `extras` by file, `cache`, the path of what is known already, `safe_mode`: whether
-    files are passed over that do not speak of DAGs, and `user`, the ids of who reads the folder; None: this process's.
+    It has `root`, `home`, `is_live` and `syntax`, as `Tree`; `extras` by file, `cache`, the path of what is known
+    already, `safe_mode`: whether files are passed over that do not speak of DAGs, and `user`, the ids of who reads the folder;
+    None: this process's.
     """
     cache = Path(question["cache"])
     try:
@@ -429,7 +451,8 @@ def reading_as(user: list[int] | None) -> Iterator[None]:
 
 
 def _listed(question: dict[str, Any], cache: Path, known: dict[str, Any]) -> dict[str, Any]:
-    tree = Tree(Path(question["root"]), known, syntax=question["syntax"])
+    home, is_live = question.get("home"), question.get("is_live", False)
+    tree = Tree(Path(question["root"]), known, syntax=question["syntax"], home=home, is_live=is_live)
     if not tree.root.is_dir():
         return {"problem": f"{tree.root} is not a folder on this host. Mount it at the same path on every worker"}
     files: dict[str, str] = {}

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...model.run.views import RunDetails, TaskView
 from ...model.spec.dag import DagSpec
+from ..responses.dags import version_number
 from ..responses.tasks import shown_name, shown_state
 
 WORST_FIRST = (
@@ -35,7 +36,9 @@ def summaries(spec: DagSpec, details: RunDetails, with_note: Collection[str]) ->
     ]
     for cell in cells:
         cell["has_note"] = cell["task_id"] in with_note
-    return cells + [_cell(name, name, views, together=True) for name, views in of_group.items()]
+    cells += [_cell(name, name, views, together=True) for name, views in of_group.items()]
+    # Where it is null, the web takes it that there is no such instance, and leads to the task alone.
+    return [{**cell, "dag_version_number": version_number(spec)} for cell in cells]
 
 
 def aggregate(states: Counter[str | None]) -> str | None:
@@ -54,7 +57,6 @@ def _cell(name: str, shown: str, views: list[TaskView], *, together: bool) -> di
         "child_states": {state or "none": n for state, n in states.items()} if together else None,
         "min_start_date": _text(min(starts, default=None)),
         "max_end_date": _text(max(ends, default=None)),
-        "dag_version_number": None,
         "has_note": False,
     }
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Response
 from pydantic import ConfigDict, Field
 
+from ...activities.kept import LONGEST_NAME, Kept
 from ...activities.secrets import STORED, Connection, names_of, place_of, store
-from ...activities.store import LONGEST_NAME, Kept
 from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError
 from ...worker.shown_secrets import HIDDEN, fields_of

@@ -28,6 +28,9 @@ MAX_DAGS = 50
 """DAGs whose decisions a list without a dag_id looks at."""
 
 
+OF_DAG: dict[str, Any] = {"dag_id": lambda one: one["dag_id"]}
+
+
 @router.get("/api/v2/importErrors")
 async def get_import_errors(
     source: Source,
@@ -156,7 +159,7 @@ async def get_decisions(
             views = [await source.view(dag_id)]
     found = [_decision(view.dag_id, made) for view in views for made in view.decisions]
     changes = await _changes(request)
-    found += [one for one in changes if dag_id in (None, one["dag_id"]) and (dag_id or matches(one, named, {}))]
+    found += [one for one in changes if dag_id in (None, one["dag_id"]) and (dag_id or matches(one, named, OF_DAG))]
     keys: dict[str, Any] = {"id": lambda one: one["when"], "when": lambda one: one["when"]}
     keys |= {name: lambda one, name=name: one[name] for name in ("event", "dag_id", "run_id", "task_id", "owner")}
     filters = {

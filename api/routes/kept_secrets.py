@@ -9,8 +9,9 @@ from typing import Any, Generic
 from fastapi import Request
 
 from ...activities.attempts.key_values import KeyValues
+from ...activities.kept import Kept, Kind
 from ...activities.secrets import STORED, place_of, store
-from ...activities.store import Kept, Kind, Store
+from ...activities.store import Store
 from ...model.errors import InvalidInputError
 from ...worker.connection import NotFoundError
 from ..auth.tokens import Role

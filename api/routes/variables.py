@@ -7,8 +7,8 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from pydantic import Field
 
 from ...activities.attempts.key_values import KeyValues
+from ...activities.kept import LONGEST_NAME, Kept
 from ...activities.secrets import STORED, is_sensitive, names_of, place_of, store
-from ...activities.store import LONGEST_NAME, Kept
 from ...worker.connection import NotFoundError
 from ...worker.shown_secrets import HIDDEN
 from ..dependencies import Limit, Offset, UpdateMask, Values

@@ -209,6 +209,8 @@ def test_it_is_listed_by_the_api_and_by_the_command_line(web: Web) -> None:
     logs = web.get("/api/v2/eventLogs", params={"owner": "Anonymous", "limit": 1000}).json()["event_logs"]
     mine = [one for one in logs if json.loads(one["extra"])["about"].get("name") == "audited"]
     assert [(one["dag_id"], json.loads(one["extra"])["status"]) for one in mine] == [(None, 201)]
+    for name in ("dag_id_pattern", "dag_id_prefix_pattern"):
+        assert web.get("/api/v2/eventLogs", params={name: "no such"}).json() == {"event_logs": [], "total_entries": 0}
     listed = run_command(web.here, "audit", "--home", str(web.folder / "home"), "--who", "Anonymous", "--json")
     assert "audited" in [line["about"].get("name") for line in json.loads(listed.stdout)]
     refused = run_command(web.here, "audit", "--home", str(web.folder / "home"), "--refused", "--json")

@@ -17,9 +17,9 @@ from test_access import SECRET, client
 from tidemill.activities import secrets
 from tidemill.activities.attempts.key_values import VARIABLES, KeyValues
 from tidemill.activities.dag_files import parse_dag_file
+from tidemill.activities.kept import Kept
 from tidemill.activities.secret_store import SecretStore
 from tidemill.activities.secrets import Connection, Variable
-from tidemill.activities.store import Kept
 from tidemill.api.app import make_app
 from tidemill.api.auth.sessions import Access
 from tidemill.api.auth.tokens import Role, TokenFile, create_token

@@ -153,8 +153,21 @@ def test_large_files_and_keys_are_linked(tmp_path: Path, monkeypatch: pytest.Mon
     assert (again / "large.csv").is_symlink(), "what somebody has changed is laid out anew"
 
 
+def test_of_a_live_folder_data_is_linked_and_the_home_of_workers_passed_over(tmp_path: Path) -> None:
+    for name in ("a.py", "q.sql", "out.csv", "home/a.log", "home/snapshots/x/b.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    tree = Tree(tmp_path, home=str(tmp_path / "home"), is_live=True)
+    assert tree.dag_files() == ["a.py"]
+    assert tree.companions("a.py") == ["a.py", "out.csv", "q.sql"]
+    assert [name for name in tree.companions("a.py") if tree.is_linked(name)] == ["out.csv"]
+    before = tree.digest("a.py", [COMPANIONS])
+    (tmp_path / "out.csv").write_text("what a task has written")
+    assert Tree(tmp_path, home=str(tmp_path / "home"), is_live=True).digest("a.py", [COMPANIONS]) == before
+
+
 def test_of_too_many_files_fewer_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MOST_COMPANIONS", 6)
+    monkeypatch.setattr(listing, "MAX_COMPANIONS", 6)
     (tmp_path / "team").mkdir()
     (tmp_path / "ignored").mkdir()
     (tmp_path / "team" / "a.py").write_text("pass")

@@ -16,7 +16,8 @@ from .output import Json, console, fail, make_table, print_json
 
 if TYPE_CHECKING:
     from ...activities.attempts.key_values import KeyValues
-    from ...activities.store import Kind, Store
+    from ...activities.kept import Kind
+    from ...activities.store import Store
 
 variables = typer.Typer(no_args_is_help=True, add_completion=False)
 connections = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -95,7 +96,7 @@ def variable_of(key: str) -> str:
 
 def keep(kind: "Kind", name: str, text: str, description: str | None) -> None:
     """Keep or change what is called *name*."""
-    from ...activities.store import Kept
+    from ...activities.kept import Kept
 
     there, kept = the_store(), Kept(name, text, description)
     before = place_of(kind, name, values()) or STORED

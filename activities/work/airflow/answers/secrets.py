@@ -68,7 +68,7 @@ def _read(conn_id: str, text: str) -> Any:
     return found
 
 
-def _said(reading: Answering) -> Answering:
+def _denied_where_refused(reading: Answering) -> Answering:
     """*reading*, whose refusals are told as denials: of all other errors Airflow's SDK says that nothing is there."""
 
     def read(asking: Asking, message: Message) -> Message | None:
@@ -81,9 +81,9 @@ def _said(reading: Answering) -> Answering:
 
 
 ANSWERS: dict[str, Answering] = {
-    "GetVariable": _said(_variable),
+    "GetVariable": _denied_where_refused(_variable),
     "PutVariable": _set_variable,
     "DeleteVariable": _delete_variable,
     "GetVariableKeys": _variable_keys,
-    "GetConnection": _said(_connection),
+    "GetConnection": _denied_where_refused(_connection),
 }

@@ -39,8 +39,8 @@ def answer(asking: Asking, message: Message) -> Message | None:
     found = ANSWERS.get(message["type"])
     if found is None:
         raise InvalidInputError(f"Airflow's Task SDK has asked {message['type']}, which is not answered here")
-    said = found(asking, message)
-    is_error = said is not None and said["type"] == "ErrorResponse"
-    if said is not None and is_error and said["error"] not in LOOKED_AT.get(message["type"], ()):
-        raise InvalidInputError(f"{message['type']}: {said['error']}, {said['detail']}")
-    return said
+    reply = found(asking, message)
+    is_error = reply is not None and reply["type"] == "ErrorResponse"
+    if reply is not None and is_error and reply["error"] not in LOOKED_AT.get(message["type"], ()):
+        raise InvalidInputError(f"{message['type']}: {reply['error']}, {reply['detail']}")
+    return reply

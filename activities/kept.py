@@ -1,0 +1,20 @@
+"""A variable or a connection that is kept, wherever that is."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+LONGEST_NAME = 250
+NO_KEY = (
+    "there is no store with a key. Set TIDEMILL_FERNET_KEY, and TIDEMILL_SECRETS_DATABASE or TIDEMILL_ARCHIVE: "
+    "docs/security.md says how"
+)
+Kind = Literal["variable", "connection"]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A variable's value, or a connection as JSON, as it was kept."""
+
+    name: str
+    text: str
+    description: str | None = None
