@@ -420,8 +420,8 @@ def listed(question: dict[str, Any]) -> dict[str, Any]:
     """The answer to *question*.
 
     It has `root`, `home`, `is_live` and `syntax`, as `Tree`; `extras` by file, `cache`, the path of what is known
-    already, `safe_mode`: whether files are passed over that do not speak of DAGs, and `user`, the ids of who reads the folder;
-    None: this process's.
+    already, `safe_mode`: whether files are passed over that do not speak of DAGs, and `user`, the ids of who reads the
+    folder; None: this process's.
     """
     cache = Path(question["cache"])
     try:
