@@ -28,7 +28,7 @@ class DagPast(DagData):
     def begin_again(self, tracked: TrackedRun, instances: Collection[str]) -> dict[str, TaskState]:
         """Takes note that tasks of a run that had ended begin anew: the next run waits for them until they end again.
 
-        *instances* are those that are cleared. Returns what runs that look back at it have to hear.
+        *instances* are those that are cleared or marked. Returns what runs that look back at it have to hear.
         """
         tasks = {split_key(key)[0] for key in instances} & remembered(self.spec)
         anew = dict.fromkeys(sorted(tasks), TaskState.NONE)

@@ -434,13 +434,13 @@ class DagWorkflow:
             # The marker for either: a worker of the release before would take what the run reports for an old message.
             keeps_times = workflow.patched("run-marks-keep-times")
         self.state.revise(revised.run, revision, workflow.now(), keeps_times=keeps_times)
-        if revision.clear is not None:
-            self._tell_of_clear(self.state.runs[key], revised.instances)
+        if revision.mark_run is None:
+            self._tell_of_revision(self.state.runs[key], revised.instances)
         self._alarm.fire()
         return list(revised.instances)
 
-    def _tell_of_clear(self, tracked: TrackedRun, instances: Sequence[str]) -> None:
-        """Has runs that look back at *tracked* wait for its tasks that run again."""
+    def _tell_of_revision(self, tracked: TrackedRun, instances: Sequence[str]) -> None:
+        """Has runs that look back at *tracked* wait for its tasks that run again, or are marked."""
         affected = self.state.after(tracked.run.run_id)
         anew = self.state.begin_again(tracked, instances)
         if anew and affected and workflow.patched("clears-are-told"):
