@@ -15,7 +15,7 @@ from forked_commands import forked
 from support import Stack, bash, dag, empty, eventually, run_command, told, without_times
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
-from tidemill.worker.cli import Commands
+from tidemill.worker.cli import Commands, processes
 from tidemill.worker.cli.dags import DagCommands
 from tidemill.worker.doctor import check_server, temporal_check
 
@@ -314,3 +314,14 @@ def test_the_doctor_names_the_remedy(tmp_path: Path) -> None:
     assert not checks["Java"]["ok"]
     assert "Install a Java 17 runtime" in checks["Java"]["remedy"]
     assert "set TEMPORAL_ADDRESS" in checks["Temporal service"]["remedy"]
+
+
+def test_what_dev_lacks_for_spark_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr(processes, "find_spec", lambda _: None)
+    assert "pip install 'tidemill[spark]'" in (processes.lacks_for_spark() or "")
+    monkeypatch.setattr(processes, "find_spec", lambda _: object())
+    monkeypatch.setattr(processes, "find_java", lambda: None)
+    assert "JAVA_HOME" in (processes.lacks_for_spark() or "")
+    monkeypatch.setattr(processes, "find_java", lambda: object())
+    assert processes.lacks_for_spark() is None

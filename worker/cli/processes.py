@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import os
 from collections import Counter
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -111,7 +113,10 @@ def dev(
     async def work() -> None:
         async with AsyncExitStack() as running:
             dev_settings = settings
-            if spark and CONNECTION not in settings.spark_connections and find_java() is not None:
+            missing = lacks_for_spark() if spark else None
+            if missing is not None:
+                console.print(f"Spark        none: {missing}. Tasks with conn_id {CONNECTION!r} wait", soft_wrap=True)
+            elif spark and CONNECTION not in settings.spark_connections:
                 url = await running.enter_async_context(connect_server(settings.home.resolve()))
                 known = {**settings.spark_connections, CONNECTION: SparkOptions(master=url)}
                 dev_settings = settings.model_copy(update={"spark_connections": known})
@@ -131,7 +136,7 @@ def dev(
                 soft_wrap=True,
             )
             beside = [asyncio.create_task(watch_folder(tidemill, dags.resolve(), settings.bundle))]
-            if spark:
+            if spark and missing is None:
                 beside.append(asyncio.create_task(prepare_spark(settings.home.resolve())))
             try:
                 await until_stopped()
@@ -140,6 +145,13 @@ def dev(
                     task.cancel()
 
     run(work())
+
+
+def lacks_for_spark() -> str | None:
+    """What this machine lacks to run Spark, and how it is had; None if it has all of it."""
+    if not os.environ.get("SPARK_HOME") and find_spec("pyspark") is None:
+        return "it is not installed: pip install 'tidemill[spark]'"
+    return None if find_java() is not None else "there is no Java: install one, or set JAVA_HOME"
 
 
 async def prepare_spark(home: Path) -> None:
