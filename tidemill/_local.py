@@ -1,6 +1,6 @@
 """Gives `DAG.test` its runner: the model may not know the layers above it."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from .model.authoring.dags import DAG
@@ -13,7 +13,7 @@ __all__ = ["DAG", "dag"]
 def run_locally(dag: DAG, *, logical_date: datetime | None, conf: dict[str, Any] | None) -> RunDetails:
     from .worker.local_run import run_locally as run
 
-    return run(dag, logical_date=logical_date, conf=conf)
+    return run(dag, logical_date=logical_date or datetime.now(UTC), conf=conf)
 
 
 DAG.local_runner = staticmethod(run_locally)

@@ -163,12 +163,20 @@ class DAG:
         """The file that the DAG is written in; None where it is typed in."""
         _made.append(self)
 
-    def test(self, logical_date: datetime | None = None, conf: dict[str, Any] | None = None) -> Any:
-        """Runs the DAG here and now, without a server (Airflow's dag.test). Returns the run with its tasks."""
+    def test(
+        self,
+        logical_date: datetime | None = None,
+        run_conf: dict[str, Any] | None = None,
+        conf: dict[str, Any] | None = None,
+    ) -> Any:
+        """Runs the DAG here and now, without a server (Airflow's dag.test). Returns the run with its tasks.
+
+        Without a *logical_date* that is now (as in Airflow). *conf* is another name of *run_conf*.
+        """
         runner = type(self).local_runner
         if runner is None:
             raise InvalidInputError("dag.test() needs the whole of tidemill. Import DAG from `tidemill`")
-        return runner(self, logical_date=aware(logical_date, self.timezone), conf=conf)
+        return runner(self, logical_date=aware(logical_date, self.timezone), conf=run_conf or conf)
 
     def next_dagrun_info(
         self, last_automated_dagrun: DataInterval | None, *, restricted: bool = True, now: datetime | None = None

@@ -16,6 +16,20 @@ from tidemill import DAG, CommandNotifier, EmptyOperator, PythonSensor, task
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+def test_a_dag_is_tested_for_now_and_with_airflow_s_run_conf() -> None:
+    with DAG("now", schedule=None, start_date=START) as dag:
+
+        @task
+        def day(ds: str, dag_run: Any) -> list[Any]:
+            return [ds, dag_run.conf]
+
+        day()
+    details = dag.test(run_conf={"a": 1})
+    assert str(details.state) == "success"
+    assert details.run.logical_date is not None
+    assert dag.test(START).run.logical_date == START
+
+
 def test_a_task_is_tried_as_often_as_it_may_be() -> None:
     tries: list[int] = []
     with DAG("again", schedule=None, start_date=START) as dag:
