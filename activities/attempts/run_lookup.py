@@ -226,9 +226,9 @@ class RunLookup:
             return [question.of_workflow] if of_dag else []
         views = await self._views(question.model_copy(update={"run_id": None}))
         meant = [view for view in views if view.run_id == question.run_id]
-        if not question.include_prior_dates or not meant or meant[0].logical_date is None:
+        date = meant[0].logical_date if meant else question.until
+        if not question.include_prior_dates or date is None:
             return [view.workflow_id for view in meant]
-        date = meant[0].logical_date
         before = [view for view in views if view.logical_date is not None and view.logical_date <= date]
         before.sort(key=lambda view: view.logical_date or date, reverse=True)
         return [view.workflow_id for view in before]

@@ -21,6 +21,8 @@ class Question(Model):
     """The workflow of the run that is meant, where that is known: its DAG need not be asked for it."""
     include_prior_dates: bool = False
     """Whether the latest earlier run is meant that has what is asked for."""
+    until: Instant | None = None
+    """With that: the latest logical date, where the DAG has no run of the id that is named."""
 
 
 class RunSummary(Model):

@@ -153,3 +153,13 @@ async def test_why_a_run_cannot_be_started_is_said(airflow: Stack) -> None:
     await run_once(airflow, "succeeded", run_id="taken")
     details = await run_once(airflow, "starts_a_run_that_is_there")
     assert "run 'taken' of DAG 'succeeded' is there already" in str(details.tasks[0].error)
+
+
+async def test_the_latest_result_of_another_dag_is_found_and_nobody_answers_input(airflow: Stack, out: Path) -> None:
+    """Of runs up to the own logical date; Airflow 3.3.2 finds none, where the other DAG has no run of the same id."""
+    for day in (1, 2, 4):
+        date = datetime(2026, 2, day, tzinfo=UTC)
+        await run_once(airflow, "pushes_daily", run_id=f"of_{day}", logical_date=date)
+    details = await run_once(airflow, "pulls_the_latest_of_another", logical_date=datetime(2026, 2, 3, tzinfo=UTC))
+    assert details.state is RunState.SUCCESS, details.tasks
+    assert noted(out, "pulled") == ["nobody answers", "of_2"]

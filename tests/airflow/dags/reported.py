@@ -163,3 +163,23 @@ with DAG("woken_by_reference", schedule=[Asset("by_reference", uri="file:///by/r
 
 with DAG("starts_a_run_that_is_there", schedule=None, start_date=STARTS):
     TriggerDagRunOperator(task_id="starts", trigger_dag_id="succeeded", trigger_run_id="taken")
+
+with DAG("pushes_daily", schedule=None, start_date=STARTS):
+
+    @task
+    def push(dag_run):
+        return dag_run.run_id
+
+    push()
+
+with DAG("pulls_the_latest_of_another", schedule=None, start_date=STARTS):
+
+    @task
+    def pull(ti):
+        note("pulled", ti.xcom_pull(dag_id="pushes_daily", task_ids="push", include_prior_dates=True))
+        try:
+            input("who waits for an answer?")
+        except EOFError:
+            note("pulled", "nobody answers")
+
+    pull()

@@ -74,6 +74,7 @@ def _values(asking: Asking, message: Message) -> dict[int, Any]:
         key=key,
         of_workflow=asking.attempt.run.workflow_id if asking.is_own(message) else None,
         include_prior_dates=bool(message.get("include_prior_dates")),
+        until=asking.attempt.run.logical_date,
     )
     return {int(index): value for index, value in asking.worker.facts(question).items()}
 
