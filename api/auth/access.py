@@ -57,7 +57,7 @@ def needed_role(method: str, path: str) -> Role | None:
 
 async def authorise(request: Request) -> Person:
     """Who is asking. Answers 401 if that is not known, 403 if they may not, and 429 if they ask too often."""
-    path = request.scope["route"].path
+    path = request.scope["route"].path_format  # without what a parameter may hold, such as `:path`
     role = needed_role(request.method, path)
     if role is None:
         return ANYBODY

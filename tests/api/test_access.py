@@ -80,6 +80,7 @@ async def call(app: FastAPI, method: str, path: str, token: str | None) -> Respo
 async def test_every_operation_asks_who_it_is(app: FastAPI, tokens: dict[str, str]) -> None:
     """There is nothing behind it here: whoever is let in meets an error that is not about access."""
     assert len(routes(app)) > 90
+    forbidden = {(method, path.replace(":path}", "}")) for method, path in FORBIDDEN}
     for method, path in routes(app):
         role = needed_role(method, path)
         if role is None:
@@ -90,7 +91,7 @@ async def test_every_operation_asks_who_it_is(app: FastAPI, tokens: dict[str, st
         assert (await call(app, method, path, "tidemill_forged")).status_code == 401, (method, path)
         for name, token in tokens.items():
             status = (await call(app, method, path, token)).status_code
-            let_in = Role[name.upper()] >= role and (method, path) not in FORBIDDEN
+            let_in = Role[name.upper()] >= role and (method, path) not in forbidden
             assert (status != 403) is let_in, (method, path, name, status)
 
 
