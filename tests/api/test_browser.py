@@ -281,7 +281,7 @@ def test_a_variable_is_added_by_clicks(seen: Seen, web: Web, monkeypatch: pytest
 
     monkeypatch.setenv("TIDEMILL_SECRETS_DATABASE", f"sqlite:///{tmp_path / 'kept.db'}")
     monkeypatch.setenv("TIDEMILL_FERNET_KEY", Fernet.generate_key().decode())
-    for known in (secrets.backends, secrets.store):
+    for known in (secrets.backends, secrets._encrypted):
         known.cache_clear()
     try:
         page.get_by_role("button", name="Save").click()
@@ -290,7 +290,7 @@ def test_a_variable_is_added_by_clicks(seen: Seen, web: Web, monkeypatch: pytest
         assert web.get("/api/v2/variables/clicked").json()["value"] == "by hand"
     finally:
         monkeypatch.undo()
-        for known in (secrets.backends, secrets.store):
+        for known in (secrets.backends, secrets._encrypted):
             known.cache_clear()
 
 
