@@ -243,6 +243,7 @@ def an_end_tears_down(look: Look) -> Found:
     end = look.object.tasks.ended
     if end is None or not look.exact or not look.before or end.reason.startswith("a defect"):
         return
+    tears_down = look.object.tasks.engine._tears_down and look.closed in ("Completed", "Failed")
     for key, instance in look.state.instances.items():
         if not look.state.spec.by_id[instance.task_id].is_teardown:
             continue
