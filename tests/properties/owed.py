@@ -250,13 +250,8 @@ def an_end_tears_down(look: Look) -> Found:
         if look.before.get("ended") is None and instance.state is S.SKIPPED and instance.reason == end.reason:
             yield f"{key} is skipped by the end of its run: {end.reason}"
         ran = instance.try_number > instance.tries_cleared  # it may skip itself
-        unrun = look.closed in ("Completed", "Failed") and instance.state in UNRUN and not ran
-        if (
-            unrun
-            and not _by_people(instance.reason)
-            and look.object.tasks.engine._tears_down
-            and _owing(look).owed(key) == RUN
-        ):
+        unrun = instance.state in UNRUN and not ran and not _by_people(instance.reason)
+        if tears_down and unrun and _owing(look).owed(key) == RUN:
             yield f"{key} is {instance.state}, and what it tears down was set up"
 
 
