@@ -151,7 +151,7 @@ with DAG("files", tags=["x"], template_searchpath=["sql"], user_defined_macros={
     found = await results(here, details)
     assert found["a"] == "HELLO 2024-05-06"
     assert found["b"] == "not a file: say.sh"
-    assert found["c"].splitlines() == ["echo of x", "", "echo HELLO 2024-05-06"]
+    assert found["c"].splitlines() == ["echo of x", "echo HELLO 2024-05-06"]
 
 
 @pytest.mark.thorough

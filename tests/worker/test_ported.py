@@ -22,7 +22,7 @@ async def test_classic(here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TIDEMILL_CONN_WAREHOUSE", f'{{"extra": {{"folder": "{tmp_path}/warehouse"}}}}')
     states = await ran(here, "classic.py")
     assert [states["weekday"], states["weekend"], states["done"]] == ["skipped", "success", "success"]
-    assert (tmp_path / "warehouse" / "sales_2026_01_03.txt").read_text() == "2026-01-03 3\n"
+    assert (tmp_path / "warehouse" / "sales_2026_01_03.txt").read_text() == "2026-01-03 3"
 
 
 @pytest.mark.thorough

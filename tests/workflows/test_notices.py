@@ -25,10 +25,10 @@ async def test_functions_of_the_dag_file_are_called_with_the_context(here: Stack
     assert sorted(notes.read_text().splitlines()) == [
         "begin bad 1 None",
         "begin bad 2 None",
-        "failed again bad 2 ValueError: no",
-        "failed bad 2 ValueError: no",
-        "retry bad 1 ValueError: no",
-        "run failed bad 2 bad failed",
+        "failed again bad 2 no",
+        "failed bad 2 no",
+        "retry bad 1 no",
+        "run failed bad 2 None",
         "well good 1 None",
     ]
 
