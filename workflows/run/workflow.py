@@ -194,7 +194,7 @@ class DagRunWorkflow:
     async def _to_the_end(self) -> RunEnd:
         while True:
             # What is in flight does not carry over: before it goes on as new, a run lets it finish.
-            draining = self.tasks.ended is None and self._has_to_go_on_as_new()
+            draining = self._has_to_go_on_as_new() and not self.tasks.engine.is_tearing_down
             if draining:
                 self.tasks.engine.hold()
             else:
