@@ -70,6 +70,9 @@ class Tree:
         self.root = root
         self._ignores, self._home, self._is_live = ignores, home, is_live
         self._together: dict[tuple[str, bool], list[str] | None] = {}
+        self._none: list[str] = []
+        self._watched: dict[int, set[str]] = {}
+        """By the identity of a list in `_together`, which lives as long: what is `watched` of it, for all DAG files."""
         self.warnings: list[str] = []
         self.unreadable: list[str] = []
         """Folders and archives whose files are not known now."""
@@ -121,11 +124,15 @@ class Tree:
         for place, ignores in ((".", False), (".", True), (own, True)):
             if (found := self._few_below(place, ignores=ignores)) is not None:
                 return found
-        return []
+        return self._none
 
     def watched(self, name: str) -> set[str]:
         """Those of the `companions` whose change is one of the file *name*: a change of another DAG file is not."""
-        return {part for part in self.companions(name) if not self._has_own_dags(part) and not self.is_linked(part)}
+        found = self.companions(name)
+        if id(found) not in self._watched:
+            kept = {part for part in found if not self._has_own_dags(part) and not self.is_linked(part)}
+            self._watched[id(found)] = kept
+        return self._watched[id(found)]
 
     def is_linked(self, name: str) -> bool:
         """Whether a version has a link to the file *name*, and not its content."""
