@@ -11,6 +11,7 @@ from ..model.base import Model
 from ..model.interfaces.run import RunInterface
 from ..model.pool.state import RunLeases
 from ..model.run.identity import beginnings_of_runs
+from ..model.workflow_ids import quoted
 from .calling import query
 
 RUNNING = RunInterface.running()
@@ -71,7 +72,7 @@ async def find_holders(question: HoldersQuestion) -> Holders:
             async for run in client.list_workflows(f'{RUNNING} AND WorkflowId STARTS_WITH "{beginning}"')
             if run.id.startswith(beginning)
         ]
-        of_name = [run.run_id async for run in client.list_workflows(f'WorkflowId = "{question.pool}"', limit=3)]
+        of_name = [run.run_id async for run in client.list_workflows(f"WorkflowId = {quoted(question.pool)}", limit=3)]
     except RPCError as error:
         if error.status is RPCStatusCode.UNIMPLEMENTED:  # the SDK's test server has no lists
             return Holders()

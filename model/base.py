@@ -16,9 +16,6 @@ from pydantic import (
     model_serializer,
 )
 
-NAME = r"^[\w.\-]*[\w\-][\w.\-]*$"
-"""What DAGs, tasks, pools and bundles may be called: Airflow's rule, but for `.` and `..`, which no path can name."""
-
 
 def _made_strictly(model: BaseModel, /, **fields: Any) -> None:
     """Makes *model* of *fields*; whoever writes code or a document is told of a field that there is not."""

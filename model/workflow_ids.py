@@ -10,6 +10,12 @@ LONGEST_DAG = 210
 """A longer dag_id is shortened where the whole does not fit, so that there is room for what comes after it."""
 
 
+def quoted(text: str) -> str:
+    """Return *text* as a literal of a query of Temporal's visibility."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def bounded(text: str, limit: int = LONGEST) -> str:
     """Return *text*, or where it is longer than *limit*, which is at least 17, its beginning and a digest of it."""
     if len(text) <= limit:

@@ -3,10 +3,10 @@
 import os
 from difflib import get_close_matches
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, get_origin
 
 from pydantic import ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from ..model.errors import InvalidInputError, explain
 from .setting_groups import (
@@ -77,5 +77,17 @@ def read_settings() -> Settings:
             raise InvalidInputError(f"{name} is no setting of tidemill. {remedy}")
     try:
         return Settings()
+    except SettingsError as error:
+        raise _not_json(error) from None
     except ValidationError as error:
         raise explain(error, "settings (TIDEMILL_* in the environment, or the settings file)", Settings) from None
+
+
+def _not_json(error: SettingsError) -> InvalidInputError:
+    """Return what to say of a variable whose text is no JSON, though its setting is a list or an object."""
+    for name, field in Settings.model_fields.items():
+        text = os.environ.get(PREFIX + name.upper())
+        if text is not None and f'"{name}"' in str(error):
+            form = '{"name": "value"}' if get_origin(field.annotation) is dict else '["A", "B"]'
+            return InvalidInputError(f"{PREFIX}{name.upper()} = {text!r} is no JSON. Write it as {form}")
+    return InvalidInputError(f"settings: {error}")

@@ -6,6 +6,8 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...model.asset.state import short_name
+
 
 class Answer(BaseModel):
     """An answer, or a part of one."""
@@ -45,8 +47,8 @@ def number_of(*parts: object) -> int:
 
 
 def asset_number(name: str) -> int:
-    """Airflow has numbers where assets have names here."""
-    return number_of("asset", name)
+    """Return Airflow's number of an asset: of a long name the same as of its short form, which lists have."""
+    return number_of("asset", short_name(name))
 
 
 Note = Annotated[str | None, Field(max_length=1000)]

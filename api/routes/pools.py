@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from ...model.errors import InvalidInputError
-from ...model.pool.state import LIMIT, PoolSettings, PoolView
+from ...model.names import LIMIT
+from ...model.pool.state import PoolSettings, PoolView
 from ...model.spec.tasks.base import DEFAULT_POOL
 from ...model.states import RunState
 from ...worker.connection import NotFoundError
@@ -111,7 +112,7 @@ async def get_pools(
     return PoolCollection(pools=part.items, total_entries=part.total)
 
 
-@router.get("/api/v2/pools/{pool_name}")
+@router.get("/api/v2/pools/{pool_name:path}")
 async def get_pool(source: Source, pool_name: str) -> PoolAnswer:
     """A pool."""
     if pool_name == DEFAULT_POOL:
@@ -127,7 +128,7 @@ async def make_pool(source: Source, body: PoolBody) -> PoolAnswer:
     return await _set(source, body.name, body.slots, body.description, body.include_deferred)
 
 
-@router.patch("/api/v2/pools/{pool_name}")
+@router.patch("/api/v2/pools/{pool_name:path}")
 async def patch_pool(source: Source, pool_name: str, body: PoolPatch, update_mask: UpdateMask = None) -> PoolAnswer:
     """Changes a pool. Slots that are held stay held."""
     _not_the_default(pool_name)
@@ -180,7 +181,7 @@ async def _overwrite(source: Source, body: PoolBody, before: PoolAnswer | None, 
     await _set(source, body.name, known["slots"], known["description"], known["include_deferred"])
 
 
-@router.delete("/api/v2/pools/{pool_name}", status_code=204)
+@router.delete("/api/v2/pools/{pool_name:path}", status_code=204)
 async def delete_pool(source: Source, pool_name: str) -> Response:
     """Ends a pool that nobody uses."""
     _not_the_default(pool_name)

@@ -5,7 +5,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, field_validator
 
-from ..base import NAME, Instant, Model, OmitDefaults, OmitNewDefaults, PositiveDuration, Request
+from ..base import Instant, Model, OmitDefaults, OmitNewDefaults, PositiveDuration, Request
+from ..names import NAME
 from ..spec.owned import OwnedNames
 from ..workflow_ids import bounded
 

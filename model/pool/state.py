@@ -4,7 +4,6 @@ The same holds what one task may have active over all runs of its DAG (max_activ
 such a limit is a pool of its own.
 """
 
-import re
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import ClassVar
@@ -12,15 +11,13 @@ from typing import ClassVar
 from pydantic import Field, PositiveInt
 
 from ..base import Instant, Model, OmitDefaults, OmitNewDefaults, Record, Request, iso
-from ..errors import InvalidInputError
+from ..names import LIMIT
 from ..run.instance_keys import UNMAPPED
 from ..run.ready_tasks import counts_in_parallelism
 from ..spec.tasks import BaseTask
-from ..workflow_ids import SHORTENED, of_dag
+from ..workflow_ids import SHORTENED, bounded, of_dag
 
 UNLIMITED = -1
-LIMIT = "limit:"
-"""Begins the workflow ids of pools that are limits: their slots are set by DAGs and settings, not by people."""
 RETURNED_KEPT = 500
 PASS_ON, PLENTY = timedelta(seconds=5), 32
 """How long a run may pass slots on from task to task by itself, and how many have to be free for it to do so."""
@@ -246,21 +243,9 @@ class PoolState(OmitNewDefaults, Record):
         )
 
 
-def check_pool_name(name: str) -> None:
-    """Raises InvalidInputError for a name that no person may give to a pool."""
-    if name.startswith(LIMIT):
-        raise InvalidInputError(
-            f"{name!r} is a limit and no pool. Set max_active_tis_per_dag of its task, or the setting parallelism"
-        )
-    if not re.fullmatch(r"[\w.\-]{1,250}", name):
-        raise InvalidInputError(
-            f"pool name {name[:80]!r}: letters, digits, _, - and . are allowed, and at most 250 of them. Choose another"
-        )
-
-
 def pool_workflow_id(name: str) -> str:
     """The workflow of a pool, or of a limit, whose name is its workflow id."""
-    return name if name.startswith(LIMIT) else f"pool:{name}"
+    return name if name.startswith(LIMIT) else bounded(f"pool:{name}")
 
 
 def limit_workflow_id(dag_id: str, task_id: str) -> str:

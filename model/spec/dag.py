@@ -16,8 +16,9 @@ from pydantic import (
     model_validator,
 )
 
-from ..base import AS_WRITTEN, NAME, Instant, Model, OmitDefaults, PositiveDuration, bounded
+from ..base import AS_WRITTEN, Instant, Model, OmitDefaults, PositiveDuration, bounded
 from ..errors import InvalidInputError, explain
+from ..names import NAME
 from .assets.condition import assets_in, leaves
 from .assets.identity import Asset, has_password
 from .deadlines import DeadlineAlert

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ..base import NAME, Model, OmitDefaults
+from ..base import Model, OmitDefaults
+from ..names import NAME
 from .expansion import Expansion
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from support import dag, empty
 from tidemill.model.errors import InvalidInputError
+from tidemill.model.names import check_pool_name
 from tidemill.model.pool.state import (
     PARALLELISM,
     PASS_ON,
@@ -16,7 +17,6 @@ from tidemill.model.pool.state import (
     PoolSettings,
     PoolState,
     RunLeases,
-    check_pool_name,
     dag_of_limit,
     limit_workflow_id,
     pool_workflow_id,
@@ -237,7 +237,9 @@ def test_what_is_shown_of_a_pool() -> None:
     assert view.queued == ("run:one a (2, priority 1)", "run:c c (3, priority 1)")
 
 
-@pytest.mark.parametrize("name", ["db", "a.b-c_d", "x" * 250])
+@pytest.mark.parametrize(
+    "name", ["db", "a.b-c_d", "etl pool", "pool:1", "my pool/x", "größe 名前", '"it\'s" 50%', "x" * 250]
+)
 def test_a_good_name(name: str) -> None:
     check_pool_name(name)
     assert pool_workflow_id(name) == f"pool:{name}"
@@ -247,15 +249,24 @@ def test_a_good_name(name: str) -> None:
     ("name", "said"),
     [
         ("limit:d:t", "'limit:d:t' is a limit and no pool. Set max_active_tis_per_dag"),
-        ("a b", "pool name 'a b': letters"),
+        ("a\nb", "pool name 'a\\nb': a name is one line"),
+        (" ", "pool name ' ': a name is one line"),
         ("", "pool name ''"),
-        ("y" * 251, f"pool name '{'y' * 80}': letters"),
+        ("y" * 257, f"pool name '{'y' * 80}': a name is one line of at most 256"),
     ],
 )
 def test_a_name_that_no_pool_may_have(name: str, said: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         check_pool_name(name)
     assert str(refused.value).startswith(said)
+    with pytest.raises(ValueError, match="pool"):
+        dag("d", [empty("t", pool=name)])
+
+
+def test_a_long_name_has_an_id_that_a_service_on_postgresql_has_room_for() -> None:
+    one, other = pool_workflow_id("y" * 255 + "a"), pool_workflow_id("y" * 255 + "b")
+    assert one != other
+    assert len(one) == len(other) == 255
 
 
 def test_whose_limit_it_is() -> None:

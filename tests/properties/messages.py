@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidemill.model.asset.gathering import Gathering
-from tidemill.model.pool.state import LIMIT
+from tidemill.model.names import LIMIT
 from tidemill.model.run.instance_keys import split_key
 from tidemill.model.spec.assets.condition import assets_in
 from tidemill.model.spec.timetables import waited_for

@@ -131,3 +131,21 @@ async def test_heartbeats_are_sent_as_often_as_is_set(here: Stack, tmp_path: Pat
 
 def test_every_setting_is_of_a_group_which_the_documentation_has_as_a_heading() -> None:
     assert sorted(name for group in GROUPS for name in group.model_fields) == sorted(Settings.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "form"),
+    [
+        ("TIDEMILL_TASK_ENVIRONMENT", "HOME", '["A", "B"]'),
+        ("TIDEMILL_MASKED_NAMES", "{", '["A", "B"]'),
+        ("TIDEMILL_RUN_AS_USERS", "ada", '{"name": "value"}'),
+        ("TIDEMILL_SPARK_CONF", "['a']", '{"name": "value"}'),
+    ],
+)
+def test_a_list_that_is_no_json_is_refused_with_its_form(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, form: str
+) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(InvalidInputError) as refused:
+        read_settings()
+    assert str(refused.value) == f"{name} = {text!r} is no JSON. Write it as {form}"

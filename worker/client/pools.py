@@ -5,7 +5,8 @@ import builtins
 from ...activities.calling import starting, update_with_start
 from ...model.errors import InvalidInputError
 from ...model.interfaces.pool import PoolInterface
-from ...model.pool.state import PARALLELISM, PoolSettings, PoolState, PoolView, check_pool_name, pool_workflow_id
+from ...model.names import check_pool_name
+from ...model.pool.state import PARALLELISM, PoolSettings, PoolState, PoolView, pool_workflow_id
 from ..connection import UPDATE_TIMEOUT, clear_errors
 from .caller import Caller
 

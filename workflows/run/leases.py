@@ -9,8 +9,8 @@ from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
 
 from ...model.base import iso
 from ...model.interfaces.pool import PoolInterface
+from ...model.names import LIMIT
 from ...model.pool.state import (
-    LIMIT,
     PARALLELISM,
     SPARK_POOL_SETTINGS,
     Granted,

@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, ValidationInfo, model_validator
 
-from ...base import AS_WRITTEN, NAME, Duration, Instant, Model, OmitDefaults, PositiveDuration
+from ...base import AS_WRITTEN, Duration, Instant, Model, OmitDefaults, PositiveDuration
+from ...names import NAME, PoolName
 from ..assets.condition import Leaf
 from ..expansion import Expansion, sources
 from ..notifiers import Callbacks
@@ -93,7 +94,7 @@ class BaseTask(OmitDefaults, Model):
     """Tasks that wait for the same slot start with the heaviest."""
     weight_rule: WeightRule = WeightRule.DOWNSTREAM
     """Whether the weights of downstream or of upstream tasks are added to the task's own."""
-    pool: Annotated[str, Field(pattern=NAME, max_length=250)] | None = None
+    pool: PoolName | None = None
     """Where the task takes slots from before it starts; None: no pool, only its worker's own limit."""
     pool_slots: PositiveInt = 1
     """How many slots of the pool it takes."""
