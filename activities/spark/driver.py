@@ -466,6 +466,17 @@ def as_json(value: Any) -> Any:
             return str(value)
 
 
+def _modules_within(roots: list[Path]) -> list[Any]:
+    """Return the modules that have been imported from *roots*, but for packages that are installed there."""
+    found = []
+    for name, module in [*sys.modules.items()]:
+        file = Path(getattr(module, "__file__", None) or "/")
+        is_within = "site-packages" not in file.parts and any(file.is_relative_to(root) for root in roots)
+        if is_within and getattr(module, "__name__", "") == name != "__main__":
+            found.append(module)
+    return found
+
+
 def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, Any]:
     """Calls the attempt's function of the DAG file that *code* names."""
     from pyspark import cloudpickle
@@ -475,10 +486,12 @@ def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, 
 
     attempt = TaskAttempt.model_validate_json((folder / "attempt.json").read_text())
     path = Path(code["path"]).absolute()
-    dags = import_dags(path, [Path(root).absolute() for root in code["roots"]])
-    # Executors do not have the DAG file: what functions refer to in it travels with them.
-    cloudpickle.register_pickle_by_value(sys.modules[module_name(path)])
-    return perform(dags, attempt, (session,))
+    roots = [Path(root).absolute() for root in code["roots"]]
+    dags = import_dags(path, roots)
+    # Executors do not have the DAG file, nor what lies beside it: what functions refer to there travels with them.
+    for module in [sys.modules[module_name(path)], *_modules_within([path.parent, *roots])]:
+        cloudpickle.register_pickle_by_value(module)
+    return perform(dags, attempt, session)
 
 
 def with_session(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import inspect
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from ...model.authoring.assets import Metadata, declared
 from ...model.authoring.dags import DAG
 from ...model.authoring.nodes import Node
+from ...model.authoring.operators import session_parameters
 from ...model.authoring.other_python import OtherPython
 from ...model.authoring.own_operators import OperatorWork
 from ...model.errors import InvalidInputError
@@ -107,13 +108,13 @@ def _unheard(_: dict[str, Any]) -> None:
 def perform(
     dags: list[DAG],
     attempt: TaskAttempt,
-    given: tuple[Any, ...] = (),
+    session: Any = None,
     facts: Facts | None = None,
     on_rendered: Rendered = _unheard,
 ) -> dict[str, Any]:
     """Calls the function of *attempt* and returns what goes into `result.json`.
 
-    *given* are arguments that come before the task's own, such as a SparkSession; *facts* is whom it may ask;
+    *session* is the SparkSession that a function of Spark is given; *facts* is whom it may ask;
     *on_rendered* hears what its templated fields come to.
     """
     started = datetime.now(UTC)
@@ -125,7 +126,7 @@ def perform(
                 call_back(dags, attempt, attempt.callback, values)
                 ended = Outcome(started_at=started, xcom=checked(values["ti"].pushed))
                 return {"outcome": ended.model_dump(mode="json")}
-            result = work(find_node(dags, attempt), attempt, values, given, dag_of(dags, attempt), on_rendered)
+            result = work(find_node(dags, attempt), attempt, values, session, dag_of(dags, attempt), on_rendered)
         outcome = _ended(attempt, result, started)
         recorded = tuple(values["outlet_events"].recorded())
         xcom = checked({**values["ti"].pushed, **outcome.xcom})
@@ -173,7 +174,7 @@ def work(
     node: Node,
     attempt: TaskAttempt,
     values: dict[str, Any],
-    given: tuple[Any, ...],
+    session: Any,
     dag: DAG,
     on_rendered: Rendered = _unheard,
 ) -> Any:
@@ -187,7 +188,7 @@ def work(
     if isinstance(function, OperatorWork):
         result = _execute(function, attempt, values, settings, on_rendered)
     else:
-        result = _call(function, attempt, values, given, settings, on_rendered)
+        result = _call(function, attempt, values, session, settings, on_rendered)
     if inspect.isgenerator(result):
         result = _all_of(result, values)
     for hook in node.after:
@@ -214,7 +215,7 @@ def _call(
     function: Any,
     attempt: TaskAttempt,
     values: dict[str, Any],
-    given: tuple[Any, ...],
+    session: Any,
     settings: TemplateSettings,
     on_rendered: Rendered,
 ) -> Any:
@@ -225,7 +226,31 @@ def _call(
     on_rendered({"op_args": args, "op_kwargs": kwargs, "templates_dict": templates_dict})
     if isinstance(function, OtherPython):
         return other_python.call(function, [*args], kwargs, values, _on_kill)
-    return function(*given, *args, **kwargs, **from_context(function, values, len(given) + len(args), kwargs))
+    if session is not None:
+        args, kwargs = _with_session(function, session, args, kwargs)
+    return function(*args, **kwargs, **from_context(function, values, len(args), kwargs))
+
+
+def _with_session(
+    function: Callable[..., Any], session: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of the call with the session, and its context, among them.
+
+    Both have a place by their names, and a call of the file knows nothing of them: so do positions of others.
+    """
+    placed, named = [*args], {**kwargs}
+    parameters = inspect.signature(function).parameters
+    wanted = session_parameters(function)
+    for place, (name, parameter) in enumerate(parameters.items()):
+        if name not in wanted:
+            continue
+        # A session of Spark Connect has no context: then sc is None, as in Airflow.
+        value = getattr(session, "sparkContext", None) if name == "sc" else session
+        if parameter.kind is not parameter.KEYWORD_ONLY and place <= len(placed):
+            placed.insert(place, value)
+        else:
+            named[name] = value
+    return placed, named
 
 
 def _execute(

@@ -15,7 +15,7 @@ from .dags import DAG, Schedule
 from .links import Linked, Output
 from .mapped import Each, expansion_by, expansion_each
 from .nodes import Hook, Node, current_dag
-from .operators import takes_context
+from .operators import session_parameters, takes_context
 from .other_python import other_python
 from .spark_options import spark_options
 
@@ -43,13 +43,11 @@ class TaskFunction(Linked, Generic[P, R]):
         self,
         kind: str,
         function: Callable[..., Any],
-        given: int,
         options: dict[str, Any],
         common: dict[str, Any] | None = None,
     ) -> None:
         self._kind = kind
         self._function = function
-        self._given = given
         self._options = options
         self._common = common or {}
         self._calls: list[Node] = []
@@ -60,11 +58,11 @@ class TaskFunction(Linked, Generic[P, R]):
 
     def override(self, **options: Any) -> TaskFunction[P, R]:
         """The same function with other options, such as `task_id` or `retries`."""
-        return TaskFunction(self._kind, self._function, self._given, {**self._options, **options}, self._common)
+        return TaskFunction(self._kind, self._function, {**self._options, **options}, self._common)
 
     def partial(self, **kwargs: Any) -> TaskFunction[..., R]:
         """The same function with some of its arguments, for `expand` to give the others."""
-        return TaskFunction(self._kind, self._function, self._given, self._options, {**self._common, **kwargs})
+        return TaskFunction(self._kind, self._function, self._options, {**self._common, **kwargs})
 
     def expand(self, **values: Any) -> Any:
         """One instance for every combination of *values*, the last changing fastest. Stands for the list of results."""
@@ -132,7 +130,9 @@ class TaskFunction(Linked, Generic[P, R]):
 
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Fails where a plain call would, apart from what is filled in when the task runs."""
-        parameters = list(inspect.signature(self._function).parameters.values())[self._given :]
+        given = session_parameters(self._function) if self._kind == "pyspark" else []
+        signature = inspect.signature(self._function)
+        parameters = [one for name, one in signature.parameters.items() if name not in given]
         own = inspect.Signature(parameters)
         try:
             bound = own.bind_partial(*args, **kwargs).arguments
@@ -188,7 +188,7 @@ class _TaskDecorator:
 
     def __call__(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """A Python function as a task; what it returns is the result (must be JSON)."""
-        return _decorate("python", 0, function, options)
+        return _decorate("python", function, options)
 
     @overload
     def python(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
@@ -198,23 +198,23 @@ class _TaskDecorator:
 
     def python(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """The same as `@task`."""
-        return _decorate("python", 0, function, options)
+        return _decorate("python", function, options)
 
     def virtualenv(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """A function that runs in a virtual environment made for it, with *requirements*; it imports what it uses."""
-        return _decorate("virtualenv", 0, function, options)
+        return _decorate("virtualenv", function, options)
 
     def branch_virtualenv(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """The same; it returns the task_ids to go on with."""
-        return _decorate("branch_virtualenv", 0, function, options)
+        return _decorate("branch_virtualenv", function, options)
 
     def external_python(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """A function that the interpreter *python* runs; it imports what it uses."""
-        return _decorate("external_python", 0, function, options)
+        return _decorate("external_python", function, options)
 
     def branch_external_python(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """The same; it returns the task_ids to go on with."""
-        return _decorate("branch_external_python", 0, function, options)
+        return _decorate("branch_external_python", function, options)
 
     def run_if(self, condition: Condition, /, skip_message: str | None = None) -> Callable[[Any], Any]:
         """Skips the task below unless *condition* of the context holds; it may return (whether, message)."""
@@ -238,7 +238,7 @@ class _TaskDecorator:
 
     def bash(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """A function that returns the bash command to run."""
-        return _decorate("bash_function", 0, function, options)
+        return _decorate("bash_function", function, options)
 
     @overload
     def branch(self, function: Callable[P, Any], /) -> TaskFunction[P, Any]: ...
@@ -248,7 +248,7 @@ class _TaskDecorator:
 
     def branch(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """A function that returns the task_ids, or ids of groups, to go on with; the others are skipped."""
-        return _decorate("branch", 0, function, options)
+        return _decorate("branch", function, options)
 
     @overload
     def short_circuit(self, function: Callable[P, Any], /) -> TaskFunction[P, Any]: ...
@@ -258,7 +258,7 @@ class _TaskDecorator:
 
     def short_circuit(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """A function; if it returns something false, what is downstream is skipped."""
-        return _decorate("short_circuit", 0, function, options)
+        return _decorate("short_circuit", function, options)
 
     @overload
     def sensor(self, function: Callable[P, Any], /) -> TaskFunction[P, Any]: ...
@@ -268,7 +268,7 @@ class _TaskDecorator:
 
     def sensor(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """A function that is called again and again until it returns something true, or a `PokeReturnValue`."""
-        return _decorate("sensor", 0, function, options)
+        return _decorate("sensor", function, options)
 
     @overload
     def pyspark(self, function: Callable[Concatenate[S, P], R], /) -> TaskFunction[P, R]: ...
@@ -277,8 +277,8 @@ class _TaskDecorator:
     def pyspark(self, /, **options: Any) -> Callable[[Callable[Concatenate[S, P], R]], TaskFunction[P, R]]: ...
 
     def pyspark(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        """A function whose first argument is a SparkSession."""
-        return _decorate("pyspark", 1, function, options)
+        """A function that is given a session as `spark`, its context as `sc`; without them, the session comes first."""
+        return _decorate("pyspark", function, options)
 
     @overload
     def spark_sql(self, function: Callable[P, str], /) -> TaskFunction[P, list[dict[str, Any]]]: ...
@@ -288,7 +288,7 @@ class _TaskDecorator:
 
     def spark_sql(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """A function that returns SQL, or the path of a .sql file; the last statement's rows are the result."""
-        return _decorate("spark_sql_function", 0, function, options)
+        return _decorate("spark_sql_function", function, options)
 
 
 task: _TaskDecorator = _TaskDecorator()
@@ -296,7 +296,7 @@ task: _TaskDecorator = _TaskDecorator()
 
 def setup(function: Any) -> Any:
     """Makes a task a setup: `@setup` on a function, or on one that is a task already."""
-    made = function if isinstance(function, TaskFunction) else _decorate("python", 0, function, {})
+    made = function if isinstance(function, TaskFunction) else _decorate("python", function, {})
     return made.override(is_setup=True)
 
 
@@ -304,14 +304,14 @@ def teardown(function: Any = None, /, *, on_failure_fail_dagrun: bool = False) -
     """Makes a task a teardown: `@teardown`, or `@teardown(on_failure_fail_dagrun=True)`."""
     if function is None:
         return lambda real: teardown(real, on_failure_fail_dagrun=on_failure_fail_dagrun)
-    made = function if isinstance(function, TaskFunction) else _decorate("python", 0, function, {})
+    made = function if isinstance(function, TaskFunction) else _decorate("python", function, {})
     return made.override(is_teardown=True, on_failure_fail_dagrun=on_failure_fail_dagrun)
 
 
-def _decorate(kind: str, given: int, function: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
+def _decorate(kind: str, function: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
     if function is None:
-        return lambda real: TaskFunction(kind, real, given, options)
-    return TaskFunction(kind, function, given, options)
+        return lambda real: TaskFunction(kind, real, options)
+    return TaskFunction(kind, function, options)
 
 
 @overload

@@ -168,6 +168,18 @@ def call_of(function: Callable[..., Any], op_args: Sequence[Any], op_kwargs: dic
     return {"args": tuple(op_args), "kwargs": op_kwargs or {}, "takes_context": takes_context(function)}
 
 
+SESSION_NAMES = ("spark", "sc")
+
+
+def session_parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the parameters of *function* that a Spark session goes into.
+
+    Those named `spark` and `sc`, which is its SparkContext (Airflow: SPARK_CONTEXT_KEYS); without either, the first.
+    """
+    parameters = inspect.signature(function).parameters
+    return [name for name in SESSION_NAMES if name in parameters] or [*parameters][:1]
+
+
 def takes_context(function: Callable[..., Any]) -> bool:
     """Whether *function* may pull any result: it asks for `ti` or for everything."""
     parameters = inspect.signature(function).parameters.values()
