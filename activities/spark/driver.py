@@ -466,13 +466,13 @@ def as_json(value: Any) -> Any:
             return str(value)
 
 
-def _modules_within(roots: list[Path]) -> list[Any]:
+def _local_modules(roots: list[Path]) -> list[Any]:
     """Return the modules that have been imported from *roots*, but for packages that are installed there."""
     found = []
     for name, module in [*sys.modules.items()]:
         file = Path(getattr(module, "__file__", None) or "/")
-        is_within = "site-packages" not in file.parts and any(file.is_relative_to(root) for root in roots)
-        if is_within and getattr(module, "__name__", "") == name != "__main__":
+        is_local = "site-packages" not in file.parts and any(file.is_relative_to(root) for root in roots)
+        if is_local and getattr(module, "__name__", "") == name != "__main__":
             found.append(module)
     return found
 
@@ -489,7 +489,7 @@ def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, 
     roots = [Path(root).absolute() for root in code["roots"]]
     dags = import_dags(path, roots)
     # Executors do not have the DAG file, nor what lies beside it: what functions refer to there travels with them.
-    for module in [sys.modules[module_name(path)], *_modules_within([path.parent, *roots])]:
+    for module in [sys.modules[module_name(path)], *_local_modules([path.parent, *roots])]:
         cloudpickle.register_pickle_by_value(module)
     return perform(dags, attempt, session)
 
