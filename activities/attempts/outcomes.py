@@ -9,7 +9,9 @@ from ...model.run.task_instances import Failure, Outcome
 from ..masking import Masker
 from .supervision import task_failure
 
-KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+OF_A_SIGNAL = 128
+"""What shells, and spark-submit, add to the number of the signal that ended the process below them."""
+KILLED = (-signal.SIGKILL, OF_A_SIGNAL + signal.SIGKILL)
 """How a process ends that the kernel has ended, or a shell whose last command was."""
 LONGEST_NOTE = 4000
 """In characters: what a task says of why it is skipped, or waits."""
@@ -35,9 +37,21 @@ def instant(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
+def _named_signal(number: int) -> str:
+    try:
+        return f"{number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(number)
+
+
 def describe_exit(code: int, *, memory: bool = False) -> str:
     """*code* as a shell would put it: an exit code, or the signal that ended the process; and whether *memory* did."""
-    end = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    if code < 0:
+        end = f"was ended by signal {_named_signal(-code)}"
+    elif code > OF_A_SIGNAL:
+        end = f"ended with exit code {code}, as of signal {_named_signal(code - OF_A_SIGNAL)}"
+    else:
+        end = f"ended with exit code {code}"
     return f"{end}: memory ran out, and the kernel ended processes here" if memory and code in KILLED else end
 
 

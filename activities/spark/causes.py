@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 FIRST = (
+    re.compile(r"^(Fatal Python error: .+)"),
     re.compile(r"^Message: (.+)"),  # of Kubernetes' API
     re.compile(r"^Error: (.+)"),  # of spark-submit itself
     re.compile(r"(All masters are unresponsive.*)"),
@@ -12,6 +13,8 @@ FIRST = (
     re.compile(r"(.*(?:Exception|Error)\b.*)"),
 )
 """What is looked for, the first that is found anywhere; of several lines of one kind, the last: the deepest cause."""
+CHATTER = re.compile(r" (?:INFO|DEBUG|TRACE) [\w.$]+: |^\[tidemill\] application ")
+"""Lines of Spark's log, and tidemill's own, that tell of no failure."""
 LONGEST = 1500
 REFUSALS = re.compile(
     r"is forbidden|error looking up service account|unknown queue|above the max(imum)? threshold"
@@ -34,7 +37,10 @@ def cause_of(lines: Sequence[str]) -> str:
         found = [match[1].strip() for line in lines if (match := pattern.search(line.strip()))]
         if found:
             return found[-1][:LONGEST]
-    return next((line.strip()[:LONGEST] for line in reversed(lines) if line.strip()), "it printed nothing")
+    words = [line.strip() for line in lines if line.strip() and not CHATTER.search(line)]
+    if words:
+        return words[-1][:LONGEST]
+    return "what it printed does not say why" if lines else "it printed nothing"
 
 
 def is_refusal(cause: str) -> bool:

@@ -105,6 +105,7 @@ def driver_environment(work: SparkStart) -> dict[str, str]:
     if (work.options.master or DEFAULT_MASTER).startswith("local"):
         known = {"SPARK_LOCAL_IP": "127.0.0.1", **known}  # its UI listens there and nowhere else
     looked_up = for_drivers(os.environ, work.attempt.owns) if work.calls_code else {}
+    known = {"PYTHONFAULTHANDLER": "1", **known}  # a crash in native code says where it was called
     return {**known, **looked_up, **attempt_variables(work.attempt)}
 
 

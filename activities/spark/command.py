@@ -251,10 +251,14 @@ def dynamic_allocation(options: SparkOptions) -> dict[str, str]:
     return conf
 
 
+FAULT_HANDLERS = ("spark.python.worker.faulthandler.enabled", "spark.sql.execution.pyspark.udf.faulthandler.enabled")
+"""Have Python workers that crash say where."""
+
+
 def driver_conf(work: SparkStart, java_options: str) -> dict[str, str]:
     """Defaults for drivers: those of the mode, a quick start; one that is the whole cluster stays on loopback."""
     master = work.options.master or DEFAULT_MASTER
-    conf = {**work.mode.conf}
+    conf = {**dict.fromkeys(FAULT_HANDLERS, "true"), **work.mode.conf}
     if work.options.namespace is not None:
         conf["spark.kubernetes.namespace"] = work.options.namespace
     if java_options:

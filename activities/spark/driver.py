@@ -303,6 +303,9 @@ _OF_PYTHON_WORKER = re.compile(
 )
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in ([^\n]+)')
 _OF_SPARK = re.compile(r"(?:site-packages|python|\.zip)/py(?:spark|4j)/")
+_CRASHED = re.compile(r"Python worker exited unexpectedly \(crashed\): ([^\n]+)")
+_FRAME_OF_CRASH = re.compile(r'File "([^"]+)", line (\d+) in ([^\n]+)')
+"""As Python's faulthandler writes it, innermost first."""
 _NO_PROGRAM = re.compile(r'Cannot run program "[^"\n]*"[^\n]*')
 
 
@@ -323,6 +326,10 @@ def name_and_message(error: BaseException) -> tuple[str, str]:
         return "SparkSessionClosed", f"{reason} {remedy}\n{message}"
     if (program := _NO_PROGRAM.search(message)) is not None:
         return "SparkProgramNotFound", f"{program[0]}. Set spark.pyspark.python to one that every executor has"
+    if (crash := _CRASHED.search(message)) is not None:
+        frames = [frame for frame in _FRAME_OF_CRASH.findall(message[crash.end() :]) if "/lib/python" not in frame[0]]
+        where = "" if not frames else " at {}:{} in {}".format(*frames[0])
+        return "PythonWorkerCrashed", f"{crash[1]}{where}: a function of the application has ended its Python worker"
     is_sparks = type(error).__module__.startswith(("pyspark.errors", "py4j"))
     if is_sparks and (found := [*_OF_PYTHON_WORKER.finditer(message)]):
         return found[-1]["kind"], _in_python_worker(found[-1])
@@ -466,6 +473,11 @@ def as_json(value: Any) -> Any:
             return str(value)
 
 
+def _in_few_lines(error: BaseException) -> tuple[str, str]:
+    name, message = name_and_message(error)
+    return name, first_lines(message)
+
+
 def _local_modules(roots: list[Path]) -> list[Any]:
     """Return the modules that have been imported from *roots*, but for packages that are installed there."""
     found = []
@@ -491,7 +503,7 @@ def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, 
     # Executors do not have the DAG file, nor what lies beside it: what functions refer to there travels with them.
     for module in [sys.modules[module_name(path)], *_local_modules([path.parent, *roots])]:
         cloudpickle.register_pickle_by_value(module)
-    return perform(dags, attempt, session)
+    return perform(dags, attempt, session, named=_in_few_lines)
 
 
 def with_session(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from ...model.exceptions import AirflowFailException
@@ -20,14 +21,22 @@ LINE = 500
 """The most characters of a message, frames of a traceback, and characters of each that are kept."""
 
 
-def describe_failure(error: BaseException) -> Failure:
+Named = Callable[[BaseException], tuple[str, str]]
+"""The type and the message of an exception, as its reader needs them."""
+
+
+def name_and_message(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, SystemExit):
+        return type(error).__name__, f"it called sys.exit({error.code!r})"
+    return type(error).__name__, str(error)
+
+
+def describe_failure(error: BaseException, named: Named = name_and_message) -> Failure:
     """The innermost cause in the user's terms: type, message, and the frames of the user's own code."""
     cause = innermost(error)
-    message = str(cause)
-    if isinstance(cause, SystemExit):
-        message = f"it called sys.exit({cause.code!r})"
+    error_type, message = named(cause)
     return Failure(
-        error_type=type(cause).__name__,
+        error_type=error_type,
         message=masked(message)[:MESSAGE],
         traceback=tuple(masked(line)[:LINE] for line in lines_of(cause)[-FRAMES:]),
         kinds=tuple(kind.__name__ for kind in type(cause).__mro__[1:] if kind is not object),

@@ -12,6 +12,7 @@ A child that is to serve a DAG file imports it and then does what this process d
 """
 
 import contextlib
+import faulthandler
 import gc
 import importlib
 import os
@@ -183,6 +184,7 @@ def serve(control: socket.socket, code: Code | None = None) -> None:
 
 
 def main(control: str, *preload: str) -> None:
+    faulthandler.enable()  # a crash in native code says where it was called, in the log of the call
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides, also on the terminal's Ctrl-C
     for name in preload:
         try:

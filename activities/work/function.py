@@ -42,7 +42,7 @@ from ...model.states import TaskState
 from ..secrets import TEMPLATE_NAMES
 from . import other_python
 from .dag_code import dag_of, file_of
-from .failures import describe_failure, print_failure
+from .failures import Named, describe_failure, name_and_message, print_failure
 from .macros import MACROS
 from .rendered import shown
 from .templates import TemplateSettings, filled, settings_of
@@ -111,11 +111,12 @@ def perform(
     session: Any = None,
     facts: Facts | None = None,
     on_rendered: Rendered = _unheard,
+    named: Named = name_and_message,
 ) -> dict[str, Any]:
     """Calls the function of *attempt* and returns what goes into `result.json`.
 
     *session* is the SparkSession that a function of Spark is given; *facts* is whom it may ask;
-    *on_rendered* hears what its templated fields come to.
+    *on_rendered* hears what its templated fields come to; *named* is what a failure is called, and what it says.
     """
     started = datetime.now(UTC)
     values = {**context(attempt.seen_by_callback, facts), "macros": MACROS, **TEMPLATE_NAMES}
@@ -137,7 +138,7 @@ def perform(
     except BaseException as error:
         print_failure(error)
         pushed = _pushed(values) if attempt.callback is None else {}
-        failure = describe_failure(error).model_copy(update={"xcom": pushed})
+        failure = describe_failure(error, named).model_copy(update={"xcom": pushed})
         return {"failure": failure.model_dump(mode="json"), "started_at": started.isoformat()}
     return {"outcome": outcome.model_dump(mode="json")}
 

@@ -1,6 +1,7 @@
 """What a failure of Spark says first: why, and not where it was noticed."""
 
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 from pyspark.errors import PythonException
+from support import stack
+from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.spark import driver
 from tidemill.activities.spark.causes import cause_of
 from tidemill.activities.spark.driver import failure
@@ -125,6 +128,72 @@ ValueError: bad row 17
 def test_what_a_function_raises_on_an_executor_is_told(text: str, kind: str, message: str) -> None:
     found = raised(PythonException(text))
     assert (found["error_type"], found["message"]) == (kind, message)
+
+
+CRASH = """Python worker exited unexpectedly (crashed): Fatal Python error: Segmentation fault
+
+Current thread 0x00007f3b4e7fc740 (most recent call first):
+  File "/usr/lib/python3.11/site-packages/pyspark/worker.py", line 9 in read
+  File "/apps/load.py", line 5 in parse
+  File "/usr/lib/python3.11/site-packages/pyspark/worker.py", line 1240 in process
+"""
+
+
+def test_where_a_python_worker_has_crashed_is_told() -> None:
+    found = raised(Py4JJavaError(ABORTED.format(inner=f"org.apache.spark.SparkException: {CRASH}")))
+    assert found["error_type"] == "PythonWorkerCrashed"
+    assert found["message"].startswith("Fatal Python error: Segmentation fault at /apps/load.py:5 in parse: ")
+
+
+CRASHES = """
+import ctypes, os
+from tidemill import DAG, task
+
+def crash(_=None):
+    ctypes.string_at(0)
+
+with DAG("spark_crashes", default_args={"master": "local[1]", "retries": 0}):
+    @task
+    def in_a_task():
+        crash()
+
+    @task.pyspark
+    def on_an_executor(spark):
+        return spark.sparkContext.parallelize([1]).map(crash).count()
+
+    @task.pyspark
+    def in_the_driver(spark):
+        crash()
+
+    @task.pyspark
+    def without_a_word(spark):
+        os._exit(7)
+
+    in_a_task(), on_an_executor(), in_the_driver(), without_a_word()
+"""
+
+
+@pytest.mark.spark
+async def test_a_crash_of_python_is_told_by_its_cause(server: str, spark_home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "crashes.py"
+    path.write_text(CRASHES)
+    parsed = parse_dag_file(path)
+    assert parsed.error is None, parsed.error
+    async with stack(server, spark_home) as here:
+        details = await here.run_once(parsed.dags[0])
+        log = here.log_of("spark_crashes", details.run.run_id, "in_a_task")
+    errors = {one.task_id: one.error for one in details.tasks}
+    assert errors["in_a_task"] == "ProcessEnded: the task's process was ended by signal 11 (SIGSEGV)"
+    assert "Fatal Python error: Segmentation fault" in log
+    assert f'crashes.py", line {CRASHES[: CRASHES.index("ctypes.string_at")].count(chr(10)) + 1} in crash' in log
+    on_executor, in_driver, silent = (
+        errors[name] or "" for name in ("on_an_executor", "in_the_driver", "without_a_word")
+    )
+    assert on_executor.startswith("PythonWorkerCrashed: Fatal Python error: Segmentation fault at "), on_executor
+    assert "in crash" in on_executor
+    ended = "SparkSubmitFailed: spark-submit ended with exit code"
+    assert in_driver.startswith(f"{ended} 139, as of signal 11 (SIGSEGV): Fatal Python error: Segmentation"), in_driver
+    assert silent == f"{ended} 7: what it printed does not say why"
 
 
 def test_a_cause_whose_jvm_is_gone_keeps_nobody_from_the_failure() -> None:
