@@ -13,7 +13,7 @@ FIRST = (
     re.compile(r"(.*(?:Exception|Error)\b.*)"),
 )
 """What is looked for, the first that is found anywhere; of several lines of one kind, the last: the deepest cause."""
-CHATTER = re.compile(r" (?:INFO|DEBUG|TRACE) [\w.$]+: |^\[tidemill\] application ")
+CHATTER = re.compile(r" (?:WARN|INFO|DEBUG|TRACE) [\w.$]+: |^\[tidemill\] application ")
 """Lines of Spark's log, and tidemill's own, that tell of no failure."""
 LONGEST = 1500
 REFUSALS = re.compile(
