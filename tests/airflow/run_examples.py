@@ -1,5 +1,6 @@
 """Runs every example DAG file of the installed Airflow, and compares the end states with Airflow's own `dag.test()`.
 
+They are the files of a bundle, as users have them: what runs is a version of the folder, and not the folder.
 Writes the table of docs/airflow_examples.md. Usage: run_examples.py [NAME ...] [--no-reference]
 """
 
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,17 +25,19 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "airflow")]
 
-from airflow_stack import PYTHON, airflow_place, answer_of, register  # noqa: E402
+from airflow_stack import PYTHON, airflow_place  # noqa: E402
+from bundle_folder import Folder  # noqa: E402
 from support import Stack, stack, temporal_server  # noqa: E402
-from tidemill.activities.worker_context import WorkerContext  # noqa: E402
+from tidemill.model.bundle.data import FileView  # noqa: E402
 from tidemill.model.errors import InvalidInputError  # noqa: E402
 from tidemill.model.run.identity import TriggerRequest  # noqa: E402
 from tidemill.model.run.messages import Answer  # noqa: E402
 from tidemill.model.run.views import RunDetails  # noqa: E402
-from tidemill.model.spec.dag import DagSpec, read_dag  # noqa: E402
+from tidemill.model.spec.dag import DagSpec  # noqa: E402
 from tidemill.model.states import TaskState  # noqa: E402
 
 PAGE = ROOT / "docs" / "airflow_examples.md"
+UNSCHEDULED = DagSpec(dag_id="x").schedule
 REFERENCE = ROOT / "tests" / "data" / "airflow_examples.json"
 """By dag_id: how its tasks end by `dag.test()`."""
 SECONDS, SECONDS_AGAIN = 60, 200
@@ -48,7 +52,7 @@ CONF = {
 """Where a DAG asks for what has no default, a person gives it: here and to `dag.test()`."""
 HEAD = """# The example DAG files of Airflow {version}
 
-Every example file of Airflow and of its standard provider, unchanged, run by tidemill, and by Airflow's own
+Every example file of Airflow and of its standard provider, unchanged, in a bundle of tidemill, and by Airflow's own
 `dag.test()` on the same machine, without a network. Made by `make airflow` on {date}; no line of it is written by hand.
 
 {summary}
@@ -94,6 +98,24 @@ def example_files() -> list[Path]:
     return sorted(path for place in places for path in place.glob("*.py") if path.name != "__init__.py")
 
 
+async def bundle_of_examples(made: Stack, folder: Path) -> dict[str, FileView]:
+    """Make a bundle of copies of the example folders, and read it. Return its files, by their names."""
+    for path in await asyncio.to_thread(example_files):
+        copy = folder / path.parents[1].name
+        if not copy.exists():
+            shutil.copytree(path.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    examples = Folder(made, folder, "examples")
+    await examples.begin()
+    return {Path(path).stem: file for path, file in (await examples.look()).items()}
+
+
+async def register_alone(made: Stack, dag_id: str) -> None:
+    """Have the DAG, of the version that its bundle has made, run by hand alone."""
+    spec = await made.tidemill.dags.spec(dag_id)
+    await made.tidemill.dags.register(spec.model_copy(update={"schedule": UNSCHEDULED}))
+    await made.tidemill.dags.pause(dag_id, paused=False)
+
+
 def reference_of(path: Path, home: Path, date: datetime) -> dict[str, Any]:
     """The end states by Airflow itself."""
     env = {**os.environ, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
@@ -132,25 +154,26 @@ async def answer_people(made: Stack, dag_id: str, run_id: str) -> None:
         await asyncio.sleep(1)
 
 
-async def run_dag(made: Stack, spec: DagSpec, date: datetime, within: int) -> RunDetails:
-    request = TriggerRequest(logical_date=date, conf=CONF.get(spec.dag_id, {}))
-    run = await made.tidemill.runs.trigger(spec.dag_id, request)
-    answering = asyncio.create_task(answer_people(made, spec.dag_id, run.run_id))
+async def run_dag(made: Stack, dag_id: str, date: datetime, within: int) -> RunDetails:
+    request = TriggerRequest(logical_date=date, conf=CONF.get(dag_id, {}))
+    run = await made.tidemill.runs.trigger(dag_id, request)
+    answering = asyncio.create_task(answer_people(made, dag_id, run.run_id))
     try:
-        return await made.finished(spec.dag_id, run.run_id, within=within)
+        return await made.finished(dag_id, run.run_id, within=within)
     except AssertionError:
-        return await made.tidemill.runs.describe(spec.dag_id, run.run_id)
+        return await made.tidemill.runs.describe(dag_id, run.run_id)
     finally:
         answering.cancel()
 
 
-async def run_file(made: Stack, result: Result, specs: list[DagSpec], date: datetime, within: int = SECONDS) -> None:
+async def run_file(made: Stack, result: Result, dag_ids: Sequence[str], date: datetime, within: int = SECONDS) -> None:
     """Runs its DAGs, all for one *date*: some wait for each other's run."""
-    unscheduled = DagSpec(dag_id="x").schedule
-    await register(made, [spec.model_copy(update={"schedule": unscheduled}) for spec in specs])
+    for dag_id in dag_ids:
+        await register_alone(made, dag_id)
     result.ours.clear()
     result.reasons.clear()
-    for details in await asyncio.gather(*(run_dag(made, spec, date, within) for spec in specs), return_exceptions=True):
+    runs = (run_dag(made, dag_id, date, within) for dag_id in dag_ids)
+    for details in await asyncio.gather(*runs, return_exceptions=True):
         if isinstance(details, BaseException):
             result.reasons.append(f"{type(details).__name__}: {details}")
             continue
@@ -161,22 +184,14 @@ async def run_file(made: Stack, result: Result, specs: list[DagSpec], date: date
         result.reasons += [f"{task.key} is {task.state}: {task.why}"[:160] for task in waiting[:1]]
 
 
-def read_again(place: WorkerContext, path: Path) -> list[DagSpec]:
-    dags: Any = answer_of(place, path).get("dags", ())
-    return [read_dag(dag) for dag in dags]
-
-
-async def one_result(made: Stack, path: Path, home: Path | None) -> Result:
+async def one_result(made: Stack, path: Path, file: FileView, home: Path | None) -> Result:
     """Runs one file here, and by Airflow itself if there is a *home* for it."""
     start, result = time.monotonic(), Result(path.stem)
-    plugin: Any = made.tidemill.client.config()["plugins"][0]
-    answer = await asyncio.to_thread(answer_of, plugin.place, path)
-    dags: Any = answer.get("dags", ())
-    result.error, result.dags = answer.get("error"), len(dags)  # type: ignore[assignment]
-    if dags:
+    result.error, result.dags = file.error, len(file.dags)
+    if file.dags:
         date = datetime.now(UTC)
         theirs = asyncio.create_task(asyncio.to_thread(reference_of, path, home, date)) if home is not None else None
-        await run_file(made, result, [read_dag(dag) for dag in dags], date)
+        await run_file(made, result, file.dags, date)
         result.theirs = await theirs if theirs is not None else {}
     same = "the same" if result.is_same else f"other than {result.theirs}"
     print(f"{path.stem}: {counted(result.ours)}; {same} ({time.monotonic() - start:.0f} s)", flush=True)
@@ -191,16 +206,16 @@ async def all_results(names: list[str], *, reference: bool) -> list[Result]:
         async with stack(address, Path(folder) / "home", place=place) as made:
             wanted = [path for path in example_files() if not names or path.stem in names]
             home = Path(folder) / "airflow" if reference else None
-            results = [await one_result(made, path, home) for path in wanted]
+            files = await bundle_of_examples(made, Path(folder) / "dags")
+            results = [await one_result(made, path, files[path.stem], home) for path in wanted]
             # Another file may have left meanwhile what these wait for.
-            again = [(r, path) for r, path in zip(results, wanted, strict=True) if r.ours and not r.passes]
-            await asyncio.gather(*(run_again(made, place, result, path) for result, path in again))
+            again = [result for result in results if result.ours and not result.passes]
+            await asyncio.gather(*(run_again(made, result, files[result.name].dags) for result in again))
     return results
 
 
-async def run_again(made: Stack, place: WorkerContext, result: Result, path: Path) -> None:
-    specs = await asyncio.to_thread(read_again, place, path)
-    await run_file(made, result, specs, datetime.now(UTC), SECONDS_AGAIN)
+async def run_again(made: Stack, result: Result, dag_ids: Sequence[str]) -> None:
+    await run_file(made, result, dag_ids, datetime.now(UTC), SECONDS_AGAIN)
     print(f"again {result.name}: {counted(result.ours)}", flush=True)
 
 
