@@ -19,8 +19,8 @@ import fsspec
 from ..processes.users import RunAs, acting_as
 
 SNAPSHOT = re.compile("[0-9a-f]{20}")
-LINK = "->"
-"""In a list of files, in the place of a digest: how the path begins that a link leads to."""
+LINKS = ".tidemill_links.json"
+"""The file of a snapshot that says where each of its links leads to, by its name. Release 0.3 lays out that file alone."""
 LARGEST = 64 * 1024 * 1024
 """Larger files, such as jars, are not kept: they are used where they are."""
 
@@ -54,22 +54,26 @@ def _is_as_kept(folder: Path, files: Mapping[str, str]) -> bool:
         return False
     found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     there = {path.relative_to(folder).as_posix(): path for path in found}
-    links = {name: target.removeprefix(LINK) for name, target in files.items() if target.startswith(LINK)}
-    if any(name not in there or not _leads_to(there.pop(name), target) for name, target in links.items()):
-        return False
-    files = {name: digest for name, digest in files.items() if name not in links}
+    linked = {name: str(path.readlink()) for name, path in there.items() if path.is_symlink()}
+    there = {name: path for name, path in there.items() if name not in linked}
     if os.geteuid() == 0:  # whose tasks may write everywhere, unless they run as others: they compile what they import
         there = {name: path for name, path in there.items() if path.parent.name != "__pycache__"}
-    if there.keys() != files.keys() or any(path.is_symlink() for path in there.values()):
+    if there.keys() != files.keys():
         return False
     try:
-        return all(sha256(path.read_bytes()).hexdigest() == files[name] for name, path in there.items())
+        same = all(sha256(path.read_bytes()).hexdigest() == files[name] for name, path in there.items())
+        return same and linked == _links_in(folder)
     except FileNotFoundError:  # another worker puts it in place at this moment
         return False
 
 
-def _leads_to(path: Path, target: str) -> bool:
-    return path.is_symlink() and str(path.readlink()) == target
+def _links_in(folder: Path) -> dict[str, str]:
+    """Where the links lead to that a snapshot in *folder* has, by their names."""
+    try:
+        found: dict[str, str] = json.loads((folder / LINKS).read_text())
+    except FileNotFoundError:
+        return {}
+    return found
 
 
 def _content(path: Path) -> bytes | None:
@@ -97,15 +101,14 @@ class Snapshots:
         Returns the id of the snapshot, which their content determines.
         """
         files: dict[str, str] = {}
-        for name in sorted({name for name in names if is_inside(name)}):
-            if name in links:
-                files[name] = f"{LINK}{root / name}"
-                continue
+        for name in sorted({name for name in names if is_inside(name) and name not in links and name != LINKS}):
             with acting_as(user):
                 content = _content(root / name)
             if content is not None:
-                files[name] = sha256(content).hexdigest()
-                self._put(f"blobs/{files[name]}", content)
+                files[name] = self._put_blob(content)
+        if links:
+            leads_to = {name: str(root / name) for name in sorted(links) if is_inside(name)}
+            files[LINKS] = self._put_blob(json.dumps(leads_to).encode())
         manifest = json.dumps(files).encode()
         snapshot = sha256(manifest).hexdigest()[:20]
         self._put(f"manifests/{snapshot}.json", manifest)
@@ -157,11 +160,6 @@ class Snapshots:
             whole = Path(making, "files")
             whole.mkdir()
             for name, digest in files.items():
-                if digest.startswith(LINK) and is_inside(name):
-                    path = whole / name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.symlink_to(digest.removeprefix(LINK))
-                    continue
                 content = self._get(f"blobs/{digest}")
                 if not is_inside(name) or sha256(content).hexdigest() != digest:
                     raise SnapshotDamagedError(
@@ -171,8 +169,13 @@ class Snapshots:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
                 path.chmod(0o444)
+            for name, target in _links_in(whole).items():
+                if not is_inside(name):
+                    raise SnapshotDamagedError(f"version {snapshot} at {self.url} is damaged: it has a link {name}")
+                (whole / name).parent.mkdir(parents=True, exist_ok=True)
+                (whole / name).symlink_to(target)
             for path in whole.rglob("*"):
-                if path.is_dir():
+                if path.is_dir() and not path.is_symlink():
                     path.chmod(READ_ONLY)
             if _is_as_kept(folder, files):  # another worker was faster
                 return
@@ -210,7 +213,13 @@ class Snapshots:
         found: set[str] = set()
         for snapshot in snapshots:
             found.update(json.loads(self._get(f"manifests/{snapshot}.json")).values())
-        return {digest for digest in found if not digest.startswith(LINK)}
+        return found
+
+    def _put_blob(self, content: bytes) -> str:
+        """Keeps *content*, and returns its digest."""
+        digest = sha256(content).hexdigest()
+        self._put(f"blobs/{digest}", content)
+        return digest
 
     def _put(self, name: str, content: bytes) -> None:
         files, path = fsspec.core.url_to_fs(f"{self.url.rstrip('/')}/{name}")

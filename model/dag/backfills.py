@@ -222,6 +222,14 @@ class Backfill(OmitDefaults, Record):
         else:
             self.failed += 1
 
+    def begins_again(self, ended_as: RunState) -> None:
+        """One of its runs that had ended is under way again: it is waited for, and counted anew."""
+        if ended_as is RunState.SUCCESS:
+            self.succeeded -= 1
+        else:
+            self.failed -= 1
+        self.ended_tasks = None  # of which those of this run cannot be told: all are estimated from now on
+
     def close_if_done(self, now: datetime, under_way: Collection[str]) -> bool:
         """Closes the backfill when nothing is left of it to do. True if it did so now.
 

@@ -25,12 +25,13 @@ class DagPast(DagData):
         self.ledger = [record for record in self.ledger if record.run_id != run_id]
         return past
 
-    def begin_again(self, tracked: TrackedRun, instances: Collection[str]) -> dict[str, TaskState]:
+    def begin_again(self, tracked: TrackedRun, instances: Collection[str] | None = None) -> dict[str, TaskState]:
         """Takes note that tasks of a run that had ended begin anew: the next run waits for them until they end again.
 
-        *instances* are those that are cleared or marked. Returns what runs that look back at it have to hear.
+        *instances* are those that are cleared or marked; None: all. Return what runs that look back at it have to hear.
         """
-        tasks = {split_key(key)[0] for key in instances} & remembered(self.spec)
+        looked_at = remembered(self.spec)
+        tasks = looked_at if instances is None else looked_at & {split_key(key)[0] for key in instances}
         anew = dict.fromkeys(sorted(tasks), TaskState.NONE)
         tracked.past = {**tracked.past, **anew}
         return anew
@@ -64,9 +65,10 @@ class DagPast(DagData):
     def number_by_time(self, now: datetime) -> None:
         """Has messages to runs be numbered from *now* on: runs follow none that is older than one that they know.
 
-        A DAG that was ended and begins anew, or that was reset, does not know how far its numbers had come.
+        A DAG that was ended and begins anew, or that was reset, does not know how far its numbers had come: not what it
+        had told within the second before, and nothing of a run that it finds under way later.
         """
-        self.last_update = max(self.last_update, int(now.timestamp()))
+        self.last_update = max(self.last_update, int(now.timestamp() * 1000))
 
     def update_for_run(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> DagUpdate:
         """What a run under way has to hear: all of the run before it, or only what has *changed* there."""

@@ -59,6 +59,8 @@ class RunRecord(OmitDefaults, Model):
     partition_date: Instant | None = None
     triggered_by: str | None = None
     triggering_user_name: str | None = None
+    backfill_id: str | None = None
+    """The backfill that made it, or has run it again last (Airflow: DagRun.backfill_id)."""
 
     def all_past(self, tasks: Iterable[str]) -> dict[str, TaskState]:
         """The same written out, for *tasks*."""

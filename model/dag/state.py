@@ -323,6 +323,7 @@ class DagState(DagAssets, DagBackfills):
                 started_at=tracked.started_at,
                 ended_at=report.ended_at,
                 reason=report.reason,
+                backfill_id=tracked.backfill_id,
                 **short_past({**self.unknown_past(), **tracked.past, **report.past}),
             )
         )
@@ -352,11 +353,14 @@ class DagState(DagAssets, DagBackfills):
         before = known if keeps_times else None
         if known is not None:
             revision = revision.model_copy(update={"ended_as": known.state, "ended_reason": known.reason})
+            if (backfill := self.backfill(known.backfill_id)) is not None:
+                backfill.begins_again(known.state)
         self.runs[run.key] = TrackedRun(
             run=run,
             queued_at=before.queued_at if before is not None else now,
             started_at=before.started_at if before is not None else None,
             again=True,
+            backfill_id=known.backfill_id if known is not None else None,
             revised_at=now if keeps_times else None,
             revision=revision,
             past=self.take_up(run.run_id),

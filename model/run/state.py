@@ -211,9 +211,10 @@ class DagRunState(OmitNewDefaults, Record):
             if state is instance.state:
                 continue
             instance.state, instance.reason = state, RUN_WAS_ENDED if state is TaskState.FAILED else None
+            instance.retry_at = instance.wake_at = None
             if instance.deferral is not None and state is TaskState.NONE:
                 # What it waited for is not watched any more: it begins anew.
-                instance.pokes, instance.deferral, instance.wake_at = 0, None, None
+                instance.pokes, instance.deferral = 0, None
 
     @property
     def began(self) -> datetime | None:

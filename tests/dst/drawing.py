@@ -26,7 +26,7 @@ PEOPLE = {
     "mark_run": 2, "register": 2, "backfill": 2, "change_backfill": 1.5, "delete_run": 1, "set_conf": 0.8,
     "set_pool": 1,
     "answer": 1.5, "emit": 2, "unqueue": 0.5, "cancel_run": 0.7, "pause_asset": 0.7, "stale": 0.5, "broken": 0.5,
-    "terminate_run": 0.6, "reset_run": 0.8,
+    "terminate_run": 0.6, "reset_run": 0.8, "revise_past": 3,
 }  # fmt: skip
 """What people do, and how often each where a seed has it."""
 OF_ASSETS = ("emit", "unqueue", "pause_asset")
@@ -114,6 +114,8 @@ class Drawing:
                 rates["evict"] = self.random.choice((0.02, 0.1, 0.3))
             if self.chance(0.2):
                 rates["activity_raises"] = 0.02
+            if self.chance(0.3):
+                rates["notice_fails"] = 0.5
             if self.chance(0.2):
                 rates["told_twice"] = 0.1
             if self.chance(0.2):
@@ -136,6 +138,8 @@ class Drawing:
         tasks = DrawnTasks(self, dag_id, names)
         fields["tasks"] = tasks.draw()
         fields |= {"groups": tasks.groups} if tasks.groups else {}
+        if "revise_past" in self.people and self.chance(0.6):
+            self.random.choice(fields["tasks"])["depends_on_past"] = True
         optional: dict[str, tuple[float, Callable[[], Any]]] = {
             "is_paused_upon_creation": (0.08, lambda: True),
             "fail_fast": (0.12, lambda: self.without_trigger_rules(fields["tasks"])),
@@ -287,6 +291,13 @@ class Drawing:
             arguments["upstream"] = random_.random() < 0.2
             arguments["state"] = random_.choice(("success", "failed", "skipped"))
             arguments["only_failed"] = random_.random() < 0.2
+        if name == "revise_past":
+            looked_at = [
+                task for task in dag["tasks"] if task.get("depends_on_past") or task.get("wait_for_downstream")
+            ]
+            arguments |= {"task": random_.choice(looked_at or dag["tasks"])["task_id"]}
+            arguments |= {"state": random_.choice((None, None, "failed", "success"))}
+            arguments |= {"then": random_.choice((0.0, 0.05, 1.0, 20.0))}
         if name == "mark_run":
             arguments["state"] = random_.choice(("success", "failed"))
         if name == "trigger_dated":

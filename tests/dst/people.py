@@ -179,6 +179,22 @@ class People:
         wanted = {"tasks": (arguments["task"],), "downstream": arguments["downstream"], "state": state}
         self._revise(arguments, mark=MarkRequest.model_validate(wanted))
 
+    def _revise_past(self, arguments: dict[str, Any]) -> None:
+        """Clear, or mark, a task of the newest run that has ended; a moment later there is a run after it."""
+        prefix = f"run:{arguments['dag_id']}:"
+        current = self._world.service.current.items()
+        runs = [self._world.service.executions[run_id] for name, run_id in current if name.startswith(prefix)]
+        ended = [run for run in runs if not run.running and self._world.service.find(run.workflow_id)]
+        if ended:
+            newest = max(ended, key=lambda run: run.workflow_id)
+            self.revised.add(newest.workflow_id)
+            change = {"clear": {"tasks": (arguments["task"],)}}
+            if arguments["state"] is not None:
+                change = {"mark": {"tasks": (arguments["task"],), "state": arguments["state"]}}
+            question = ReviseQuestion.model_validate({"workflow_id": newest.workflow_id, **change})
+            self._update(arguments["dag_id"], "revise_run", question)
+        self._world.later(int(arguments["then"] * SECOND), lambda: self._trigger(arguments))
+
     def _mark_run(self, arguments: dict[str, Any]) -> None:
         self._revise(arguments, mark_run=RunMark.model_validate({"state": arguments["state"]}))
 

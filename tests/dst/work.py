@@ -373,7 +373,8 @@ class _Try:
         self._world.counts["tries ended"] += 1
         if random_.random() < self._world.rates.get("task_fails", 0.1):
             retryable = random_.random() < 0.9
-            failure = Failure(error_type="ValueError", message="a drawn failure", retryable=retryable)
+            kind = "ValueError" if retryable else "ResultTooLarge"
+            failure = Failure(error_type=kind, message="a drawn failure", retryable=retryable)
             if random_.random() < self._world.rates.get("disrupted", 0):
                 failure = failure.model_copy(update={"retry_delay": timedelta(seconds=random_.choice((0, 45)))})
             self._fail(ApplicationError(failure.message, failure, type=TASK_FAILED, non_retryable=True))
@@ -459,7 +460,12 @@ class _Try:
             self._later(SECOND, lambda: self._fail(ApplicationError("a foreign failure", type="Foreign")))
 
     def _do_notify(self) -> None:
-        self._later(self._brief(), lambda: self._complete(None))
+        """A notifier that fails is given up by its worker: whoever waits for it is told so."""
+        if self._world.chance("notice_fails"):
+            error = ApplicationError("a notifier that fails", type="NotifyFailed", non_retryable=True)
+            self._later(self._brief(), lambda: self._fail(error))
+        else:
+            self._later(self._brief(), lambda: self._complete(None))
 
     # Assets and bundles
 

@@ -16,7 +16,7 @@ from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import Ticks
 from tidemill.model.dag.views import dag_row, dag_view, run_views
 from tidemill.model.errors import InvalidInputError, OtherBundleError
-from tidemill.model.run.identity import TriggerRequest, backfill_run, manual_run
+from tidemill.model.run.identity import RunIdentity, TriggerRequest, backfill_run, manual_run
 from tidemill.model.run.messages import RunReport
 from tidemill.model.run.past import Past
 from tidemill.model.run.planner import RunPlan
@@ -151,6 +151,41 @@ def test_a_queued_run_of_a_backfill_that_is_deleted_counts_as_skipped() -> None:
     state.start(second, now)
     state.finish(RunReport(key=second.run.key, state=RunState.SUCCESS, ended_at=now, reason="a test"))
     assert not backfill.open
+
+
+def test_a_backfill_counts_a_run_that_is_revised_anew_and_waits_for_it() -> None:
+    state = state_of(schedule="@daily")
+    days = [DataInterval(start=START + n * 24 * HOUR, end=START + (n + 1) * 24 * HOUR) for n in range(2)]
+    infos = tuple(DagRunInfo(run_after=day.end, data_interval=day) for day in days)
+    request = BackfillRequest(from_date=START, to_date=START + 24 * HOUR, max_active_runs=1)
+    backfill = state.add_backfill(state.spec, request, BackfillBatch(total=2, infos=infos), START)
+
+    def ends(end: RunState) -> RunIdentity:
+        [tracked] = state.runs.values()
+        state.start(tracked, tracked.queued_at)
+        ended_at = tracked.queued_at + timedelta(minutes=1)
+        state.finish(RunReport(key=tracked.run.key, state=end, ended_at=ended_at, reason="a test"))
+        return tracked.run
+
+    def counts() -> tuple[int, int, int, bool]:
+        return backfill.running, backfill.succeeded, backfill.failed, backfill.open
+
+    clear = Revision(execution="e", clear=ClearRequest())
+    state.create_backfill_runs(START)
+    first = ends(RunState.FAILED)
+    assert counts() == (0, 0, 1, True)
+    state.revise(first, clear, START + 2 * HOUR)
+    assert counts() == (1, 0, 0, True)
+    state.create_backfill_runs(START + 2 * HOUR)
+    assert len(state.runs) == 1, "it has the backfill's only place"
+    ends(RunState.SUCCESS)
+    state.create_backfill_runs(START + 2 * HOUR)
+    second = ends(RunState.SUCCESS)
+    assert counts() == (0, 2, 0, False)
+    state.revise(second, clear, START + 3 * HOUR)
+    assert counts() == (1, 1, 0, False), "what is complete stays so, as in Airflow"
+    ends(RunState.FAILED)
+    assert counts() == (0, 1, 1, False)
 
 
 def test_wait_for_downstream_looks_again_when_only_what_is_downstream_has_changed() -> None:

@@ -146,6 +146,15 @@ def retries_are_bounded(look: Look) -> Found:
 
 
 @prop(LEVEL)
+def a_final_failure_is_not_tried_again(look: Look) -> Found:
+    """A try that has failed for good, as with a result that nobody can take, is not followed by another by itself."""
+    for key, instance in look.state.instances.items():
+        failure = instance.failure
+        if instance.state is TaskState.UP_FOR_RETRY and failure is not None and not failure.retryable:
+            yield f"{key}: {failure.error_type}"
+
+
+@prop(LEVEL)
 def a_retry_is_still_allowed(look: Look) -> Found:
     """A task is up_for_retry only while it has a try left."""
     for key, instance in look.state.instances.items():

@@ -75,6 +75,15 @@ def _before(look: Look, key: str, state: TaskState, *, tries: int | None = None,
     return True
 
 
+@alters("a-final-failure-is-not-tried-again")
+def _(look: Look) -> bool:
+    found = [one for one in _instances(look, S.UP_FOR_RETRY) if one.failure is not None]
+    if not found:
+        return False
+    last = found[0].attempts[-1]
+    return _set(last, "failure", last.failure.model_copy(update={"retryable": False}))
+
+
 def _instances(look: Look, *states: TaskState) -> list[Any]:
     found = look.state.instances.values() if look.before else ()
     return [instance for instance in found if not states or instance.state in states]

@@ -1,7 +1,7 @@
 """The runs of a DAG that are under way: started as children that outlive it, followed to their end, and told things."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -86,7 +86,8 @@ class ChildRuns:
         *tries*: how often it was found still running, though it is to run again.
         """
         again = WorkflowIDReusePolicy.ALLOW_DUPLICATE
-        if tracked.again and tries == 0 and tracked.backfill_id is not None:
+        if tracked.again and tries == 0 and tracked.backfill_id is not None and tracked.revision is None:
+            self.tell_of_revision(tracked)
             await self._take_up(tracked)
         await self._budget.take(self._size_of_start(tracked))
         last_update = self._state.last_update
@@ -179,8 +180,9 @@ class ChildRuns:
             await self.start(tracked, tries + 1)
         elif not reports:  # it is running: whoever started it, its end will be found out
             if workflow.patched("tells-what-it-adopts"):
+                self._state.number_by_time(workflow.now())
                 self.tell([tracked])
-        elif backfill is None:
+        elif backfill is None or tracked.revision is not None:
             self.finish(reports[0])
         elif backfill.request.reprocess_behavior.again(reports[0].state):
             tracked.again = True
@@ -260,6 +262,16 @@ class ChildRuns:
         run = workflow.get_external_workflow_handle(tracked.run.workflow_id)
         with suppress(FailureError):  # it has ended meanwhile, and will be reported as ended
             await send(run, RunInterface.dag_update(self._state.update_for_run(tracked, changed)))
+
+    def tell_of_revision(self, tracked: TrackedRun, instances: Collection[str] | None = None) -> None:
+        """Has runs that look back at *tracked*, which had ended, wait for its tasks that run again, or are marked.
+
+        *instances*: which they are; None: all, as where a backfill runs it again.
+        """
+        affected = self._state.after(tracked.run.run_id)
+        anew = self._state.begin_again(tracked, instances)
+        if anew and affected and workflow.patched("clears-are-told"):
+            self.tell_changes(affected, anew)
 
     def tell_changes(self, runs: Sequence[TrackedRun], changed: Mapping[str, TaskState]) -> None:
         """Tells *runs* that tasks of the run before have *changed*: one message at a time, with all that there is."""

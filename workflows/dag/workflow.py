@@ -435,16 +435,9 @@ class DagWorkflow:
             keeps_times = workflow.patched("run-marks-keep-times")
         self.state.revise(revised.run, revision, workflow.now(), keeps_times=keeps_times)
         if revision.mark_run is None:
-            self._tell_of_revision(self.state.runs[key], revised.instances)
+            self._runs.tell_of_revision(self.state.runs[key], revised.instances)
         self._alarm.fire()
         return list(revised.instances)
-
-    def _tell_of_revision(self, tracked: TrackedRun, instances: Sequence[str]) -> None:
-        """Has runs that look back at *tracked* wait for its tasks that run again, or are marked."""
-        affected = self.state.after(tracked.run.run_id)
-        anew = self.state.begin_again(tracked, instances)
-        if anew and affected and workflow.patched("clears-are-told"):
-            self._runs.tell_changes(affected, anew)
 
     def _is_over(self, key: str) -> bool:
         return key not in self.state.runs
