@@ -20,7 +20,7 @@ from ..processes.users import RunAs, acting_as
 
 SNAPSHOT = re.compile("[0-9a-f]{20}")
 LINKS = ".tidemill_links.json"
-"""The file of a snapshot that says where each of its links leads to, by its name. Release 0.3 lays out that file alone."""
+"""The file of a snapshot that says where each of its links leads to, by its name. Release 0.3 makes none of them."""
 LARGEST = 64 * 1024 * 1024
 """Larger files, such as jars, are not kept: they are used where they are."""
 

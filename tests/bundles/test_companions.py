@@ -11,7 +11,7 @@ from bundle_folder import Folder
 from support import Stack, stack
 from tidemill.activities.bundles import listing
 from tidemill.activities.bundles.listing import COMPANIONS, Tree
-from tidemill.activities.bundles.snapshots import Snapshots
+from tidemill.activities.bundles.snapshots import LINKS, Snapshots
 from tidemill.model.run.views import RunDetails
 from tidemill.model.states import RunState
 
@@ -144,10 +144,14 @@ def test_large_files_and_keys_are_linked(tmp_path: Path, monkeypatch: pytest.Mon
     snapshot = kept.keep(root, names, links=[name for name in names if tree.is_linked(name)])
     laid = kept.lay_out(snapshot)
     assert {path.name: path.is_symlink() for path in laid.iterdir()} == {
-        "a.py": False, "large.csv": True, "spark.keytab": True,
+        "a.py": False, "large.csv": True, "spark.keytab": True, LINKS: False,
     }  # fmt: skip
     assert (laid / "large.csv").read_text() == "x" * 11
-    assert len(kept.blobs_of([snapshot])) == 1
+    assert len(kept.blobs_of([snapshot])) == 2
+    laid.chmod(0o755)
+    (laid / "large.csv").unlink()
+    (laid / "large.csv").symlink_to("/etc/passwd")
+    assert (kept.lay_out(snapshot) / "large.csv").read_text() == "x" * 11, "what somebody has changed is made anew"
     (laid / "large.csv").unlink()
     again = kept.lay_out(snapshot)
     assert (again / "large.csv").is_symlink(), "what somebody has changed is laid out anew"
