@@ -260,11 +260,17 @@ def runs_are_made_where_there_is_room(look: Look) -> Found:
         yield f"{len(counted)} of {look.state.spec.max_active_runs}"
 
 
+def _made_by(look: Look, backfill: Any) -> list[Any]:
+    """The runs of *backfill* that are under way, without those that had ended and that somebody has revised."""
+    mine = [t for t in look.state.runs.values() if t.backfill_id == backfill.backfill_id]
+    return [t for t in mine if t.revision is None]
+
+
 @prop(LEVEL)
 def a_backfill_keeps_its_limit(look: Look) -> Found:
-    """No more runs of a backfill are under way than its own max_active_runs."""
+    """No more runs of a backfill are under way than its own max_active_runs, beside those that somebody has revised."""
     for backfill in look.state.backfills:
-        mine = [t for t in look.state.runs.values() if t.backfill_id == backfill.backfill_id]
+        mine = _made_by(look, backfill)
         if len(mine) > backfill.request.max_active_runs:
             yield f"{backfill.backfill_id}: {len(mine)} of {backfill.request.max_active_runs}"
 
@@ -288,12 +294,13 @@ def a_backfill_makes_no_more_than_all(look: Look) -> Found:
 
 @prop(LEVEL)
 def a_backfill_ends_when_its_runs_have(look: Look) -> Found:
-    """A backfill that is complete has no run under way, and has made or skipped all of them, or was ended."""
+    """A backfill that is complete has no run under way, unless somebody has revised it since, and has made or skipped
+    all of them, or was ended."""
     for backfill in look.state.backfills:
         if backfill.open:
             continue
         whole = backfill.created + backfill.skipped == backfill.total or backfill.cancelled or backfill.error
-        if backfill.running or not whole:
+        if _made_by(look, backfill) or not whole:
             yield f"{backfill.backfill_id}: {backfill.running} run, {backfill.created}+{backfill.skipped}"
 
 
